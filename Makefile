@@ -1,0 +1,62 @@
+SHELL := /bin/sh
+VENV = .venv
+CANDIDATES = python3.13 python3.12 python3.11 python3
+BENCHES = $(sort $(patsubst tests/bench_%.py,%,$(wildcard tests/bench_*.py)))
+comma := ,
+
+help:
+	@echo 'make run               set up once, then the quick suite: where the GPU starts to win on this machine'
+	@echo 'make test              set up once, then the tests                  make test ARGS="-k stream"'
+	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
+	@echo 'make lint | clean      ruff | remove what was installed and cached'
+	@echo 'make constraints       resolve constraints.txt anew'
+	@echo
+	@echo 'ARGS="..."             more arguments               EXTRAS=referee,cuda13     more packages'
+	@echo 'PYTHON=python3.12      the interpreter              VENV=                     use it as it is, install nothing'
+
+# A name on PATH proves nothing (version managers leave stubs): a candidate counts when it runs and answers.
+# The venv's own Python goes first: a finished set-up is then found without asking the others.
+define find_python
+python=; for p in $(if $(PYTHON),"$(PYTHON)",$(if $(VENV),"$(VENV)/bin/python") $(CANDIDATES)); do \
+	if "$$p" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' >/dev/null 2>&1; \
+	then python=$$p; break; fi; done; \
+if [ -z "$$python" ]; then \
+	echo 'error: $(if $(PYTHON),PYTHON=$(PYTHON) is not a Python 3.11$(comma) 3.12 or 3.13 that runs; leave PYTHON out to search for one: make $(MAKECMDGOALS) PYTHON=,no Python 3.11$(comma) 3.12 or 3.13 runs here (tried $(CANDIDATES)); sudo apt install python3 python3-venv$(comma) or name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.12)' >&2; exit 3; fi
+endef
+
+define ready
+$(find_python); \
+if [ -n '$(VENV)' ]; then \
+	"$$python" -B workloads/setup.py --venv '$(VENV)' --extras '$(NEEDS)$(if $(EXTRAS),$(comma)$(EXTRAS))' || exit; \
+	python='$(VENV)/bin/python'; fi
+endef
+
+run: NEEDS = keras,report
+run:
+	@$(ready); "$$python" -m workloads.suite --quick $(ARGS)
+
+test: NEEDS = keras,report,fleet,dev
+test:
+	@$(ready); "$$python" -m pytest $(ARGS)
+
+lint: NEEDS = keras,report,fleet,dev
+lint:
+	@$(ready); "$$python" -m ruff check $(if $(ARGS),$(ARGS),.)
+
+bench: NEEDS = keras,report
+bench:
+	@if [ -z '$(filter $(BENCHES),$(NAME))' ]; then \
+		echo 'error: $(if $(NAME),no bench "$(NAME)",NAME is missing); $(if $(BENCHES),one that works: make bench NAME=$(firstword $(BENCHES)); all: $(BENCHES),there is none in tests/ yet)' >&2; exit 2; fi; \
+	$(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/bench_$(NAME).py' $(ARGS)
+
+constraints: VENV =
+constraints:
+	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && \
+	"$$work/bin/python" -B .ci/resolve.py
+
+clean:
+	@if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
+	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: help run test lint bench constraints clean

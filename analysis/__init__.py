@@ -1,0 +1,1 @@
+"""From result files to understanding. Nothing in here times anything."""

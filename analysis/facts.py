@@ -1,0 +1,210 @@
+"""Sentences on rows and rates: how fast, how near the roof, what binds it, and what went wrong."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.crossover import square_rows
+from analysis.estimate import middle, of
+from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, pick, quick_seconds, ridge
+from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
+
+if TYPE_CHECKING:
+    from analysis.roofline import Roof
+    from workloads.results import Machine, Measurement
+
+_NAMED = 3
+_PLAIN = "matmul/numba/naive"
+
+
+def machine_words(machine: "Machine") -> str:
+    """A machine in a line."""
+    gpus = [g.name for g in machine.gpus]
+    cpu = f"{machine.cpu}, {count(machine.cores, 'core')}"
+    return ", ".join((cpu, *dict.fromkeys(g if gpus.count(g) == 1 else f"{gpus.count(g)} x {g}" for g in gpus)))
+
+
+def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
+    return [m for m in measurements if m.problem.op == op and is_gpu(m.settings.device) == gpu
+            and m.settings.mode == "resident" and quick_seconds(m)]  # fmt: skip
+
+
+def _side(m: "Measurement") -> str:
+    threads = f" with {count(m.settings.threads, 'thread')}" if m.settings.threads else ""
+    return m.kernel.partition("/")[2] + threads
+
+
+def _first_precision(measurements) -> str:
+    rows = square_rows(measurements)
+    return "float32" if "float32" in rows or not rows else next(iter(rows))
+
+
+def _best_at_largest(measurements, gpu: bool) -> "Measurement | None":
+    """The fastest resident row at the largest n of the first precision."""
+    sizes = square_rows(measurements).get(_first_precision(measurements), {})
+    for n in sorted(sizes, reverse=True):
+        rows = _ok(sizes[n], "matmul", gpu)
+        if rows := [m for m in rows if m.on("device")] or rows:
+            return min(rows, key=quick_seconds)
+    return None
+
+
+def rate_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
+    """The best rate of each device at its largest n, with its part of the roof."""
+    measurements = list(measurements)
+    best = [m for m in (_best_at_largest(measurements, gpu) for gpu in (False, True)) if m]
+    return [f"{_first_precision(measurements)}: {'; '.join(_rate(m, roofs) for m in best)}."] if best else []
+
+
+def _rate(m: "Measurement", roofs) -> str:
+    rate, judged = m.problem.flops / quick_seconds(m), judge(m, roofs)
+    what = "the GPU" if is_gpu(m.settings.device) else "the CPU"
+    told = f"at n = {m.problem.n} {what} ({_side(m)}) reaches {flops_rate(rate)}"
+    if judged.fraction is None:
+        return f"{told} ({judged.note})"
+    return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}"
+
+
+def roof_words(roof: "Roof") -> str:
+    """`its measured FMA peak of 240 GFLOP/s`."""
+    if roof.kind == "memory":
+        return f"its measured {roof.name} bandwidth of {bytes_rate(roof.rate.value)}"
+    what = "the best matmul seen" if roof.note == BEST_MATMUL else "its measured FMA peak"
+    return f"{what}, {flops_rate(roof.rate.value)}"
+
+
+def library_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """How much faster the CPU library is than our Numba kernel and than plain loops, at the largest n they share."""
+    measurements = [m for m in measurements if m.problem.op == "matmul" and not is_gpu(m.settings.device)]
+    library = _by_size(m for m in measurements if m.kernel.startswith("matmul/numpy/"))
+    others = {"our parallel Numba kernel": _by_size(m for m in measurements if m.kernel == "matmul/numba/parallel"),
+              "plain loops compiled by Numba": _by_size(m for m in measurements if m.kernel == _PLAIN)}
+    said = []
+    for name, rows in others.items():
+        if shared := library.keys() & rows.keys():
+            n = max(shared)
+            said.append(f"{digits(rows[n] / library[n])} times the speed of {name} at n = {n}")
+    return [f"The NumPy library reaches {join(said)}."] if said else []
+
+
+def _by_size(rows) -> dict[int, float]:
+    """n -> least seconds, over the square rows of float32."""
+    found: dict[int, float] = {}
+    for m in rows:
+        p, time = m.problem, quick_seconds(m)
+        if time and p.m == p.n == p.k and p.math == "float32":
+            found[p.n] = min(found.get(p.n, time), time)
+    return found
+
+
+def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
+    """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
+    best = _best_at_largest(list(measurements), gpu=False)
+    if best is None:
+        return []
+    p, s = best.problem, best.settings
+    compute = pick(roofs, s.device, "compute", p.math, s.threads)
+    memory = pick(roofs, s.device, "memory", "", s.threads)
+    if not (compute and memory):
+        return []
+    intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
+    if intensity >= corner:
+        which = "it is compute-bound, so arithmetic is the limit"
+    elif p.footprint_bytes <= memory.floor_bytes:
+        which = f"it would be memory-bound, but its {size(p.footprint_bytes)} fit a cache, whose roof was not measured"
+    else:
+        which = "it is memory-bound, so memory is the limit"
+    return [f"A matmul of n = {p.n} does {digits(intensity)} FLOP for each byte it must move, and this CPU's ridge "
+            f"point ({flops_rate(compute.rate.value)} over {bytes_rate(memory.rate.value)}) is "
+            f"{digits(corner)}: {which}."]  # fmt: skip
+
+
+def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """What more threads buy the fastest CPU kernel at its largest n."""
+    best = _best_at_largest(list(measurements), gpu=False)
+    if best is None:
+        return []
+    same = {m.settings.threads: quick_seconds(m) for m in measurements
+            if (m.kernel, m.problem, m.settings.mode) == (best.kernel, best.problem, best.settings.mode)
+            and m.settings.threads and quick_seconds(m)}  # fmt: skip
+    if 1 not in same or len(same) < 2:
+        return []
+    most = max(same)
+    return [f"At n = {best.problem.n} {most} threads are {times(same[1] / same[most])} as fast as one "
+            f"({best.kernel.partition('/')[2]}: {seconds(same[most])} against {seconds(same[1])})."]  # fmt: skip
+
+
+def other_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
+    """Roofs and training steps, a sentence each."""
+    said = []
+    for device in dict.fromkeys(r.device for r in roofs):
+        memory = pick(roofs, device, "memory")
+        peaks = [r for r in roofs if r.measured and (r.device, r.kind) == (device, "compute")]
+        best = {r.name: max(o.rate.value for o in peaks if o.name == r.name) for r in peaks}
+        words = [f"{bytes_rate(memory.rate.value)} from {memory.name}"] if memory else []
+        words += [f"{flops_rate(rate)} in {name}" for name, rate in best.items()]
+        if words:
+            said.append(f"Measured ceilings of {'the CPU' if device == 'cpu' else device}: {join(words)}.")
+    return said + training_sentences(measurements)
+
+
+def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """Seconds per training step on each device, and who wins."""
+    cases: dict = {}
+    for m in measurements:
+        if m.problem.op == "training" and m.status == "ok" and (s := m.on("host-latency")) and s.seconds:
+            side = "GPU" if is_gpu(m.settings.device) else "CPU"
+            sides = cases.setdefault((m.problem.model, m.problem.batch), {})
+            sides[side] = min(sides.get(side, s), s, key=middle)
+    return [_training(*case, sides) for case, sides in cases.items()]
+
+
+def _training(model: str, batch: int, sides: dict) -> str:
+    told = " and ".join(f"{seconds(middle(s))} on the {side}" for side, s in sorted(sides.items()))
+    said = f"Training {model} at batch {batch}: a step takes {told}"
+    if len(sides) < 2:
+        return said + "."
+    cpu, gpu = of(sides["CPU"]), of(sides["GPU"])
+    if min(len(s.seconds) for s in sides.values()) < 2 or not (gpu.high < cpu.low or cpu.high < gpu.low):
+        return f"{said}: can't tell which is faster from these samples."
+    winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
+    return f"{said}: the {winner} is {times(factor)} as fast."
+
+
+def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> str:
+    """Failed rows, wrong answers and impossible rates in one sentence; "" when there are none."""
+    measurements = list(measurements)
+    parts = []
+    for status, words in (("failed", "failed"), ("wrong", "gave a wrong answer")):
+        rows = [m for m in measurements if m.status == status]
+        if rows:
+            parts.append(f"{count(len(rows), 'row')} {words}: {_named(rows, lambda m: m.reason)}")
+    above = [m for m in measurements if ABOVE in m.flags or is_above(m, roofs)]
+    if above:
+        lie = "lies" if len(above) == 1 else "lie"
+        parts.append(f"{count(len(above), 'row')} {lie} above the roof, which is impossible and points to an error in "
+                     f"units, precision or counting: {_named(above)}")  # fmt: skip
+    return f"{'; '.join(parts)}." if parts else ""
+
+
+def _named(rows, why=lambda m: "") -> str:
+    told = [describe(m) + (f" ({why(m)})" if why(m) else "") for m in rows[:_NAMED]]
+    more = f" and {len(rows) - _NAMED} more" if len(rows) > _NAMED else ""
+    return ", ".join(told) + more
+
+
+def skipped_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """Rows that were not run, by reason."""
+    reasons: dict[str, list] = {}
+    for m in measurements:
+        if m.status == "skipped":
+            reasons.setdefault(m.reason, []).append(m)
+    return [f"{count(len(rows), 'row')} skipped ({reason}): {_named(rows)}." for reason, rows in reasons.items()]
+
+
+def flag_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """Flags that make numbers doubtful, with how many rows have them."""
+    flags: dict[str, list] = {}
+    for m in measurements:
+        for flag in m.flags:
+            flags.setdefault(flag, []).append(m)
+    return [f"{count(len(rows), 'row')} flagged {flag}: {_named(rows)}." for flag, rows in flags.items()]

@@ -1,0 +1,77 @@
+"""Measurements as a tidy table, a row each: what notebooks, exports and the report read."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.estimate import of
+from analysis.roofline import judge, seconds_of
+from analysis.roofline import roofs as roofs_of
+
+if TYPE_CHECKING:
+    import pandas
+
+    from kernels.problems import Problem
+    from workloads.results import Measurement
+
+COLUMNS = (
+    "dtype", "math", "mode", "reuse", "device", "threads", "cache", "median_s", "low_s", "high_s", "device_median_s",
+    "throughput_median_s", "first_call_s", "flops", "bytes_moved", "flops_per_s", "bytes_per_s", "roof_fraction",
+    "noise", "status", "reason", "flags",
+)  # fmt: skip
+_WHOLE = ("reuse", "threads")  # counts of FLOPs and bytes can pass 2^63, so they are floats
+_TEXT = ("dtype", "math", "mode", "device", "cache", "status", "reason", "flags")
+
+
+def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFrame":
+    """A row a measurement: op backend variant, the problems' own fields (m n k; operation nbytes; ...), then COLUMNS.
+
+    `median_s low_s high_s noise` are host latency, `throughput_median_s` host throughput (k queued calls).
+    `flops_per_s`, `bytes_per_s` and `roof_fraction` use the device clock on a GPU where there is one, else host
+    latency. Whole numbers are Int64, so absent is <NA>, not 0; flags are joined by a space, "above-roof" among them.
+    """
+    import pandas
+
+    measurements = list(measurements)
+    roofs = roofs_of(measurements) if roofs is None else tuple(roofs)
+    own = list(dict.fromkeys(f for m in measurements for f in own_fields(m.problem)))
+    records = [_record(m, roofs) for m in measurements]
+    table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *COLUMNS])
+    words = {f for f in own if any(isinstance(r.get(f), str) for r in records)}
+    types = {c: "Int64" for c in (*own, *_WHOLE) if c not in words}
+    types |= {c: "float64" for c in COLUMNS if c not in (*_WHOLE, *_TEXT)}
+    return table.astype(types)
+
+
+def own_fields(problem: "Problem") -> list[str]:
+    """The problem's own fields, without those that every row has a column for."""
+    return [f for f in problem.__struct_fields__ if f not in COLUMNS]
+
+
+def _record(m: "Measurement", roofs) -> dict:
+    p, s = m.problem, m.settings
+    flops, moved = getattr(p, "flops", None), getattr(p, "bytes_moved", None)
+    host, best, judged = _median(m, "host-latency"), seconds_of(m), judge(m, roofs)
+    op, backend, variant = m.kernel.split("/", 2)
+    return {
+        "op": op, "backend": backend, "variant": variant, **{f: getattr(p, f) for f in own_fields(p)},
+        "dtype": getattr(p, "dtype", None), "math": getattr(p, "math", None),
+        "mode": s.mode, "reuse": s.reuse, "device": s.device, "threads": s.threads, "cache": s.cache,
+        "median_s": host and host.value, "low_s": host and host.low, "high_s": host and host.high,
+        "device_median_s": _value(_median(m, "device")),
+        "throughput_median_s": _value(_median(m, "host-throughput")),
+        "first_call_s": m.phases_s.get("first_call"), "flops": flops, "bytes_moved": moved,
+        "flops_per_s": flops / best.value if flops and best else None,
+        "bytes_per_s": moved / best.value if moved and best else None,
+        "roof_fraction": _value(judged.fraction), "noise": host and host.noise,
+        "status": m.status, "reason": m.reason,
+        "flags": " ".join((*m.flags, judged.flag) if judged.flag else m.flags),
+    }  # fmt: skip
+
+
+def _median(m: "Measurement", clock: str):
+    samples = m.on(clock)
+    return of(samples) if samples and samples.seconds else None
+
+
+def _value(estimate):
+    return estimate.value if estimate else None

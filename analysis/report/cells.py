@@ -1,0 +1,83 @@
+"""What goes into a Markdown table: lines of cells, and rows in the words of people."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.estimate import Estimate, of
+from analysis.roofline import quick_seconds
+from analysis.units import bytes_rate, flops_rate, seconds, size
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+
+def text(value: object) -> str:
+    """Text that Markdown shows as it is, also inside a table."""
+    flat = " ".join(str(value).split())
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
+
+
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> list[str]:
+    """A Markdown table and an empty line; the first `left` columns are words, the others numbers."""
+    heads, rows = list(heads), [list(row) for row in rows]
+    if not rows:
+        return ["Nothing was measured.", ""]
+    marks = ["---"] * left + ["---:"] * (len(heads) - left)
+    return [line(heads), line(marks), *(line(text(c) for c in row) for row in rows), ""]
+
+
+def line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def portable(command: str) -> str:
+    """A command without folders of the machine that ran it: absolute paths keep their last name."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", command)
+
+
+def problem(m: "Measurement") -> str:
+    """What was computed, in a few words."""
+    p = m.problem
+    if p.op == "matmul":
+        shape = str(p.n) if p.m == p.n == p.k else f"{p.m} x {p.n} x {p.k}"
+        return shape if p.layout == "nn" else f"{shape} {p.layout}"
+    if p.op == "stream":
+        return f"{p.operation} {size(p.nbytes)} {p.dtype}"
+    if p.op == "training":
+        return f"{p.model}, batch {p.batch}, {p.samples} samples"
+    return getattr(p, "math", p.op)
+
+
+def rate(m: "Measurement") -> str:
+    """GB/s for streams, FLOP/s for what computes, on the clock that rooflines use."""
+    p, time = m.problem, quick_seconds(m)
+    if time is None:
+        return "-"
+    if p.op == "stream":
+        return bytes_rate(p.bytes_moved / time)
+    return flops_rate(p.flops / time) if getattr(p, "flops", 0) else "-"
+
+
+def threads(m: "Measurement") -> str:
+    return str(m.settings.threads or "-")
+
+
+def on(m: "Measurement", clock: str) -> Estimate | None:
+    """Seconds on that clock."""
+    samples = m.on(clock)
+    return of(samples) if samples and samples.seconds else None
+
+
+def time(e: Estimate | None) -> str:
+    return seconds(e.value) if e else "-"
+
+
+def width(e: Estimate | None) -> str:
+    """Half the interval in percent."""
+    return f"{100 * e.noise:.1f} %" if e else "-"
+
+
+def status(m: "Measurement") -> str:
+    """The status where it is not ok, with its reason."""
+    return "" if m.status == "ok" else f"{m.status}: {m.reason}".removesuffix(": ")

@@ -1,0 +1,81 @@
+"""The command lines of the report and of the roofline: everything heavy is imported after parsing."""
+
+import argparse
+import pathlib
+
+from workloads import options
+
+_MEASURE = "python -m workloads.suite"
+
+
+def _parser(command: str, does: str, makes: str) -> options.Parser:
+    made = options.parser(command, does, f"python -m {command} reports/local/MACHINE/RUN")
+    made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
+    made.add_argument("-o", dest="out", metavar="DIR", help=f"where {makes} go (default: the first RUN's folder)")
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Writes report.md and its pictures; prints the answer and the path. Returns the exit status."""
+    made = _parser("analysis.report", "Writes the report of one machine's runs: report.md and SVG pictures.",
+                   "report.md and the pictures")  # fmt: skip
+    return options.command(made, argv, lambda arguments: _guarded("analysis.report", _report, arguments))
+
+
+def roofline(argv: list[str] | None = None) -> int:
+    """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
+    made = _parser("analysis.roofline", "Prints a machine's measured ceilings and how near its rows come to them.",
+                   "roofline.svg")  # fmt: skip
+    return options.command(made, argv, lambda arguments: _guarded("analysis.roofline", _roofline, arguments))
+
+
+def _guarded(command: str, job, arguments: argparse.Namespace) -> int:
+    """Runs the job; what is wrong with the runs or the folder becomes a Usage."""
+    elsewhere = f"python -m {command} {arguments.runs[0]} -o DIR"
+    try:
+        return job(arguments)
+    except ValueError as error:
+        raise options.Usage(str(error), f"python -m {command} {arguments.runs[0]}") from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if error.errno is None:  # results.read's own: there is no result file
+            raise options.Usage(str(error).partition("; make one")[0], f"{_MEASURE} -o DIR") from error
+        raise options.Usage(f"cannot write {error.filename}: {error.strerror}", elsewhere) from error
+
+
+def _report(arguments: argparse.Namespace) -> int:
+    from analysis import sentences
+    from analysis.report import page, render
+
+    path = render(arguments.runs, arguments.out)
+    for sentence in sentences.answer(page.read_one_machine(arguments.runs)):
+        print(sentence)
+    print(path)
+    _require_matplotlib("report.md has no pictures")
+    return options.OK
+
+
+def _roofline(arguments: argparse.Namespace) -> int:
+    from analysis.report import page, terminal
+    from analysis.roofline import roofs
+
+    loaded = page.read_one_machine(arguments.runs)
+    ceilings = roofs(loaded.measurements, page.machine_of(loaded))
+    terminal.print_roofline(loaded.measurements, ceilings)
+    if not any(r.measured for r in ceilings):
+        raise options.Missing("no peak, stream or matmul row in there", _MEASURE)
+    _require_matplotlib("no picture was drawn")
+    from analysis.report import pictures
+
+    folder = pathlib.Path(arguments.out) if arguments.out else page.folder_of(arguments.runs[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    print(pictures.save(pictures.roofline(loaded.measurements, ceilings), folder / "roofline.svg"))
+    return options.OK
+
+
+def _require_matplotlib(without: str) -> None:
+    from analysis.report import page
+
+    if not page.has_matplotlib():
+        raise options.Missing(f"{without}: matplotlib is not installed", page.INSTALL)

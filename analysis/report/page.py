@@ -1,0 +1,82 @@
+"""Puts report.md together and writes it with its pictures."""
+
+import importlib.util
+import os
+import pathlib
+from typing import TYPE_CHECKING
+
+from analysis.crossover import crossovers
+from analysis.report import sections
+from analysis.roofline import roofs
+from workloads.results import Loaded, read
+
+if TYPE_CHECKING:
+    from workloads.results import Machine
+
+INSTALL = "python -m pip install matplotlib"
+
+
+def has_matplotlib() -> bool:
+    return importlib.util.find_spec("matplotlib") is not None
+
+
+def folder_of(run: "str | os.PathLike") -> pathlib.Path:
+    """The folder that a RUN is or lies in."""
+    path = pathlib.Path(run)
+    return path if path.is_dir() else path.parent
+
+
+def machine_of(loaded: Loaded) -> "Machine | None":
+    return loaded.runs[-1].machine if loaded.runs else None
+
+
+def read_one_machine(runs: "list[str | os.PathLike]") -> Loaded:
+    """What the runs hold.
+
+    Raises: ValueError when they are of different machines; FileNotFoundError when there is no result file.
+    """
+    loaded = read(*runs)
+    keys = dict.fromkeys(r.machine.key for r in loaded.runs)
+    if len(keys) > 1:
+        raise ValueError(f"these runs are of different machines ({', '.join(keys)}); one page shows one machine")
+    return loaded
+
+
+def write(runs: "list[str | os.PathLike]", out: "str | os.PathLike | None" = None) -> pathlib.Path:
+    """Writes report.md and its pictures into `out`, by default the first run's folder; the path of report.md."""
+    loaded = read_one_machine(runs)
+    folder = pathlib.Path(out) if out else folder_of(runs[0])
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = _draw(loaded, folder)
+    path = folder / "report.md"
+    path.write_text(markdown(loaded, drawn), encoding="utf-8")
+    return path
+
+
+def _draw(loaded: Loaded, folder: pathlib.Path) -> bool:
+    """Writes the pictures; False without matplotlib."""
+    if not has_matplotlib():
+        return False
+    from analysis.report import pictures
+
+    rows = list(loaded.measurements)
+    pictures.save(pictures.roofline(rows, roofs(rows, machine_of(loaded))), folder / "roofline.svg")
+    pictures.save(pictures.crossover(crossovers(rows), rows), folder / "crossover.svg")
+    pictures.save(pictures.rates(rows), folder / "rates.svg")
+    return True
+
+
+def markdown(loaded: Loaded, pictures: bool) -> str:
+    """The page: the answer first, everything else after."""
+    rows = list(loaded.measurements)
+    ceilings, answers = roofs(rows, machine_of(loaded)), crossovers(rows)
+    lines = sections.header(loaded) + sections.answers_section(loaded)
+    if not pictures:
+        lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
+    lines += sections.crossover_section(rows, answers, pictures)
+    lines += sections.roofline_section(rows, ceilings, pictures)
+    lines += sections.kernels_section(rows, ceilings, pictures)
+    lines += sections.keras_section(rows)
+    lines += sections.how_section(loaded)
+    lines += sections.numbers_section(rows, ceilings)
+    return "\n".join(lines).rstrip() + "\n"

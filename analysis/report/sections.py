@@ -1,0 +1,225 @@
+"""The parts of the Markdown page, each a function from records to lines."""
+
+import pathlib
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from analysis import budget, facts, sentences
+from analysis.crossover import Answer
+from analysis.estimate import of
+from analysis.report import cells
+from analysis.report.cells import table, text
+from analysis.report.choose import best_resident, by_kernel
+from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
+from analysis.roofline import Roof, is_gpu, judge, pick, quick_seconds, ridge, seconds_of
+from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size
+from analysis.why import why
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from workloads.results import Loaded, Measurement
+
+# A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
+NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
+_SHOWN_SOFTWARE = 12
+_WHERE_TIME_GOES = (
+    "Where the GPU's time goes, at the sizes on both sides of each crossing. The last four columns add up to its "
+    "time: the device clock, what a resident call takes beyond it, what copying adds to that, and the remainder."
+)
+_NOT_SHOWN = (
+    "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
+    "several processes on one GPU, energy, and anything between the measured sizes but the interpolated crossings."
+)
+
+
+def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
+    """(rows with flags or a wide interval, rows with a time)."""
+    timed = [(m, s) for m in measurements if m.status == "ok" and (s := m.on("host-latency")) and s.seconds]
+    return sum(bool(m.flags) or of(s).noise > NOISY_WIDTH for m, s in timed), len(timed)
+
+
+def badge(measurements: "Iterable[Measurement]") -> str:
+    """clean or noisy, and why."""
+    bad, timed = noisy(measurements)
+    word = "noisy" if bad > NOISY_SHARE * timed else "clean"
+    width = f"+-{100 * NOISY_WIDTH:.0f} %"
+    return f"**{word}**: {bad} of {count(timed, 'timed row')} flagged or with an interval wider than {width}"
+
+
+def header(loaded: "Loaded") -> list[str]:
+    """Machine in a line, date, commit, badge, and the command to type again."""
+    run = loaded.runs[-1] if loaded.runs else None
+    if run is None:
+        return ["# Crossover report", "", "The result file has no line that says what machine it came from.", ""]
+    dates = sorted({r.started_at[:10] for r in loaded.runs})
+    commands = dict.fromkeys(cells.portable(r.command) for r in loaded.runs)
+    files = dict.fromkeys(f"`{pathlib.Path(f).name}`" for f in loaded.files)
+    return [
+        f"# Where the GPU starts to win: {text(run.machine.key)}", "",
+        f"- Machine: {text(facts.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
+        + (", virtual" if run.machine.virtual else ""),
+        f"- Date: {join(dates)}; commit {text(run.commit)}, sources {text(run.sources)}",
+        f"- {badge(loaded.measurements)}",
+        f"- Measured with {join(f'`{text(c)}`' for c in commands)}; from {join(files)}", "",
+    ]  # fmt: skip
+
+
+def answers_section(loaded: "Loaded") -> list[str]:
+    """The verdict in at most five sentences."""
+    return ["## The answer", "", *(f"- {text(s)}" for s in sentences.answer(loaded)), ""]
+
+
+def image(name: str, says: str, shown: bool) -> list[str]:
+    """The picture with what it says for those who cannot see it; nothing when it was not drawn."""
+    return [f"![{text(says)}]({name})", ""] if shown else []
+
+
+def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...], pictures: bool) -> list[str]:
+    """The picture, who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
+    told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
+    says = sentences.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
+    lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures and bool(answers))]
+    if not told:
+        return [*lines, "No GPU was measured, so there is no crossover.", ""]
+    heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")
+    lines += table(heads, map(_answer_row, told), 5)
+    gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
+    return [*lines, *gaps, *([""] if gaps else []), *_why_table(measurements, told)]
+
+
+def _answer_row(a: Answer) -> tuple:
+    differs = a.default is not None and not sentences.same_answer(a, a.default)
+    default = sentences.verdict_words(a.default) if differs else "the same"
+    form, verdict = sentences.form_name(a.form), sentences.verdict_words(a)
+    return sentences.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
+
+
+def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list[str]:
+    def cell(value: float | None) -> str:
+        return "-" if value is None else seconds(value)
+
+    rows = []
+    for a in (a for a in answers if a.precision == answers[0].precision):
+        for w in why(measurements, a):
+            sides = (seconds(w.cpu.seconds.value), sentences.side_name(w.cpu), seconds(w.gpu.seconds.value))
+            parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
+            rows.append((a.precision, sentences.form_name(a.form), w.n, *sides, *parts))
+    heads = ("precision", "a call", "n", "CPU", "CPU kernel", "GPU", "arithmetic", "launch and Python", "copies",
+             "not explained")  # fmt: skip
+    return [_WHERE_TIME_GOES, "", *table(heads, rows, 2)] if rows else []
+
+
+def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
+    """The picture, the ceilings and the matmuls under them."""
+    says = " ".join(facts.other_sentences([], roofs)) or "No roof was measured."
+    heads = ("device", "ceiling", "rate", "+-", "of the data sheet", "ridge, FLOP per byte", "measured by")
+    lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures)]
+    lines += table(heads, [_roof_row(r, roofs) for r in roofs if r.measured], 2)
+    if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
+        lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
+    paths = best_resident(measurements)
+    rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
+    heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "flag")
+    return [*lines, *table(heads, rows, 2), f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if rows else lines
+
+
+def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
+    judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
+    return (m.kernel.partition("/")[2], cells.threads(m), digits(intensity), cells.rate(m), fraction_words(judged),
+            judged.flag)  # fmt: skip
+
+
+def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
+    compute = r.kind == "compute"
+    threads = count(r.threads, "thread") if r.threads else ""
+    name = ", ".join(filter(None, (r.name if compute else f"{r.name} bandwidth", threads, r.note)))
+    wanted = (r.device, r.kind, r.name)
+    sheet = next((s for s in roofs if not s.measured and (s.device, s.kind, s.name) == wanted), None)
+    memory = pick(roofs, r.device, "memory", "", r.threads) if compute else None
+    return (r.device, name, (flops_rate if compute else bytes_rate)(r.rate.value), cells.width(r.rate),
+            percent(r.rate.value / sheet.rate.value) if sheet else "-", digits(ridge(r, memory)) if memory else "-",
+            r.source)  # fmt: skip
+
+
+def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
+    """Every kernel's best rate and its rate at the largest size; then streams and peaks."""
+    paths = by_kernel(measurements)
+    says = "Rate of every kernel's square matmuls against their size."
+    ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
+    heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
+    lines = ["## Kernels", "", *image("rates.svg", says, pictures and bool(paths))]
+    lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2)
+    rows = [(m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m)) for m in measurements
+            if m.problem.op in ("stream", "peak") and quick_seconds(m)]  # fmt: skip
+    return lines + (table(("kernel", "problem", "device", "threads", "rate"), rows, 3) if rows else [])
+
+
+def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
+    best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
+    return (cells.threads(best), cells.rate(best), best.problem.n, fraction_words(judge(best, roofs)), cells.rate(last),
+            last.problem.n)  # fmt: skip
+
+
+def keras_section(measurements: "list[Measurement]") -> list[str]:
+    """The training rows: the step, its parts as far as measured, the remainder, and what else the rows hold."""
+    rows = [m for m in measurements if m.problem.op == "training"]
+    if not rows:
+        return []
+    heads = ("training", "device", "status", "a step", "+-", "values", "losses")
+    listed = [(cells.problem(m), m.settings.device, cells.status(m) or "ok", cells.time(seconds_of(m)),
+               cells.width(seconds_of(m)), _values(m), _losses(m)) for m in rows]  # fmt: skip
+    return ["## Training with Keras", "", *budget.lines(measurements), "", *table(heads, listed, 3)]
+
+
+def _values(m: "Measurement") -> str:
+    return ", ".join(f"{name} {digits(value)}" for name, value in {**m.phases_s, **m.values}.items())
+
+
+def _losses(m: "Measurement") -> str:
+    return "; ".join(f"{name} {digits(s[0])} to {digits(s[-1])} over {len(s)}" for name, s in m.series.items() if s)
+
+
+def how_section(loaded: "Loaded") -> list[str]:
+    """Checks, stop reasons, flags, seed, software and limits of what was measured."""
+    ms = loaded.measurements
+    run = loaded.runs[-1] if loaded.runs else None
+    software = [f"{k} {v}" for k, v in (run.software if run else {}).items()][:_SHOWN_SOFTWARE]
+    checks = _counted(m.check or "not checked" for m in ms if m.status == "ok")
+    return [
+        "## How it was measured", "",
+        f"- Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
+        f"- Checked before timing (exact: equal to the answer on whole numbers, in any order): {checks}.",
+        "- A time is the median of samples taken in blocks; its 95 % interval resamples whole blocks and is widened "
+        f"where blocks are few. Sampling stopped because: {_counted(s.stop_reason for m in ms for s in m.samples)}.",
+        f"- Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
+        "- Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host.",
+        f"- Order: as in the result files; seed {run.seed if run else 'unknown'}.",
+        f"- Software: {text(join(software)) or 'unknown'}.",
+        "- The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.",
+        "- A memory roof counts only for working sets that no cache holds.", "", _NOT_SHOWN, "",
+    ]  # fmt: skip
+
+
+def _counted(names: "Iterable[str]") -> str:
+    return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
+
+
+def numbers_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
+    """Every row, a line each."""
+    heads = ("kernel", "problem", "math", "device", "threads", "mode", "time", "+-", "device time", "queued", "rate",
+             "of its roof", "status, flags")  # fmt: skip
+    return ["## All numbers", "", *table(heads, [_number_row(m, roofs) for m in sorted(measurements, key=_order)], 2)]
+
+
+def _number_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
+    judged, host = judge(m, roofs), cells.on(m, "host-latency")
+    doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
+    return (m.kernel, cells.problem(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
+            m.settings.mode, cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
+            cells.time(cells.on(m, "host-throughput")), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
+
+
+def _order(m: "Measurement") -> tuple:
+    p, s = m.problem, m.settings
+    return p.op, getattr(p, "math", ""), getattr(p, "n", 0), is_gpu(s.device), m.kernel, s.mode, s.threads or 0

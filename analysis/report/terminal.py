@@ -1,0 +1,71 @@
+"""The roofline as tables on a terminal."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.report.choose import best_resident
+from analysis.roofline import NO_CACHE_ROOF, Judged, Roof, describe, is_above, judge, quick_seconds
+from analysis.units import bytes_rate, digits, flops_rate, percent
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+
+_WIDTH = 120
+CACHED_MARK = "*"
+CACHED_WORDS = "its working set fits a cache, whose roof was not measured: only the compute roof counts"
+
+
+def fraction_words(judged: Judged) -> str:
+    """`82.1 %`, marked where no memory roof was known to hold; `-` without a roof."""
+    if judged.fraction is None:
+        return "-"
+    return percent(judged.fraction.value) + (f" {CACHED_MARK}" if judged.note == NO_CACHE_ROOF else "")
+
+
+def print_roofline(measurements: "Iterable[Measurement]", roofs: tuple[Roof, ...]) -> None:
+    """Prints the ceilings, then the fastest square matmul of each device, precision and size under them."""
+    from rich.console import Console
+
+    measurements = list(measurements)
+    console = Console(highlight=False)
+    if not console.is_terminal:  # a file or a pipe has no width of its own
+        console = Console(highlight=False, width=_WIDTH)
+    if roofs:
+        console.print(_ceilings(roofs))
+    if best_resident(measurements):
+        console.print(_rows(measurements, roofs))
+        console.print(f"{CACHED_MARK} {CACHED_WORDS}", markup=False)
+    for m in measurements:
+        if is_above(m, roofs):
+            console.print(f"above its roof: {describe(m)}", markup=False)
+
+
+def _table(title: str, *heads: str):
+    from rich.table import Table
+
+    made = Table(title=title, title_justify="left", box=None, pad_edge=False, header_style="bold")
+    for i, head in enumerate(heads):
+        made.add_column(head, justify="left" if i < 2 or head == "source" else "right", overflow="fold")
+    return made
+
+
+def _ceilings(roofs: tuple[Roof, ...]):
+    made = _table("Ceilings", "device", "of", "threads", "rate", "+-%", "source")
+    for r in roofs:
+        unit = flops_rate if r.kind == "compute" else bytes_rate
+        note = f"{r.note}: " if r.note and r.measured else ""
+        made.add_row(r.device, r.name, str(r.threads or "-"), unit(r.rate.value),
+                     f"{100 * r.rate.noise:.1f}" if r.measured else "-", note + r.source)  # fmt: skip
+    return made
+
+
+def _rows(measurements, roofs):
+    heads = ("device", "precision", "n", "kernel", "FLOP/byte", "rate", "of its roof", "")
+    made = _table("\nSquare matmuls, data resident", *heads)
+    for (device, precision), path in best_resident(measurements).items():
+        for n, m in path.items():
+            judged, p = judge(m, roofs), m.problem
+            made.add_row(device, precision, str(n), m.kernel.partition("/")[2], digits(p.flops / p.bytes_moved),
+                         flops_rate(p.flops / quick_seconds(m)), fraction_words(judged), judged.flag)  # fmt: skip
+    return made

@@ -1,0 +1,237 @@
+"""Records to plain sentences for a newcomer: numbers with units, three significant digits, the form named."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis import facts
+from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
+from analysis.roofline import is_gpu, roofs
+from analysis.units import count, digits, join, percent, seconds
+from analysis.why import REMAINDER, Why, why
+
+if TYPE_CHECKING:
+    from analysis.estimate import Verdict
+    from analysis.roofline import Roof
+    from workloads.results import Loaded, Machine, Measurement
+
+MOST = 5
+_RESIDENT = "data already on the GPU"
+_WAYS = {
+    "roundtrip": "as people write it (cp.asarray, cp.asnumpy)",
+    "roundtrip-pinned": "through pinned buffers",
+    "roundtrip-pageable": "through pageable memory",
+}
+_COPYING = "copying in and out every call"
+
+
+def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+    """The verdict in at most five sentences: who wins from where, why, how the copy moves it, how near the limits.
+
+    Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
+    that of the last run of a Loaded.
+    """
+    measurements, machine = _parts(found, machine)
+    answers, ceilings = crossovers(measurements), roofs(measurements, machine)
+    trouble = facts.trouble_sentence(measurements, ceilings)
+    told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
+    told = told or _cpu_story(measurements, answers, ceilings, machine)
+    told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
+    told += facts.other_sentences(measurements, ceilings)
+    told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
+    return [*told, trouble] if trouble else told
+
+
+def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+    """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
+    measurements, machine = _parts(found, machine)
+    ceilings = roofs(measurements, machine)
+    answers = crossovers(measurements)
+    said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
+    for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):
+        said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
+    said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
+    said += facts.rate_sentences(measurements, ceilings) + facts.other_sentences(measurements, ceilings)
+    said += facts.skipped_sentences(measurements) + facts.flag_sentences(measurements)
+    told = answer(measurements, machine)
+    return [s for s in dict.fromkeys(said) if s not in told]
+
+
+def _parts(found, machine) -> "tuple[list[Measurement], Machine | None]":
+    if hasattr(found, "measurements"):
+        return list(found.measurements), machine or (found.runs[-1].machine if found.runs else None)
+    return list(found), machine
+
+
+def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
+    """The first precision: resident and why, the copies together and why."""
+    first = [a for a in answers if a.precision == answers[0].precision]
+    resident = next((a for a in first if a.form in (LATENCY, THROUGHPUT)), None)
+    copied = [a for a in first if a.form in COPIES]
+    told = [crossing_sentence(resident)] if resident else []
+    told += _reason(measurements, resident)
+    told += [copies_sentence(copied)] if copied else []
+    told += _reason(measurements, copied[0]) if copied else []
+    return told or [crossing_sentence(a) for a in first[:2]]
+
+
+def _reason(measurements, a: Answer | None) -> list[str]:
+    found = [w for w in why(measurements, a) if w.parts] if a else []
+    return [why_sentence(found[0], a.form)] if found else []
+
+
+def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
+    if not any(m.problem.op == "matmul" for m in measurements):
+        return []
+    told = [no_gpu_sentence(measurements, machine)]
+    told += facts.rate_sentences(measurements, ceilings)[:1] + facts.library_sentences(measurements)
+    return told + facts.bound_sentences(measurements, ceilings) + facts.thread_sentences(measurements)
+
+
+def no_gpu_sentence(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
+    """Why there is no crossover: no GPU, or none that gave a time."""
+    tried = [m for m in measurements if is_gpu(m.settings.device)]
+    what = f" ({facts.machine_words(machine)})" if machine else ""
+    if tried:
+        reasons = join(dict.fromkeys(m.reason or m.status for m in tried))
+        return f"No GPU time was measured on this machine{what}: {reasons}; so there is no crossover here."
+    return f"No GPU was measured on this machine{what}, so there is no crossover here."
+
+
+def form_name(form: Form) -> str:
+    """What a call includes, in words."""
+    words = ["as written (a @ b)"] if form.as_written else []
+    if form.mode == "resident":
+        words.append(_RESIDENT)
+    elif form.as_written:
+        words.append(_COPYING)
+    else:
+        words.append(f"{_COPYING} {way_name(form)}")
+    if form.mode == "resident" and not form.as_written:
+        words.append("one call at a time" if form.clock == "host-latency" else "many calls queued")
+    if form.reuse > 1:
+        words.append(f"each copy used {form.reuse} times")
+    return ", ".join(words)
+
+
+def way_name(form: Form) -> str:
+    """How the copy is made."""
+    return _WAYS.get(form.mode, form.mode)
+
+
+def precision_name(a: Answer) -> str:
+    """The precision, and the CPU's own arithmetic where it is another."""
+    return f"{a.precision} (against the CPU in {join(a.cpu_maths)})" if a.cpu_maths else a.precision
+
+
+def crossing_sentence(a: Answer) -> str:
+    """Who wins where, for one precision and form, with the measured range and the answer for default threads."""
+    return f"{precision_name(a)}, {form_name(a.form)}: {verdict_words(a)}{range_words(a)}{default_words(a)}."
+
+
+def default_words(a: Answer) -> str:
+    """What changes if the CPU library chooses its threads itself; "" where it is the same within the intervals."""
+    if a.default is None or same_answer(a, a.default):
+        return ""
+    return f"; against the CPU with its library's default threads, {verdict_words(a.default)}"
+
+
+def same_answer(a: Answer, b: Answer) -> bool:
+    """The same kind, and every crossing within the other's interval."""
+    pairs = list(zip(a.crossings, b.crossings, strict=False))
+    return (a.kind == b.kind and len(a.crossings) == len(b.crossings)
+            and all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs))  # fmt: skip
+
+
+def range_words(a: Answer) -> str:
+    return f" (at n = {a.low_n}, the only size measured)" if a.low_n == a.high_n else (
+        f" (measured range {a.low_n}..{a.high_n})")  # fmt: skip
+
+
+def verdict_words(a: Answer) -> str:
+    """The answer without its range: `the GPU wins from n = 131 (128..136)`."""
+    match a.kind:
+        case "gpu-from":
+            return f"the GPU wins from {n_words(a.crossings[0])}{band_words(a)}"
+        case "gpu-at-smallest":
+            return f"the GPU wins already at the smallest size{band_words(a)}"
+        case "cpu-throughout":
+            return f"the CPU wins throughout{band_words(a)}"
+        case "several":
+            turns = [f"from {n_words(c)} the {c.to.upper()}" for c in a.crossings]
+            changes = "once" if len(turns) == 1 else f"{len(turns)} times"
+            start = a.points[0].n if a.points[0].sign else a.crossings[0].below
+            first = "CPU" if a.crossings[0].to == "gpu" else "GPU"
+            return f"the winner changes {changes}: at n = {start} the {first} wins, {join(turns)}{band_words(a)}"
+        case "cant-tell":
+            return _cant_tell_words(a)
+        case "no-gpu":
+            return "the GPU has no time of this form, so there is no crossover"
+    return "the CPU has no time, so there is no crossover"
+
+
+def n_words(c: Crossing) -> str:
+    """`n = 131 (128..136)`, and the measured sizes that it is interpolated between where they are > 5 % apart."""
+    low, high = digits(c.at.low), digits(c.at.high)
+    interval = f" ({low}..{high})" if low != high else ""
+    coarse = "" if c.fine else f", between the measured {c.below} and {c.above}"
+    return f"n = {digits(c.at.value)}{interval}{coarse}"
+
+
+def band_words(a: Answer) -> str:
+    if not a.bands:
+        return ""
+    return f", can't tell {join(_span(*band) for band in a.bands)}, where the times differ by less than their intervals"
+
+
+def _span(first: int, last: int) -> str:
+    return f"at n = {first}" if first == last else f"between n = {first} and {last}"
+
+
+def _cant_tell_words(a: Answer) -> str:
+    winners = {p.sign for p in a.points} - {0}
+    told = f"can't tell {join(_span(*band) for band in a.bands)}, where the times differ by less than their intervals"
+    return f"{told}; elsewhere the {'GPU' if 1 in winners else 'CPU'} wins" if winners else told
+
+
+def copies_sentence(answers: Iterable[Answer]) -> str:
+    """How the way of copying moves the crossover, all ways in one sentence."""
+    answers = list(answers)
+    ways = [f"{way_name(a.form)}, {verdict_words(a)}" for a in answers]
+    low, high = min(a.low_n for a in answers), max(a.high_n for a in answers)
+    return f"{precision_name(answers[0])}, {_COPYING}: {'; '.join(ways)} (measured range {low}..{high})."
+
+
+def side_name(side: Side) -> str:
+    """`numpy/blas, 2 threads`."""
+    threads = f", {count(side.threads, 'thread')}" if side.threads else ""
+    return side.kernel.partition("/")[2] + threads
+
+
+def why_sentence(w: Why, form: Form, lead: str = "Why") -> str:
+    """Where a GPU call's time goes at the deciding size, its largest part first, beside the CPU's time."""
+    total = w.gpu.seconds.value
+    parts = dict(w.parts)
+    if abs(w.remainder) >= 0.005 * total:
+        parts[REMAINDER] = w.remainder
+    ranked = sorted(parts, key=parts.__getitem__, reverse=True)
+    first, rest = ranked[0], [f"{seconds(parts[name])} {name}" for name in ranked[1:]]
+    share = "all of it" if not rest else "most of it" if parts[first] > total / 2 else "the largest part"
+    split = f"{share} {first} ({seconds(parts[first])})" + (f", the rest {join(rest)}" if rest else "")
+    call = "a GPU call" if form.mode == "resident" else "a GPU call with its copies"
+    return (f"{lead}: at n = {w.n} {call} costs {seconds(total)}, {split}; "
+            f"the CPU ({side_name(w.cpu)}) needs {seconds(w.cpu.seconds.value)}.")  # fmt: skip
+
+
+def compare_sentence(verdict: "Verdict", a: str, b: str) -> str:
+    """What a Verdict on `a` (old) and `b` (new) says, by how much, with its interval."""
+    r = verdict.ratio
+    if verdict.word == "same":
+        return f"{b} takes as long as {a}: {digits(r.value)} times ({digits(r.low)}..{digits(r.high)})."
+    if verdict.word == "can't tell":
+        return (f"Can't tell whether {b} is faster or slower than {a}: it takes {digits(r.value)} times as long, "
+                f"but anything from {digits(r.low)} to {digits(r.high)} fits what was measured.")  # fmt: skip
+    more, sign = ("more", 1) if verdict.word == "slower" else ("less", -1)
+    ends = sorted(sign * (end - 1) for end in (r.low, r.high))
+    return (f"{b} is {verdict.word} than {a}: it takes {percent(sign * (r.value - 1))} {more} time "
+            f"({digits(100 * ends[0])}..{digits(100 * ends[1])} %).")  # fmt: skip
+

@@ -1,0 +1,63 @@
+"""Numbers as people read them: three significant digits and a unit; GB/s = 1e9 bytes a second."""
+
+import math
+
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def digits(value: float) -> str:
+    """Three significant digits, never an exponent: 131, 24.1, 0.00123, 771000."""
+    if not math.isfinite(value):
+        return str(value)
+    rounded = _rounded(value)
+    if rounded == 0:
+        return "0"
+    return f"{rounded:.{max(0, 2 - math.floor(math.log10(abs(rounded))))}f}"
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.2e}")
+
+
+def seconds(value: float) -> str:
+    """A time in s, ms, us or ns."""
+    size, unit = next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1])
+    return f"{digits(value / size)} {unit}" if value else "0 s"
+
+
+def flops_rate(value: float) -> str:
+    """A rate of arithmetic in GFLOP/s, from 1e12 on in TFLOP/s."""
+    size, unit = (1e12, "TFLOP/s") if _rounded(value) >= 1e12 else (1e9, "GFLOP/s")
+    return f"{digits(value / size)} {unit}"
+
+
+def bytes_rate(value: float) -> str:
+    """A bandwidth in GB/s (1e9)."""
+    return f"{digits(value / 1e9)} GB/s"
+
+
+def percent(fraction: float) -> str:
+    return f"{digits(100 * fraction)} %"
+
+
+def times(factor: float) -> str:
+    return f"{digits(factor)} times"
+
+
+def size(count: float) -> str:
+    """Bytes in KiB, MiB, GiB where they come to at least one."""
+    for power, unit in ((3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if count >= 1024**power:
+            return f"{digits(count / 1024**power)} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def count(number: int, one: str, many: str = "") -> str:
+    """2 rows, 1 row."""
+    return f"{number} {one if number == 1 else many or one + 's'}"
+
+
+def join(words) -> str:
+    """a, b and c."""
+    words = list(words)
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1]))) if words else ""

@@ -1,0 +1,1 @@
+"""What is computed, and every way Crossover computes it."""

@@ -1,0 +1,47 @@
+"""Matmul through cuBLAS, as CuPy calls it and preallocated."""
+
+import cupy
+import numpy as np
+from cupy.cuda import cublas as library
+
+from kernels.problems import Matmul
+from kernels.reference import operands
+from kernels.registry import kernel
+
+# cudaDataType_t and cublasComputeType_t, from the CUDA toolkit's library_types.h and cublas_api.h
+_DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
+_COMPUTE = {"float32": 68, "float64": 70, "tf32": 77, "float16": 68, "bfloat16": 68}
+_NO_TRANSPOSE, _TRANSPOSE, _DEFAULT_ALGORITHM = 0, 1, -1
+
+
+@kernel(allocates=True)
+def operator(problem: Matmul, a, b):
+    """`a @ b` as people write it: CuPy checks types, takes a fresh result from its pool and calls cuBLAS."""
+    if problem.math not in ("float32", "float64", "float16") or problem.out != problem.dtype:
+        raise ValueError(f"CuPy's operator has no {problem.math} product; the variant cublas has")
+    a, b = operands(problem, (a, b))
+    return lambda: a @ b
+
+
+@kernel
+def cublas(problem: Matmul, a, b):
+    """cublasGemmEx into a result that is already there, in the arithmetic asked for; sums are float32 or wider."""
+    m, n, k = problem.m, problem.n, problem.k
+    if problem.out != problem.dtype:
+        raise ValueError("this variant gives C in the operands' dtype")
+    c = cupy.empty((m, n), a.dtype)
+    scalar = np.float64 if problem.dtype == "float64" else np.float32
+    one, zero = np.ones(1, scalar), np.zeros(1, scalar)
+    # cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
+    b_operation, b_rows = (_TRANSPOSE, k) if problem.layout == "nt" else (_NO_TRANSPOSE, n)
+    a_operation, a_rows = (_TRANSPOSE, m) if problem.layout == "tn" else (_NO_TRANSPOSE, k)
+    handle = cupy.cuda.get_cublas_handle()
+    data, compute = _DATA[problem.dtype], _COMPUTE[problem.math]
+    arguments = (handle, b_operation, a_operation, n, m, k, one.ctypes.data, b.data.ptr, data, b_rows, a.data.ptr, data,
+                 a_rows, zero.ctypes.data, c.data.ptr, data, n, compute, _DEFAULT_ALGORITHM)  # fmt: skip
+
+    def run(keep=(one, zero, a, b)):  # the call holds raw addresses, so their owners are held here
+        library.gemmEx(*arguments)
+        return c
+
+    return run

@@ -1,0 +1,26 @@
+"""The CPU's arithmetic ceiling: fused multiply-adds in vector registers, nothing else."""
+
+import numba
+import numpy as np
+
+from kernels import simd
+from kernels.problems import Peak, numpy_dtype
+from kernels.registry import kernel
+
+
+@kernel
+def fma(problem: Peak, constants):
+    """Twelve independent chains of vector FMAs a thread: more than two FMA units of four cycles' latency can hide."""
+    if problem.math not in ("float32", "float64"):
+        raise ValueError(f"no CPU FMA peak in {problem.math} yet")
+    dtype = numpy_dtype(problem.math)
+    threads = numba.get_num_threads()
+    out = np.zeros((threads, simd.CHAINS * simd.lanes(dtype)), dtype)
+    factor, addend = constants.astype(dtype)
+    trips = -(-problem.flops // (2 * out.size * simd.UNROLL))
+
+    def run():
+        simd.fma_peak(out, factor, addend, trips)
+        return out
+
+    return run

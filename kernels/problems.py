@@ -1,0 +1,228 @@
+"""What is computed: every problem knows its FLOPs, its compulsory bytes and its inputs, so all kernels share one count.
+
+Compulsory bytes are the least a kernel must move: every input read once, every output written once.
+"""
+
+from typing import ClassVar
+
+import ml_dtypes
+import msgspec
+import numpy as np
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+# The arithmetic that may be used on operands of a type; the first is the default.
+MATHS = {"float64": ("float64",), "float32": ("float32", "tf32"), "float16": ("float16",), "bfloat16": ("bfloat16",)}
+WHOLE_NUMBERS = (-2, -1, 1, 2)
+# Random values are drawn once up to this many and then repeated: enough to look random to any cache and multiplier,
+# and an odd length, so that rows of a matrix do not repeat each other.
+_DRAWN = (1 << 22) + 3
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of a name in ITEM_BYTES (bfloat16 comes from ml_dtypes)."""
+    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+
+
+def precision(name: str) -> tuple[str, str]:
+    """(dtype, math) of a precision as users name it: `tf32` is float32 data multiplied in TF32.
+
+    Raises: ValueError for an unknown name.
+    """
+    for dtype, maths in MATHS.items():
+        if name in maths:
+            return dtype, name
+    raise ValueError(f"unknown dtype {name!r}; known: {', '.join(m for maths in MATHS.values() for m in maths)}")
+
+
+def random_array(shape: tuple[int, ...], dtype: str, seed: int, whole_numbers: bool) -> np.ndarray:
+    """An array of N(0,1) values, or of the whole numbers -2, -1, 1, 2 whose float32 sums are exact in any order.
+
+    Never zeros: they draw less power and run up to 15 % faster than data does.
+    """
+    rng = np.random.default_rng(seed)
+    size = int(np.prod(shape))
+    drawn = min(size, _DRAWN)
+    if whole_numbers:
+        values = rng.choice(np.array(WHOLE_NUMBERS, dtype=np.float32), drawn)
+    else:
+        values = rng.standard_normal(drawn, dtype=np.float64 if dtype == "float64" else np.float32)
+    # np.resize repeats the drawn values; it also makes this the thread that touches the pages first.
+    return np.resize(values.astype(numpy_dtype(dtype), copy=False), shape)
+
+
+def _check_counts(**counts: int) -> None:
+    for name, value in counts.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
+class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
+    """C = A B with A of m x k and B of k x n.
+
+    `layout` says which operand is stored transposed, as the backward passes need it: `nn`, `nt` (B stored n x k),
+    `tn` (A stored k x m). `math` is the arithmetic allowed and picks the roof; `out` is C's dtype.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "float32"
+    math: str = ""
+    out: str = ""
+    layout: str = "nn"
+    op: ClassVar[str] = "matmul"
+
+    def __post_init__(self):
+        _check_counts(m=self.m, n=self.n, k=self.k)
+        if self.dtype not in MATHS:
+            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(MATHS)}")
+        msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
+        msgspec.structs.force_setattr(self, "out", self.out or self.dtype)
+        if self.math not in MATHS[self.dtype]:
+            raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
+        if self.layout not in ("nn", "nt", "tn"):
+            raise ValueError(f"unknown layout {self.layout!r}; known: nn, nt, tn")
+
+    @property
+    def flops(self) -> int:
+        """2 m n k: a multiplication and an addition for each of the m n k products."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes_moved(self) -> int:
+        operands = (self.m * self.k + self.k * self.n) * ITEM_BYTES[self.dtype]
+        return operands + self.m * self.n * ITEM_BYTES[self.out]
+
+    @property
+    def footprint_bytes(self) -> int:
+        return self.bytes_moved
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
+        b = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+        return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
+
+
+class Stream(msgspec.Struct, frozen=True, tag="stream"):
+    """An element-wise pass over arrays of `nbytes` in all: STREAM's copy, scale, add, triad, and read (a sum).
+
+    Source: J. McCalpin's STREAM; its byte count leaves out the read that a cache makes before a write.
+    """
+
+    operation: str
+    nbytes: int
+    dtype: str = "float64"
+    op: ClassVar[str] = "stream"
+    # operation -> arrays read, arrays written, FLOPs an element
+    WEIGHTS: ClassVar[dict] = {
+        "copy": (1, 1, 0), "scale": (1, 1, 1), "add": (2, 1, 1), "triad": (2, 1, 2), "read": (1, 0, 1)}  # fmt: skip
+
+    def __post_init__(self):
+        if self.operation not in self.WEIGHTS:
+            raise ValueError(f"unknown operation {self.operation!r}; known: {', '.join(self.WEIGHTS)}")
+        if self.dtype not in ITEM_BYTES:
+            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(ITEM_BYTES)}")
+        _check_counts(nbytes=self.nbytes)
+        if self.elements < 1:
+            raise ValueError(
+                f"{self.nbytes} bytes hold no element of each array; the smallest is {self._element_bytes}"
+            )
+
+    @property
+    def _element_bytes(self) -> int:
+        read, written, _ = self.WEIGHTS[self.operation]
+        return (read + written) * ITEM_BYTES[self.dtype]
+
+    @property
+    def elements(self) -> int:
+        """Elements of each array."""
+        return self.nbytes // self._element_bytes
+
+    @property
+    def math(self) -> str:
+        return self.dtype
+
+    @property
+    def flops(self) -> int:
+        return self.elements * self.WEIGHTS[self.operation][2]
+
+    @property
+    def bytes_moved(self) -> int:
+        return self.elements * self._element_bytes
+
+    @property
+    def footprint_bytes(self) -> int:
+        return self.bytes_moved
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """The arrays read (one or two), each of `elements` values; the scalar is 3, as in STREAM."""
+        read = self.WEIGHTS[self.operation][0]
+        return tuple(random_array((self.elements,), self.dtype, seed + i, whole_numbers) for i in range(read))
+
+
+class Peak(msgspec.Struct, frozen=True, tag="peak"):
+    """At least `flops` multiply-adds in registers, in the arithmetic `math`: the compute ceiling; no memory traffic.
+
+    A kernel rounds its loop count up, so the rate is understated by at most one loop trip a thread.
+    """
+
+    math: str
+    flops: int
+    op: ClassVar[str] = "peak"
+
+    def __post_init__(self):
+        precision(self.math)
+        _check_counts(flops=self.flops)
+
+    @property
+    def dtype(self) -> str:
+        return precision(self.math)[0]
+
+    @property
+    def bytes_moved(self) -> int:
+        return 0
+
+    @property
+    def footprint_bytes(self) -> int:
+        return 0
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """(factor, addend) of x <- factor * x + addend: 1 and 1 count the trips exactly, the random pair stays finite."""
+        if whole_numbers:
+            return (np.ones(2, dtype=np.float64),)
+        return (np.array([0.999, np.random.default_rng(seed).standard_normal()]),)
+
+
+class Training(msgspec.Struct, frozen=True, tag="training"):
+    """`epochs` passes of `fit` over `samples` samples in batches of `batch`, for the model of that name."""
+
+    model: str
+    batch: int
+    samples: int
+    epochs: int = 1
+    dtype: str = "float32"
+    op: ClassVar[str] = "training"
+
+    def __post_init__(self):
+        _check_counts(batch=self.batch, samples=self.samples, epochs=self.epochs)
+
+    @property
+    def steps(self) -> int:
+        """Optimizer steps in an epoch; the last one may hold a smaller batch."""
+        return -(-self.samples // self.batch)
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Raises ValueError for a model that is not in kernels.networks."""
+        from kernels import networks  # the tables are made of the problems here
+
+        return networks.footprint_bytes(self)
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds to wait for a row beyond any other's: five fits at 4 ms a sample and 20 ms a step, twice what two
+        busy cores took."""
+        return 5 * self.epochs * (self.samples * 4e-3 + self.steps * 20e-3)
+
+
+Problem = Matmul | Stream | Peak | Training

@@ -1,0 +1,121 @@
+"""Finds kernels. A file is `<op>_<backend>[_<topic>].py`; `@kernel` on a function in it registers that function.
+
+A kernel is `bind(problem, *inputs) -> run`. The inputs are already on the kernel's device; `bind` allocates what it
+needs and raises ValueError for what it cannot do; `run()` is the only thing timed and returns the result.
+"""
+
+import dataclasses
+import functools
+import importlib
+import pathlib
+import sys
+from collections.abc import Callable
+
+FOLDER = pathlib.Path(__file__).parent
+
+
+@dataclasses.dataclass(frozen=True)
+class Backend:
+    """Where a backend's kernels run, the library they stand on, and what installs it."""
+
+    devices: tuple[str, ...]
+    library: str
+    install: str
+
+
+BACKENDS = {
+    "numpy": Backend(("cpu",), "numpy", "numpy"),
+    "numba": Backend(("cpu",), "numba", "numba"),
+    "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
+    "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Kernel:
+    """One way to compute one operation: `bind(problem, *inputs)` gives the `run()` that is timed.
+
+    rung: a step of the teaching ladder, run only when asked for. parallel: it uses as many threads as it is given.
+    allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream.
+    """
+
+    op: str
+    backend: str
+    variant: str
+    bind: Callable
+    devices: tuple[str, ...]
+    rung: bool = False
+    parallel: bool = True
+    allocates: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.op}/{self.backend}/{self.variant}"
+
+    @property
+    def idea(self) -> str:
+        """The kernel's docstring: its idea and its memory behavior."""
+        return " ".join((self.bind.__doc__ or "").split())
+
+
+class NotInstalled(Exception):
+    """A backend whose own library is missing; says what installs it."""
+
+    def __init__(self, backend: str):
+        self.backend = backend
+        super().__init__(f"{BACKENDS[backend].library} is not installed; install it with: "
+                         f"{sys.executable} -m pip install {BACKENDS[backend].install}")  # fmt: skip
+
+
+_registered: dict[str, Kernel] = {}
+
+
+def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bool = True, allocates: bool = False):
+    """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
+    if function is None:
+        return functools.partial(kernel, rung=rung, parallel=parallel, allocates=allocates)
+    module = sys.modules[function.__module__]
+    op, backend = function.__module__.rpartition(".")[2].split("_")[:2]
+    devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
+    made = Kernel(op, backend, function.__name__, function, devices, rung, parallel, allocates)
+    if made.name in _registered and _registered[made.name].bind.__code__ is not function.__code__:
+        raise ValueError(f"two kernels are called {made.name}")
+    _registered[made.name] = made
+    return function
+
+
+def backends(op: str) -> list[str]:
+    """The backends that have kernels for `op`, found by file name; nothing is imported."""
+    return list(dict.fromkeys(stem.split("_")[1] for stem in _stems(op)))
+
+
+def _stems(op: str, backend: str | None = None) -> list[str]:
+    order = list(BACKENDS)
+    stems = [p.stem.split("_") for p in FOLDER.glob(f"{op}_*.py")]
+    kept = [s for s in stems if len(s) > 1 and backend in (None, s[1])]
+    return ["_".join(s) for s in sorted(kept, key=lambda s: (order.index(s[1]) if s[1] in order else 99, s))]
+
+
+def load(op: str, backend: str) -> list[Kernel]:
+    """The kernels of an operation on a backend, simplest first.
+
+    Raises: NotInstalled when the backend's own library is missing; any other import error as it is.
+    """
+    for stem in _stems(op, backend):
+        try:
+            importlib.import_module(f"kernels.{stem}")
+        except ImportError as error:
+            if (error.name or "").split(".")[0] == BACKENDS[backend].library:
+                raise NotInstalled(backend) from error
+            raise
+    return [k for k in _registered.values() if (k.op, k.backend) == (op, backend)]
+
+
+def find(name: str) -> Kernel:
+    """The kernel of that full name.
+
+    Raises: KeyError when no file has it; NotInstalled.
+    """
+    op, backend, _ = name.split("/")
+    load(op, backend)
+    return _registered[name]

@@ -1,0 +1,88 @@
+"""On a GPU: cuBLAS through our timing against plain CUDA-event loops in the same process, medians over alternating pairs."""
+
+import sys
+
+import numpy as np
+from must_reach import Figure, table
+
+from analysis import estimate
+from kernels import registry
+from kernels.problems import Matmul
+from workloads import copies, timing
+from workloads.results import Settings
+from workloads.timing import Limits
+
+ROUNDS = 25
+
+
+def main() -> int:
+    import cupy
+
+    if not cupy.is_available():
+        print("error: this bench needs an NVIDIA GPU and CuPy", file=sys.stderr)
+        return 3
+    kernel, limits, figures = registry.find("matmul/cupy/cublas"), Limits(min_time=0.05), []
+    stream = copies.gpu_stream()
+    ahead = bound(kernel, 4096, stream).run  # keeps the device busy while the plain loop's calls are issued
+    for n in (128, 512, 4096, 8192):
+        prepared = bound(kernel, n, stream)
+        long = timing.call_seconds(timing.device(prepared.run, stream), limits) >= timing.HELD_BELOW_S
+        ours = (timing.device if long else timing.held)(prepared.run, stream)
+        calls = 3 if long else 100
+        device = lambda: plain(prepared.run, stream, calls, ahead)  # noqa: E731, B023
+        issued = lambda: plain(prepared.run, stream, calls, None)  # noqa: E731, B023
+        queue = timing.throughput(prepared.run, stream.synchronize)
+        for name, mine, theirs in (("device time", ours, device), ("throughput", queue, issued)):
+            ratio = ratios(lambda: mine(calls) / calls, theirs)  # noqa: B023
+            within = max(abs(ratio.low - 1), abs(ratio.high - 1))
+            target = "within 2 %" if name == "device time" else "printed"
+            figures.append(
+                Figure(
+                    f"n = {n}, {name}: ours / plain event loop", target, ratio, within <= 0.02 or target == "printed"
+                )
+            )
+    about = (
+        f"float32; {ROUNDS} alternating pairs each. Device time: the plain loop puts two events around its calls behind a 4096 "
+        "product, so that the queue never runs dry. Throughput: the plain loop puts two events around the calls as they are "
+        "issued, ours reads the host's clock around calls and one wait."
+    )
+    return table("cublas", "cuBLAS through our timing and through a plain CUDA-event loop", figures, [about])
+
+
+def bound(kernel, n: int, stream) -> copies.Prepared:
+    problem = Matmul(n, n, n)
+    prepared = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
+    for _ in range(3):
+        prepared.run()
+    stream.synchronize()
+    return prepared
+
+
+def plain(run, stream, calls: int, ahead) -> float:
+    """Seconds a call by two events around a loop, the textbook way."""
+    from cupy.cuda import Event, get_elapsed_time
+
+    begin, end = Event(), Event()
+    if ahead:
+        ahead()
+    begin.record(stream)
+    for _ in range(calls):
+        run()
+    end.record(stream)
+    end.synchronize()
+    return get_elapsed_time(begin, end) * 1e-3 / calls
+
+
+def ratios(mine, theirs) -> estimate.Estimate:
+    """Median over rounds of ours over theirs, order alternating, each side the median of three."""
+    found = []
+    for round_ in range(ROUNDS):
+        sides = {}
+        for name, side in (("mine", mine), ("theirs", theirs)) if round_ % 2 else (("theirs", theirs), ("mine", mine)):
+            sides[name] = np.median([side() for _ in range(3)])
+        found.append(sides["mine"] / sides["theirs"])
+    return estimate.median(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

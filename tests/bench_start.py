@@ -1,0 +1,67 @@
+"""How soon commands answer: --help of each under 0.25 s and free of heavy imports, `python -m workloads` under 2 s."""
+
+import os
+import subprocess
+import sys
+import time
+
+from must_reach import Figure, exactly, table
+
+from analysis import estimate
+from workloads.worker import ROOT
+
+HEAVY = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly")
+RUNS = 15
+_LIST = """import sys, runpy
+sys.argv = ['x', '--help']
+try: runpy.run_module(%r, run_name='__main__')
+except SystemExit: pass
+print(' '.join(m for m in sys.modules if m in %r), file=sys.stderr)"""
+
+
+def commands() -> list[str]:
+    """Every module that can be run with -m: it has a __main__ and takes --help."""
+    found = []
+    for package in ("workloads", "analysis"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            text = path.read_text()
+            name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+            if "__main__" in text and "main(argv" in text and name not in ("workloads.setup",):
+                found.append(name.removesuffix(".__main__"))
+    return found
+
+
+def seconds(*words: str) -> list[float]:
+    taken = []
+    for _ in range(RUNS):
+        begin = time.perf_counter()
+        subprocess.run(
+            [sys.executable, "-m", *words], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        taken.append(time.perf_counter() - begin)
+    return taken
+
+
+def heavy(command: str) -> str:
+    done = subprocess.run([sys.executable, "-c", _LIST % (command, HEAVY)], cwd=ROOT, capture_output=True, text=True, check=True,
+                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
+
+
+def main() -> int:
+    figures, notes = [], []
+    for command in commands():
+        if command == "workloads.worker":
+            continue
+        took = estimate.median(seconds(command, "--help"))
+        loaded = heavy(command)
+        figures.append(Figure(f"{command} --help", "< 0.25 s", took, took.value < 0.25, "s"))
+        figures.append(Figure(f"{command} --help: heavy modules", "0", exactly(len(loaded.split())), not loaded))
+    took = estimate.median(seconds("workloads"))
+    figures.append(Figure("python -m workloads", "< 2 s", took, took.value < 2, "s"))
+    notes.append(f"Median of {RUNS} whole processes. Heavy modules are {', '.join(HEAVY)}.")
+    return table("start", "How soon the commands answer", figures, notes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

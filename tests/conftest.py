@@ -1,0 +1,73 @@
+"""What the whole suite shares: a cache for Numba's code, one TensorFlow process, and the rule about skips."""
+
+import os
+import pathlib
+import re
+import tempfile
+
+os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir()) / f"crossover-numba-{os.getuid()}"))
+
+import pytest
+
+from kernels.problems import Training
+from workloads.results import Row, Settings
+from workloads.timing import Limits
+from workloads.worker import Order, Worker, environment
+
+# With CI set, these are the only reasons to skip: what a machine can lack that the project does not install.
+ALLOWED_SKIPS = re.compile(r"no GPU\b|no (AVX2|AVX-512|AVX512\w*|FMA|AMX|NEON|SVE)\b( on this CPU)?")
+
+
+def allowed_skip(reason: str) -> bool:
+    """Whether a test may skip for that reason in CI."""
+    return ALLOWED_SKIPS.match(reason.removeprefix("Skipped: ")) is not None
+
+
+def refuse_skip(report) -> None:
+    """Turns a skip into a failure in CI, unless its reason is an allowed one."""
+    if not (report.skipped and os.environ.get("CI")) or hasattr(report, "wasxfail"):
+        return
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    if not allowed_skip(reason):
+        report.outcome = "failed"
+        report.longrepr = f"skipped in CI for a reason that CI does not allow: {reason}"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    report = yield
+    refuse_skip(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    report = yield
+    refuse_skip(report)
+    return report
+
+
+@pytest.fixture(scope="session")
+def train(tmp_path_factory):
+    """train(batch, samples, epochs, device, threads, model, **switches): a training row measured in the suite's one
+    TensorFlow process, which has no way to the network."""
+    import importlib.util
+
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("TensorFlow is not installed")
+
+    def row(batch=4, samples=8, epochs=1, device="cpu", threads=None, model="cifar10-cnn", **switches) -> Row:
+        return Row(
+            "training/keras/fit", Training(model, batch, samples, epochs), Settings(device, threads, switches=switches)
+        )
+
+    nowhere = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https", "HTTP", "HTTPS")}
+    home = {"KERAS_HOME": str(tmp_path_factory.mktemp("keras")), "HOME": str(tmp_path_factory.mktemp("home"))}
+    worker = Worker(environment(row(), {}) | nowhere | home | {"no_proxy": "", "NO_PROXY": ""})
+
+    def ask(*args, **keywords):
+        return worker.ask(Order("measure", row(*args, **keywords), Limits(max_time=0.01)), 120)
+
+    ask.worker = worker
+    yield ask
+    worker.close()

@@ -1,0 +1,143 @@
+"""Made-up measurements that follow laws known in closed form, and a whole run shaped like the GPU machine's."""
+
+import math
+import zlib
+
+import numpy as np
+
+from kernels.problems import Matmul, Peak, Stream, Training, precision
+from workloads.results import Gpu, Loaded, Machine, Measurement, Run, Samples, Settings
+
+H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
+_CACHES = {"L1d": 48 * 2**10, "L2": 2 * 2**20, "L3": 105 * 2**20}
+GPU_MACHINE = Machine("nvidia-h200", "Intel Xeon Platinum 8480+", "intel", "avx512", 16, 1, 2**37, _CACHES, (H200,),
+                      "580.0", "Linux", True)  # fmt: skip
+CPU_MACHINE = Machine("intel-avx512-2c", "Intel Xeon", "intel", "avx512", 2, 1, 2**33, {**_CACHES, "L3": 32 * 2**20})
+SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+
+
+def samples(seconds: float, clock: str = "host-latency", spread: float = 0.0, blocks: int = 5, each: int = 4,
+            seed: object = 0) -> Samples:  # fmt: skip
+    """blocks x each samples around `seconds` with that relative spread; with spread 0 all are equal."""
+    rng = np.random.default_rng(zlib.crc32(repr((seed, clock)).encode()))
+    drawn = seconds * np.exp(spread * rng.standard_normal(blocks * each))
+    return Samples(clock, tuple(drawn.tolist()), 10, tuple(i // each for i in range(blocks * each)), "max-noise")
+
+
+def row(kernel: str, problem, seconds: float | dict[str, float] | None, *, device: str = "", threads: int | None = None,
+        mode: str = "resident", status: str = "ok", spread: float = 0.0, **fields) -> Measurement:  # fmt: skip
+    """A measurement; `seconds` by clock, or one number for host latency. The device follows from the backend."""
+    device = device or ("gpu:0" if "/cupy/" in kernel else "cpu")
+    clocks = {"host-latency": seconds} if isinstance(seconds, float) else seconds or {}
+    key = (kernel, repr(problem), device, threads, mode)
+    taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
+    reuse = fields.pop("reuse", 1)
+    return Measurement(kernel, problem, Settings(device, threads, mode, reuse), status, samples=taken,
+                       check="" if status == "skipped" else "exact", **fields)  # fmt: skip
+
+
+def square(n: int, math: str = "float32") -> Matmul:
+    return Matmul(n, n, n, precision(math)[0], math)
+
+
+def laws(cpu, gpu, sizes=SIZES, spread: float = 0.0, **gpu_fields) -> list[Measurement]:
+    """numpy/blas and cupy/cublas at square sizes, their seconds given by functions of n."""
+    made = []
+    for n in sizes:
+        made.append(row("matmul/numpy/blas", square(n), cpu(n), threads=1, spread=spread))
+        made.append(row("matmul/cupy/cublas", square(n), gpu(n), spread=spread, **gpu_fields))
+    return made
+
+
+_CPU_PEAK = {"float64": 60e9, "float32": 120e9}
+_GPU_RATE = {"float64": 62e12, "float32": 52e12, "tf32": 380e12, "float16": 760e12, "bfloat16": 780e12}
+_HOST_COST = {"resident": 0.0, "roundtrip": 35e-6, "roundtrip-pinned": 22e-6, "roundtrip-pageable": 60e-6}
+_LINK = {"roundtrip": 12e9, "roundtrip-pinned": 52e9, "roundtrip-pageable": 9e9}
+
+
+def _cpu_seconds(n: int, math: str, threads: int, backend: str) -> float:
+    rate = _CPU_PEAK[math] * min(threads, 12) * {"numpy": 0.9, "numba": 0.35}[backend]
+    fork = 1e-6 + (8e-6 * threads**0.5 if threads > 1 else 0.0) + (20e-6 if backend == "numba" else 0.0)
+    return fork + 2 * n**3 / (rate * n / (n + 40 * threads**0.5))
+
+
+def _device_seconds(n: int, math: str) -> float:
+    return 4.5e-6 + 2 * n**3 / (_GPU_RATE[math] * n**2 / (n**2 + 900.0**2)) if n < 4096 else 2 * n**3 / _GPU_RATE[math]
+
+
+def _cpu_rows(spread: float, cores: int, sizes) -> list[Measurement]:
+    made = []
+    for math_ in ("float32", "float64"):
+        for n in sizes:
+            if n <= 512 and math_ == "float32":
+                for rung, rate in (("naive", 0.9e9), ("reordered", 8e9), ("tiled", 14e9)):
+                    made.append(row(f"matmul/numba/{rung}", square(n), 2 * n**3 / rate, threads=1, spread=spread))
+            for threads in sorted({1, 2, 4, cores}):
+                if threads > cores:
+                    continue
+                for backend, variants in (("numpy", ("operator", "blas")), ("numba", ("parallel",))):
+                    for variant in variants:
+                        fresh = n * n * 1e-10 if variant == "operator" else 0  # a fresh result each call
+                        time = _cpu_seconds(n, math_, threads, backend) + fresh
+                        made.append(row(f"matmul/{backend}/{variant}", square(n, math_), time, threads=threads,
+                                        spread=spread, phases_s={"first_call": time * 5}))  # fmt: skip
+    for math_, peak in _CPU_PEAK.items():
+        for threads in sorted({1, cores}):
+            made.append(row("peak/numba/fma", Peak(math_, 10**9), 10**9 / (peak * min(threads, 12)), threads=threads,
+                            spread=spread / 4))  # fmt: skip
+    for threads, rate in ((1, 12e9), (cores, 12e9 * math.sqrt(cores))):
+        triad = Stream("triad", 512 * 2**20)
+        made.append(row("stream/numba/loop", triad, triad.bytes_moved / rate, threads=threads, spread=spread))
+        made.append(row("stream/numpy/ufunc", triad, triad.bytes_moved / rate * 1.9, threads=threads, spread=spread))
+    return made
+
+
+def _gpu_rows(spread: float, sizes) -> list[Measurement]:
+    made = []
+    for math_ in _GPU_RATE:
+        for n in sizes:
+            p, device = square(n, math_), _device_seconds(n, math_)
+            for variant, launch in (("operator", 24e-6), ("cublas", 19e-6)):
+                clocks = {"host-latency": device + launch, "host-throughput": max(device, launch * 0.6)}
+                if variant == "cublas":
+                    clocks["device"] = device
+                made.append(row(f"matmul/cupy/{variant}", p, clocks, spread=spread, phases_s={"first_call": 0.4}))
+                for mode, rate in _LINK.items():
+                    time = device + launch + _HOST_COST[mode] + p.bytes_moved / rate
+                    made.append(row(f"matmul/cupy/{variant}", p, time, mode=mode, spread=spread))
+    for math_, peak in (("float64", 33e12), ("float32", 60e12)):
+        made.append(row("peak/cupy/fma", Peak(math_, 10**13), {"device": 10**13 / peak, "host-latency": 0.3}))
+    triad = Stream("triad", 2**30)
+    clocks = {"device": triad.bytes_moved / 4.1e12, "host-latency": 3e-4}
+    made.append(row("stream/cupy/wide", triad, clocks, spread=spread))
+    made.append(row("matmul/cupy/cublas", square(262144), None, status="skipped",
+                    reason="needs 768 GiB, the GPU has 139 GiB free"))  # fmt: skip
+    return made
+
+
+def training_rows(gpu: bool = True) -> list[Measurement]:
+    """S0's step on both devices, with the sum of its library times beside it."""
+    p, made = Training("cifar10-cnn", 32, 9600), []
+    for device, step in (("cpu", 1.9e-3), ("gpu:0", 2.6e-3))[: 1 + gpu]:
+        phases, values = {"build": 0.6, "first_call": 2.2}, {"parameters": 51210.0, "final_loss": 0.4}
+        made.append(row("training/keras/fit", p, step, device=device, spread=0.01, phases_s=phases, values=values,
+                        series={"loss": (0.9, 0.5, 0.4)}))  # fmt: skip
+    return made
+
+
+def run(machine: Machine, command: str = "python -m workloads.suite --quick") -> Run:
+    return Run(1, machine, {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"}, command, 1, "abc1234",
+               "0123456789abcdef", "2025-01-02T03:04:05Z")  # fmt: skip
+
+
+def gpu_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
+    """A run like the H200's: every form, precision and thread count, and one skipped size."""
+    rows = [*_cpu_rows(spread, 16, sizes), *_gpu_rows(spread, sizes), *training_rows()]
+    return Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("suite.jsonl",))
+
+
+def cpu_run(spread: float = 0.01, sizes=SIZES[:5]) -> Loaded:
+    """A run of a machine without a GPU, one failed row in it."""
+    failed = row("matmul/numba/parallel", square(2048), None, threads=2, status="failed", reason="the worker died")
+    rows = [*_cpu_rows(spread, 2, sizes), failed, *training_rows(gpu=False)]
+    return Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("suite.jsonl",))

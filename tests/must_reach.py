@@ -1,0 +1,51 @@
+"""Prints a "Must reach" table and writes it under reports/: target, figure, interval, pass or short."""
+
+import pathlib
+from datetime import UTC, datetime
+
+import msgspec
+
+from analysis.estimate import Estimate
+from workloads import machine
+
+REPORTS = pathlib.Path(__file__).parent.parent / "reports"
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One row: what was measured, its target in words, the figure, and whether it was reached."""
+
+    what: str
+    target: str
+    figure: Estimate
+    reached: bool
+    unit: str = ""
+
+
+def cells(f: Figure) -> list[str]:
+    def text(value: float) -> str:
+        return f"{value:.4g}"
+
+    interval = "" if f.figure.low == f.figure.high else f"{text(f.figure.low)} .. {text(f.figure.high)}"
+    return [f.what, f.target, f"{text(f.figure.value)} {f.unit}".strip(), interval, "pass" if f.reached else "short"]
+
+
+def table(name: str, title: str, figures: list[Figure], notes: list[str] = ()) -> int:
+    """Prints the table, writes reports/<machine>/bench-<name>.md; 0 when every row passes, else 1."""
+    here = machine.describe()
+    head = ["what", "target", "figure", "95 % interval", "result"]
+    rows = [head, ["---"] * len(head), *map(cells, figures)]
+    about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")
+    stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+    lines = [f"# {title}", "", f"`make bench NAME={name}` on {about}, {stamp}, commit {machine.commit()[:12]}.", "",
+             *("| " + " | ".join(row) + " |" for row in rows), "", *notes]  # fmt: skip
+    text = "\n".join(lines).rstrip() + "\n"
+    path = REPORTS / here.key / f"bench-{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    print(text, end="")
+    return 0 if all(f.reached for f in figures) else 1
+
+
+def exactly(value: float) -> Estimate:
+    """A count, known without an interval."""
+    return Estimate(value, value, value)

@@ -1,0 +1,257 @@
+"""Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
+
+import fake_measurements as fake
+import pytest
+from fake_measurements import laws, row, square
+
+from analysis import crossover
+from analysis.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form
+from analysis.why import COPIES, OVERHEAD, REMAINDER, why
+
+CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
+
+
+def cpu_law(n: int) -> float:
+    return 2 * n**3 / CPU_RATE
+
+
+def gpu_law(n: int) -> float:
+    return LAUNCH + 2 * n**3 / GPU_RATE
+
+
+# 2 n^3 (1 / CPU_RATE - 1 / GPU_RATE) = LAUNCH
+TRUE_N = (LAUNCH / 2 / (1 / CPU_RATE - 1 / GPU_RATE)) ** (1 / 3)
+
+
+def only(measurements, form: Form = LATENCY):
+    (answer,) = crossover.crossovers(measurements, [form])
+    return answer
+
+
+def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
+    assert round(TRUE_N, 1) == 100.3
+    sizes = [16, 64, 256, 1024]
+    answer = only(laws(cpu_law, gpu_law, sizes))
+    assert answer.kind == "gpu-from"
+    assert (answer.low_n, answer.high_n) == (16, 1024)
+    (crossing,) = answer.crossings
+    assert (crossing.below, crossing.above, crossing.to) == (64, 256, "gpu")
+    while added := crossover.refine(answer, sizes):
+        sizes += added
+        answer = only(laws(cpu_law, gpu_law, sorted(sizes)))
+    (crossing,) = answer.crossings
+    assert crossing.above / crossing.below <= 1.05
+    assert crossing.below < TRUE_N < crossing.above
+    assert crossing.at.value == pytest.approx(TRUE_N, rel=0.01)
+    assert len(sizes) <= 12
+
+
+def test_interpolation_is_linear_in_the_logarithms():
+    times = {100: (1.0, 2.0), 400: (8.0, 2.0)}  # log2 ratio -1 at 100 and 2 at 400: a third of the way
+    answer = only(laws(lambda n: times[n][0], lambda n: times[n][1], times))
+    assert answer.crossings[0].at.value == pytest.approx(100 * 4 ** (1 / 3))
+    assert answer.crossings[0].at.low == answer.crossings[0].at.high  # samples without spread
+
+
+def test_the_interval_of_the_crossing_comes_from_both_sides():
+    noisy = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.03))
+    at = noisy.crossings[0].at
+    assert at.low < at.value < at.high
+    assert at.low > 64
+    assert at.high < 128
+
+
+@pytest.mark.parametrize(("cpu", "kind"), [
+    (lambda n: gpu_law(n) * 2, "gpu-at-smallest"),
+    (lambda n: gpu_law(n) / 2, "cpu-throughout"),
+    (cpu_law, "gpu-from"),
+    (gpu_law, "cant-tell"),
+    (lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), "several"),
+    (lambda n: gpu_law(n) * (2 if n < 200 else 0.5), "several"),
+])  # fmt: skip
+def test_kinds_of_answers(cpu, kind):
+    answer = only(laws(cpu, gpu_law, [64, 128, 256, 512]))
+    assert answer.kind == kind
+
+
+def test_several_crossings_are_all_listed_with_their_direction():
+    answer = only(laws(lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), gpu_law, [64, 128, 256, 512]))
+    assert [(c.below, c.above, c.to) for c in answer.crossings] == [
+        (64, 128, "gpu"), (128, 256, "cpu"), (256, 512, "gpu")]  # fmt: skip
+
+
+def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
+    cpu = {64: 0.5, 128: 1.0, 160: 1.0, 256: 2.0}
+    rows = laws(lambda n: cpu[n], lambda n: 1.0, cpu)
+    answer = only(rows)
+    assert answer.kind == "gpu-from"
+    assert answer.bands == ((128, 160),)
+    assert [p.sign for p in answer.points] == [-1, 0, 0, 1]
+    added = crossover.refine(answer)
+    assert len(added) == 2
+    assert 64 < added[0] < 128
+    assert 160 < added[1] < 256
+
+
+def test_refining_ends_at_a_noisy_crossing():
+    sizes = [64, 256]
+    for _ in range(12):
+        answer = only(laws(cpu_law, gpu_law, sorted(sizes), spread=0.1))
+        added = crossover.refine(answer, sizes)
+        if not added:
+            break
+        sizes += added
+    assert not added
+    assert any(p.sign == 0 for p in answer.points) or answer.crossings[0].fine
+
+
+def test_refining_adds_nothing_to_answers_without_a_crossing_and_never_a_size_tried():
+    assert crossover.refine(only(laws(lambda n: 2.0, lambda n: 1.0))) == []
+    failed = [row("matmul/cupy/cublas", square(n), None, status="failed", reason="x") for n in range(65, 256)]
+    assert crossover.refine(only([*laws(cpu_law, gpu_law, [64, 256]), *failed])) == []
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [100, 101]))) == []
+
+
+def test_refining_takes_a_size_that_another_form_has_when_it_is_near_the_middle():
+    answer = only(laws(cpu_law, gpu_law, [64, 256]))
+    assert crossover.refine(answer, [64, 132, 256]) == [132]
+    assert crossover.refine(answer, [64, 70, 256]) == [128]
+
+
+def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
+    rows = laws(cpu_law, gpu_law, [64, 256])
+    rows += [row("matmul/numpy/blas", square(n), cpu_law(n) * 10, threads=None) for n in (64, 256)]
+    rows += [row("matmul/numba/parallel", square(256), 1e-9, threads=2)]
+    answer = only(rows)
+    assert [p.cpu.kernel for p in answer.points] == ["matmul/numpy/blas", "matmul/numba/parallel"]
+    assert answer.kind == "cpu-throughout"
+    assert answer.default.kind == "gpu-at-smallest"
+
+
+def test_teaching_rungs_never_stand_for_the_cpu():
+    assert "matmul/numba/naive" in crossover.teaching_rungs()
+    assert "matmul/numba/parallel" not in crossover.teaching_rungs()
+    rows = [*laws(cpu_law, gpu_law, [64]), row("matmul/numba/naive", square(64), 1e-9, threads=1)]
+    assert only(rows).points[0].cpu.kernel == "matmul/numpy/blas"
+
+
+def test_each_form_has_its_own_rows_and_clock():
+    rows = laws(lambda n: 1.0, lambda n: 2.0, [64, 128])
+    rows += [row("matmul/cupy/cublas", square(n), 0.1, mode="roundtrip-pinned") for n in (64, 128)]
+    rows += [row("matmul/cupy/operator", square(n), {"host-latency": 3.0, "host-throughput": 0.5}) for n in (64, 128)]
+    kinds = {(a.form.mode, a.form.clock, a.form.as_written): a.kind for a in crossover.crossovers(rows)}
+    assert kinds == {
+        ("resident", "host-latency", False): "cpu-throughout",
+        ("resident", "host-throughput", False): "gpu-at-smallest",
+        ("roundtrip-pinned", "host-latency", False): "gpu-at-smallest",
+        ("resident", "host-latency", True): "no-cpu",
+    }
+
+
+def test_as_written_is_the_operator_on_both_sides_with_default_threads():
+    rows = [row("matmul/numpy/operator", square(64), t, threads=threads) for t, threads in ((1.0, None), (0.1, 1))]
+    rows += [row("matmul/cupy/operator", square(64), 0.5), row("matmul/cupy/cublas", square(64), 0.05)]
+    answer = only(rows, AS_WRITTEN[0])
+    assert answer.kind == "gpu-at-smallest"
+    assert (answer.points[0].cpu.seconds.value, answer.points[0].gpu.seconds.value) == (1.0, 0.5)
+
+
+def test_tensor_arithmetic_may_meet_the_cpu_in_float32_and_says_so():
+    rows = [row("matmul/numpy/blas", square(64), 1.0), row("matmul/cupy/cublas", square(64, "tf32"), 0.5)]
+    (answer,) = [a for a in crossover.crossovers(rows) if a.precision == "tf32"]
+    assert answer.kind == "gpu-at-smallest"
+    assert answer.cpu_maths == ("float32",)
+    double = [row("matmul/numpy/blas", square(64), 1.0), row("matmul/cupy/cublas", square(64, "float64"), 0.5)]
+    assert [a.kind for a in crossover.crossovers(double) if a.precision == "float64"] == ["no-cpu"]
+
+
+def test_without_a_gpu_there_is_one_answer_a_precision():
+    rows = [row("matmul/numpy/blas", square(n, math), 1.0) for n in (64, 128) for math in ("float64", "float32")]
+    found = crossover.crossovers(rows)
+    assert [(a.precision, a.kind, a.low_n, a.high_n) for a in found] == [
+        ("float32", "no-gpu", 64, 128), ("float64", "no-gpu", 64, 128)]  # fmt: skip
+    assert crossover.crossovers([]) == ()
+
+
+@pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
+def test_sizes_without_a_time_are_gaps_with_their_reason(status):
+    lost = row("matmul/cupy/cublas", square(512), None, status=status, reason="out of memory")
+    rows = [*laws(cpu_law, gpu_law, [64, 256]), lost, row("matmul/numpy/blas", square(512), cpu_law(512))]
+    assert only(rows).gaps == (f"n = 512: no GPU time ({status}: out of memory)",)
+    assert only(rows).high_n == 256
+    all_lost = [row("matmul/numpy/blas", square(512), 1.0), lost]
+    assert only(all_lost).kind == "no-gpu"
+
+
+def test_a_wrong_answer_never_wins():
+    rows = [*laws(lambda n: 1.0, lambda n: 2.0, [64]), row("matmul/cupy/operator", square(64), 1e-9, status="wrong")]
+    assert only(rows).kind == "cpu-throughout"
+
+
+def test_other_shapes_layouts_and_cold_rows_are_left_out():
+    from kernels.problems import Matmul, Training
+    from workloads.results import Measurement, Settings
+
+    others = [Matmul(64, 64, 32), Matmul(64, 64, 64, layout="tn"), Training("m", 1, 1)]
+    rows = [row(f"{p.op}/some/kernel", p, 1.0, device="cpu") for p in others]
+    cold = row("matmul/numpy/blas", square(64), 1.0)
+    rows.append(Measurement(cold.kernel, cold.problem, Settings(cache="cold"), "ok", samples=cold.samples))
+    assert crossover.crossovers(rows) == ()
+
+
+def resident_and_copies(kernel: str = "matmul/cupy/cublas") -> list:
+    rows = []
+    for n, cpu in ((64, 50e-6), (128, 200e-6)):
+        rows.append(row("matmul/numpy/blas", square(n), cpu, threads=1))
+        rows.append(row(kernel, square(n), {"host-latency": 24e-6, "host-throughput": 10e-6, "device": 5e-6}))
+        rows.append(row(kernel, square(n), 100e-6, mode="roundtrip"))
+    return rows
+
+
+def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
+    rows = resident_and_copies()
+    below, above = why(rows, only(rows, Form("roundtrip")))
+    assert (below.n, above.n) == (64, 128)
+    assert below.arithmetic == pytest.approx(5e-6)
+    assert below.overhead == pytest.approx(19e-6)
+    assert below.copies == pytest.approx(76e-6)
+    assert below.remainder == pytest.approx(0, abs=1e-12)
+    assert below.largest == COPIES
+    (resident,) = why(rows, only(rows))
+    assert (resident.copies, resident.largest) == (None, OVERHEAD)
+    (queued,) = why(rows, only(rows, THROUGHPUT))
+    assert queued.overhead == pytest.approx(5e-6)
+
+
+def test_what_was_not_measured_is_in_the_remainder():
+    rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
+    below = why(rows, only(rows, Form("roundtrip")))[0]
+    assert (below.arithmetic, below.overhead, below.copies) == (None, None, None)
+    assert below.remainder == pytest.approx(100e-6)
+    assert below.largest == REMAINDER
+
+
+def test_a_part_that_would_be_negative_is_zero_and_the_remainder_negative():
+    rows = resident_and_copies()
+    rows = [m for m in rows if m.settings.mode == "resident"]
+    rows += [row("matmul/cupy/cublas", square(n), 20e-6, mode="roundtrip") for n in (64, 128)]  # faster than resident
+    found = why(rows, only(rows, Form("roundtrip")))[0]
+    assert found.copies == 0
+    assert found.remainder == pytest.approx(-4e-6)
+    assert sum(found.parts.values()) + found.remainder == pytest.approx(20e-6)
+
+
+def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocated_one():
+    rows = [row("matmul/numpy/operator", square(64), 50e-6), row("matmul/cupy/operator", square(64), 30e-6)]
+    rows.append(row("matmul/cupy/cublas", square(64), {"host-latency": 25e-6, "device": 5e-6}))
+    (found,) = why(rows, only(rows, AS_WRITTEN[0]))
+    assert (found.arithmetic, found.overhead) == (pytest.approx(5e-6), pytest.approx(25e-6))
+
+
+def test_the_gpu_machines_shape_comes_out_of_a_whole_run():
+    loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
+    answers = {(a.precision, a.form): a for a in crossover.crossovers(loaded.measurements)}
+    order = [answers["float32", Form(mode)].crossings[0].at.value for mode in
+             ("resident", "roundtrip-pinned", "roundtrip", "roundtrip-pageable")]  # fmt: skip
+    assert order == sorted(order)
+    assert {p for p, _ in answers} == {"float32", "float64", "tf32", "float16", "bfloat16"}

@@ -1,0 +1,288 @@
+"""The doctor and the overview: each check seen to pass, to warn and to fail; the commands in process."""
+
+import json
+import sys
+import time
+import tomllib
+import types
+from pathlib import Path
+
+import pytest
+from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
+
+import workloads.__main__ as overview
+from workloads import doctor, machine, nvidia, options, readiness, telemetry
+from workloads.readiness import Finding
+
+ROOT = Path(__file__).parent.parent
+
+
+def only(found: list[Finding]) -> Finding:
+    assert len(found) == 1
+    return found[0]
+
+
+def complains(finding: Finding, level: str, *words: str) -> bool:
+    """The level is as expected, the words are in what was seen or in the fix, and it says why and what to type."""
+    text = f"{finding.seen} {finding.fix}"
+    return finding.level == level and all(word in text for word in words) and bool(finding.why and finding.fix)
+
+
+def test_python(monkeypatch):
+    assert only(readiness.python()).level == "ok"
+    monkeypatch.setattr(readiness.sys, "version_info", (3, 10, 2))
+    assert complains(only(readiness.python()), "problem")
+
+
+def test_dependencies_are_the_projects():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert set(readiness.DEPENDENCIES.values()) == set(project["dependencies"])
+
+
+def test_a_missing_and_a_broken_dependency(monkeypatch):
+    assert only(readiness.dependencies()).level == "ok"
+    monkeypatch.setitem(sys.modules, "rich", None)
+    missing, rest = readiness.dependencies()
+    assert complains(missing, "problem", "rich", "pip install rich")
+    assert "rich" not in rest.seen
+
+
+def test_another_package_called_kernels(monkeypatch, tmp_path):
+    assert only(readiness.packages()).level == "ok"
+    foreign = types.ModuleType("kernels")
+    foreign.__file__ = str(tmp_path / "kernels" / "__init__.py")
+    monkeypatch.setitem(sys.modules, "kernels", foreign)
+    assert complains(only(readiness.packages()), "problem", foreign.__file__)
+
+
+@pytest.mark.parametrize(("threads", "cores", "most", "level"), [
+    (8, 8, 8, "ok"), (16, 8, 16, "ok"), (4, 8, 8, "warn"), (64, 8, 8, "warn"), (0, 8, 8, "ok"),
+])  # fmt: skip
+def test_blas(monkeypatch, threads, cores, most, level):
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    monkeypatch.setattr(machine, "blas", lambda: {"blas": "openblas 0.3", "blas_threads": str(threads)})
+    monkeypatch.setattr(machine, "usable_cores", lambda: cores)
+    monkeypatch.setattr(machine, "usable_threads", lambda: most)
+    finding = only(readiness.blas())
+    assert finding.level == level
+    if level == "warn":
+        assert complains(finding, "warn", "unset OMP_NUM_THREADS" if threads < cores else "OPENBLAS_NUM_THREADS=8")
+
+
+@pytest.mark.parametrize(("layer", "threads", "level"), [
+    ("omp", 4, "ok"), ("tbb", 4, "ok"), ("workqueue", 4, "warn"), ("", 4, "problem"), ("omp", 2, "warn"),
+])  # fmt: skip
+def test_numba(monkeypatch, layer, threads, level):
+    monkeypatch.setattr(machine, "numba_layer", lambda: layer)
+    monkeypatch.setattr(machine, "numba_threads", lambda: threads)
+    monkeypatch.setattr(machine, "usable_cores", lambda: 4)
+    finding = readiness.numba()[0]
+    assert finding.level == level
+    assert level == "ok" or complains(finding, level)
+
+
+def test_compiled_code_that_cannot_be_kept(monkeypatch):
+    kept = types.SimpleNamespace(stats=types.SimpleNamespace(cache_path="somewhere"))
+    monkeypatch.setattr(telemetry, "compiled_chain", lambda: kept)
+    assert readiness.numba()[1].level == "ok"
+    kept.stats.cache_path = None
+    assert complains(readiness.numba()[1], "warn", "NUMBA_CACHE_DIR")
+
+
+@pytest.mark.parametrize(("problem", "level", "fix"), [
+    ("no NVIDIA driver", "ok", ""),
+    ("a driver but no device", "warn", "nvidia-smi"),
+    ("cupy is not installed; install it with: python -m pip install 'cupy-cuda12x[ctk]'", "warn",
+     "python -m pip install 'cupy-cuda12x[ctk]'"),
+    ("insufficient driver: it knows CUDA 11.4", "problem", "nvidia-smi"),
+    ("CuPy does not load: libcudart.so.12: cannot open", "problem", "nvidia-smi"),
+])  # fmt: skip
+def test_no_gpu(monkeypatch, problem, level, fix):
+    monkeypatch.setattr(nvidia, "problem", lambda: problem)
+    finding = only(readiness.gpu())
+    assert (finding.level, finding.fix) == (level, fix)
+    assert problem in finding.seen
+    assert readiness.cupy() == []
+
+
+def test_a_gpu_and_another_process_on_it(monkeypatch):
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, FakeNvml(nvmlSystemGetDriverVersion="580.1"))
+    finding = only(readiness.gpu())
+    assert (finding.check, finding.level) == ("gpu:0", "ok")
+    assert "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetComputeRunningProcesses=[types.SimpleNamespace(pid=1)]))
+    assert complains(only(readiness.gpu()), "warn", "1 other process computes")
+
+
+@pytest.mark.parametrize(("answer", "level", "words"), [
+    ((0, "True\n", ""), "ok", ""), ((0, "False\n", ""), "problem", "wrong answer"),
+    ((1, "", "Traceback\nRuntimeError: NVRTC is missing\n"), "problem", "NVRTC is missing"),
+    ((-11, "", ""), "problem", "signal 11"), ((None, "", ""), "problem", "no answer within"),
+])  # fmt: skip
+def test_cupy(monkeypatch, answer, level, words):
+    monkeypatch.setattr(nvidia, "problem", lambda: "")
+    monkeypatch.setattr(readiness, "child", lambda *_: answer)
+    finding = only(readiness.cupy())
+    assert (finding.level, words in finding.seen) == (level, True)
+
+
+LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot open\n"
+
+
+@pytest.mark.parametrize(("version", "problem", "answer", "level", "words"), [
+    ("2.21.0", "no NVIDIA driver", (0, "0\n", LOG), "ok", "no GPU"), ("2.21.0", "", (0, "1\n", ""), "ok", "sees 1 GPU"),
+    ("2.21.0", "", (0, "0\n", LOG + LOG), "warn", "missing: libcudnn.so.9"),
+    ("2.21.0", "", (0, "0\n", ""), "warn", "does not say"),
+    ("2.21.0", "", (1, "", "ImportError: no protobuf"), "problem", "no protobuf"),
+    ("2.21.0", "", (None, "", ""), "problem", "no answer within"),
+    ("", "", None, "warn", "not installed"),
+])  # fmt: skip
+def test_tensorflow(monkeypatch, version, problem, answer, level, words):
+    monkeypatch.setattr(machine, "version", lambda name: version)
+    monkeypatch.setattr(nvidia, "problem", lambda: problem)
+    monkeypatch.setattr(readiness, "child", lambda *_: answer)
+    finding = only(readiness.tensorflow())
+    assert (finding.level, words in finding.seen) == (level, True), finding
+    assert "tensorflow" not in sys.modules
+
+
+def test_a_child_answers_fails_and_runs_out_of_time():
+    code = "import os, sys; print(os.environ['SET']); print('said', file=sys.stderr); sys.exit(3)"
+    assert readiness.child(code, {"SET": "yes"}) == (3, "yes\n", "said\n")
+    assert readiness.child("import time; time.sleep(60)", limit_s=0.3)[0] is None
+
+
+def test_disk(monkeypatch, tmp_path):
+    monkeypatch.setattr(readiness, "_PROJECT", tmp_path)
+    usage = types.SimpleNamespace(free=1 << 40)
+    monkeypatch.setattr(readiness.shutil, "disk_usage", lambda folder: usage)
+    assert only(readiness.disk()).level == "ok"
+    usage.free = 1 << 20
+    assert complains(only(readiness.disk()), "warn", "df -h")
+    monkeypatch.setattr(readiness.os, "access", lambda *_: False)
+    assert complains(only(readiness.disk()), "problem", "may not be written")
+
+
+def test_memory(monkeypatch):
+    monkeypatch.setattr(machine, "memory_available", lambda device: 8 << 30)
+    assert only(readiness.memory()).level == "ok"
+    monkeypatch.setattr(machine, "memory_available", lambda device: 1 << 30)
+    assert complains(only(readiness.memory()), "warn", "1.0 GiB")
+
+
+@pytest.mark.parametrize(("governor", "driver", "level"), [
+    ("performance", "acpi-cpufreq", "ok"), ("powersave", "intel_pstate", "ok"), ("powersave", "acpi-cpufreq", "warn"),
+    ("ondemand", "acpi-cpufreq", "warn"), ("schedutil", "cppc_cpufreq", "ok"),
+])  # fmt: skip
+def test_governor(tmp_path, governor, driver, level):
+    folder = "sys/devices/system/cpu/cpu0/cpufreq"
+    root = write(tmp_path, {f"{folder}/scaling_governor": governor, f"{folder}/scaling_driver": driver})
+    finding = only(readiness.governor(root))
+    assert (finding.level, governor in finding.seen) == (level, True)
+    assert only(readiness.governor(tmp_path / "none")).level == "ok"
+
+
+def test_a_busy_machine():
+    values = {"cpu_clock_hz": 3e9, "steal_fraction": 0.08, "other_load_fraction": 0.5, "throttled_s": 0.2}
+    assert [f.level for f in readiness.judged(values, ())] == ["ok"] * 4
+    found = readiness.judged(values, ("cpu-clock", "steal", "quota", "other-load"))
+    assert all(complains(finding, "warn") for finding in found)
+    words = " ".join(finding.seen for finding in found)
+    assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))
+    assert [f.level for f in readiness.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
+
+
+def test_quiet_looks_at_this_machine(monkeypatch):
+    monkeypatch.setattr(readiness, "_WATCH_S", 0.08)
+    assert [finding.check for finding in readiness.quiet()] == ["clock", "load", "steal", "quota"]
+
+
+def good() -> list[Finding]:
+    return [Finding("good", "ok", "seen")]
+
+
+def doubtful() -> list[Finding]:
+    return [Finding("doubtful", "warn", "seen", "because", "type this")]
+
+
+def raising() -> list[Finding]:
+    raise OSError("nobody knows")
+
+
+@pytest.mark.parametrize(("checks", "code", "words"), [
+    ((good,), options.OK, ["ready: 1 ok"]),
+    ((good, doubtful), options.OK, ["ready: 1 ok, 1 warn", "why: because", "try: type this"]),
+    ((raising, good), options.FAILED, ["not ready: 1 problem, 1 ok", "OSError: nobody knows"]),
+])  # fmt: skip
+def test_the_command(monkeypatch, capsys, checks, code, words):
+    monkeypatch.setattr(readiness, "CHECKS", checks)
+    assert doctor.main([]) == code
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in words)
+    assert doctor.main(["--format", "json"]) == code
+    found = json.loads(capsys.readouterr().out)
+    assert [one["level"] for one in found] == [f.level for f in doctor.run()]
+    assert set(found[0]) == {"check", "level", "seen", "why", "fix"}
+
+
+def test_a_wrong_flag_is_one_error_line(capsys):
+    assert doctor.main(["--format", "xml"]) == options.USAGE
+    assert capsys.readouterr().err.count("error:") == 1
+
+
+def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
+    monkeypatch.setattr(readiness, "_WATCH_S", 0.08)
+    quick = tuple(check for check in readiness.CHECKS if check not in (readiness.tensorflow, readiness.cupy))
+    found = doctor.run(quick)
+    assert not [finding for finding in found if "the check itself failed" in finding.seen]
+    assert {"python", "packages", "blas", "numba", "disk", "memory", "clock"} <= {finding.check for finding in found}
+    assert all(finding.why and finding.fix for finding in found if finding.level != "ok")
+
+
+def test_the_overview(capsys):
+    begin = time.perf_counter()
+    assert overview.main([]) == options.OK
+    assert time.perf_counter() - begin < 10
+    page = capsys.readouterr().out
+    for words in ("numpy", "numba", "cupy", "keras", "-m workloads.matmul", "-m workloads.doctor", "Next"):
+        assert words in page
+    assert sys.executable in page
+    assert "python -m workloads.worker" not in page
+    assert max(len(line) for line in page.split("Next")[0].splitlines() if " -m " in line) <= 120
+    assert "tensorflow" not in sys.modules
+
+
+def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
+    monkeypatch.setattr(machine, "software", lambda: {"numpy": "2.4", "keras": "3.15"})
+    monkeypatch.setattr(machine, "gpu_problem", lambda: "a driver but no device")
+    states = {name: (state, about) for name, state, about in overview.backends()}
+    assert states["numpy"][0] == "ready"
+    assert states["cupy"] == ("absent", "a driver but no device")
+    assert "numba is not installed" in states["numba"][1]
+    assert "without TensorFlow" in states["keras"][1]
+    ready = {"cupy": "14.2.0", "cuda_runtime": "13.0", "cublas": "13.1", "driver": "580.1",
+             "tensorflow": "2.21", "keras": "3.15"}  # fmt: skip
+    monkeypatch.setattr(machine, "software", lambda: ready)
+    monkeypatch.setattr(machine, "gpu_problem", lambda: "")
+    states = {name: (state, about) for name, state, about in overview.backends()}
+    assert states["cupy"] == ("ready", "CuPy 14.2.0, CUDA 13.0, cuBLAS 13.1, driver 580.1")
+    assert states["keras"] == ("ready", "Keras 3.15 on TensorFlow 2.21")
+    assert states["numpy"][0] == "absent"
+
+
+def test_commands_are_found_by_what_they_are():
+    found = dict(overview.commands())
+    assert "workloads.doctor" in found
+    assert found["workloads.doctor"].startswith("Says whether this machine is ready")
+    assert not {"workloads", "workloads.worker", "workloads.options", "workloads.__main__"} & set(found)
+
+
+def test_help_needs_nothing_but_the_standard_library():
+    heavy = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly", "msgspec")
+    code = ("import sys, runpy\nsys.argv = [{module!r}, '-h']\n"
+            "try:\n    runpy.run_module({module!r}, run_name='__main__')\n"
+            "except SystemExit:\n    pass\nprint([n for n in {heavy!r} if n in sys.modules])")  # fmt: skip
+    for module in ("workloads.doctor", "workloads.__main__"):
+        status, out, err = readiness.child(code.format(module=module, heavy=heavy), {"PYTHONPATH": str(ROOT)})
+        assert (status, out.splitlines()[-1]) == (0, "[]"), err

@@ -1,0 +1,99 @@
+"""Intervals keep their promise and verdicts claim nothing that is not there."""
+
+import collections
+import time
+
+import numpy as np
+import pytest
+
+from analysis import estimate
+from analysis.estimate import Estimate
+from workloads.results import Samples
+
+
+def drawn(rng, center: float, blocks: int, each: int, spread: float, block_spread: float) -> Samples:
+    """Log-normal samples around `center`; those of a block share a random factor."""
+    shared = rng.normal(0, block_spread, (blocks, 1))
+    seconds = center * np.exp(shared + rng.normal(0, spread, (blocks, each)))
+    return Samples("host-latency", tuple(seconds.ravel()), 1, tuple(np.repeat(range(blocks), each).tolist()), "steady")
+
+
+@pytest.mark.parametrize("blocks", [3, 5, 10])
+@pytest.mark.parametrize("block_spread", [0.0, 0.02])
+def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(blocks, block_spread):
+    rng = np.random.default_rng(blocks)
+    held = 0
+    for _ in range(400):
+        e = estimate.of(drawn(rng, 1.0, blocks, 6, 0.01, block_spread))
+        held += e.low <= 1.0 <= e.high
+    assert 0.90 <= held / 400 <= 0.985
+
+
+def test_the_interval_of_correlated_blocks_is_wider_than_that_of_loose_samples():
+    samples = drawn(np.random.default_rng(7), 1.0, 8, 20, 0.002, 0.03)
+    together, loose = estimate.median(samples.seconds, samples.block), estimate.median(samples.seconds)
+    assert together.value == loose.value
+    assert together.noise > 2 * loose.noise
+
+
+def test_median_of_one_block_resamples_its_samples_and_of_one_sample_knows_nothing_more():
+    e = estimate.median([1.0, 2.0, 3.0, 4.0, 5.0], [0] * 5)
+    assert e.value == 3.0
+    assert e.low < 3.0 < e.high
+    assert estimate.median([2.0]) == Estimate(2.0, 2.0, 2.0)
+
+
+def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval():
+    assert estimate.median([2.0] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Estimate(2.0, 2.0, 2.0)
+    samples = drawn(np.random.default_rng(3), 1e-3, 5, 7, 0.01, 0.0)
+    assert estimate.median(samples.seconds, samples.block) == estimate.of(samples)
+
+
+def test_resampled_medians_are_those_of_numpy():
+    rng = np.random.default_rng(11)
+    groups = [rng.normal(1, 0.1, size) for size in (3, 1, 4, 2)]
+    times = estimate._draws(4, 1)
+    for fast, drawn_times in zip(estimate._resampled_medians(groups, 1), times.T, strict=True):
+        drawn_values = [g for g, k in zip(groups, drawn_times, strict=True) for _ in range(k)]
+        assert fast == np.median(np.concatenate(drawn_values))
+
+
+def test_rates_and_scaling_turn_the_ends_around():
+    assert Estimate(2.0, 1.0, 4.0).inverse(8.0) == Estimate(4.0, 2.0, 8.0)
+    assert Estimate(2.0, 1.0, 4.0).scaled(-1.0) == Estimate(-2.0, -4.0, -1.0)
+    assert Estimate(2.0, 1.0, 4.0).noise == 0.75
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize(("block_spread", "allowed"), [(0.01, 3), (0.06, 9)])
+def test_verdicts_on_equal_sides_claim_nothing(paired, block_spread, allowed):
+    rng, words = np.random.default_rng(5), collections.Counter()
+    for _ in range(150):
+        a, b = (drawn(rng, 1.0, 8, 5, 0.01, block_spread) for _ in range(2))
+        words[estimate.verdict(a, b, paired=paired).word] += 1
+    assert words["slower"] + words["faster"] <= allowed
+
+
+def test_a_planted_5_percent_is_found_and_points_the_right_way():
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        a, b = drawn(rng, 1.0, 10, 5, 0.01, 0.0), drawn(rng, 1.05, 10, 5, 0.01, 0.0)
+        assert estimate.verdict(a, b).word == "slower"
+        assert estimate.verdict(b, a).word == "faster"
+
+
+def test_a_verdict_on_single_samples_or_unequal_pairs_is_no_claim():
+    one, other = drawn(np.random.default_rng(1), 1.0, 1, 1, 0, 0), drawn(np.random.default_rng(1), 2.0, 1, 1, 0, 0)
+    assert estimate.verdict(one, other).word == "can't tell"
+    three, four = (drawn(np.random.default_rng(1), 1.0, blocks, 2, 0, 0) for blocks in (3, 4))
+    with pytest.raises(ValueError, match="as many on both sides"):
+        estimate.verdict(three, four, paired=True)
+
+
+def test_five_hundred_medians_take_well_under_two_seconds():
+    rng = np.random.default_rng(2)
+    many = [drawn(rng, 1.0, 6, 5, 0.01, 0.0) for _ in range(500)]
+    start = time.process_time()  # not the clock on the wall: the machine may be busy
+    for samples in many:
+        estimate.of(samples)
+    assert time.process_time() - start < 2

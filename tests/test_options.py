@@ -1,0 +1,55 @@
+"""The size grammar, errors and exit codes."""
+
+import pytest
+
+from workloads import options
+
+
+@pytest.mark.parametrize(("text", "sizes"), [
+    ("256", [256]), ("256,512", [256, 512]), ("64:512:x2", [64, 128, 256, 512]), ("64:500", [64, 128, 256]),
+    ("512:2048:+512", [512, 1024, 1536, 2048]), ("2^6:2^8", [64, 128, 256]), ("4KiB:16KiB:x2", [4096, 8192, 16384]),
+    ("10:23:x1.5", [10, 15, 22]), ("512,256,512", [256, 512]), ("1GiB", [1 << 30]), ("100:100", [100]),
+])  # fmt: skip
+def test_sizes(text, sizes):
+    assert options.sizes([text]) == sizes
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "", "1.5", "512:256", "1:8:x1", "1:8:x0", "1:8:-1", "1:8:+0", "1:2:3:4", "2^99",
+                                  "1:1000000000:+1", ":", "1:", "5KB", "nan", "1e3"])  # fmt: skip
+def test_bad_sizes_are_one_clear_error(text):
+    with pytest.raises(options.Usage) as error:
+        options.sizes([text])
+    assert "\n" not in str(error.value) and len(str(error.value)) < 200
+
+
+def test_shape():
+    assert options.shape("4096x1024x512") == (4096, 1024, 512)
+    with pytest.raises(options.Usage):
+        options.shape("4096x")
+
+
+def test_limits_take_the_flag_before_the_preset():
+    made = options.parser("workloads.x", "", "x")
+    options.add_measuring(made)
+    assert options.limits(made.parse_args([])) == options.FINE
+    assert options.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**options.FAST, "max_time": 7.0}
+
+
+@pytest.mark.parametrize(
+    "argv", [["--max-time", "0"], ["--max-time", "inf"], ["--nope"], ["--form", "csv"], ["--min-samples", "x"]]
+)
+def test_usage_errors_exit_2_with_a_command_that_works(argv, capsys):
+    made = options.parser("workloads.x", "", "python -m workloads.x --fast")
+    options.add_measuring(made)
+    assert options.command(made, argv, lambda args: 0) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert error[0].startswith("error: ") and error[1] == "  try: python -m workloads.x --fast" and len(error) == 2
+
+
+def test_a_function_call_takes_flags_as_keywords():
+    made = options.parser("workloads.x", "", "x")
+    options.add_measuring(made)
+    args = options.namespace(made, threads=[1, 2], fast=True)
+    assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
+    with pytest.raises(TypeError, match="unknown option 'sizez'"):
+        options.namespace(made, sizez=[1])

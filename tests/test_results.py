@@ -1,0 +1,104 @@
+"""Result files: what is written is what is read; torn, foreign and newer files; one writer."""
+
+import pytest
+
+from kernels.problems import Matmul
+from workloads import results
+from workloads.results import Machine, Measurement, Run, Samples, Settings
+
+HERE = Machine("intel-avx512-2c", "a CPU", "intel", "avx512", 2, 1, 1 << 34)
+
+
+def run(machine=HERE, schema=results.SCHEMA, at="2026-01-01T00:00:00Z"):
+    return Run(schema, machine, {"python": "3.11"}, "python -m workloads.matmul", 1, "abc", "def", at)
+
+
+def row(n, status="ok", seconds=0.25):
+    samples = (Samples("host-latency", (seconds,), 1, (0,), "max-time"),) if status == "ok" else ()
+    return Measurement("matmul/numpy/blas", Matmul(n, n, n), Settings(threads=1), status, samples=samples)
+
+
+def write(path, *lines, resume=False, machine=HERE):
+    with results.Writer(path, run(machine), resume) as writer:
+        for line in lines:
+            writer.append(line)
+        return writer.done
+
+
+def test_what_is_written_is_what_is_read(tmp_path):
+    write(tmp_path / "matmul.jsonl", row(1), row(2, "skipped"))
+    loaded = results.read(tmp_path)
+    assert loaded.measurements == (row(1), row(2, "skipped")) and loaded.runs == (run(),) and loaded.bad_lines == 0
+
+
+def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
+    path = tmp_path / "matmul.jsonl"
+    write(path, row(1), row(2))
+    path.write_bytes(path.read_bytes()[:-20])
+    assert results.read(path).bad_lines == 1
+    assert write(path, row(3), resume=True) == [row(1)]
+    assert results.read(path) == results.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
+
+
+def test_garbage_lines_are_counted_and_skipped(tmp_path):
+    path = tmp_path / "matmul.jsonl"
+    write(path, row(1))
+    with open(path, "ab") as file:
+        file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n')
+    loaded = results.read(path)
+    assert loaded.measurements == (row(1),) and loaded.bad_lines == 5
+
+
+def test_the_last_line_of_a_key_wins(tmp_path):
+    write(tmp_path / "matmul.jsonl", row(1, "failed"), row(1, seconds=0.5))
+    assert results.read(tmp_path).measurements == (row(1, seconds=0.5),)
+
+
+def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
+    for name, at, seconds in (("b", "2026-01-01T00:00:00Z", 1.0), ("a", "2026-01-02T00:00:00Z", 2.0)):
+        with results.Writer(tmp_path / name / "matmul.jsonl", run(at=at)) as writer:
+            writer.append(row(1, seconds=seconds))
+    assert results.read(tmp_path).measurements == (row(1, seconds=2.0),)
+
+
+def test_an_existing_file_is_never_overwritten(tmp_path):
+    write(tmp_path / "matmul.jsonl")
+    with pytest.raises(results.Refused, match="add --resume"):
+        write(tmp_path / "matmul.jsonl")
+
+
+def test_one_writer_at_a_time(tmp_path):
+    with results.Writer(tmp_path / "matmul.jsonl", run()), pytest.raises(results.Refused, match="being written"):
+        results.Writer(tmp_path / "matmul.jsonl", run(), resume=True)
+
+
+def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
+    write(tmp_path / "matmul.jsonl")
+    other = Machine("amd-avx2-8c", "b", "amd", "avx2", 8, 1, 1 << 34)
+    with pytest.raises(results.Refused, match="was measured on intel-avx512-2c, this is amd-avx2-8c"):
+        write(tmp_path / "matmul.jsonl", resume=True, machine=other)
+    with results.Writer(tmp_path / "new.jsonl", run(schema=results.SCHEMA + 1)):
+        pass
+    with pytest.raises(results.Refused, match="newer"):
+        write(tmp_path / "new.jsonl", resume=True)
+
+
+def test_unwritable_places_are_said(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(results.Refused, match="cannot write"):
+        write(tmp_path / "file" / "matmul.jsonl")
+
+
+def test_nothing_to_read_names_a_command(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"python -m workloads.matmul"):
+        results.read(tmp_path)
+
+
+def test_the_key_does_not_depend_on_how_a_row_was_made():
+    assert (
+        row(3).key
+        == Measurement(
+            "matmul/numpy/blas", Matmul(3, 3, 3, "float32", "float32", "float32"), Settings(threads=1), "failed"
+        ).key
+    )
+    assert row(3).key != row(4).key

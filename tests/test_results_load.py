@@ -1,0 +1,133 @@
+"""Result files as a DataFrame: the columns of DESIGN section 4, clocks, absent values, several machines."""
+
+import time
+
+import fake_measurements as fake
+import msgspec
+import pandas
+import pytest
+from fake_measurements import row, square
+
+from analysis.roofline import roofs
+from kernels.problems import Matmul, Peak, Stream, Training
+from workloads import results
+
+DESIGN = ["dtype", "math", "mode", "reuse", "device", "threads", "cache", "median_s", "low_s", "high_s",
+          "device_median_s", "throughput_median_s", "first_call_s", "flops", "bytes_moved", "flops_per_s",
+          "bytes_per_s",
+          "roof_fraction", "noise", "status", "reason", "flags"]  # fmt: skip
+KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
+
+
+def write(folder, *runs) -> None:
+    for i, loaded in enumerate(runs):
+        lines = [msgspec.json.encode(line) for line in (*loaded.runs, *loaded.measurements)]
+        (folder / f"{i}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+
+
+def test_columns_are_those_of_the_design_in_its_order():
+    rows = [row("matmul/numpy/blas", square(64), 1e-5), row("stream/numpy/ufunc", Stream("triad", 2400), 1e-6),
+            row("training/keras/fit", Training("m", 32, 320), 1e-3, device="cpu")]  # fmt: skip
+    assert list(results.frame(rows[:1])) == [*KERNEL, *MATMUL, *DESIGN]
+    others = ["operation", "nbytes", "model", "batch", "samples", "epochs"]
+    assert list(results.frame(rows)) == [*KERNEL, *MATMUL, *others, *DESIGN]
+    assert list(results.frame([])) == [*KERNEL, *DESIGN]
+
+
+def test_values_of_a_cpu_row_worked_out_by_hand():
+    m = row("matmul/numpy/blas", Matmul(10, 20, 30), 2e-6, threads=2, phases_s={"first_call": 0.5}, flags=("a", "b"))
+    r = results.frame([m]).iloc[0]
+    assert (r.op, r.backend, r.variant) == ("matmul", "numpy", "blas")
+    assert (r.m, r.n, r.k, r.threads, r.flops) == (10, 20, 30, 2, 12000)
+    assert r.bytes_moved == (10 * 30 + 30 * 20 + 10 * 20) * 4
+    assert (r.median_s, r.low_s, r.high_s, r.noise) == (2e-6, 2e-6, 2e-6, 0)
+    assert r.flops_per_s == pytest.approx(6e9)
+    assert r.bytes_per_s == pytest.approx(4400 / 2e-6)
+    assert (r.first_call_s, r["flags"], r.status) == (0.5, "a b", "ok")
+    assert pandas.isna(r.device_median_s)
+    assert pandas.isna(r.roof_fraction)
+
+
+def test_rates_of_a_gpu_row_use_the_device_clock_and_medians_stay_apart():
+    clocks = {"host-latency": 4e-5, "host-throughput": 2e-5, "device": 1e-5}
+    r = results.frame([row("matmul/cupy/cublas", square(100), clocks)]).iloc[0]
+    assert (r.median_s, r.throughput_median_s, r.device_median_s) == (4e-5, 2e-5, 1e-5)
+    assert r.flops_per_s == pytest.approx(2e6 / 1e-5)
+    only_host = results.frame([row("matmul/cupy/operator", square(100), 4e-5)]).iloc[0]
+    assert only_host.flops_per_s == pytest.approx(2e6 / 4e-5)
+
+
+def test_roof_fractions_come_from_the_measurements_or_from_given_roofs():
+    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+            row("matmul/numpy/blas", square(1000), 0.04, threads=1)]  # fmt: skip
+    assert results.frame(rows).roof_fraction.tolist() == pytest.approx([1.0, 0.5])
+    assert results.frame(rows[1:], roofs(rows)).roof_fraction.tolist() == pytest.approx([0.5])
+    fast = row("matmul/numpy/blas", square(1000), 0.005, threads=1)
+    assert results.frame([*rows, fast])["flags"].tolist() == ["", "", "above-roof"]
+
+
+@pytest.mark.parametrize("status", ["failed", "skipped", "wrong"])
+def test_rows_without_a_time_are_absent_not_zero(status):
+    table = results.frame([row("matmul/numpy/blas", square(64), None, status=status, reason="why, \"so\"")])
+    r = table.iloc[0]
+    assert (r.status, r.reason) == (status, "why, \"so\"")
+    assert table[["median_s", "low_s", "flops_per_s", "roof_fraction", "noise", "first_call_s"]].isna().all(axis=None)
+    assert pandas.isna(r.threads)
+    assert table.threads.dtype == "Int64"
+    assert table.median_s.dtype == "float64"
+
+
+def test_a_wrong_row_with_samples_has_no_rate():
+    r = results.frame([row("matmul/numpy/blas", square(64), 1e-6, status="wrong")]).iloc[0]
+    assert r.median_s == 1e-6
+    assert pandas.isna(r.flops_per_s)
+
+
+def test_load_reads_files_folders_and_machine_folders(tmp_path):
+    run = tmp_path / "2025-01-01"
+    run.mkdir()
+    write(run, fake.cpu_run(sizes=(64,)))
+    for path in (run / "0.jsonl", run, tmp_path):
+        table = results.load(path)
+        assert len(table) == len(fake.cpu_run(sizes=(64,)).measurements)
+        assert "machine" not in table
+    fraction = table[(table.op == "matmul") & (table.variant == "blas")].roof_fraction
+    assert fraction.notna().all()
+
+
+def test_two_machines_keep_their_rows_apart_under_their_own_roofs(tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    runs = [fake.cpu_run(sizes=(64,)), fake.gpu_run(sizes=(64,))]
+    for folder, loaded in zip(folders, runs, strict=True):
+        folder.mkdir()
+        write(folder, loaded)
+    table = results.load(*folders)
+    assert table.columns[0] == "machine"
+    counts = table.machine.value_counts().to_dict()
+    assert counts == {"intel-avx512-2c": len(runs[0].measurements), "nvidia-h200": len(runs[1].measurements)}
+
+
+def test_a_run_without_a_result_file_is_an_error_also_beside_one_that_has(tmp_path):
+    write(tmp_path, fake.cpu_run(sizes=(64,)))
+    with pytest.raises(FileNotFoundError, match="nowhere"):
+        results.load(tmp_path, tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError):
+        results.load(tmp_path / "nowhere")
+
+
+def test_bad_lines_are_skipped_and_the_newest_run_of_a_row_wins(tmp_path):
+    old = fake.run(fake.CPU_MACHINE)
+    new = msgspec.structs.replace(old, started_at="2026-01-01T00:00:00Z")
+    for name, run, seconds in (("z-old", old, 1.0), ("a-new", new, 2.0)):
+        m = row("matmul/numpy/blas", square(64), seconds)
+        lines = [msgspec.json.encode(run), b"{broken", msgspec.json.encode(m)]
+        (tmp_path / f"{name}.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    assert results.load(tmp_path).median_s.tolist() == [2.0]
+
+
+def test_two_thousand_rows_become_a_table_in_well_under_two_seconds():
+    rows = list(fake.gpu_run(sizes=[round(64 * 1.1**i / 8) * 8 for i in range(34)]).measurements)
+    results.frame(rows[:1])  # pandas is imported
+    start = time.process_time()
+    assert len(results.frame(rows)) > 2000
+    assert time.process_time() - start < 4

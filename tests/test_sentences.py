@@ -1,0 +1,205 @@
+"""Sentences: their numbers and units, every kind of answer, and what must never be left out."""
+
+import time
+
+import fake_measurements as fake
+import pytest
+from fake_measurements import laws, row, square
+from test_crossover import cpu_law, gpu_law, only, resident_and_copies
+
+from analysis import crossover, facts, sentences, units
+from analysis.crossover import LATENCY, THROUGHPUT, Form
+from analysis.estimate import Estimate, Verdict
+from analysis.why import why
+from kernels.problems import Peak, Stream, Training
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (131.0, "131"), (24.14, "24.1"), (0.0012345, "0.00123"), (771234.0, "771000"), (999.6, "1000"), (0.9996, "1.00"),
+    (0.0, "0"), (-3.14159, "-3.14"),
+])  # fmt: skip
+def test_three_significant_digits(value, text):
+    assert units.digits(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [
+    (24.1e-6, "24.1 us"), (0.00123456, "1.23 ms"), (2.5, "2.50 s"), (3e-9, "3.00 ns"), (999.96e-6, "1.00 ms"),
+    (3600.0, "3600 s"), (0.0, "0 s"), (-4e-6, "-4.00 us"), (1e-12, "0.00100 ns"),
+])  # fmt: skip
+def test_times_have_the_unit_that_fits(value, text):
+    assert units.seconds(value) == text
+
+
+def test_rates_percents_and_sizes():
+    assert units.flops_rate(85.24e9) == "85.2 GFLOP/s"
+    assert units.flops_rate(0.9e9) == "0.900 GFLOP/s"
+    assert units.flops_rate(51.04e12) == "51.0 TFLOP/s"
+    assert units.bytes_rate(4.14e12) == "4140 GB/s"
+    assert units.bytes_rate(12.34e9) == "12.3 GB/s"
+    assert units.percent(0.8213) == "82.1 %"
+    assert (units.size(512 * 2**20), units.size(100)) == ("512 MiB", "100 bytes")
+    assert (units.count(1, "row"), units.count(2, "row")) == ("1 row", "2 rows")
+    assert (units.join([]), units.join("a"), units.join("ab"), units.join("abc")) == ("", "a", "a and b", "a, b and c")
+
+
+def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
+    return only(laws(lambda n: kind_times[n][0], lambda n: kind_times[n][1], kind_times), form)
+
+
+@pytest.mark.parametrize(("times", "words"), [
+    ({128: (1.0, 1.2), 134: (1.2, 1.0)}, "the GPU wins from n = 131 (measured range 128..134)"),
+    ({64: (1.0, 4.0), 256: (4.0, 1.0)},
+     "the GPU wins from n = 128, between the measured 64 and 256 (measured range 64..256)"),
+    ({64: (2.0, 1.0), 128: (4.0, 1.0)}, "the GPU wins already at the smallest size (measured range 64..128)"),
+    ({64: (1.0, 2.0), 128: (1.0, 4.0)}, "the CPU wins throughout (measured range 64..128)"),
+    ({64: (1.0, 1.0), 128: (1.0, 1.0)}, "can't tell between n = 64 and 128, where the times differ by less than their "
+     "intervals (measured range 64..128)"),
+    ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "can't tell at n = 64, where the times differ by less than their intervals; "
+     "elsewhere the GPU wins (measured range 64..128)"),
+    ({64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)}, "the winner changes 2 times: at n = 64 the CPU wins, from n = "
+     "80.0, between the measured 64 and 100 the GPU and from n = 102 the CPU (measured range 64..104)"),
+    ({64: (2.0, 1.0)}, "the GPU wins already at the smallest size (at n = 64, the only size measured)"),
+])  # fmt: skip
+def test_every_kind_of_answer_in_words(times, words):
+    said = sentences.crossing_sentence(answer_of(times))
+    assert said == f"float32, data already on the GPU, one call at a time: {words}."
+
+
+def test_forms_are_named():
+    names = {sentences.form_name(form) for form in (*crossover.FORMS, Form("roundtrip", reuse=10))}
+    assert len(names) == len(crossover.FORMS) + 1
+    assert sentences.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
+    assert "each copy used 10 times" in sentences.form_name(Form("roundtrip", reuse=10))
+    assert "cp.asarray, cp.asnumpy" in sentences.form_name(Form("roundtrip"))
+
+
+def test_an_interval_is_printed_with_the_crossing():
+    at = Estimate(131.2, 128.4, 135.6)
+    assert sentences.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
+
+
+def test_why_names_the_largest_part_and_all_numbers_add_up():
+    rows = resident_and_copies()
+    said = sentences.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    assert said == ("Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest "
+                    "19.0 us launch and Python and 5.00 us arithmetic on the device; "
+                    "the CPU (numpy/blas, 1 thread) needs 50.0 us.")  # fmt: skip
+
+
+def test_why_prints_what_is_not_explained():
+    rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
+    said = sentences.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    assert "all of it not explained (100 us)" in said
+
+
+def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
+    loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
+    said = sentences.answer(loaded)
+    assert len(said) == 5
+    assert said[0].startswith("float32, data already on the GPU, one call at a time: the GPU wins from n = 11")
+    assert "launch and Python" in said[1]
+    assert all(way in said[2] for way in ("as people write it", "through pinned buffers", "through pageable memory"))
+    assert "copies (" in said[3]
+    assert "% of its measured FMA peak" in said[4]
+    assert not set(said) & set(sentences.details(loaded))
+    assert any(s.startswith("bfloat16 (against the CPU in float32)") for s in sentences.details(loaded))
+
+
+def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
+    peak = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2)]  # 100 GFLOP/s
+    triad = Stream("triad", 240_000_000)
+    rows = [*peak, row("stream/numba/loop", triad, 0.024, threads=2)]  # 10 GB/s: ridge point 10
+    rows.append(row("matmul/numpy/blas", square(1000), 0.04, threads=1))
+    rows.append(row("matmul/numpy/blas", square(1000), 0.025, threads=2))  # 80 GFLOP/s
+    rows.append(row("matmul/numba/parallel", square(1000), 0.05, threads=2))
+    rows.append(row("matmul/numba/naive", square(1000), 2.5, threads=1))
+    said = sentences.answer(rows, fake.CPU_MACHINE)
+    assert said[0] == "No GPU was measured on this machine (Intel Xeon, 2 cores), so there is no crossover here."
+    assert said[1] == ("float32: at n = 1000 the CPU (numpy/blas with 2 threads) reaches 80.0 GFLOP/s, 80.0 % of its "
+                       "measured FMA peak, 100 GFLOP/s.")  # fmt: skip
+    assert said[2] == ("The NumPy library reaches 2.00 times the speed of our parallel Numba kernel at n = 1000 and "
+                       "100 times the speed of plain loops compiled by Numba at n = 1000.")  # fmt: skip
+    assert "does 167 FLOP for each byte" in said[3]
+    assert "is 10.0: it is compute-bound" in said[3]
+    assert said[4].startswith("At n = 1000 2 threads are 1.60 times as fast as one")
+
+
+def test_a_cached_product_is_not_called_memory_bound():
+    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+            row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1)]  # fmt: skip
+    for n, words in ((30, "fit a cache, whose roof was not measured"), (600, "it is compute-bound")):
+        matmul = row("matmul/numpy/blas", square(n), 2 * n**3 / 50e9, threads=1)
+        assert any(words in s for s in sentences.answer([*rows, matmul], fake.CPU_MACHINE))
+
+
+def test_a_gpu_that_only_failed_is_no_crossover_and_the_reason_is_said():
+    rows = [row("matmul/numpy/blas", square(64), 1e-5, threads=1),
+            row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2")]  # fmt: skip
+    said = sentences.answer(rows, fake.GPU_MACHINE)
+    assert said[0].startswith("No GPU time was measured on this machine")
+    assert "CUDA error 2" in said[0]
+    assert said[-1] == "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."
+
+
+def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
+    loaded = fake.gpu_run(sizes=(64, 128, 256))
+    lost = {"threads": 2, "status": "failed", "reason": "died"}
+    bad = [row("matmul/numba/parallel", square(64 + i), None, **lost) for i in range(5)]
+    bad.append(row("matmul/cupy/cublas", square(99), 1e-5, status="wrong", reason="off by 3"))
+    said = sentences.answer([*loaded.measurements, *bad], fake.GPU_MACHINE)
+    assert len(said) == 5
+    assert said[-1].startswith("5 rows failed: matmul/numba/parallel, n = 64, 2 threads (died)")
+    assert "and 2 more; 1 row gave a wrong answer: matmul/cupy/cublas, n = 99 (off by 3)." in said[-1]
+
+
+def test_a_row_above_its_roof_is_an_error_in_the_answer_and_not_a_win():
+    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+            row("matmul/numpy/blas", square(1000), 0.01, threads=1)]  # fmt: skip
+    said = sentences.answer(rows, fake.CPU_MACHINE)
+    assert "1 row lies above the roof, which is impossible" in said[-1]
+
+
+def test_skipped_and_flagged_rows_are_in_the_details():
+    rows = [*laws(cpu_law, gpu_law, [64, 256]),
+            row("matmul/cupy/cublas", square(9999), None, status="skipped", reason="big"),
+            row("matmul/numba/parallel", square(64), 1e-3, threads=1, flags=("cpu-clock",))]  # fmt: skip
+    said = sentences.details(rows)
+    assert "1 row skipped (big): matmul/cupy/cublas, n = 9999." in said
+    assert "1 row flagged cpu-clock: matmul/numba/parallel, n = 64, 1 thread." in said
+
+
+def test_training_rows_are_compared_only_where_samples_can_tell():
+    p = Training("m", 32, 320)
+    sides = [row("training/keras/fit", p, t, device=d) for d, t in (("cpu", 2e-3), ("gpu:0", 1e-3))]
+    told = "Training m at batch 32: a step takes 2.00 ms on the CPU and 1.00 ms on the GPU"
+    assert facts.training_sentences(sides) == [f"{told}: the GPU is 2.00 times as fast."]
+    close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
+    assert "can't tell which is faster" in facts.training_sentences(close)[0]
+    assert facts.training_sentences(sides[:1]) == ["Training m at batch 32: a step takes 2.00 ms on the CPU."]
+
+
+def test_only_roofs_or_only_training_still_give_an_answer():
+    assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == [
+        "Measured ceilings of the CPU: 100 GFLOP/s in float32."]
+    assert len(sentences.answer(fake.training_rows())) == 1
+    assert sentences.answer([]) == []
+
+
+@pytest.mark.parametrize(("word", "ratio", "said"), [
+    ("slower", Estimate(1.05, 1.04, 1.061), "new is slower than old: it takes 5.00 % more time (4.00..6.10 %)."),
+    ("faster", Estimate(0.95, 0.94, 0.96), "new is faster than old: it takes 5.00 % less time (4.00..6.00 %)."),
+    ("same", Estimate(1.001, 0.99, 1.01), "new takes as long as old: 1.00 times (0.990..1.01)."),
+    ("can't tell", Estimate(1.01, 0.96, 1.07), "Can't tell whether new is faster or slower than old: it takes 1.01 "
+     "times as long, but anything from 0.960 to 1.07 fits what was measured."),
+])  # fmt: skip
+def test_comparisons_in_words(word, ratio, said):
+    assert sentences.compare_sentence(Verdict(word, ratio), "old", "new") == said
+
+
+def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
+    sizes = [round(64 * 1.1**i / 8) * 8 for i in range(34)]
+    rows = list(fake.gpu_run(sizes=sizes).measurements)
+    assert len(rows) > 2000
+    start = time.process_time()
+    sentences.answer(rows, fake.GPU_MACHINE)
+    assert time.process_time() - start < 2

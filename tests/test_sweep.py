@@ -1,0 +1,356 @@
+"""Sweeps through real workers, on kernels that die, hang, raise, lie or need too much: nothing measured is lost."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from analysis import estimate
+from kernels import registry
+from kernels.problems import Matmul
+from workloads import matmul, measure, options, plan, results, sweep, worker
+from workloads.results import Measurement, Row, Samples, Settings
+from workloads.timing import Limits
+
+FAST = ["--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
+# Kernels as a user would add them: one file, found by its name, in the real worker.
+KERNELS = '''
+import os, time
+import numpy as np
+from kernels.registry import kernel
+from kernels.matmul_numpy import _blas_operands
+
+def product(problem, a, b):
+    a, b = _blas_operands(problem, a, b)
+    return lambda: a @ b
+
+@kernel(rung=True, parallel=False)
+def good(problem, a, b):
+    """A right product."""
+    return product(problem, a, b)
+
+@kernel(rung=True, parallel=False)
+def dies(problem, a, b):
+    """Ends its process."""
+    return lambda: os._exit(7)
+
+@kernel(rung=True, parallel=False)
+def killed(problem, a, b):
+    """Is killed by a signal."""
+    return lambda: os.kill(os.getpid(), 11)
+
+@kernel(rung=True, parallel=False)
+def hangs(problem, a, b):
+    """Never ends."""
+    return lambda: time.sleep(1000)
+
+@kernel(rung=True, parallel=False)
+def raises(problem, a, b):
+    """Raises."""
+    return lambda: {}["missing"]
+
+@kernel(rung=True, parallel=False)
+def wrong(problem, a, b):
+    """Off by one in one element."""
+    c = product(problem, a, b)()
+    c[-1, -1] += 1
+    return lambda: c
+
+@kernel(rung=True, parallel=False)
+def nan(problem, a, b):
+    """Gives NaN."""
+    return lambda: np.full((problem.m, problem.n), np.nan, np.float32)
+
+@kernel(rung=True, parallel=False)
+def picky(problem, a, b):
+    """Can do nothing."""
+    raise ValueError("only on Sundays")
+
+@kernel(rung=True, parallel=False)
+def prints(problem, a, b):
+    """Writes to stdout, which must not reach the answers."""
+    print("noise on stdout")
+    os.write(1, b"more noise")
+    return product(problem, a, b)
+'''
+
+
+@pytest.fixture(scope="module")
+def planted():
+    """tests' own kernels as kernels/matmul_numpy_planted.py, removed afterwards."""
+    path = registry.FOLDER / "matmul_numpy_planted.py"
+    path.write_text(KERNELS)
+    try:
+        registry.load("matmul", "numpy")
+        yield
+    finally:
+        path.unlink()
+        for name in [
+            n
+            for n in registry._registered
+            if n.split("/")[2] in KERNELS and registry._registered[n].bind.__module__.endswith("planted")
+        ]:
+            del registry._registered[name]
+        sys.modules.pop("kernels.matmul_numpy_planted", None)
+
+
+def rows(*variants, n=8):
+    return [Row(f"matmul/numpy/{v}", Matmul(n, n, n), Settings(threads=1)) for v in variants]
+
+
+def arguments(tmp_path, *more):
+    return matmul.parser().parse_args([*FAST, "-o", str(tmp_path), *more])
+
+
+def swept(tmp_path, wanted, *more):
+    return sweep.sweep(wanted, arguments(tmp_path, *more), "matmul", "command")
+
+
+def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
+    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 2.5)
+    wanted = rows("dies", "good", "killed", "raises", "wrong", "nan", "picky", "hangs", "prints", "nosuch")
+    outcome = swept(tmp_path, wanted)
+    got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
+    assert {k: v[0] for k, v in got.items()} == {
+        "dies": "failed", "good": "ok", "killed": "failed", "raises": "failed", "wrong": "wrong", "nan": "wrong",
+        "picky": "skipped", "hangs": "failed", "prints": "ok", "nosuch": "failed"}  # fmt: skip
+    assert "exit code 7" in got["dies"][1] and "SIGSEGV" in got["killed"][1] and "KeyError" in got["raises"][1]
+    assert got["picky"][1] == "only on Sundays" and "time limit" in got["hangs"][1]
+    assert outcome.exit_code == 1
+    assert [m.key for m in results.read(outcome.path).measurements] == [r.key for r in wanted]
+
+
+def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
+    swept(tmp_path, rows("good", "raises"))
+    before = results.read(tmp_path).measurements[0]
+    seen = []
+    args = arguments(tmp_path, "--resume")
+    outcome = sweep.sweep(rows("good", "raises", "prints"), args, "matmul", "command", seen.append)
+    assert [m.kernel.rpartition("/")[2] for m in seen] == ["good", "raises", "prints"]
+    assert outcome.measurements[0] == before  # taken from the file, samples and all
+    assert results.read(tmp_path).bad_lines == 0
+
+
+def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys):
+    argv = ["--sizes", "8:64:+8", *FAST[:-1], "--format", "csv", "-o", str(tmp_path), "--stop-after", "0.001"]
+    assert matmul.main(argv) == 0
+    told = capsys.readouterr().err
+    assert "stopped by stop-after" in told and f"-o {tmp_path}" in told and "--resume" in told
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number, code):
+    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1",
+               "--format", "csv", "-o", str(tmp_path)]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
+    for _ in range(6):  # the head, then rows
+        line = process.stdout.readline()
+    assert line.startswith("matmul,")
+    process.send_signal(number)
+    err = process.communicate(timeout=30)[1]
+    assert process.returncode == code, err
+    assert "--resume" in err and f"-o {tmp_path}" in err
+    kept = results.read(tmp_path)
+    assert len(kept.measurements) >= 5 and kept.bad_lines == 0
+    alive = subprocess.run(
+        ["pgrep", "-f", f"workloads.worker .*{process.pid}"], capture_output=True, text=True, check=False
+    )
+    assert not alive.stdout
+
+
+def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
+    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1",
+               "--format", "csv", "-o", str(tmp_path)]  # fmt: skip
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=worker.ROOT)
+    for _ in range(5):
+        process.stdout.readline()
+    children = subprocess.run(
+        ["pgrep", "-P", str(process.pid)], capture_output=True, text=True, check=False
+    ).stdout.split()
+    process.kill()
+    process.wait()
+    assert len(results.read(tmp_path).measurements) >= 4
+    assert children
+    until = time.monotonic() + 20
+    while any(os.path.exists(f"/proc/{c}") for c in children) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not any(os.path.exists(f"/proc/{c}") for c in children)
+
+
+def test_too_large_is_said_before_anything_is_allocated():
+    with pytest.raises(measure.DoesNotFit, match="needs 24 GiB of host memory, 1 GiB are free"):  # 3 x (2 + 2 + 4) GiB
+        measure.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
+    with pytest.raises(measure.DoesNotFit, match="GPU memory"):
+        measure.require_memory(Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20)
+    measure.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
+
+
+def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason(tmp_path, capsys):
+    assert matmul.main(["--sizes", "2^21", *FAST, "--format", "json", "-o", str(tmp_path)]) == 0
+    row = json.loads(capsys.readouterr().out)[0]
+    assert row["status"] == "skipped" and "GiB of host memory" in row["reason"]
+
+
+def test_a_call_foretold_to_take_too_long_is_skipped(tmp_path, planted, monkeypatch):
+    monkeypatch.setattr(sweep, "_LONGEST_CALL_S", 1e-9)
+    outcome = swept(tmp_path, rows("good", n=8) + rows("good", n=16))
+    assert [m.status for m in outcome.measurements] == ["ok", "skipped"]
+    assert "going by the size before" in outcome.measurements[1].reason
+
+
+def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
+    parts = [Measurement("k", Matmul(1, 1, 1), Settings(), "ok", samples=(Samples("host-latency", (i, i), 3, (0, 1), "steady"),))
+             for i in (1.0, 2.0, 3.0)]  # fmt: skip
+    made = sweep.merged(parts).samples[0]
+    assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
+    assert sweep.merged([parts[0], worker.failed(parts[0].row, "no")]).status == "failed"
+
+
+def test_alternating_blocks_pair_up(tmp_path, planted):
+    limits = Limits(0.005, 5, 0.5, 0.05)
+    one, two = sweep.alternate(rows("good", "prints"), limits, least=3, most=4)
+    assert one.status == two.status == "ok"
+    assert sorted(set(one.samples[0].block)) == sorted(set(two.samples[0].block)) == [0, 1, 2, 3]
+
+
+def test_a_planted_slow_down_shows_in_alternating_blocks(planted):
+    limits = Limits(0.01, 5, 0.5, 0.05)
+    plain, slow = sweep.alternate(
+        rows("good", "good", n=32), limits, least=8, most=8, handicaps=[0.0, 1.0], same_process=True
+    )
+    ratio = estimate.verdict(plain.samples[0], slow.samples[0], paired=True).ratio
+    assert 1.6 < ratio.value < 2.4  # twice the calls, counted once
+
+
+def test_a_failing_side_ends_the_alternation(planted):
+    assert [m.status for m in sweep.alternate(rows("good", "raises"), Limits(0.005, 5, 0.5, 0.05))] == ["failed"] * 2
+
+
+def test_a_new_kernel_is_one_function_in_one_file(tmp_path, planted, capsys):
+    assert matmul.main(["--sizes", "16", *FAST, "--format", "csv", "--variants", "good", "-o", str(tmp_path)]) == 0
+    assert ",good," in capsys.readouterr().out
+
+
+class TestChoosing:
+    def args(self, *argv):
+        return matmul.parser().parse_args([*argv, "-q"])
+
+    def test_unknown_words_are_usage_errors(self):
+        for argv, message in (
+            (["--backends", "nope"], "unknown backend 'nope'"),
+            (["--variants", "nope"], "unknown variant 'nope'"),
+        ):
+            with pytest.raises(options.Usage, match=message):
+                plan.kernels("matmul", self.args(*argv), ["cpu"])
+
+    def test_a_backend_asked_for_by_name_must_be_there(self):
+        with pytest.raises(options.Missing) as error:
+            plan.kernels("matmul", self.args("--backends", "cupy"), ["cpu"])
+        assert "cupy" in error.value.tip and "pip install" in error.value.tip
+
+    def test_rungs_run_only_when_asked_for(self):
+        def variants(*argv, ladder=False):
+            return [k.variant for k in plan.kernels("matmul", self.args("--backends", "numba", *argv), ["cpu"], ladder)]
+
+        assert variants() == ["parallel"]
+        assert variants(ladder=True) == ["naive", "reordered", "tiled", "parallel"]
+        assert variants("--variants", "naive") == ["naive"]
+
+    def test_threads_of_a_kernel_that_uses_one(self):
+        naive, parallel = (registry.find(f"matmul/numba/{v}") for v in ("naive", "parallel"))
+        args = self.args("--threads", "1,2")
+        assert [s.threads for s in plan.settings(naive, ["cpu"], args)] == [1]
+        assert [s.threads for s in plan.settings(parallel, ["cpu"], args)] == [1, 2]
+
+
+@pytest.mark.parametrize(("argv", "code", "message"), [
+    (["--sizes", "0"], 2, "'0' is out of range"),
+    (["--sizes", "-5"], 2, "'-5' is not a size"),
+    (["--sizes", "abc"], 2, "'abc' is not a size"),
+    (["--sizes", "512:64"], 2, "is empty"),
+    (["--sizes", "64", "--backends", "torch"], 2, "unknown backend 'torch'"),
+    (["--sizes", "64", "--dtypes", "int4"], 2, "unknown dtype 'int4'"),
+    (["--sizes", "64", "--modes", "psychic"], 2, "unknown mode 'psychic'"),
+    (["--shapes", "4x4"], 2, "not a shape"),
+    (["--sizes", "64", "--device", "tpu"], 2, "unknown device 'tpu'"),
+    (["--sizes", "64", "-o", "/proc/nope"], 2, "cannot write"),
+])  # fmt: skip
+def test_bad_input_is_one_error_line_and_a_command(argv, code, message, capsys):
+    assert matmul.main(argv) == code
+    out, err = capsys.readouterr()
+    lines = [line for line in err.splitlines() if "left out" not in line]
+    assert (
+        message in lines[0]
+        and lines[0].startswith("error: ")
+        and lines[1].startswith("  try: ")
+        and len(lines) == 2
+        and not out
+    )
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--sizes", "256", "--backends", "cupy"],
+        ["--sizes", "64", "--device", "gpu"],
+        ["--sizes", "64", "--require-gpu"],
+    ],
+)
+def test_what_is_asked_for_and_not_there_exits_3(argv, capsys, monkeypatch):
+    from workloads import machine
+
+    here = machine.describe()
+    monkeypatch.setattr(machine, "describe", lambda: __import__("msgspec").structs.replace(here, gpus=()))
+    monkeypatch.setattr(machine, "gpu_problem", lambda: "a driver but no device")
+    assert matmul.main(argv) == 3
+    assert "a driver but no device" in capsys.readouterr().err
+
+
+def test_dry_run_measures_nothing(tmp_path, capsys):
+    assert matmul.main(["--sizes", "64:256", *FAST, "--dry-run", "-o", str(tmp_path / "new")]) == 0
+    assert not (tmp_path / "new").exists()
+    assert "rows, at most" in capsys.readouterr().out
+
+
+def test_the_function_gives_a_data_frame(tmp_path):
+    frame = matmul.run(
+        sizes=[16, 32], backends=["numpy"], threads=[1], max_time=0.05, min_time=0.005, output=str(tmp_path)
+    )
+    got = frame[frame.op == "matmul"]
+    assert set(got.n) == {16, 32} and set(got.variant) == {"operator", "blas"} and (got.median_s > 0).all()
+
+
+def test_formats_hold_the_same_rows(tmp_path, capsys):
+    texts = {}
+    for kind in ("json", "csv", "md"):
+        assert matmul.main(["--sizes", "16", *FAST, "--format", kind, "-o", str(tmp_path / kind)]) == 0
+        texts[kind] = capsys.readouterr().out
+    rows_ = json.loads(texts["json"])
+    assert len(rows_) == len(texts["csv"].strip().splitlines()) - 1 == len(texts["md"].strip().splitlines()) - 2
+    assert list(rows_[0]) == texts["csv"].splitlines()[0].split(",")
+
+
+def test_limits_reach_the_worker(tmp_path, planted):
+    answer = swept(tmp_path, rows("good"), "--min-samples", "33", "--max-time", "5").measurements[0]
+    assert len(answer.samples[0].seconds) >= 33 and answer.check == "exact"
+
+
+def test_a_worker_survives_a_fault_and_starts_again(planted):
+    mine = worker.Worker({})
+    try:
+        asked = [
+            mine.ask(worker.Order("measure", row, Limits(0.005, 5, 0.1, 0.05)), 60) for row in rows("dies", "good")
+        ]
+    finally:
+        mine.close()
+    assert [m.status for m in asked] == ["failed", "ok"]
+
+
+def test_timing_data_is_not_the_check_data():
+    whole, random = (measure.inputs(Matmul(32, 32, 32), 1, w)[0] for w in (True, False))
+    assert not np.array_equal(whole, random) and np.unique(random).size > 1000

@@ -1,0 +1,282 @@
+"""What watches a measurement: every flag raised and not raised, on fake clocks, /proc, CuPy and NVML."""
+
+import os
+import statistics
+import sys
+import threading
+import time
+import types
+
+import numba
+import pytest
+from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
+
+from workloads import host, nvidia, telemetry
+
+STAT = "cpu0 {busy} 0 0 900 0 0 0 {stolen} 0 0\n"
+
+
+class Clock:
+    """A clock that only moves when told to; `sleep` moves it."""
+
+    def __init__(self):
+        self.time = 0.0
+
+    def __call__(self):
+        return self.time
+
+    def sleep(self, seconds):
+        self.time += seconds
+
+
+def test_the_chain_is_not_folded():
+    """A loop trip holds as many xors as adds of registers, each on the result of the one before."""
+    compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(telemetry._chain)
+    assembly = next(iter(compiled.inspect_asm().values()))
+    if "xorq" not in assembly:
+        pytest.skip("not an x86-64")
+    body = assembly[: assembly.index("retq")].splitlines()
+    steps = [line.split() for line in body if line.strip().startswith(("xorq", "addq\t%"))]
+    assert len(steps) >= 4
+    assert len({line[-1] for line in steps}) == 1, "all on one register"
+    kinds = [line[0] for line in steps]
+    assert kinds == ["xorq", "addq"] * (len(kinds) // 2)
+
+
+def test_the_chain_takes_its_cycles():
+    assert telemetry.compiled_chain()(3, 3, 5) == telemetry._chain(3, 3, 5)
+    assert 2e8 < telemetry.cpu_clock_hz() < 1e10
+
+
+@pytest.mark.parametrize(("clocks", "answer"), [
+    ([], False), ([3e9], False), ([3e9, 3.08e9, 2.92e9], False), ([3e9, 3e9, 3.1e9], True), ([3e9, 3e9, 2.9e9], True),
+])  # fmt: skip
+def test_uneven(clocks, answer):
+    assert telemetry.uneven(clocks) is answer
+
+
+def test_shares_of_stolen_and_others_time():
+    then = host.Ticks(100.0, 5.0)
+    # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
+    seen = telemetry.shares(10.0, 12.0, then, host.Ticks(114.0, 6.0), 2)
+    assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
+    one_tick = host.Ticks(100.1, 5.0 + 1 / host.TICKS_A_SECOND)
+    assert telemetry.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
+    assert telemetry.shares(0.05, 0.01, then, host.Ticks(114.0, 6.0), 2) == {}, "too short"
+    assert telemetry.shares(1.0, 0.1, host.Ticks(0, 0), host.Ticks(0, 0), 2) == {}, "the kernel does not count"
+    assert telemetry.shares(1.0, 0.2, then, host.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
+
+
+def cpu_watch(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
+    """What a watch says over `wall` seconds of one CPU in which so many ticks were worked and stolen."""
+    now, process = Clock(), Clock()
+    monkeypatch.setattr(host, "affinity", lambda: frozenset({0}))
+    monkeypatch.setattr(host, "TICKS_A_SECOND", 100)
+    monkeypatch.setattr(telemetry.time, "monotonic", now)
+    monkeypatch.setattr(telemetry.time, "process_time", process)
+    files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": "30 23 0:26 / /cg rw - cgroup2 cgroup rw\n"}
+    write(root, {**files, "proc/stat": STAT.format(busy=1000, stolen=10), "cg/cpu.stat": "throttled_usec 7\n"})
+    answers = iter([clocks[0], *clocks])  # the first call compiles
+    watch = telemetry.CpuWatch(lambda: next(answers), root)
+    for _ in clocks[:-1]:
+        watch.before_block()
+    now.time, process.time = wall, own
+    write(root, {"proc/stat": STAT.format(busy=1000 + busy, stolen=10 + stolen),
+                 "cg/cpu.stat": f"throttled_usec {7 + throttled}\n"})  # fmt: skip
+    return watch.seen()
+
+
+@pytest.mark.parametrize(("about", "flags"), [
+    ({}, ()),
+    ({"stolen": 3}, ("steal",)),  # 3 ticks of 53
+    ({"stolen": 1}, ()),  # a single tick
+    ({"busy": 59}, ()),  # others took 9 % of the CPU
+    ({"busy": 61}, ("other-load",)),  # and 11 %
+    ({"throttled": 2000}, ("quota",)),
+    ({"stolen": 5, "busy": 80, "throttled": 1}, ("steal", "quota", "other-load")),
+])  # fmt: skip
+def test_cpu_flags(monkeypatch, tmp_path, about, flags):
+    values, raised = cpu_watch(monkeypatch, tmp_path, [3e9, 3e9, 3.01e9], **about)
+    assert raised == flags
+    assert values["cpu_clock_hz"] == 3e9
+    assert values.get("throttled_s", 0) == pytest.approx(about.get("throttled", 0) * 1e-6)
+    if about == {"stolen": 3}:
+        assert values["steal_fraction"] == pytest.approx(3 / 53)
+
+
+def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_path):
+    values, flags = cpu_watch(monkeypatch, tmp_path, [3e9, 3e9, 3e9, 3e9])
+    assert flags == ()
+    looks = iter([3e9, 3e9, 3e9, 1e9, 3e9, 3e9])  # compiles; two blocks; a bad look and its second; the last
+    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
+    for _ in range(3):
+        watch.before_block()
+    assert "cpu-clock" not in watch.seen()[1]
+    looks = iter([3e9, 3e9, 3e9, 2.8e9, 2.8e9, 3e9])
+    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
+    for _ in range(3):
+        watch.before_block()
+    values, flags = watch.seen()
+    assert flags == ("cpu-clock",)
+    assert values["cpu_clock_hz"] == statistics.median([3e9, 3e9, 2.8e9, 3e9])
+
+
+def settled(running, spent=lambda time: 0.0, limit=0.5):
+    """Seconds that settle waits: `running(time)` is what others do, `spent(time)` the process's CPU time."""
+    clock = Clock()
+    waited = telemetry.settle(limit, lambda: running(clock.time), lambda: spent(clock.time), clock, clock.sleep)
+    assert waited == pytest.approx(clock.time)
+    return waited
+
+
+def test_settle_by_the_threads_states():
+    assert settled(lambda time: False) == 0
+    assert settled(lambda time: time < 0.1) == pytest.approx(0.1, abs=2e-3)
+    assert settled(lambda time: True) == pytest.approx(0.5, abs=2e-3), "gives up at its limit"
+    assert settled(lambda time: True, limit=0.05) == pytest.approx(0.05, abs=2e-3)
+
+
+def test_settle_by_the_process_clock_where_states_are_not_told():
+    window = telemetry._WINDOW_S
+    assert settled(lambda time: None) == pytest.approx(window)
+    spins = settled(lambda time: None, spent=lambda time: min(time, 0.1))
+    assert 0.1 <= spins <= 0.1 + 2 * window
+    # One thread of ours wakes up now and then: that is not spinning.
+    assert settled(lambda time: None, spent=lambda time: 0.02 * time) == pytest.approx(window)
+    assert settled(lambda time: None, spent=lambda time: 2 * time) >= 0.5
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not tell")
+def test_settle_waits_for_a_real_thread_that_works():
+    chain, started = telemetry.compiled_chain(), threading.Event()
+
+    def work():
+        started.set()
+        chain(300_000_000, 3, 5)  # 0.2 s at 3 GHz, without Python's lock, as BLAS's workers spin
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    time.sleep(0.01)
+    assert 0.02 < telemetry.settle(10.0) < 10.0
+    thread.join()
+    assert telemetry.settle(10.0) < 0.02
+
+
+def test_threads_states(tmp_path):
+    me = threading.get_native_id()
+    write(tmp_path, {f"proc/self/task/{me}/stat": f"{me} (python) R 1 2"})
+    write(tmp_path, {"proc/self/task/9/stat": "9 (a) R (b) S 1 2"})
+    assert host.others_running(tmp_path) is False
+    write(tmp_path, {"proc/self/task/10/stat": "10 (openblas) R 1 2"})
+    assert host.others_running(tmp_path) is True
+    assert host.others_running(tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(("reasons", "flags"), [
+    (0x0, set()), (0x1, set()), (0x2, set()), (0x10, set()), (0x4, {"power-cap"}), (0x80, {"power-cap"}),
+    (0x88, {"power-cap"}), (0x20, {"thermal"}), (0x48, {"thermal"}), (0x8, {"thermal"}),
+    (0x24, {"power-cap", "thermal"}),
+])  # fmt: skip
+def test_throttle_flags(reasons, flags):
+    assert telemetry.throttle_flags(reasons) == flags
+
+
+def gpu_watch(clocks, wall=1.0):
+    now, answers = Clock(), iter(clocks)
+    watch = telemetry.GpuWatch(0, lambda: next(answers), now)
+    for _ in clocks[:-1]:
+        watch.before_block()
+    now.time = wall
+    return watch.seen()
+
+
+def process(pid):
+    return types.SimpleNamespace(pid=pid)
+
+
+def test_gpu_watch_without_nvml(monkeypatch):
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, None)
+    assert gpu_watch([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9}, ())
+    assert gpu_watch([1.98e9, 1.98e9, 1.7e9]) == ({"gpu_clock_hz": 1.98e9}, ("gpu-clock",))
+    assert gpu_watch([None, None]) == ({}, ())
+
+
+@pytest.mark.parametrize(("answers", "flags"), [
+    ({}, ()),
+    ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x4}, ("power-cap",)),
+    ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x40}, ("thermal",)),
+    ({"nvmlDeviceGetCurrentClocksThrottleReasons": FakeNvml.NVMLError("not supported")}, ()),
+    ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid())]}, ()),
+    ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(os.getppid())]}, ()),
+    ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(1 << 29)]}, ("other-tenant",)),
+    ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29)]}, ()),  # ours, by the host's number
+    ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29), process((1 << 29) + 1)]}, ("other-tenant",)),
+])  # fmt: skip
+def test_gpu_flags(monkeypatch, answers, flags):
+    fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetPowerUsage=650_000, **answers))
+    assert gpu_watch([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9, "gpu_power_w": 650.0}, flags)
+
+
+@pytest.mark.parametrize(("held_ns", "flags"), [((0, 0), ()), ((20e6, 0), ()), ((40e6, 0), ("power-cap",)),
+                                                ((0, 40e6), ("thermal",))])  # fmt: skip
+def test_the_drivers_own_count_of_held_time(monkeypatch, held_ns, flags):
+    fake_cupy(monkeypatch)
+    answers = iter([(5e9, 6e9), (5e9 + held_ns[0], 6e9 + held_ns[1])])
+    counts = {}
+
+    def violation(handle, policy):
+        if policy == 0:
+            counts.update(enumerate(next(answers)))
+        return types.SimpleNamespace(violationTime=counts[policy], referenceTime=0)
+
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetViolationStatus=violation))
+    assert gpu_watch([1.98e9] * 2)[1] == flags
+
+
+def test_the_clock_kernel_is_bounded_and_read_rightly():
+    calls = []
+
+    def kernel(grid, block, args):
+        calls.append((grid, block, [int(a) for a in args[1:]]))
+
+    out = types.SimpleNamespace(get=lambda: [297_000, 150_000])
+    assert telemetry.sm_clock_hz(kernel, out) == pytest.approx(1.98e9)
+    (grid, block, (limit_ns, polls)) = calls[0]
+    assert (grid, block) == ((1,), (1,))
+    assert limit_ns < 200_000
+    assert polls <= 1 << 16
+    assert telemetry.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [5, 0])) is None
+    loops = [line for line in telemetry._SM_CLOCK.splitlines() if "for (" in line]
+    assert len(loops) == 2
+    assert all("i < 4096" in line or "i < most_polls" in line for line in loops), "every loop counts to an end"
+    assert "while" not in telemetry._SM_CLOCK
+
+
+def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monkeypatch):
+    made = fake_cupy(monkeypatch)
+    use_nvml(monkeypatch, None)
+
+    def broken(*_):
+        raise RuntimeError("NVRTC is missing")
+
+    made.RawKernel = broken
+    telemetry._sm_clock_kernel.cache_clear()
+    watch = telemetry.watch("gpu:1")
+    watch.before_block()
+    values, flags = watch.seen()
+    assert "gpu_clock_hz" not in values
+    assert "cpu_clock_hz" in values
+    assert "gpu-clock" not in flags
+
+
+def test_a_cpu_row_is_watched_without_cupy(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setattr(nvidia, "nvml", lambda: pytest.fail("a CPU row asks NVML nothing"))
+    watch = telemetry.watch("cpu")
+    watch.before_block()
+    values, flags = watch.seen()
+    assert values["cpu_clock_hz"] > 0
+    assert set(flags) <= {"cpu-clock", "steal", "quota", "other-load"}

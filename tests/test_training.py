@@ -1,0 +1,299 @@
+"""Keras rows: in the one TensorFlow process of the suite, and everything around it without TensorFlow."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+
+from analysis import budget
+from kernels import networks
+from kernels.problems import Training
+from workloads import keras_child, models, options, results, sweep, training
+from workloads.keras_child import Broken
+from workloads.results import Row, Settings
+from workloads.timing import Limits
+from workloads.worker import Worker
+
+S0 = networks.find("cifar10-cnn")
+
+
+@pytest.fixture(scope="module")
+def trained(train):
+    """A first row of two steps: TensorFlow runs."""
+    return train(4, 8)
+
+
+def test_a_real_fit_of_s0_has_its_whole_record(trained):
+    """`check` is weights only when every layer's shape and weights are the table's (models.differences)."""
+    m = trained
+    assert (m.status, m.reason, m.kernel, m.check) == ("ok", "", "training/keras/fit", "weights")
+    assert m.values["parameters"] == 1_667_594
+    assert (m.values["jit_compile"], m.values["tf32"]) == (0.0, 0.0)
+    assert {"build", "first_call"} <= set(m.phases_s)
+    assert m.phases_s["first_call"] >= m.values["first_epoch_s"] > 0
+    samples = m.on("host-latency")
+    assert samples.calls == 2
+    assert len(samples.seconds) >= 3
+    assert samples.block == tuple(range(len(samples.seconds)))
+    assert m.phases_s["first_call"] > 2 * min(samples.seconds)
+    assert len(m.series["loss"]) == 3
+    assert np.isfinite(m.series["loss"]).all()
+    assert m.values["final_loss"] == m.series["loss"][-1]
+
+
+def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the_fits_before(train, trained):
+    second = train(4, 8, epochs=2)
+    assert not {"import", "device_start"} & set(second.phases_s)
+    assert second.on("host-latency").calls == 4
+    assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
+
+
+def test_real_data_without_a_network_fails_clearly(train):
+    m = train(4, 8, data="real")
+    assert m.status == "failed"
+    assert m.reason.startswith("no data: CIFAR-10 cannot be loaded: ")
+
+
+def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
+    m = train(4, 8, device="gpu:0")
+    assert m.status == "failed"
+    assert m.reason.startswith("TensorFlow finds no GPU: ")
+    assert len(m.reason) > 30
+
+
+@pytest.mark.parametrize(("fields", "words"), [
+    ({"threads": 1}, "already runs with other threads"),
+    ({"model": "vgg"}, "unknown model 'vgg'"),
+    ({"residence": "device"}, "unknown switches: residence"),
+    ({"jit_compile": "maybe"}, "jit_compile can be auto, on, off"),
+    ({"samples": 10**8}, "GiB of host memory")])  # fmt: skip
+def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
+    m = train(**fields)
+    assert m.status == "skipped"
+    assert words in m.reason
+
+
+def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
+    class OneTensorFlow(Worker):
+        def ask(self, order, timeout_s):
+            trains = order.row.problem.op == "training"
+            return train.worker.ask(order, timeout_s) if trains else super().ask(order, timeout_s)
+
+    monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
+    folder = tmp_path / "run"
+    flags = ["--device", "cpu", "--batch", "4", "--steps", "2", "--fast", "-q", "-o", str(folder)]
+    code = training.main(flags)
+    out = capsys.readouterr().out
+    assert code == 0
+    assert "op by op" in out
+    assert "cifar10-cnn (S0) at batch 4 takes" in out
+    assert "| dense layers |" in out
+    read = results.read(folder).measurements
+    assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
+    assert {m.status for m in read} == {"ok"}
+    made = budget.budgets(read)[0]
+    assert made.remainder.value == pytest.approx(made.step.value - made.explained.value)
+    assert made.explained.value > 0
+    assert training.main([*flags, "--resume", "--format", "json"]) == 0
+    (line,) = json.loads(capsys.readouterr().out)
+    assert (line["model"], line["status"]) == ("cifar10-cnn", "ok")
+    assert line["median_s"] == pytest.approx(made.step.value)
+    assert results.read(folder).measurements == read
+
+
+class FakeModel:
+    """A Keras model as the table has it, with some layers changed."""
+
+    def __init__(self, **changed):
+        table = zip(S0.layers, networks.outputs(S0), networks.layer_weights(S0), strict=True)
+        self.layers = [self._layer(la.name, *changed.get(la.name, (shape, weights))) for la, shape, weights in table]
+        self.trainable_variables = [SimpleNamespace(value=SimpleNamespace(device="/device:CPU:0"))]
+        self.optimizer = SimpleNamespace(build=lambda variables: None)
+        self.jit_compile = False
+
+    @staticmethod
+    def _layer(name, shape, weights):
+        return SimpleNamespace(name=name, output=SimpleNamespace(shape=(None, *shape)), count_params=lambda: weights)
+
+    def count_params(self):
+        return sum(layer.count_params() for layer in self.layers)
+
+
+def test_a_model_that_is_not_the_tables_is_named_layer_by_layer():
+    assert models.differences(FakeModel(), S0) == []
+    wrong = models.differences(FakeModel(conv3=((16, 16, 64), 36928), dense2=((10,), 5120)), S0)
+    assert wrong == ["conv3 gives (16, 16, 64) with 36928 weights, not conv3 (14, 14, 64) with 36928",
+                     "dense2 gives (10,) with 5120 weights, not dense2 (10,) with 5130",
+                     "1667584 weights in all, not 1667594"]  # fmt: skip
+    short = FakeModel()
+    del short.layers[-1]
+    assert "10 layers, not 11" in models.differences(short, S0)
+
+
+@pytest.fixture
+def child(monkeypatch):
+    """keras_child without TensorFlow; the model it builds is set by child.model."""
+    fake = SimpleNamespace(model=FakeModel())
+    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(utils=SimpleNamespace(set_random_seed=lambda seed: None)))
+    monkeypatch.setattr(keras_child, "_start", lambda device, threads: {"import": 1.0})
+    monkeypatch.setattr(keras_child, "_tf32", lambda row: 0.0)
+    monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
+    fake.measure = lambda device="cpu": keras_child.measure(
+        Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1)  # fmt: skip
+    return fake
+
+
+def test_a_wrong_number_of_weights_is_a_wrong_answer(child):
+    child.model = FakeModel(dense2=((10,), 5120))
+    m = child.measure()
+    assert (m.status, m.check) == ("wrong", "weights")
+    assert "1667584 weights in all" in m.reason
+    assert m.phases_s["import"] == 1.0
+    assert m.values["parameters"] == 1_667_584
+
+
+def test_a_gpu_row_whose_variables_are_on_the_cpu_failed(child):
+    m = child.measure("gpu:0")
+    assert m.status == "failed"
+    assert "variables are on /device:CPU:0, not on a GPU" in m.reason
+
+
+def test_a_loss_that_is_no_number_is_a_failure_with_its_reason(child, monkeypatch):
+    child.model.fit = lambda *args, **keywords: SimpleNamespace(history={"loss": [2.3, float("nan")]})
+    monkeypatch.setattr(keras_child, "_snapshot", lambda model: [])
+    monkeypatch.setattr(keras_child, "_EpochSeconds", lambda keras: SimpleNamespace(callback=None, seconds=[1.0]))
+    m = child.measure()
+    assert (m.status, m.reason) == ("failed", "the loss is nan after epoch 2")
+    with pytest.raises(Broken):
+        keras_child._finite([float("inf")])
+
+
+def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
+    from workloads import measure
+
+    monkeypatch.setitem(sys.modules, "keras", None)
+    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
+    m = measure.guarded(wanted, lambda: keras_child.measure(wanted, Limits(), 1))
+    assert m.status == "skipped"
+    assert "pip install tensorflow" in m.reason
+
+
+@pytest.mark.parametrize(("seconds", "spent", "reason"), [
+    ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1, 1, 1, 1], 1, "steady"),
+    ([1, 2, 3, 4], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
+def test_when_to_stop(seconds, spent, reason):
+    assert keras_child._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+
+
+def test_the_line_that_says_what_tensorflow_missed():
+    log = ["I0000 00:00:1.1 1 port.cc:153] oneDNN custom operations are on.",
+           "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
+           "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries."]  # fmt: skip
+    assert keras_child.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
+    assert keras_child.missed(log[::2]) == "Cannot dlopen some GPU libraries."
+    assert keras_child.missed(log[:1]) == "its log does not say why"
+
+
+def test_the_loss_run_keeps_to_whole_batches():
+    assert [keras_child._whole_batches(Training("m", 32, n)) for n in (9600, 100, 64, 20)] == [640, 96, 64, 20]
+
+
+def arguments(*words):
+    return training.parser().parse_args(list(words))
+
+
+def test_rows_are_a_row_a_batch_samples_and_device():
+    found = training.rows(arguments("--batch", "8,32", "--steps", "10"), GPU_MACHINE)
+    assert [(r.problem.batch, r.problem.samples, r.settings.device) for r in found] == [
+        (8, 80, "cpu"), (8, 80, "gpu:0"), (32, 320, "cpu"), (32, 320, "gpu:0")]  # fmt: skip
+    assert {r.settings.switches["data"] for r in found} == {"synthetic"}
+    assert {r.kernel for r in found} == {"training/keras/fit"}
+    found = training.rows(arguments("--samples", "100", "1000", "--epochs", "2", "--threads", "1", "2"), CPU_MACHINE)
+    assert [(r.problem.samples, r.problem.epochs, r.settings.threads) for r in found] == [
+        (100, 2, 1), (100, 2, 2), (1000, 2, 1), (1000, 2, 2)]  # fmt: skip
+    assert [r.problem.samples for r in training.rows(arguments(), CPU_MACHINE)] == [9600]
+    assert [r.settings.threads for r in training.rows(arguments("--threads", "4"), GPU_MACHINE)] == [4, None]
+
+
+def test_the_products_follow_the_trainings_that_ran():
+    cpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.02, values={"tf32": 0.0})
+    gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
+    lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
+    found = training.products(GPU_MACHINE, [cpu, gpu, lost])
+    assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == [
+        ("matmul/numpy/blas", "cpu", 16, "float32"), ("matmul/cupy/cublas", "gpu:0", None, "tf32")]  # fmt: skip
+    assert len(found) == 12
+    done = [cpu, gpu, *(results.Measurement(r.kernel, r.problem, r.settings, "ok") for r in found)]
+    assert training.products(GPU_MACHINE, done) == []
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--batch", "0"], "out of range"),
+    (["--batch", "many"], "is not a size"),
+    (["--model", "vgg"], "unknown model 'vgg'"),
+    (["--samples", "100", "--steps", "3"], "not allowed with"),
+    (["--steps", "-1"], "is not a size"),
+    (["--epochs", "0"], "out of range"),
+    (["--backends", "torch"], "unknown backend 'torch' for training; known: keras"),
+    (["--data", "fake"], "invalid choice")])  # fmt: skip
+def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
+    assert training.main([*words, "--dry-run"]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert message in said[0]
+    assert said[0].startswith("error: ")
+    assert said[1].startswith("  try: python -m workloads.training")
+
+
+def test_a_missing_tensorflow_exits_3_with_the_install_command_and_is_never_imported(monkeypatch, capsys):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))
+    assert training.main(["--device", "cpu"]) == 3
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error == "error: keras is not installed"
+    assert tip.endswith("-m pip install tensorflow")
+    with pytest.raises(options.Missing):
+        training.run(device=["cpu"])
+    assert "tensorflow" not in sys.modules
+
+
+def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
+    lost = row(
+        "training/keras/fit",
+        Training("cifar10-cnn", 4, 8),
+        None,
+        status="failed",
+        reason="no data: CIFAR-10 cannot be loaded: no way",
+    )
+    monkeypatch.setattr(sweep, "sweep", lambda rows, args, name, command, *rest: SimpleNamespace(measurements=[lost]))
+    assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
+    said = capsys.readouterr().err.splitlines()
+    assert said == ["error: CIFAR-10 cannot be loaded: no way",
+                    f"  try: python -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"]  # fmt: skip
+
+
+def test_a_failed_training_has_its_line_in_the_table(capsys):
+    small, phases = Training("cifar10-cnn", 4, 8), {"import": 5.0}
+    lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
+    table = training.Table()
+    table.shown(lost)
+    table.shown(
+        row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", Training("cifar10-cnn", 4, 8), 0.1))[0], 1.0)
+    )
+    head, line = capsys.readouterr().out.splitlines()
+    assert "ms/step" in head
+    assert "failed" in line
+    assert line.endswith("no luck")
+    assert "5.00" in line
+
+
+def test_help_imports_nothing_heavy():
+    heavy = {"numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly", "msgspec"}
+    code = "import sys; from workloads.training import parser; parser().format_help(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=sweep.LOCAL.parent.parent)
+    assert done.returncode == 0, done.stderr
+    assert not heavy & set(done.stdout.split())

@@ -1,0 +1,1 @@
+"""The command lines: problems x kernels on this machine, into result files."""

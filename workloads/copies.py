@@ -1,0 +1,115 @@
+"""Makes every kernel run in every copy mode alike, so that only the copies differ.
+
+resident: the data is on the device already. roundtrip: cp.asarray, compute, cp.asnumpy, as people write it (CuPy
+stages through its pinned pool, every call takes fresh device memory). roundtrip-pageable: ndarray.set and get on
+touched pageable memory. roundtrip-pinned: preallocated page-locked buffers, all on one stream, one wait.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.problems import Problem, numpy_dtype
+from kernels.registry import Kernel
+from workloads.results import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """`run()` is the call to time; `result(value)` brings what it returned to the host; `synchronize` waits for the
+    device (None: the call returns when it is done); `stream` is where device work is queued."""
+
+    run: Callable
+    result: Callable
+    synchronize: Callable | None = None
+    stream: object | None = None
+
+
+def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
+    """Binds the kernel to inputs in the copy mode of the settings.
+
+    Raises: ValueError for what the kernel cannot do.
+    """
+    if settings.device == "cpu":
+        if settings.mode != "resident":
+            raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
+        return Prepared(kernel.bind(problem, *inputs), np.asarray)
+    import cupy
+
+    stream = gpu_stream()
+    make = {
+        "resident": _resident,
+        "roundtrip": _roundtrip,
+        "roundtrip-pageable": _buffered,
+        "roundtrip-pinned": _buffered,
+    }
+    run, on_host = make[settings.mode](cupy, kernel, problem, inputs, settings.mode == "roundtrip-pinned", stream)
+    out = numpy_dtype(getattr(problem, "out", problem.dtype))
+
+    def result(value):
+        array = value if on_host else cupy.asnumpy(value)
+        return array.view(out) if array.dtype.kind == "u" else array
+
+    return Prepared(run, result, stream.synchronize, stream)
+
+
+_stream = None
+
+
+def gpu_stream():
+    """This process's one CUDA stream, made current: not the legacy default stream, which waits for all others."""
+    import cupy
+
+    global _stream
+    if _stream is None:
+        _stream = cupy.cuda.Stream(non_blocking=True)
+        _stream.use()
+    return _stream
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """bfloat16 as its 16 bits: CuPy's copies and cuBLAS need no more."""
+    return array.view(np.uint16) if array.dtype == numpy_dtype("bfloat16") else array
+
+
+def _resident(cupy, kernel, problem, inputs, pinned, stream):
+    run = kernel.bind(problem, *(cupy.asarray(_raw(x)) for x in inputs))
+    stream.synchronize()
+    return run, False
+
+
+def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
+    hosts = [_raw(x) for x in inputs]
+
+    def run():
+        return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())
+
+    return run, True
+
+
+def _buffered(cupy, kernel, problem, inputs, pinned, stream):
+    hosts = [_raw(x) for x in inputs]
+    devices = [cupy.empty(x.shape, x.dtype) for x in hosts]
+    compute = kernel.bind(problem, *devices)
+    if pinned:
+        hosts = [_pinned_copy(cupy, x) for x in hosts]
+    for device, host in zip(devices, hosts, strict=True):
+        device.set(host)
+    first = compute()
+    out = _pinned_copy(cupy, cupy.asnumpy(first)) if pinned else np.ones(first.shape, first.dtype)
+
+    def run():
+        for device, host in zip(devices, hosts, strict=True):
+            device.set(host, stream=stream)
+        compute().get(out=out, stream=stream, blocking=not pinned)
+        return out
+
+    return run, True
+
+
+def _pinned_copy(cupy, array: np.ndarray) -> np.ndarray:
+    memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
+    pinned = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    pinned[...] = array
+    return pinned

@@ -1,0 +1,258 @@
+"""What the operating system says about the CPU, its memory and the limits on this process. Standard library only.
+
+Every function that reads /proc or /sys takes `root`, so that a test can hand it the files of another machine.
+"""
+
+import functools
+import os
+import platform
+import re
+import subprocess
+import threading
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path("/")
+TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
+_UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned number
+_MAKERS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "hygon"}
+# Source: Arm's implementer codes, as in the kernel's arch/arm64/include/asm/cputype.h.
+_IMPLEMENTERS = {0x41: "arm", 0x42: "broadcom", 0x43: "cavium", 0x48: "hisilicon", 0x4E: "nvidia", 0x50: "ampere",
+                 0x51: "qualcomm", 0x61: "apple", 0x6D: "microsoft", 0xC0: "ampere"}  # fmt: skip
+_ARM_PARTS = {0xD03: "Cortex-A53", 0xD08: "Cortex-A72", 0xD0B: "Cortex-A76", 0xD0C: "Neoverse N1", 0xD40: "Neoverse V1",
+              0xD49: "Neoverse N2", 0xD4F: "Neoverse V2", 0xD83: "Neoverse V3"}  # fmt: skip
+# (level, feature that gives it), highest first; NumPy writes sse4_2 as sse42 and Arm's asimd also as neon.
+_SIMD = (("avx512", "avx512f"), ("avx2", "avx2"), ("avx", "avx"), ("sse42", "sse4_2"), ("sse42", "sse42"),
+         ("sse2", "sse2"), ("sve", "sve"), ("neon", "asimd"), ("neon", "neon"), ("vsx", "vsx"),
+         ("rvv", "rvv"))  # fmt: skip
+_VM_MAKERS = ("qemu", "kvm", "vmware", "virtualbox", "innotek", "xen", "amazon ec2", "google", "bochs", "parallels")
+
+
+def text(path: Path) -> str:
+    """The file's text, stripped; empty when it is not there or may not be read."""
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def cpuinfo(root: Path = ROOT) -> list[dict[str, str]]:
+    """/proc/cpuinfo, one dictionary a logical CPU; empty where there is no such file."""
+    blocks = (b for b in text(root / "proc/cpuinfo").split("\n\n") if b.strip())
+    pairs = ([line.partition(":") for line in block.splitlines() if ":" in line] for block in blocks)
+    return [{key.strip(): value.strip() for key, _, value in block} for block in pairs]
+
+
+@functools.cache
+def sysctl() -> dict[str, str]:
+    """macOS's `sysctl hw machdep.cpu kern.hv_vmm_present`; empty elsewhere."""
+    if platform.system() != "Darwin":
+        return {}
+    done = subprocess.run(["sysctl", "hw", "machdep.cpu", "kern.hv_vmm_present"],
+                          capture_output=True, text=True, timeout=10, check=False)  # fmt: skip
+    return {key: value.strip() for key, _, value in (line.partition(":") for line in done.stdout.splitlines())}
+
+
+def features(blocks: list[dict[str, str]]) -> set[str]:
+    """The CPU's features in lower case: /proc/cpuinfo's flags (x86) or Features (Arm), of the first CPU."""
+    first = blocks[0] if blocks else {}
+    return set((first.get("flags") or first.get("Features") or "").lower().split())
+
+
+def simd(names: set[str]) -> str:
+    """The highest SIMD level among CPU features, `+amx` when it has tiles too: `avx512+amx`, `avx2`, `neon`, `scalar`.
+
+    Takes the names of /proc/cpuinfo and of NumPy's feature table, in lower case.
+    """
+    level = next((level for level, name in _SIMD if name in names), "scalar")
+    return level + ("+amx" if "amx_tile" in names else "")
+
+
+def maker(blocks: list[dict[str, str]]) -> str:
+    """The CPU's maker as one lower-case word: intel, amd, arm, apple, ...; `unknown`."""
+    if brand := sysctl().get("machdep.cpu.brand_string"):
+        return "apple" if brand.startswith("Apple") else "intel"
+    first = blocks[0] if blocks else {}
+    if "CPU implementer" in first:
+        return _IMPLEMENTERS.get(int(first["CPU implementer"], 16), "arm")
+    name = first.get("vendor_id", "")
+    return _MAKERS.get(name) or re.sub(r"[^a-z0-9]+", "", name.lower()) or "unknown"
+
+
+def model(blocks: list[dict[str, str]]) -> str:
+    """The CPU's model as its maker writes it; Arm cores by their part number."""
+    if brand := sysctl().get("machdep.cpu.brand_string"):
+        return brand
+    first = blocks[0] if blocks else {}
+    if "CPU part" in first:
+        part = int(first["CPU part"], 16)
+        return _ARM_PARTS.get(part, f"{maker(blocks)} part {part:#x}")
+    return " ".join(first.get("model name", "").split()) or platform.processor() or platform.machine()
+
+
+def virtual(names: set[str], root: Path = ROOT) -> bool:
+    """Is this a virtual machine? By the hypervisor flag, /sys/hypervisor, the maker of the board or macOS's answer."""
+    if "hypervisor" in names or text(root / "sys/hypervisor/type") or sysctl().get("kern.hv_vmm_present") == "1":
+        return True
+    board = " ".join(text(root / f"sys/class/dmi/id/{name}").lower() for name in ("sys_vendor", "product_name"))
+    return any(name in board for name in _VM_MAKERS) or "virtual machine" in board
+
+
+def affinity() -> frozenset[int]:
+    """The logical CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def cpu_list(words: str) -> list[int]:
+    """The numbers of a list as the kernel writes it: `0-2,8` is 0, 1, 2, 8."""
+    ends = [part.split("-") for part in words.split(",") if part]
+    return [cpu for part in ends for cpu in range(int(part[0]), int(part[-1]) + 1)]
+
+
+def cores(cpus: frozenset[int], blocks: list[dict[str, str]], root: Path = ROOT) -> tuple[int, int]:
+    """(physical cores, hardware threads a core) of these logical CPUs."""
+    if physical := sysctl().get("hw.physicalcpu"):
+        return int(physical), max(1, len(cpus) // int(physical))
+    siblings = [_siblings(cpu, root) for cpu in cpus]
+    if all(siblings):
+        return len(set(siblings)), max(len(cpu_list(s)) for s in siblings)
+    ids = {(b["physical id"], b["core id"]) for b in blocks if "core id" in b and int(b["processor"]) in cpus}
+    count = len(ids) or len(cpus)
+    return count, max(1, len(cpus) // count)
+
+
+def _siblings(cpu: int, root: Path) -> str:
+    folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+    return text(folder / "core_cpus_list") or text(folder / "thread_siblings_list")
+
+
+def caches(cpus: frozenset[int], root: Path = ROOT) -> dict[str, int]:
+    """Bytes of each cache that the first of these CPUs sees: L1d, L1i, L2, L3. A VM may lie about its L3."""
+    sizes = {}
+    for index in sorted((root / f"sys/devices/system/cpu/cpu{min(cpus)}/cache").glob("index*")):
+        letter = {"Data": "d", "Instruction": "i"}.get(text(index / "type"), "")
+        if match := re.fullmatch(r"(\d+)([KM]?)", text(index / "size")):
+            sizes[f"L{text(index / 'level')}{letter}"] = int(match[1]) << {"K": 10, "M": 20}.get(match[2], 0)
+    names = {"hw.l1dcachesize": "L1d", "hw.l1icachesize": "L1i", "hw.l2cachesize": "L2", "hw.l3cachesize": "L3"}
+    return sizes or {name: int(sysctl()[key]) for key, name in names.items() if sysctl().get(key, "0") != "0"}
+
+
+class Group(NamedTuple):
+    """The cgroup folders that hold this process back, innermost first, and their version (0: none)."""
+
+    version: int
+    folders: tuple[Path, ...]
+
+
+@functools.cache
+def cgroup(controller: str, root: Path = ROOT) -> Group:
+    """The cgroup folders of this process for `cpu` or `memory`, up to where the hierarchy is mounted."""
+    lines = [line.split(":", 2) for line in text(root / "proc/self/cgroup").splitlines()]
+    mounts = [line.partition(" - ") for line in text(root / "proc/self/mountinfo").splitlines()]
+    for version, kind in ((1, "cgroup"), (2, "cgroup2")):
+        paths = [path for _, names, path in lines if (controller in names.split(",") if version == 1 else names == "")]
+        for left, _, right in mounts:
+            fields, (found, _, options) = left.split(), [*right.split(), "", "", ""][:3]
+            if paths and found == kind and (version == 2 or controller in options.split(",")):
+                return Group(version, _chain(root / fields[4].lstrip("/"), fields[3], paths[0]))
+    return Group(0, ())
+
+
+def _chain(mount: Path, mount_root: str, path: str) -> tuple[Path, ...]:
+    """The folder of `path` below a mount that shows the hierarchy from `mount_root` on, and its parents there."""
+    inside = path[len(mount_root.rstrip("/")) :] if path.startswith(mount_root.rstrip("/")) else "/"
+    folder = mount / inside.lstrip("/")
+    if ".." in inside or not folder.is_dir():  # the container sees only its own part, mounted at the top
+        return (mount,)
+    return (folder, *[p for p in folder.parents if p == mount or mount in p.parents])
+
+
+def quota_cpus(root: Path = ROOT) -> float | None:
+    """CPUs' worth of time that the tightest cgroup quota grants; None without a quota."""
+    version, folders = cgroup("cpu", root)
+    found = []
+    for folder in folders:
+        if version == 2:
+            quota, _, period = text(folder / "cpu.max").partition(" ")
+        else:
+            quota, period = text(folder / "cpu.cfs_quota_us"), text(folder / "cpu.cfs_period_us")
+        if quota.isdigit() and period.isdigit() and int(period) > 0:  # "max" and "-1" are no quota
+            found.append(int(quota) / int(period))
+    return min(found, default=None)
+
+
+def throttled_s(root: Path = ROOT) -> float:
+    """Seconds so far in which a cgroup's CPU quota held this process's group back."""
+    version, folders = cgroup("cpu", root)
+    key, unit = ("throttled_usec", 1e-6) if version == 2 else ("throttled_time", 1e-9)
+    return max((_stat(folder / "cpu.stat").get(key, 0) * unit for folder in folders), default=0.0)
+
+
+def _stat(path: Path) -> dict[str, int]:
+    pairs = (line.split() for line in text(path).splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+class Room(NamedTuple):
+    """Bytes: a cgroup's memory limit and what is left below it. Page cache that can be dropped counts as left."""
+
+    limit: int
+    left: int
+
+
+def memory_limit(root: Path = ROOT) -> Room | None:
+    """The cgroup memory limit with the least room; None without a limit."""
+    version, folders = cgroup("memory", root)
+    names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+             2: ("memory.max", "memory.current", "inactive_file")}.get(version, ("", "", ""))  # fmt: skip
+    rooms = []
+    for folder in folders:
+        limit = text(folder / names[0])
+        if limit.isdigit() and int(limit) < _UNLIMITED:
+            used = int(text(folder / names[1]) or 0) - _stat(folder / "memory.stat").get(names[2], 0)
+            rooms.append(Room(int(limit), max(0, int(limit) - max(0, used))))
+    return min(rooms, key=lambda room: room.left, default=None)
+
+
+def memory(root: Path = ROOT) -> tuple[int, int]:
+    """(total, available) bytes that the kernel reports now; on a VM whose memory grows with use, far too little."""
+    lines = (line.split() for line in text(root / "proc/meminfo").splitlines())
+    sizes = {words[0]: int(words[1]) << 10 for words in lines if len(words) >= 2 and words[1].isdigit()}
+    if "MemAvailable:" in sizes:
+        return sizes["MemTotal:"], sizes["MemAvailable:"]
+    import psutil
+
+    seen = psutil.virtual_memory()
+    return seen.total, seen.available
+
+
+class Ticks(NamedTuple):
+    """Seconds of CPU time since boot, summed over some CPUs: at work, and stolen by the hypervisor."""
+
+    busy_s: float
+    stolen_s: float
+
+
+def ticks(cpus: frozenset[int], root: Path = ROOT) -> Ticks:
+    """What /proc/stat says of these logical CPUs; zeros where there is no such file."""
+    busy = stolen = 0
+    for line in text(root / "proc/stat").splitlines():
+        name, *numbers = line.split()
+        if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
+            user, nice, system, _idle, _wait, irq, softirq, steal = (int(n) for n in (numbers + ["0"] * 8)[:8])
+            busy += user + nice + system + irq + softirq
+            stolen += steal
+    return Ticks(busy / TICKS_A_SECOND, stolen / TICKS_A_SECOND)
+
+
+def others_running(root: Path = ROOT) -> bool | None:
+    """Does any other thread of this process run right now? None where the system does not tell."""
+    me = str(threading.get_native_id())
+    try:
+        tasks = [task for task in os.listdir(root / "proc/self/task") if task != me]
+    except OSError:
+        return None
+    # The state follows the command in parentheses, which may hold any character.
+    return any(text(root / f"proc/self/task/{t}/stat").rpartition(") ")[2].startswith("R") for t in tasks)

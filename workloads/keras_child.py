@@ -1,0 +1,254 @@
+"""Inside a worker: one Keras training, from import to Measurement. The worker's environment chose its device."""
+
+import contextlib
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+
+from analysis import estimate
+from kernels import networks, registry
+from kernels.problems import Training
+from workloads import data, models, telemetry
+from workloads.measure import now, require_memory
+from workloads.results import Measurement, Row, Samples
+from workloads.timing import Limits
+
+FEWEST_FITS = 3
+MOST_FITS = 20
+LOSS_EPOCHS, LOSS_BATCHES = 3, 20
+JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
+_LOG = "/proc/self/fd/2"
+# Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
+_TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
+_started = False
+
+
+class Broken(Exception):
+    """A training that did not do what the row says: its row is `failed` with this reason."""
+
+
+def measure(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over one warm `fit`.
+
+    A warm fit runs the problem's epochs as a user's would, so the cost of a fit and of an epoch is in it; no callback
+    runs in it. phases_s: import and device_start (in a process's first row), build, first_call (the first fit).
+    The losses come from a run of their own, from the first weights again.
+    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit.
+    """
+    phases: dict[str, float] = {}
+    values: dict[str, float] = {}
+    fields: dict = {}
+    try:
+        fields = _trained(row, limits, seed, phases, values)
+    except (Broken, data.Unavailable) as error:
+        fields = {"status": "failed", "reason": str(error)}
+    about = {"phases_s": phases, "values": values, "at": now()}
+    return Measurement(row.kernel, row.problem, row.settings, **{"status": "ok", **fields, **about})
+
+
+def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:
+    """The fields of the Measurement beside `phases` and `values`, which are filled on the way.
+
+    Raises: Broken; data.Unavailable.
+    """
+    problem, switches = row.problem, _switches(row)
+    if not isinstance(problem, Training):
+        raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
+    network = networks.find(problem.model)
+    require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
+    phases |= _start(row.settings.device, row.settings.threads)
+    import keras
+
+    keras.utils.set_random_seed(seed)
+    x, y = data.load(switches["data"], network, problem.samples, seed, problem.dtype)
+    with _timed(phases, "build"):
+        model = models.build(network, JIT[switches["jit_compile"]])
+        model.optimizer.build(model.trainable_variables)
+    values |= {"parameters": float(model.count_params()), "tf32": _tf32(row)}
+    values["jit_compile"] = float(model.jit_compile is True)
+    if wrong := models.differences(model, network):
+        return {"status": "wrong", "reason": "; ".join(wrong)[:500], "check": "weights"}
+    _require_device(model, row.settings.device)
+    fresh = _snapshot(model)
+
+    def fit(samples: int = problem.samples, epochs: int = problem.epochs, callbacks=None) -> list[float]:
+        history = model.fit(x[:samples], y[:samples], problem.batch, epochs, verbose=0, callbacks=callbacks)
+        return _finite(history.history["loss"])
+
+    epochs_s = _EpochSeconds(keras)
+    with _timed(phases, "first_call"):
+        fit(callbacks=[epochs_s.callback])
+    values["first_epoch_s"] = epochs_s.seconds[0]
+    watch = telemetry.watch("cpu")  # a watch on the GPU would bring CuPy, a second context and other CUDA libraries
+    samples = _repeat(fit, problem.steps * problem.epochs, limits, watch.before_block)
+    seen, flags = watch.seen()
+    _restore(fresh)
+    keras.utils.set_random_seed(seed)
+    losses = fit(_whole_batches(problem), LOSS_EPOCHS)
+    values |= {**seen, "final_loss": losses[-1]}
+    return {"samples": (samples,), "series": {"loss": tuple(losses)}, "check": "weights", "flags": flags}
+
+
+def _switches(row: Row) -> dict[str, str]:
+    """The row's switches with the defaults filled in.
+
+    Raises: ValueError for one that nothing here obeys, since its row would claim what was not done.
+    """
+    given = {name: text for name, text in row.settings.switches.items() if not name.startswith("TF_")}
+    switches = {"data": "synthetic", "jit_compile": "auto"} | given
+    if unknown := set(switches) - {"data", "jit_compile"}:
+        raise ValueError(f"unknown switches: {', '.join(sorted(unknown))}")
+    if switches["jit_compile"] not in JIT:
+        raise ValueError(f"jit_compile can be {', '.join(JIT)}, not {switches['jit_compile']!r}")
+    return switches
+
+
+@contextlib.contextmanager
+def _timed(phases: dict[str, float], name: str) -> Iterator[None]:
+    """Puts the seconds of its block into `phases` under a name."""
+    begin = time.perf_counter()
+    yield
+    phases[name] = time.perf_counter() - begin
+
+
+def _start(device: str, threads: int | None) -> dict[str, float]:
+    """Imports Keras and starts the device; the seconds of both, empty when this process has done so before.
+
+    Raises: NotInstalled; ValueError when the process already runs with other threads; Broken without the GPU asked for.
+    """
+    global _started
+    phases: dict[str, float] = {}
+    if device != "cpu" and not _started:  # TensorFlow says only when asked which library it missed
+        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
+    with _timed(phases, "import"):
+        try:
+            import keras  # noqa: F401
+            import tensorflow
+        except ImportError as error:
+            if (error.name or "").split(".")[0] in ("keras", "tensorflow"):
+                raise registry.NotInstalled("keras") from error
+            raise
+    _limit_threads(tensorflow.config.threading, threads)
+    with _timed(phases, "device_start"):
+        gpus = tensorflow.config.list_physical_devices("GPU")
+        if device != "cpu" and not gpus:
+            raise Broken(f"TensorFlow finds no GPU: {missed(_log_lines())}")
+        if not _started:
+            for gpu in gpus:
+                tensorflow.config.experimental.set_memory_growth(gpu, True)
+        tensorflow.zeros(1).numpy()
+    first, _started = not _started, True
+    return phases if first else {}
+
+
+def _limit_threads(threading, threads: int | None) -> None:
+    """Gives TensorFlow that many threads for an operation and for operations side by side (None: its own choice).
+
+    Raises: ValueError when it already runs with others.
+    """
+    wanted = threads or 0
+    if (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()) == (wanted, wanted):
+        return
+    try:
+        threading.set_intra_op_parallelism_threads(wanted)
+        threading.set_inter_op_parallelism_threads(wanted)
+    except RuntimeError as error:
+        raise ValueError(f"TensorFlow already runs with other threads in this process: {error}") from error
+
+
+def _log_lines() -> list[str]:
+    """The last lines that this process wrote to its log."""
+    try:
+        with open(_LOG, "rb") as log:
+            return log.read()[-20000:].decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def missed(lines: list[str]) -> str:
+    """The line of TensorFlow's log that says best why it sees no GPU, without its time stamp."""
+    for words in _TELLING:
+        for line in reversed(lines):
+            if words in line.lower():
+                return line.partition("] ")[2][:300] or line[:300]
+    return "its log does not say why"
+
+
+def _require_device(model, device: str) -> None:
+    """Raises Broken unless the model's variables live where the row says."""
+    lives, wanted = model.trainable_variables[0].value.device, "CPU" if device == "cpu" else "GPU"
+    if f"device:{wanted}:" not in lives:
+        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted}: {missed(_log_lines())}")
+
+
+def _tf32(row: Row) -> float:
+    """1 where float32 products may be done in TF32: on a GPU, TensorFlow's default."""
+    import tensorflow
+
+    return float(row.settings.device != "cpu" and tensorflow.config.experimental.tensor_float_32_execution_enabled())
+
+
+def _snapshot(model) -> list[tuple]:
+    """Every variable of the model and its optimizer with its value; seeds of dropout are among them."""
+    every = {id(v): v for v in (*model.variables, *model.optimizer.variables)}
+    return [(v, v.numpy().copy()) for v in every.values()]
+
+
+def _restore(snapshot: list[tuple]) -> None:
+    for variable, value in snapshot:
+        variable.assign(value)
+
+
+class _EpochSeconds:
+    """A callback that stamps epochs, never batches: those would wait for each step."""
+
+    def __init__(self, keras):
+        self.seconds: list[float] = []
+        begin = 0.0
+
+        def on_begin(epoch, logs=None):
+            nonlocal begin
+            begin = time.perf_counter()
+
+        def on_end(epoch, logs=None):
+            self.seconds.append(time.perf_counter() - begin)
+
+        self.callback = keras.callbacks.LambdaCallback(on_epoch_begin=on_begin, on_epoch_end=on_end)
+
+
+def _finite(losses: list[float]) -> list[float]:
+    """The losses of a fit; raises Broken when one is not a finite number."""
+    for epoch, loss in enumerate(losses, 1):
+        if not math.isfinite(loss):
+            raise Broken(f"the loss is {loss} after epoch {epoch}")
+    return [float(loss) for loss in losses]
+
+
+def _repeat(fit: Callable, steps: int, limits: Limits, before_block: Callable) -> Samples:
+    """Seconds a step of warm fits of that many steps, each fit a block of its own."""
+    seconds: list[float] = []
+    begin, reason = time.perf_counter(), ""
+    while not reason:
+        before_block()
+        start = time.perf_counter()
+        fit()
+        seconds.append((time.perf_counter() - start) / steps)
+        reason = _enough(seconds, time.perf_counter() - begin, limits)
+    return Samples("host-latency", tuple(seconds), steps, tuple(range(len(seconds))), reason)
+
+
+def _enough(seconds: list[float], spent: float, limits: Limits) -> str:
+    """Why to stop after these fits: the time is up, or the interval is narrow enough; empty to go on."""
+    if len(seconds) < FEWEST_FITS:
+        return ""
+    if spent > limits.max_time:
+        return "max-time"
+    if len(seconds) > FEWEST_FITS and estimate.median(seconds).noise <= limits.max_noise:
+        return "steady"
+    return "max-blocks" if len(seconds) == MOST_FITS else ""
+
+
+def _whole_batches(problem: Training) -> int:
+    """Samples for the run that gives the losses: few, and in whole batches, so that nothing is compiled anew."""
+    return min(problem.samples // problem.batch, LOSS_BATCHES) * problem.batch or problem.samples

@@ -1,0 +1,214 @@
+"""Inside a worker: one row from inputs to Measurement. Memory first, then the check, then the clocks."""
+
+import functools
+import gc
+import math
+import time
+import traceback
+from datetime import UTC, datetime
+
+import numpy as np
+
+from kernels import reference, registry
+from kernels.problems import Problem
+from workloads import copies, machine, telemetry, timing
+from workloads.results import Measurement, Row, Samples
+from workloads.timing import Limits
+
+# What a row needs besides the problem's own arrays: the random and the whole-number inputs, the answer, its check.
+_HOST_COPIES = 3
+_STICKY = ("cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "cudaErrorAssert", "cudaErrorECCUncorrectable",
+           "cudaErrorMisalignedAddress", "cudaErrorIllegalInstruction", "cudaErrorLaunchTimeout")  # fmt: skip
+_WARM_UP_S = 1.0
+_LONG_CALL_S = 0.3
+
+
+def obey(order) -> Measurement | None:
+    """Carries out one Order."""
+    if order.verb == "release":
+        _blocks.clear()
+        return None
+    if order.verb == "block":
+        return guarded(order.row, lambda: block(order.row, order.limits, order.seed, order.handicap))
+    return guarded(order.row, lambda: measure(order.row, order.limits, order.seed))
+
+
+def guarded(row: Row, work) -> Measurement:
+    """`work()`'s Measurement, or the one that says why there is none."""
+    status, reason, flags = "failed", "", ()
+    try:
+        return work()
+    except (registry.NotInstalled, ValueError, DoesNotFit) as error:
+        status, reason = "skipped", str(error)
+    except MemoryError:
+        status, reason = "skipped", "out of host memory"
+    except Exception as error:  # a kernel may raise anything; the sweep goes on with the next row
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:240]} ({where.name}, line {where.lineno})"
+        if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
+            status, reason = "skipped", f"out of GPU memory: {error}"[:300]
+        elif any(name in str(error) for name in _STICKY):
+            flags = ("context-lost",)
+    gc.collect()
+    return Measurement(row.kernel, row.problem, row.settings, status, reason, flags=flags, at=now())
+
+
+class DoesNotFit(Exception):
+    """A problem larger than the memory that is free; said before anything is allocated."""
+
+
+def require_memory(problem: Problem, device: str, free=machine.memory_available) -> None:
+    """Raises DoesNotFit when the problem's arrays, and what the check needs beside them, exceed the free memory."""
+    needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES)]
+    if device != "cpu":
+        needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
+    for name, where, need in needs:
+        have = free(where)
+        if need > have:
+            raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
+
+
+def measure(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Checks the row's answer on whole numbers, then times it on N(0,1) data."""
+    if row.problem.op == "training":
+        from workloads import keras_child
+
+        return keras_child.measure(row, limits, seed)
+    require_memory(row.problem, row.settings.device)
+    _use_threads(row)
+    kernel = registry.find(row.kernel)
+    check, first_call = _checked(kernel, row, seed)
+    about = {"check": check.how, "max_error": _finite(check.max_error), "phases_s": {"first_call": first_call}}
+    if not check.passed:
+        return Measurement(
+            row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
+        )
+    prepared = copies.prepare(kernel, row.problem, row.settings, inputs(row.problem, seed, False))
+    watch = telemetry.watch(row.settings.device)
+    samples, values, flags = clocks(kernel, row, prepared, limits, watch)
+    return Measurement(
+        row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=now(), **about
+    )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def _checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
+    """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
+    whole = inputs(row.problem, seed, True)
+    begin = time.perf_counter()
+    prepared = copies.prepare(kernel, row.problem, row.settings, whole)
+    value = prepared.run()
+    if prepared.synchronize:
+        prepared.synchronize()
+    first_call = time.perf_counter() - begin
+    return reference.check(row.problem, whole, prepared.result(value)), first_call
+
+
+def clocks(
+    kernel, row: Row, prepared: copies.Prepared, limits: Limits, watch
+) -> tuple[tuple[Samples, ...], dict, tuple]:
+    """Samples on every clock that makes sense for the row, with what the telemetry saw meanwhile."""
+    _warm_up(prepared, row.settings.threads or machine.usable_cores())
+    telemetry.settle()
+    if prepared.synchronize is None:
+        taken = [timing.collect(timing.host(prepared.run), limits, "host-latency", watch.before_block)]
+    else:
+        run, wait = prepared.run, prepared.synchronize
+        taken = [timing.collect(timing.latency(run, wait), limits, "host-latency", watch.before_block)]
+        if row.settings.mode == "resident":
+            taken.append(timing.collect(timing.throughput(run, wait), limits, "host-throughput", watch.before_block))
+            if not kernel.allocates:
+                taken.append(_on_device(prepared, limits, watch))
+    values, flags = watch.seen()
+    return tuple(taken), values, flags
+
+
+def _on_device(prepared: copies.Prepared, limits: Limits, watch) -> Samples:
+    """Device time by events: around queued calls when they are long, else around calls that wait behind a held stream."""
+    take = timing.device(prepared.run, prepared.stream)
+    if take(3) / 3 < timing.HELD_BELOW_S:
+        take = timing.held(prepared.run, prepared.stream)
+    return timing.collect(take, limits, "device", watch.before_block)
+
+
+_blocks: dict[str, tuple[timing.Take, float]] = {}
+
+
+def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measurement:
+    """One block of a row that stays prepared: the caller alternates blocks of two rows. Quiet before it answers."""
+    _use_threads(row)
+    if row.key not in _blocks:
+        require_memory(row.problem, row.settings.device)
+        kernel = registry.find(row.kernel)
+        check, _ = _checked(kernel, row, seed)
+        if not check.passed:
+            return Measurement(row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's")
+        prepared = copies.prepare(kernel, row.problem, row.settings, inputs(row.problem, seed, False))
+        run, wait = prepared.run, prepared.synchronize
+        take = timing.host(run) if wait is None else timing.latency(run, wait)
+        _blocks[row.key] = (take, timing.call_seconds(take, limits))
+    take, call_seconds = _blocks[row.key]
+    samples = timing.one_block(take, limits, "host-latency", call_seconds, handicap)
+    telemetry.settle()
+    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), check="exact", at=now())
+
+
+@functools.lru_cache(maxsize=4)
+def _inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray, ...]:
+    return problem.inputs(seed, whole_numbers)
+
+
+def inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray, ...]:
+    """The problem's inputs, kept for the next kernel or mode of the same problem unless they are large."""
+    if problem.footprint_bytes > 1 << 30:
+        _inputs.cache_clear()
+        return problem.inputs(seed, whole_numbers)
+    return _inputs(problem, seed, whole_numbers)
+
+
+@functools.cache
+def _controller():
+    import threadpoolctl
+
+    return threadpoolctl.ThreadpoolController()
+
+
+def _use_threads(row: Row) -> None:
+    """Gives BLAS and Numba the row's number of threads (all of them when it names none)."""
+    if row.settings.device != "cpu":
+        return
+    import numba
+
+    threads = row.settings.threads or numba.config.NUMBA_NUM_THREADS
+    _controller().limit(limits=threads)
+    if row.kernel.split("/")[1] == "numba":
+        numba.set_num_threads(threads)
+
+
+_warm_threads = 0
+
+
+def _warm_up(prepared: copies.Prepared, threads: int) -> None:
+    """Runs the call a few times, and for a second when more CPU threads are used than before in this process: cores
+    take that long to reach their clock, and idle ones have not begun."""
+    global _warm_threads
+    begin = time.perf_counter()
+    for _ in range(3):
+        prepared.run()
+        if time.perf_counter() - begin > _LONG_CALL_S:
+            break
+    while threads > _warm_threads and time.perf_counter() - begin < _WARM_UP_S:
+        prepared.run()
+        if prepared.synchronize:
+            prepared.synchronize()
+    if prepared.synchronize:
+        prepared.synchronize()
+    _warm_threads = max(threads, _warm_threads)
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,0 +1,194 @@
+"""What every command line shares: the size grammar, the flags, the errors and the exit codes. Standard library only."""
+
+import argparse
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+
+OK, FAILED, USAGE, MISSING, REGRESSION, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
+MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
+FORMATS = ("table", "md", "csv", "json")
+MOST_SIZES = 10_000
+BYTE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+FINE = {"min_time": 0.05, "min_samples": 20, "max_noise": 0.01, "max_time": 2.0}
+FAST = {"min_time": 0.02, "min_samples": 10, "max_noise": 0.05, "max_time": 0.25}
+
+
+class Stop(Exception):
+    """Ends a command with one `error:` line and this exit code; `tip` is a command that works."""
+
+    code = USAGE
+
+    def __init__(self, message: str, tip: str = ""):
+        self.tip = tip
+        super().__init__(message)
+
+
+class Usage(Stop):
+    """The words of the command are off, or an output must not be touched."""
+
+
+class Missing(Stop):
+    """What was asked for by name is not there, or nothing at all can be measured."""
+
+    code = MISSING
+
+
+def number(text: str) -> int:
+    """A whole number: `512`, `2^9`, `4KiB`.
+
+    Raises: Usage for anything else and for numbers below 1.
+    """
+    match = re.fullmatch(r"(\d{1,15})(?:\^(\d{1,2})|(B|KiB|MiB|GiB))?", text)
+    if not match:
+        raise Usage(f"{text!r} is not a size; sizes are whole numbers like 512, 2^9 or 4KiB")
+    base, power, unit = match.groups()
+    value = int(base) ** int(power) if power else int(base) * BYTE_UNITS[unit or "B"]
+    if not 1 <= value < 1 << 60:
+        raise Usage(f"{text!r} is out of range; sizes start at 1")
+    return value
+
+
+def sizes(texts: Sequence[str]) -> list[int]:
+    """Sizes in rising order, each once, from words like `256`, `256,512`, `64:8192:x2`, `512:4096:+512`, `2^6:2^13`.
+
+    A range holds both its ends when its steps meet them; without a step it doubles.
+    Raises: Usage with the word at fault.
+    """
+    found: set[int] = set()
+    for word in (w for text in texts for w in text.split(",")):
+        found.update(_range(word) if ":" in word else (number(word),))
+        if len(found) > MOST_SIZES:
+            raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
+    if not found:
+        raise Usage("no sizes given")
+    return sorted(found)
+
+
+def _range(word: str) -> list[int]:
+    first, last, step = [*word.split(":"), "x2"][:3] if word.count(":") <= 2 else ("", "", "")
+    start, stop = number(first), number(last)
+    if start > stop:
+        raise Usage(f"the range {word!r} is empty: it starts above its end")
+    if step.startswith("+"):
+        size = number(step[1:])
+        if (stop - start) // size >= MOST_SIZES:
+            raise Usage(f"{word!r} gives more than {MOST_SIZES} sizes; take a larger step")
+        return list(range(start, stop + 1, size))
+    if not re.fullmatch(r"x\d{1,9}(\.\d{1,9})?", step) or float(step[1:]) < 1.01:
+        raise Usage(
+            f"the step {step!r} in {word!r} is neither a factor of at least 1.01 like x2 nor an amount like +512"
+        )
+    values, value = [], float(start)
+    while round(value) <= stop:
+        values.append(round(value))
+        value *= float(step[1:])
+    return values
+
+
+def shape(text: str) -> tuple[int, ...]:
+    """The whole numbers of a shape like `4096x1024x512`."""
+    return tuple(number(part) for part in text.split("x"))
+
+
+def words(values: Sequence[str] | None) -> list[str] | None:
+    """The words of a flag that takes several, separated by blanks or commas; None when the flag was not given."""
+    return None if values is None else [w for v in values for w in v.split(",") if w]
+
+
+class Parser(argparse.ArgumentParser):
+    """An ArgumentParser whose errors are one `error:` line and one command that works, with exit code 2."""
+
+    example = ""
+
+    def error(self, message: str):
+        raise Usage(message)
+
+
+def parser(command: str, description: str, example: str) -> Parser:
+    """A parser for `python -m <command>`; `example` is the command shown in help and after errors."""
+    made = Parser(
+        prog=f"python -m {command}", description=description, epilog=f"example: {example}", allow_abbrev=False
+    )
+    made.example = example
+    return made
+
+
+def _positive(text: str) -> float:
+    value = float(text)
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return value
+
+
+def _threads(text: str) -> list[int]:
+    return sizes([text])
+
+
+def add_measuring(made: Parser) -> None:
+    """The flags that every workload shares."""
+    what = made.add_argument_group("what to run, and where")
+    what.add_argument("--backends", nargs="+", metavar="NAME", help="which libraries (default: all that are here)")
+    what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu, gpu:1, all (default: CPU and first GPU)")
+    what.add_argument("--variants", nargs="+", metavar="NAME", help="only these kernels, teaching rungs among them")
+    what.add_argument("--threads", nargs="+", metavar="N", help="CPU threads (default: 1, 2, 4, ... all)")
+    what.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
+    how = made.add_argument_group("how to measure")
+    how.add_argument("--min-time", type=_positive, metavar="S", help=f"seconds in a block ({FINE['min_time']})")
+    how.add_argument("--min-samples", type=int, metavar="N", help=f"at least so many samples ({FINE['min_samples']})")
+    how.add_argument("--max-noise", type=_positive, metavar="F",
+                     help=f"stop when the interval's half-width is below this share ({FINE['max_noise']})")  # fmt: skip
+    how.add_argument("--max-time", type=_positive, metavar="S", help=f"seconds a row and clock ({FINE['max_time']})")
+    how.add_argument("--fast", action="store_true", help="a quick look: short blocks, 5 %% noise allowed")
+    how.add_argument("--rigorous", action="store_true", help="five fresh processes a row; intervals over processes")
+    how.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the data and of the order (1)")
+    run = made.add_argument_group("running and output")
+    run.add_argument("--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing")
+    run.add_argument("--stop-after", type=_positive, metavar="S", help="finish the row, exit 0, print how to resume")
+    run.add_argument("--resume", action="store_true", help="finish the newest run (or the one in -o DIR)")
+    run.add_argument("--format", choices=FORMATS, default="table", help="what stdout gets (table)")
+    run.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
+    run.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    run.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for every row")
+
+
+def limits(args: argparse.Namespace) -> dict[str, float]:
+    """min_time, min_samples, max_noise, max_time: as given, else of --fast, else of the default."""
+    preset = FAST if args.fast else FINE
+    return {name: preset[name] if getattr(args, name) is None else getattr(args, name) for name in preset}
+
+
+def namespace(made: Parser, **keywords) -> argparse.Namespace:
+    """The arguments of a command called as a function: flags as keywords, defaults for the rest.
+
+    Raises: TypeError for a keyword that is no flag.
+    """
+    args = made.parse_args([])
+    for name, value in keywords.items():
+        if not hasattr(args, name):
+            raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(vars(args)))}")
+        several = isinstance(value, (list, tuple, range))
+        setattr(args, name, [str(v) for v in value] if several else value)
+    return args
+
+
+def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.Namespace], int]) -> int:
+    """Parses, runs `body`, and turns a Stop into its one error line and exit code."""
+    try:
+        return body(made.parse_args(argv))
+    except Stop as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        print(f"  try: {stop.tip or made.example}", file=sys.stderr)
+        return stop.code
+    except BrokenPipeError:  # the reader of our output left, as `| head` does
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return OK
+
+
+def command_line(module: str, argv: Sequence[str] | None) -> str:
+    """The command as it was typed, for the record and for the line that resumes it."""
+    given = sys.argv[1:] if argv is None else argv
+    return shlex.join(["python", "-m", module, *given])

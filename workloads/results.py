@@ -1,0 +1,300 @@
+"""Records of what was measured, and the result files that keep them: one JSON object a line, append-only.
+
+Line 1 of a file is a Run; every other line is a Measurement (a resumed sweep adds another Run line first). SI base
+units, the unit in every name, full precision; absent is not zero and a non-finite number is never stored.
+"""
+
+import fcntl
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable
+
+import msgspec
+
+from kernels.problems import Problem
+from workloads.options import Usage
+
+SCHEMA = 1
+STATUSES = ("ok", "skipped", "failed", "wrong")
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. `reuse`: uses a copy."""
+
+    device: str = "cpu"
+    threads: int | None = None
+    mode: str = "resident"
+    reuse: int = 1
+    cache: str = "warm"
+    process: str = "warm"
+    switches: dict[str, str] = {}
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """Seconds per call on one clock (host-latency, host-throughput, device); each sample is the mean of `calls` calls.
+
+    `block[i]` is the block that sample i was taken in; blocks are what is resampled for intervals.
+    """
+
+    clock: str
+    seconds: tuple[float, ...]
+    calls: int
+    block: tuple[int, ...]
+    stop_reason: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One thing to measure. Its key names the row in every file."""
+
+    kernel: str
+    problem: Problem
+    settings: Settings
+
+    @property
+    def key(self) -> str:
+        return msgspec.json.encode(self, order="sorted").decode()
+
+
+class Measurement(msgspec.Struct, frozen=True, tag="measurement"):
+    """What came of one row: its samples, or the reason there are none.
+
+    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
+    check: how the answer was checked. flags: what makes the number doubtful.
+    """
+
+    kernel: str
+    problem: Problem
+    settings: Settings
+    status: str
+    reason: str = ""
+    samples: tuple[Samples, ...] = ()
+    phases_s: dict[str, float] = {}
+    values: dict[str, float] = {}
+    series: dict[str, tuple[float, ...]] = {}
+    flags: tuple[str, ...] = ()
+    check: str = ""
+    max_error: float | None = None
+    at: str = ""
+
+    @property
+    def row(self) -> Row:
+        return Row(self.kernel, self.problem, self.settings)
+
+    @property
+    def key(self) -> str:
+        return self.row.key
+
+    def on(self, clock: str) -> Samples | None:
+        """The samples of that clock, if they were taken."""
+        return next((s for s in self.samples if s.clock == clock), None)
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """Facts of a GPU: clocks in Hz, bytes, watts."""
+
+    name: str
+    uuid: str
+    compute_capability: str
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    max_clock_hz: float
+    memory_clock_hz: float
+    power_limit_w: float | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname."""
+
+    key: str
+    cpu: str
+    vendor: str
+    simd: str
+    cores: int
+    threads_a_core: int
+    memory_bytes: int
+    caches_bytes: dict[str, int] = {}
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    os: str = ""
+    virtual: bool = False
+
+
+class Run(msgspec.Struct, frozen=True, tag="run"):
+    """What a result file came from: the machine, the software, the command and the sources."""
+
+    schema: int
+    machine: Machine
+    software: dict[str, str]
+    command: str
+    seed: int
+    commit: str
+    sources: str
+    started_at: str
+
+
+Line = Run | Measurement
+_decoder = msgspec.json.Decoder(Line)
+
+
+class Refused(Usage):
+    """An output that must not be touched; the message says what to type instead."""
+
+
+def source_hash(folder: pathlib.Path | None = None) -> str:
+    """A hash over the project's Python and CUDA sources: which code made a file, also without git."""
+    folder = folder or pathlib.Path(__file__).parent.parent
+    digest = hashlib.sha256()
+    for path in sorted(p for top in ("kernels", "workloads", "analysis") for p in (folder / top).rglob("*.[pc][yu]")):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Writer:
+    """Appends lines to one result file, a row at a time, under a lock.
+
+    Raises: Refused when the file exists and is not resumed, is locked, is of another machine, or cannot be written.
+    """
+
+    def __init__(self, path: pathlib.Path, run: Run, resume: bool = False):
+        self.path = path
+        if path.exists() and not resume:
+            raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = open(path, "a+b")  # noqa: SIM115
+        except OSError as error:
+            raise Refused(f"cannot write {path}: {error.strerror}; choose a folder you may write with -o") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise Refused(f"{path} is being written by another run; choose another folder with -o") from error
+        self.done: list[Measurement] = []
+        if resume:
+            self._take_up(run)
+        self.append(run)
+
+    def _take_up(self, run: Run) -> None:
+        """Cuts the file back to its last newline and reads what is there."""
+        self._file.seek(0)
+        text = self._file.read()
+        runs, self.done, _ = decode(text[: text.rfind(b"\n") + 1].splitlines())
+        for old in runs:
+            if old.schema > SCHEMA:
+                raise Refused(f"{self.path} has schema {old.schema}, newer than this program's {SCHEMA}")
+            if old.machine.key != run.machine.key:
+                raise Refused(f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; "
+                              "leave --resume out")  # fmt: skip
+        self._file.truncate(text.rfind(b"\n") + 1)
+
+    def append(self, line: Line) -> None:
+        self._file.write(msgspec.json.encode(line) + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
+    """(runs, measurements, bad lines counted) of a result file's lines; of one row key the last line wins."""
+    runs: list[Run] = []
+    rows: dict[str, Measurement] = {}
+    bad = 0
+    for text in lines:
+        try:
+            line = _decoder.decode(text)
+        except (msgspec.DecodeError, ValueError):
+            bad += 1
+            continue
+        if isinstance(line, Run):
+            runs.append(line)
+        else:
+            rows.pop(line.key, None)
+            rows[line.key] = line
+    return runs, list(rows.values()), bad
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Everything read from one or more result files, oldest run first."""
+
+    runs: tuple[Run, ...]
+    measurements: tuple[Measurement, ...]
+    bad_lines: int
+    files: tuple[str, ...]
+
+
+def files_of(run: str | pathlib.Path) -> list[pathlib.Path]:
+    """The result files that RUN names: a file, a run folder, or a machine folder with runs in it (oldest first).
+
+    Raises: FileNotFoundError when there is none.
+    """
+    path = pathlib.Path(run)
+    if path.is_file():
+        return [path]
+    inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+    files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl"))]
+    if not files:
+        raise FileNotFoundError(f"no result file in {run}; make one with: "
+                                "python -m workloads.matmul --sizes 64:1024:x2 -o DIR")  # fmt: skip
+    return files
+
+
+def read(*runs: str | pathlib.Path) -> Loaded:
+    """Reads result files, run folders or machine folders; of one row key the newest line wins.
+
+    Raises: FileNotFoundError when a run has no result file.
+    """
+    files = [file for run in runs for file in files_of(run)]
+    parts = sorted((decode(file.read_bytes().splitlines()) for file in files),
+                   key=lambda part: part[0][0].started_at if part[0] else "")  # fmt: skip
+    rows: dict[str, Measurement] = {}
+    for _, measurements, _ in parts:
+        rows.update({m.key: m for m in measurements})
+    runs_read = tuple(r for part in parts for r in part[0])
+    return Loaded(runs_read, tuple(rows.values()), sum(part[2] for part in parts), tuple(map(str, files)))
+
+
+def frame(measurements: Iterable[Measurement], roofs=None):
+    """The measurements as a tidy pandas DataFrame, a row each, with the columns of `analysis.frame`.
+
+    `roofs` defaults to those of the measurements themselves.
+    """
+    from analysis.frame import frame as make
+
+    return make(measurements, roofs)
+
+
+def by_machine(*runs: str | pathlib.Path) -> dict[str, Loaded]:
+    """What `read` gives, apart for each machine key: rows of two machines are never one row."""
+    files: dict[str, list[pathlib.Path]] = {}
+    for file in (file for run in runs for file in files_of(run)):
+        found, _, _ = decode(file.read_bytes().splitlines()[:1])
+        files.setdefault(found[0].machine.key if found else "", []).append(file)
+    return {key: read(*group) for key, group in files.items()}
+
+
+def load(*runs: str | pathlib.Path):
+    """Result files, run folders or machine folders as one DataFrame; with several machines, `machine` comes first.
+
+    Raises: FileNotFoundError when a run has no result file.
+    """
+    import pandas
+
+    from analysis.roofline import roofs
+
+    tables = {key: frame(part.measurements, roofs(part.measurements, part.runs[-1].machine if part.runs else None))
+              for key, part in by_machine(*runs).items()}  # fmt: skip
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    return pandas.concat(tables, names=["machine"]).reset_index("machine").reset_index(drop=True)

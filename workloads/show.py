@@ -1,0 +1,100 @@
+"""Prints measurements as they finish: a line a row, or, for tables, a line a size with the backends side by side."""
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Callable
+
+from workloads import results
+from workloads.results import Machine, Measurement, Run
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Three significant digits without an exponent: 0.0123, 1.23, 123, 12300; a dash for None."""
+    if value is None or value != value:
+        return "-"
+    if value == 0:
+        return "0"
+    from math import floor, log10
+
+    decimals = max(0, digits - 1 - floor(log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+class Rows:
+    """Prints csv or md lines as rows finish and the JSON array at the end, with DESIGN's column names: the rows of one
+    operation; the roofs measured beside them are in `roof_fraction`."""
+
+    def __init__(self, format_: str, op: str, machine: Machine | None = None):
+        self.format, self._op, self._machine = format_, op, machine
+        self._columns: list[str] | None = None
+        self._all: list[Measurement] = []
+
+    def shown(self, measurement: Measurement) -> None:
+        self._all.append(measurement)
+        if self.format == "json" or measurement.problem.op != self._op:
+            return
+        frame = results.frame([measurement], self._roofs())
+        if self._columns is None:
+            self._columns = list(frame.columns)
+            self._line(self._columns)
+            if self.format == "md":
+                print("|" + " --- |" * len(self._columns))
+        self._line([text(v) for v in frame.iloc[0].tolist()])
+
+    def _roofs(self):
+        from analysis import roofline
+
+        return roofline.roofs(self._all, self._machine)
+
+    def _line(self, cells: list[str]) -> None:
+        if self.format == "md":
+            print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |", flush=True)
+        else:
+            csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
+            sys.stdout.flush()
+
+    def finish(self) -> None:
+        if self.format == "json":
+            frame = results.frame([m for m in self._all if m.problem.op == self._op], self._roofs())
+            print(json.dumps([plain(row) for row in frame.to_dict("records")], indent=1))
+
+
+def plain(row: dict) -> dict:
+    """A frame's row as JSON has it: NumPy scalars as Python's, missing as null."""
+    return {k: None if _missing(v) else v.item() if hasattr(v, "item") else v for k, v in row.items()}
+
+
+def text(value) -> str:
+    return "" if _missing(value) else str(value)
+
+
+def _missing(value) -> bool:
+    return value is None or value != value or type(value).__name__ == "NAType"
+
+
+def session(args: argparse.Namespace, run: Run | None, command: str, op: str, rows: Callable, measure: Callable,
+            table: Callable, said: Callable = lambda outcome: None) -> int:  # fmt: skip
+    """The body of a workload's command: the plan for --dry-run, else rows as they finish, then what `said` prints
+    under a table; the exit code. `run` is the suite's own Run line, where there is one."""
+    from workloads import machine, plan, sweep
+
+    if args.dry_run:
+        plan.dry_run(rows(args, machine.describe()), args)
+        return 0
+    run = run or sweep.header(args, command)
+    out = table(run.machine) if args.format == "table" else Rows(args.format, op, run.machine)
+    outcome = measure(args, command, out.shown, run)
+    out.finish()
+    if args.format == "table":
+        said(outcome)
+    return sweep.ended(outcome, args)
+
+
+def frame(outcome, op: str):
+    """The sweep's rows of one operation as a DataFrame, under the roofs measured with them."""
+    from analysis import roofline
+
+    roofs = roofline.roofs(outcome.measurements, outcome.run.machine)
+    return results.frame([m for m in outcome.measurements if m.problem.op == op], roofs)

@@ -1,0 +1,139 @@
+"""Runs every workload on this machine into one folder, writes the report, and ends with the answer in words."""
+
+import argparse
+import importlib
+import pathlib
+import sys
+import time
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.suite --quick"
+LONG = "Roofs, matrix products, their crossover and one Keras row in one folder, with a report. --quick takes about a minute."
+SHARED = ("device", "threads", "require_gpu", "min_time", "min_samples", "max_noise", "max_time", "fast", "rigorous", "seed",
+          "resume", "quiet", "verbose")  # fmt: skip
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.suite."""
+    made = options.parser("workloads.suite", LONG, EXAMPLE)
+    made.add_argument("--quick", action="store_true", help="small sizes and short blocks")
+    made.add_argument("--only", nargs="+", metavar="WORKLOAD", help="only these: peak stream matmul training")
+    options.add_measuring(made)
+    return made
+
+
+def plan(quick: bool, gpu: bool) -> dict[str, dict]:
+    """workload -> its flags. Low precisions only where there is a GPU: CPU libraries have no fast form of them."""
+    if quick:
+        return {"matmul": {"sizes": ["64:1024:x2"], "fast": True}, "training": {"steps": 60, "fast": True}}
+    dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
+    return {
+        "peak": {"dtypes": ["float32", "float64"]},
+        "stream": {"sizes": ["256MiB", "2GiB"] if gpu else ["256MiB"]},
+        "matmul": {"sizes": ["64:8192:x2" if gpu else "64:2048:x2"], "dtypes": dtypes},
+        "training": {"steps": 300},
+    }
+
+
+def chosen(args: argparse.Namespace, gpu: bool) -> dict[str, dict]:
+    """The part of the plan that was asked for.
+
+    Raises: Usage for an unknown workload.
+    """
+    whole = plan(args.quick, gpu)
+    for name in options.words(args.only) or []:
+        if name not in whole:
+            raise options.Usage(f"unknown workload {name!r} in this suite; known: {', '.join(whole)}")
+    return {name: flags for name, flags in whole.items() if args.only is None or name in options.words(args.only)}
+
+
+def arguments(
+    args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None
+) -> argparse.Namespace:
+    """The arguments of one workload within this suite."""
+    module = importlib.import_module(f"workloads.{name}")
+    made = module.parser().parse_args([])
+    for flag in SHARED:
+        setattr(made, flag, getattr(args, flag))
+    for flag, value in flags.items():
+        setattr(made, flag, value)
+    made.output, made.stop_after, made.format = str(folder), left, args.format
+    return made
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, lambda args: _main(args, options.command_line("workloads.suite", argv)))
+
+
+def _main(args: argparse.Namespace, command: str) -> int:
+    from workloads import machine, sweep
+
+    if args.format in ("csv", "json") and len(options.words(args.only) or plan(args.quick, False)) > 1:
+        raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
+                            f"python -m workloads.suite --quick --only matmul --format {args.format}")  # fmt: skip
+    run = sweep.header(args, command)
+    parts = chosen(args, bool(run.machine.gpus))
+    if args.dry_run:
+        return _dry_run(args, parts, run.machine)
+    folder = sweep.place(args, next(iter(parts)), run).parent
+    if not args.quiet:
+        print(
+            f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}",
+            file=sys.stderr,
+        )
+    begin, codes = time.monotonic(), []
+    for name, flags in parts.items():
+        left = None if args.stop_after is None else max(1.0, args.stop_after - (time.monotonic() - begin))
+        codes.append(_one(name, arguments(args, name, flags, folder, left), command, run))
+        if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+            return codes[-1]
+    _report(args, folder)
+    return next(
+        (c for c in (options.FAILED, options.USAGE) if c in codes),
+        options.OK if options.OK in codes else options.MISSING,
+    )
+
+
+def gpu_words(here, problem) -> str:
+    """The GPUs in a few words, or why there is none."""
+    return f"{len(here.gpus)} x {here.gpus[0].name}" if here.gpus else f"no GPU ({problem()}): the CPU is measured"
+
+
+def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
+    """One workload's own session, its final sentences left to the report."""
+    if args.format == "table":
+        print(f"\n{name}", flush=True)
+    module = importlib.import_module(f"workloads.{name}")
+    try:
+        return module.session(args, command, run)
+    except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
+        print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
+        return options.MISSING
+
+
+def _dry_run(args: argparse.Namespace, parts: dict, here) -> int:
+    for name, flags in parts.items():
+        print(f"\n{name}")
+        module = importlib.import_module(f"workloads.{name}")
+        made = arguments(args, name, flags, pathlib.Path(), None)
+        made.dry_run = True
+        module.session(made, "", None)
+    return options.OK
+
+
+def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
+    """Writes the report into the folder and says its answer and its path."""
+    from analysis import budget, report, sentences
+    from workloads import results
+
+    loaded = results.read(folder)
+    path = report.render([folder], folder)
+    out = sys.stdout if args.format == "table" else sys.stderr
+    said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget.sentences(loaded.measurements)]
+    print("\n" + "\n".join(said), file=out)
+    print(f"\nreport: {path}", file=out)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,285 @@
+"""Runs rows through workers into a result file: plans, resumes, stops, and loses nothing that was measured."""
+
+import argparse
+import contextlib
+import math
+import pathlib
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from analysis import estimate
+from kernels.problems import Problem
+from workloads import machine, options, results
+from workloads.plan import RIGOROUS_PROCESSES, name
+from workloads.results import Measurement, Row, Run, Samples
+from workloads.timing import Limits
+from workloads.worker import Order, Worker, environment
+
+LOCAL = pathlib.Path(__file__).parent.parent / "reports" / "local"
+_LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
+_LONGEST_CALL_S = 10.0  # a call foretold to take longer is skipped
+
+
+class Outcome(msgspec.Struct):
+    """What a sweep came to: all rows of its file, in the order measured, and how it ended."""
+
+    run: Run
+    path: pathlib.Path
+    measurements: list[Measurement]
+    stopped: str = ""  # "", stop-after, SIGINT or SIGTERM
+    left: int = 0
+
+    @property
+    def exit_code(self) -> int:
+        """0, 1 for failed or wrong rows, 3 when nothing could be measured, 130 or 143 after a signal."""
+        if self.stopped in ("SIGINT", "SIGTERM"):
+            return options.INTERRUPTED if self.stopped == "SIGINT" else options.TERMINATED
+        statuses = {m.status for m in self.measurements}
+        if statuses & {"failed", "wrong"}:
+            return options.FAILED
+        return options.MISSING if statuses == {"skipped"} and not self.stopped else options.OK
+
+
+class Stopped(BaseException):
+    """A signal that asks us to end; not an Exception, so that nothing in between swallows it."""
+
+
+def header(args: argparse.Namespace, command: str) -> Run:
+    """The Run line of a file written now on this machine."""
+    from workloads.measure import now
+
+    return Run(results.SCHEMA, machine.describe(), machine.software(), command, args.seed, machine.commit(),
+               results.source_hash(), now())  # fmt: skip
+
+
+def place(args: argparse.Namespace, workload: str, run: Run) -> pathlib.Path:
+    """The result file: in -o DIR, or in a new folder of this machine (with --resume: its newest that has one)."""
+    if args.output:
+        return pathlib.Path(args.output) / f"{workload}.jsonl"
+    folder = LOCAL / run.machine.key
+    if args.resume:
+        old = sorted(folder.glob(f"*/{workload}.jsonl"))
+        if not old:
+            raise options.Usage(
+                f"nothing to resume: no {workload} run under {folder}", command_without(run.command, "--resume")
+            )
+        return old[-1]
+    stamp = run.started_at.replace(":", "").replace("-", "")
+    taken = (folder / f"{stamp}{suffix}" for suffix in ("", *(f"-{i}" for i in range(2, 1000))))
+    return next(f for f in taken if not f.exists()) / f"{workload}.jsonl"
+
+
+def command_without(command: str, flag: str) -> str:
+    return " ".join(word for word in command.split() if word != flag)
+
+
+def sweep(rows: list[Row], args: argparse.Namespace, workload: str, command: str,
+          shown: Callable[[Measurement], None] = lambda m: None,
+          refine: Callable[[list[Measurement]], list[Row]] = lambda done: [], run: Run | None = None) -> Outcome:  # fmt: skip
+    """Measures the rows that the file does not have yet, then those that `refine` asks for until it asks for none.
+
+    `shown` gets every measurement, resumed ones first. Ends early, with everything kept, on --stop-after and signals.
+    """
+    run = run or header(args, command)
+    begin = time.monotonic()
+    limits = Limits(**options.limits(args))
+    with results.Writer(place(args, workload, run), run, args.resume) as writer, _signals():
+        kept = {m.key: m for m in writer.done if m.status == "ok"}
+        outcome = Outcome(run, writer.path, [])
+        runner = _Runner(run.machine, limits, args)
+        try:
+            with contextlib.closing(runner), progress(args) as step:
+                while rows:
+                    for i, row in enumerate(rows):
+                        outcome.left = len(rows) - i
+                        if args.stop_after and time.monotonic() - begin > args.stop_after:
+                            outcome.stopped = "stop-after"
+                            return outcome
+                        step(row, len(outcome.measurements), len(outcome.measurements) + outcome.left)
+                        done = kept.get(row.key)
+                        if done is None:
+                            done = runner.measure(row)
+                            writer.append(done)
+                        runner.learn(done)
+                        outcome.measurements.append(done)
+                        shown(done)
+                    outcome.left = 0
+                    rows = refine(outcome.measurements)
+        except Stopped as stop:
+            outcome.stopped = str(stop)
+    return outcome
+
+
+class _Runner:
+    """Keeps a worker for each environment, and the speeds seen, to foretell calls that would take too long."""
+
+    def __init__(self, here: results.Machine, limits: Limits, args: argparse.Namespace):
+        self._uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
+        self._limits, self._args = limits, args
+        self._workers: dict[tuple, Worker] = {}
+        self._rates: dict[str, tuple[float, Problem]] = {}
+
+    def measure(self, row: Row) -> Measurement:
+        foretold = self._foretell(row)
+        if foretold > _LONGEST_CALL_S:
+            reason = f"one call would take about {foretold:.0f} s, going by the size before"
+            return Measurement(row.kernel, row.problem, row.settings, "skipped", reason)
+        if self._args.rigorous:
+            return merged([self._fresh(row) for _ in range(RIGOROUS_PROCESSES)])
+        if row.settings.process == "fresh":
+            return self._fresh(row)
+        variables = environment(row, self._uuids)
+        worker = self._workers.setdefault(tuple(sorted(variables.items())), Worker(variables))
+        return self._asked(worker, row)
+
+    def _fresh(self, row: Row) -> Measurement:
+        with contextlib.closing(Worker(environment(row, self._uuids))) as worker:
+            return self._asked(worker, row)
+
+    def _asked(self, worker: Worker, row: Row) -> Measurement:
+        own = getattr(row.problem, "patience_s", 0.0)
+        timeout = _LONGEST_ROW_S + own + 6 * self._limits.max_time + 10 * self._foretell(row)
+        return worker.ask(Order("measure", row, self._limits, self._args.seed), timeout)
+
+    def learn(self, done: Measurement) -> None:
+        if done.status == "ok" and done.samples and getattr(done.problem, "flops", 0):
+            seconds = min(done.samples[0].seconds)
+            self._rates[_way(done.row)] = (done.problem.flops / seconds, done.problem)
+
+    def _foretell(self, row: Row) -> float:
+        """Seconds of a call at the rate of the same kernel and settings one size before; 0 when not seen yet."""
+        rate, problem = self._rates.get(_way(row), (math.inf, None))
+        return row.problem.flops / rate if type(problem) is type(row.problem) else 0.0
+
+    def close(self) -> None:
+        for worker in self._workers.values():
+            worker.close()
+
+
+def _way(row: Row) -> str:
+    """The row's kernel and settings, whatever the problem."""
+    return row.kernel + msgspec.json.encode(row.settings, order="sorted").decode()
+
+
+def merged(parts: list[Measurement], reason: str = "") -> Measurement:
+    """One measurement from several: each becomes one block, so intervals are over processes (or alternating blocks)."""
+    bad = next((m for m in parts if m.status != "ok"), None)
+    if bad:
+        return bad
+    clocks = [s.clock for s in parts[0].samples]
+    samples = tuple(_joined([m.on(c) for m in parts], reason or f"{len(parts)} processes") for c in clocks)
+    flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
+    return msgspec.structs.replace(parts[-1], samples=samples, flags=flags)
+
+
+def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8, most: int = 60, same_process: bool = False,
+              handicaps: list[float] | None = None) -> list[Measurement]:  # fmt: skip
+    """Rows measured in alternating blocks (A B B A ...), each in a process of its own unless they are to share one.
+
+    Ends when each row's ratio to the first is known to `limits.max_noise`, after `least` to `most` rounds. Block i of
+    all rows was taken side by side, so estimate.verdict(..., paired=True) may compare them. A row that fails ends it.
+    """
+    uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(machine.describe().gpus) if g.uuid}
+    workers = [Worker(environment(row, uuids)) for row in (rows[:1] if same_process else rows)]
+    sides = list(
+        zip(rows, workers * len(rows) if same_process else workers, handicaps or [0.0] * len(rows), strict=False)
+    )
+    taken: list[list[Measurement]] = [[] for _ in rows]
+    try:
+        for worker in workers:
+            worker.start()
+        for count in range(-2, most):  # two rounds warm up
+            order = range(len(rows)) if count % 2 else reversed(range(len(rows)))
+            for side in order:
+                row, worker, handicap = sides[side]
+                answer = worker.ask(Order("block", row, limits, seed, handicap), _LONGEST_ROW_S)
+                if answer.status != "ok":
+                    return [answer] * len(rows)
+                if count >= 0:
+                    taken[side].append(answer)
+            if count + 1 >= least and count % 4 == 3 and _told_apart(taken, limits.max_noise):
+                break
+    finally:
+        for worker in workers:
+            worker.close()
+    return [merged(side, "alternating blocks") for side in taken]
+
+
+def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:
+    first, *others = ([m.samples[0] for m in side] for side in taken)
+    return all(estimate.verdict(_joined(first), _joined(o), paired=True).ratio.noise <= noise for o in others)
+
+
+def _joined(parts: list[Samples], reason: str = "") -> Samples:
+    """Samples of the same clock from several processes or blocks, each a block of its own."""
+    seconds = tuple(s for part in parts for s in part.seconds)
+    block = tuple(i for i, part in enumerate(parts) for _ in part.seconds)
+    return Samples(parts[0].clock, seconds, parts[0].calls, block, reason)
+
+
+@contextlib.contextmanager
+def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int, int], None]]:
+    """Calls to show that a row begins: a bar with the time left on a terminal, else plain lines now and then."""
+    if args.quiet:
+        yield lambda row, done, all_: None
+    elif sys.stderr.isatty():
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (BarColumn(20), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("")
+            yield lambda row, done, all_: bar.update(task, completed=done, total=all_, description=name(row))
+    else:
+        last = -math.inf
+
+        def plain(row: Row, done: int, all_: int) -> None:
+            nonlocal last
+            if args.verbose or time.monotonic() - last > 10:
+                last = time.monotonic()
+                print(f"[{done + 1}/{all_}] {name(row)}", file=sys.stderr)
+
+        yield plain
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[None]:
+    """SIGINT and SIGTERM end the sweep in order."""
+
+    def stop(number, frame):
+        raise Stopped(signal.Signals(number).name)
+
+    try:
+        old = {s: signal.signal(s, stop) for s in (signal.SIGINT, signal.SIGTERM)}
+    except ValueError:  # not the main thread: whoever owns it decides
+        old = {}
+    try:
+        yield
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def resume_command(outcome: Outcome) -> str:
+    """The command that finishes a sweep that was stopped."""
+    base = command_without(outcome.run.command, "--resume")
+    return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
+
+
+def ended(outcome: Outcome, args: argparse.Namespace) -> int:
+    """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
+    bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
+    for m in bad[:5]:
+        print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
+    if len(bad) > 5:
+        print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
+    if outcome.stopped:
+        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {resume_command(outcome)}",
+              file=sys.stderr)  # fmt: skip
+    if not args.quiet:
+        print(f"results: {outcome.path}", file=sys.stderr)
+    return outcome.exit_code

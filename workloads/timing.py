@@ -1,0 +1,176 @@
+"""Takes samples of a call on one clock until they are steady. What is sampled is given as `take(calls) -> seconds`.
+
+Host clocks read time.perf_counter around `calls` calls; the device clock reads CUDA events around them.
+"""
+
+import itertools
+import math
+import time
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from analysis import estimate
+from kernels import cuda
+from workloads.results import Samples
+
+Take = Callable[[int], float]
+SAMPLES_A_BLOCK = 10
+MOST_BLOCKS = 20
+LOOK_AT = (5, 7, 10, 14, 20)  # blocks after which the interval is looked at
+HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
+HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
+HOLD_NS = 50_000_000
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """When to stop: blocks of `min_time` seconds; `min_samples` at least, `max_time` seconds at most; steady when the
+    interval's half-width is below `max_noise` of the median twice in a row."""
+
+    min_time: float = 0.05
+    min_samples: int = 20
+    max_noise: float = 0.01
+    max_time: float = 2.0
+
+
+def host(run: Callable) -> Take:
+    """Host clock around calls that return when they are done (CPU kernels)."""
+
+    def take(calls: int) -> float:
+        repeat = itertools.repeat(None, calls)
+        begin = time.perf_counter()
+        for _ in repeat:
+            run()
+        return time.perf_counter() - begin
+
+    return take
+
+
+def latency(run: Callable, synchronize: Callable) -> Take:
+    """Host clock around calls that are each waited for: what a program sees that needs every result at once."""
+
+    def take(calls: int) -> float:
+        repeat = itertools.repeat(None, calls)
+        begin = time.perf_counter()
+        for _ in repeat:
+            run()
+            synchronize()
+        return time.perf_counter() - begin
+
+    return take
+
+
+def throughput(run: Callable, synchronize: Callable) -> Take:
+    """Host clock around queued calls and one wait at the end: what a program sees that keeps the device busy."""
+
+    def take(calls: int) -> float:
+        repeat = itertools.repeat(None, calls)
+        begin = time.perf_counter()
+        for _ in repeat:
+            run()
+        synchronize()
+        return time.perf_counter() - begin
+
+    return take
+
+
+def device(run: Callable, stream) -> Take:
+    """Device clock: CUDA events around calls queued on `stream`."""
+    import cupy
+
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def take(calls: int) -> float:
+        repeat = itertools.repeat(None, calls)
+        begin.record(stream)
+        for _ in repeat:
+            run()
+        end.record(stream)
+        end.synchronize()
+        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3
+
+    return take
+
+
+def held(run: Callable, stream) -> Take:
+    """Device clock around calls that all wait in the queue before the first begins, as a kernel of ours holds the stream
+    until they are issued (50 ms at most; it ends by itself). `run` must not allocate, synchronize or load a module.
+    """
+    import cupy
+
+    kernel = cuda.load("hold", "hold")
+    go = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def batch(calls: int) -> float:
+        go[0] = 0
+        kernel((1,), (1,), (np.uint64(go.ctypes.data), np.int64(HOLD_NS)))
+        try:
+            begin.record(stream)
+            for _ in itertools.repeat(None, calls):
+                run()
+            end.record(stream)
+        finally:
+            go[0] = 1
+        end.synchronize()
+        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3
+
+    def take(calls: int) -> float:
+        whole, rest = divmod(calls, HELD_CALLS)
+        return sum(batch(HELD_CALLS) for _ in range(whole)) + (batch(rest) if rest else 0.0)
+
+    return take
+
+
+def collect(take: Take, limits: Limits, clock: str, before_block: Callable[[], None] = lambda: None) -> Samples:
+    """Samples of `take` in blocks until steady or out of time.
+
+    A sample is the mean of as many calls as fill a tenth of a block (one, when a call takes longer), so reading the
+    clock costs nothing that shows. Warm-up calls size the samples and are not kept.
+    """
+    calls, per_block = plan(call_seconds(take, limits), limits)
+    seconds: list[float] = []
+    block: list[int] = []
+    steady = 0
+    begin = time.perf_counter()
+    for index in range(MOST_BLOCKS):
+        before_block()
+        for _ in range(per_block):
+            seconds.append(take(calls) / calls)
+            block.append(index)
+            spent = time.perf_counter() - begin
+            if spent > limits.max_time and len(seconds) >= 3:
+                return Samples(clock, tuple(seconds), calls, tuple(block), "max-time")
+        if index + 1 in LOOK_AT and len(seconds) >= limits.min_samples:
+            steady = steady + 1 if estimate.median(seconds, block).noise <= limits.max_noise else 0
+            if steady == 2:
+                return Samples(clock, tuple(seconds), calls, tuple(block), "steady")
+    return Samples(clock, tuple(seconds), calls, tuple(block), "max-blocks")
+
+
+def one_block(take: Take, limits: Limits, clock: str, call_seconds: float, handicap: float = 0.0) -> Samples:
+    """The samples of a single block, for rows whose blocks alternate.
+
+    handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts.
+    """
+    calls, per_block = plan(call_seconds, limits)
+    seconds = tuple(take(round(calls * (1 + handicap))) / calls for _ in range(per_block))
+    return Samples(clock, seconds, calls, (0,) * per_block, "one-block")
+
+
+def plan(call_seconds: float, limits: Limits) -> tuple[int, int]:
+    """(calls a sample, samples a block) for calls of that length."""
+    sample = limits.min_time / SAMPLES_A_BLOCK
+    calls = max(1, round(sample / call_seconds))
+    return calls, max(1, min(SAMPLES_A_BLOCK, round(limits.min_time / (calls * call_seconds))))
+
+
+def call_seconds(take: Take, limits: Limits) -> float:
+    """About how long one call takes once warm: the fastest of growing batches within a block's time."""
+    calls, best, begin = 1, math.inf, time.perf_counter()
+    while True:
+        best = min(best, take(calls) / calls)
+        if time.perf_counter() - begin >= limits.min_time:
+            return max(best, 1e-9)
+        calls = min(calls * 2, max(1, math.ceil(limits.min_time / SAMPLES_A_BLOCK / max(best, 1e-9))))
