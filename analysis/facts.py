@@ -181,8 +181,8 @@ def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, 
     above = [m for m in measurements if ABOVE in m.flags or is_above(m, roofs)]
     if above:
         lie = "lies" if len(above) == 1 else "lie"
-        parts.append(f"{count(len(above), 'row')} {lie} above the roof, which is impossible and points to an error in "
-                     f"units, precision or counting: {_named(above)}")  # fmt: skip
+        parts.append(f"{count(len(above), 'row')} {lie} above the roof, which is impossible: the machine was slower while "
+                     f"the roof was measured, or units, precision or counting are wrong: {_named(above)}")  # fmt: skip
     return f"{'; '.join(parts)}." if parts else ""
 
 

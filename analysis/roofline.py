@@ -4,6 +4,7 @@ The functions are pure and import nothing heavy until they are called; `python -
 table and draws the picture.
 """
 
+import statistics
 import sys
 from typing import TYPE_CHECKING
 
@@ -132,14 +133,24 @@ def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
 
 
 def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | None:
-    """The fastest of the rows as a roof: FLOPs or bytes over seconds; None of no rows."""
+    """The fastest of the rows as a roof: FLOPs or bytes over seconds; None of no rows.
+
+    A ceiling is what was reached at best, not in the middle: its value is the fastest block's, its interval reaches
+    from the row's median to its fastest sample. Otherwise a roof measured in a busy minute would make good rows lie above.
+    """
+    from analysis.estimate import Estimate
+
     def work(m):
         return m.problem.flops if kind == "compute" else m.problem.bytes_moved
 
     if not rows:
         return None
     best = max(rows, key=lambda m: work(m) / quick_seconds(m))
-    rate = seconds_of(best).inverse(work(best))
+    samples = clock_of(best)
+    fastest = min(s for s in samples.seconds)
+    blocks = [[s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block] for block in set(samples.block)]
+    quick = min(statistics.median(block) for block in blocks)
+    rate = Estimate(work(best) / quick, work(best) / max(quick, quick_seconds(best)), work(best) / fastest)
     return Roof(best.settings.device, kind, name, rate, describe(best), best.settings.threads, **fields)
 
 

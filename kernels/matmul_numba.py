@@ -3,7 +3,7 @@
 import numba
 import numpy as np
 
-from kernels.problems import Matmul
+from kernels.problems import Matmul, empty
 from kernels.registry import kernel
 
 _TILE_K, _TILE_J = 64, 256
@@ -56,7 +56,7 @@ def _parallel(a, b, c):
 def _bound(loops, problem: Matmul, a, b):
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype or problem.layout != "nn":
         raise ValueError(f"the Numba loops multiply float32 and float64 stored nn, not {problem.math} {problem.layout}")
-    c = np.empty((problem.m, problem.n), a.dtype)
+    c = empty((problem.m, problem.n), a.dtype, 5)
 
     def run():
         loops(a, b, c)

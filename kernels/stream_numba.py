@@ -1,9 +1,8 @@
 """STREAM operations in Numba loops over all threads."""
 
 import numba
-import numpy as np
 
-from kernels.problems import Stream
+from kernels.problems import Stream, empty
 from kernels.registry import kernel
 
 
@@ -42,7 +41,7 @@ def loop(problem: Stream, *arrays):
     loops = _LOOPS.get(problem.operation)
     if loops is None or problem.dtype not in ("float32", "float64"):
         raise ValueError(f"the Numba loops have no {problem.operation} of {problem.dtype}")
-    out = np.empty(problem.elements, arrays[0].dtype)
+    out = empty((problem.elements,), arrays[0].dtype, 5)
     loops(*arrays, out)  # touched first by the threads that will write it
 
     def run():

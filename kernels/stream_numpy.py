@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from kernels.problems import Stream
+from kernels.problems import Stream, empty
 from kernels.registry import kernel
 
 
@@ -11,7 +11,7 @@ def ufunc(problem: Stream, *arrays):
     """One NumPy pass an operator: the triad takes two, so it moves five arrays where a fused loop moves three."""
     if problem.dtype not in ("float32", "float64"):
         raise ValueError(f"NumPy has no native {problem.dtype} arithmetic")
-    out = np.empty(1 if problem.operation == "read" else problem.elements, arrays[0].dtype)
+    out = empty((1 if problem.operation == "read" else problem.elements,), arrays[0].dtype, 5)
     out.fill(1)  # the pages exist before anything is timed
     three = arrays[0].dtype.type(3)
 

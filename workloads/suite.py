@@ -23,34 +23,35 @@ def parser() -> options.Parser:
     return made
 
 
-def plan(quick: bool, gpu: bool) -> dict[str, dict]:
-    """workload -> its flags. Low precisions only where there is a GPU: CPU libraries have no fast form of them."""
+def plan(quick: bool, gpu: bool) -> list[tuple[str, dict]]:
+    """(workload, its flags) in order. Low precisions only where there is a GPU, as CPU libraries have no fast form of
+    them; the largest products on the GPU alone, as a CPU takes minutes for each."""
     if quick:
-        return {"matmul": {"sizes": ["64:1024:x2"], "fast": True}, "training": {"steps": 60, "fast": True}}
+        return [("matmul", {"sizes": ["64:1024:x2"], "fast": True}), ("training", {"steps": 60, "fast": True})]
     dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
-    return {
-        "peak": {"dtypes": ["float32", "float64"]},
-        "stream": {"sizes": ["256MiB", "2GiB"] if gpu else ["256MiB"]},
-        "matmul": {"sizes": ["64:8192:x2" if gpu else "64:2048:x2"], "dtypes": dtypes},
-        "training": {"steps": 300},
-    }
+    return [
+        ("peak", {"dtypes": ["float32", "float64"]}),
+        ("stream", {"sizes": ["1GiB", "2GiB"] if gpu else ["256MiB"]}),
+        ("matmul", {"sizes": ["64:4096:x2" if gpu else "64:2048:x2"], "dtypes": dtypes}),
+        *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": ["gpu"]})] if gpu else []),
+        ("training", {"steps": 300}),
+    ]
 
 
-def chosen(args: argparse.Namespace, gpu: bool) -> dict[str, dict]:
+def chosen(args: argparse.Namespace, gpu: bool) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for.
 
     Raises: Usage for an unknown workload.
     """
     whole = plan(args.quick, gpu)
-    for name in options.words(args.only) or []:
-        if name not in whole:
-            raise options.Usage(f"unknown workload {name!r} in this suite; known: {', '.join(whole)}")
-    return {name: flags for name, flags in whole.items() if args.only is None or name in options.words(args.only)}
+    names, asked = {name for name, _ in whole}, options.words(args.only)
+    for name in asked or []:
+        if name not in names:
+            raise options.Usage(f"unknown workload {name!r} in this suite; known: {', '.join(sorted(names))}")
+    return [(name, flags) for name, flags in whole if asked is None or name in asked]
 
 
-def arguments(
-    args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None
-) -> argparse.Namespace:
+def arguments(args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None) -> argparse.Namespace:
     """The arguments of one workload within this suite."""
     module = importlib.import_module(f"workloads.{name}")
     made = module.parser().parse_args([])
@@ -69,30 +70,35 @@ def main(argv: list[str] | None = None) -> int:
 def _main(args: argparse.Namespace, command: str) -> int:
     from workloads import machine, sweep
 
-    if args.format in ("csv", "json") and len(options.words(args.only) or plan(args.quick, False)) > 1:
+    if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
         raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
                             f"python -m workloads.suite --quick --only matmul --format {args.format}")  # fmt: skip
     run = sweep.header(args, command)
     parts = chosen(args, bool(run.machine.gpus))
     if args.dry_run:
-        return _dry_run(args, parts, run.machine)
-    folder = sweep.place(args, next(iter(parts)), run).parent
+        return _dry_run(args, parts)
+    folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
-        print(
-            f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}",
-            file=sys.stderr,
-        )
-    begin, codes = time.monotonic(), []
-    for name, flags in parts.items():
-        left = None if args.stop_after is None else max(1.0, args.stop_after - (time.monotonic() - begin))
-        codes.append(_one(name, arguments(args, name, flags, folder, left), command, run))
+        print(f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}", file=sys.stderr)
+    begin, codes, begun = time.monotonic(), [], set()
+    for name, flags in parts:
+        left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
+        if left is not None and left <= 0:
+            return worst(codes)
+        made = arguments(args, name, flags, folder, left)
+        made.resume = args.resume or name in begun  # a workload's second part goes on in its file
+        begun.add(name)
+        codes.append(_one(name, made, command, run))
         if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
             return codes[-1]
     _report(args, folder)
-    return next(
-        (c for c in (options.FAILED, options.USAGE) if c in codes),
-        options.OK if options.OK in codes else options.MISSING,
-    )
+    return worst(codes)
+
+
+def worst(codes: list[int]) -> int:
+    """The suite's exit code: a failed row or a refusal tells; a part that is not there does only when all are."""
+    told = next((c for c in (options.FAILED, options.USAGE) if c in codes), None)
+    return told if told is not None else options.OK if options.OK in codes else options.MISSING
 
 
 def gpu_words(here, problem) -> str:
@@ -112,8 +118,8 @@ def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
         return options.MISSING
 
 
-def _dry_run(args: argparse.Namespace, parts: dict, here) -> int:
-    for name, flags in parts.items():
+def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
+    for name, flags in parts:
         print(f"\n{name}")
         module = importlib.import_module(f"workloads.{name}")
         made = arguments(args, name, flags, pathlib.Path(), None)

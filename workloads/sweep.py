@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import math
+import os
 import pathlib
 import signal
 import sys
@@ -184,7 +185,8 @@ def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8,
     all rows was taken side by side, so estimate.verdict(..., paired=True) may compare them. A row that fails ends it.
     """
     uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(machine.describe().gpus) if g.uuid}
-    workers = [Worker(environment(row, uuids)) for row in (rows[:1] if same_process else rows)]
+    cpus = _one_cpu() if all(row.settings.threads == 1 for row in rows) else None
+    workers = [Worker(environment(row, uuids), cpus=cpus) for row in (rows[:1] if same_process else rows)]
     sides = list(
         zip(rows, workers * len(rows) if same_process else workers, handicaps or [0.0] * len(rows), strict=False)
     )
@@ -207,6 +209,11 @@ def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8,
         for worker in workers:
             worker.close()
     return [merged(side, "alternating blocks") for side in taken]
+
+
+def _one_cpu() -> set[int] | None:
+    """A CPU for single-threaded rows to take turns on: two CPUs of a shared host are not equally busy behind our back."""
+    return {max(os.sched_getaffinity(0))} if hasattr(os, "sched_getaffinity") else None
 
 
 def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:

@@ -46,10 +46,10 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
 
 class Worker:
     """A worker process with one environment. A worker that dies, hangs or breaks its CUDA context answers with a
-    failed Measurement and is started again at the next order."""
+    failed Measurement and is started again at the next order. `cpus` are the only ones it may run on."""
 
-    def __init__(self, variables: dict[str, str], log: pathlib.Path | None = None):
-        self.variables = variables
+    def __init__(self, variables: dict[str, str], log: pathlib.Path | None = None, cpus: set[int] | None = None):
+        self.variables, self._cpus = variables, cpus
         self._kept_log = log
         self._process: subprocess.Popen | None = None
 
@@ -65,6 +65,8 @@ class Worker:
             [sys.executable, "-m", "workloads.worker", str(orders_in), str(answers_out)],
             cwd=ROOT, env={**os.environ, **self.variables, "PYTHONPATH": paths}, pass_fds=(orders_in, answers_out),
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True)  # fmt: skip
+        if self._cpus:
+            os.sched_setaffinity(self._process.pid, self._cpus)
         os.close(orders_in)
         os.close(answers_out)
         self._buffer = b""

@@ -1,0 +1,140 @@
+"""Every kernel that registers itself, found by file name: right on awkward shapes, dtypes and layouts, or skipped with a
+reason. A new kernel needs no edit here."""
+
+import ast
+
+import numpy as np
+import pytest
+
+from kernels import reference, registry
+from kernels.problems import MATHS, Matmul, Peak, Stream
+
+AWKWARD = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
+PROBLEMS = {
+    "matmul": [
+        *(Matmul(*shape, dtype, math) for shape in AWKWARD for dtype, maths in MATHS.items() for math in maths),
+        *(Matmul(17, 33, 65, "float64", layout=layout) for layout in ("nt", "tn")),
+        Matmul(270, 260, 280),  # large enough for Freivalds' test
+    ],
+    "stream": [Stream(op, n * 24, dtype) for op in Stream.WEIGHTS for n in (1, 7, 1000) for dtype in ("float32", "float64")],
+    "peak": [Peak("float32", 1 << 16), Peak("float64", (1 << 16) + 3), Peak("bfloat16", 1 << 16)],
+}
+
+
+def gpu() -> bool:
+    try:
+        import cupy
+    except ImportError:
+        return False
+    return cupy.is_available()
+
+
+def kernels() -> list:
+    found = []
+    for op in PROBLEMS:
+        for backend in registry.backends(op):
+            if "cpu" in registry.BACKENDS[backend].devices:
+                found += registry.load(op, backend)
+    return found
+
+
+def gpu_kernels() -> list[str]:
+    return [f"{op}/{b}" for op in PROBLEMS for b in registry.backends(op) if "gpu" in registry.BACKENDS[b].devices]
+
+
+@pytest.mark.parametrize("kernel", kernels(), ids=lambda k: k.name)
+def test_right_or_refused_with_a_reason(kernel):
+    done = 0
+    for problem in PROBLEMS[kernel.op]:
+        inputs = problem.inputs(3, True)
+        try:
+            run = kernel.bind(problem, *inputs)
+        except ValueError as reason:
+            assert len(str(reason)) > 10
+            continue
+        for _ in range(2):  # the second call may not lean on the first one's result
+            output = np.asarray(run())
+            assert reference.check(problem, inputs, output).passed, problem
+            if not kernel.allocates:
+                output.fill(7)
+        done += 1
+    assert done >= 2, f"{kernel.name} can do next to nothing"
+
+
+@pytest.mark.parametrize("name", gpu_kernels())
+def test_gpu_kernels_are_right(name):
+    if not gpu():
+        pytest.skip("no GPU")
+    from workloads import copies
+    from workloads.results import Settings
+
+    op, backend = name.split("/")
+    for kernel in registry.load(op, backend):
+        for problem in PROBLEMS[op]:
+            inputs = problem.inputs(3, True)
+            for mode in ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned"):
+                try:
+                    prepared = copies.prepare(kernel, problem, Settings(device="gpu:0", mode=mode), inputs)
+                except ValueError:
+                    continue
+                value = prepared.run()
+                prepared.synchronize()
+                assert reference.check(problem, inputs, prepared.result(value)).passed, (kernel.name, problem, mode)
+
+
+@pytest.mark.parametrize("kernel", kernels(), ids=lambda k: k.name)
+def test_every_kernel_tells_its_idea_in_two_lines(kernel):
+    assert 20 < len(kernel.idea) < 240
+
+
+def test_every_kernel_file_names_a_known_backend():
+    for path in registry.FOLDER.glob("*_*.py"):
+        decorated = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)
+                     and any(ast.unparse(d).startswith("kernel") for d in n.decorator_list)]  # fmt: skip
+        if decorated:
+            assert path.stem.split("_")[1] in registry.BACKENDS, path.name
+
+
+def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_path, monkeypatch):
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
+    for name, text, error in (("gone", "import cupy_that_is_not_there", registry.NotInstalled),
+                              ("cupy", "import numpy_that_is_not_there", ModuleNotFoundError)):  # fmt: skip
+        monkeypatch.setitem(registry.BACKENDS, name, registry.Backend(("gpu",), "cupy_that_is_not_there", "cupy"))
+        (tmp_path / f"matmul_{name}.py").write_text(text)
+
+        def load(module, text=text):
+            exec(compile(text, module, "exec"), {})
+
+        monkeypatch.setattr(registry.importlib, "import_module", load)
+        with pytest.raises(error):
+            registry.load("matmul", name)
+
+
+def test_two_kernels_of_one_name_are_refused():
+    def blas(problem, a, b):
+        """Another kernel under a taken name."""
+
+    blas.__module__ = "kernels.matmul_numpy"
+    with pytest.raises(ValueError, match="two kernels are called matmul/numpy/blas"):
+        registry.kernel(blas)
+
+
+def test_the_fma_peak_is_vector_code_without_spills():
+    from kernels import simd
+
+    out = np.zeros((1, simd.CHAINS * simd.lanes(np.dtype("float32"))), np.float32)
+    import numba
+
+    @numba.njit
+    def fresh(out, factor, addend, trips):
+        simd.fma_chains(out, factor, addend, trips)
+
+    fresh(out[0], np.float32(1), np.float32(1), 2)
+    assert (out == 2 * simd.UNROLL).all()
+    lines = next(iter(fresh.inspect_asm().values())).splitlines()
+    fused = [i for i, line in enumerate(lines) if "vfmadd" in line or "fmla" in line]
+    assert len(fused) >= simd.CHAINS * simd.UNROLL
+    register = {64: "zmm", 32: "ymm", 16: "xmm"}[simd.vector_bytes()]
+    assert all(register in lines[i] or "fmla" in lines[i] for i in fused)
+    loop = lines[fused[0] : fused[simd.CHAINS * simd.UNROLL - 1]]
+    assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
