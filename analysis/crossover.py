@@ -163,6 +163,8 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict) -> Answer | 
     tried = [m for n in sizes for m in sizes[n] if _is_form(m, form)]
     if not any(m.on(form.clock) or m.status != "ok" for m in tried):
         return None
+    if form.as_written and all(m.status == "skipped" for m in tried):  # no operator writes this precision
+        return None
     tried_n = tuple(sorted({m.problem.n for m in tried}))
     points, defaults, gaps = [], [], []
     default_threads = _default_threads([m for n in sizes for m in sizes[n]] + [m for n in instead for m in instead[n]])

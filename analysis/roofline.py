@@ -35,7 +35,7 @@ class Roof(msgspec.Struct, frozen=True):
     """A ceiling of a device. `kind` compute: `rate` in FLOP/s for the arithmetic `name`; memory: bytes/s of `name`.
 
     threads: the CPU threads it was measured with (None: the library's default). floor_bytes: a memory roof holds for
-    working sets above this. measured: False for a data-sheet number, which nothing is judged by except the roof itself.
+    working sets above this: those of four caches, of which no cache holds a part that shows. measured: False for a data-sheet number, which nothing is judged by except the roof itself.
     """
 
     device: str
@@ -192,7 +192,7 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
         kept = [m for m in on_device if m.problem.footprint_bytes >= start]
         note = "its working set fits the last cache" if cache and largest <= cache else ""
         for group in _groups(kept, lambda m: m.settings.threads).values():
-            yield _best(group, "memory", name, note=note, floor_bytes=cache or largest - 1)
+            yield _best(group, "memory", name, note=note, floor_bytes=start - 1)
 
 
 def last_cache_bytes(machine: "Machine | None", device: str) -> int:

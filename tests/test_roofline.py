@@ -51,7 +51,7 @@ def test_the_memory_roof_is_the_best_stream_beyond_the_caches():
     assert find(roofs, "memory", "DRAM").rate.value == pytest.approx(12e9)
     assert find(roofs, "memory", "DRAM", threads=1).rate.value == pytest.approx(10e9)
     machine = fake.CPU_MACHINE  # its last cache holds 32 MiB
-    assert find(roofline.roofs(rows, machine), "memory", "DRAM").floor_bytes == 32 * 2**20
+    assert find(roofline.roofs(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
 
 
 def test_fractions_and_the_ridge_point():

@@ -68,9 +68,10 @@ class Matmuls:
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
             if best:
-                fraction = roofline.judge(best, roofs).fraction
+                judged = roofline.judge(best, roofs)
+                known = judged.fraction and judged.roof.note != roofline.BEST_MATMUL  # that roof still grows
                 cells[f"{side} GFLOP/s"] = number(p.flops / roofline.seconds_of(best).value / 1e9)
-                cells[f"{side} % of roof"] = f"{100 * fraction.value:.0f}" if fraction else "-"
+                cells[f"{side} % of roof"] = f"{100 * judged.fraction.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]
 
     def _winner(self, group: list[Measurement]) -> str:

@@ -85,11 +85,15 @@ def cpu_clock_hz() -> float:
 
 
 def uneven(clocks: list[float]) -> bool:
-    """Is any clock more than TOLERANCE away from their median?"""
+    """Is a quarter of the clocks, or the only other one, more than TOLERANCE away from their median?
+
+    One short look in many is off on any shared machine and moves no median.
+    """
     if not clocks:
         return False
     middle = statistics.median(clocks)
-    return any(abs(clock - middle) > TOLERANCE * middle for clock in clocks)
+    off = sum(abs(clock - middle) > TOLERANCE * middle for clock in clocks)
+    return off > 0 and off >= len(clocks) / 4
 
 
 class CpuWatch:
