@@ -17,7 +17,7 @@ CASES = [
     Row("matmul/numpy/blas", Matmul(96, 96, 96), ONE),
     Row("matmul/numpy/operator", Matmul(128, 128, 128), ONE),
     Row("matmul/numba/parallel", Matmul(64, 64, 64), ONE),
-    Row("stream/numba/loop", Stream("triad", 384 << 10), ONE),
+    Row("stream/numpy/ufunc", Stream("triad", 24 << 10), ONE),  # an L1's worth: what a process gets of L2 is luck
     Row("peak/numba/fma", Peak("float32", 1 << 23), ONE),
 ]
 PLANTED = 0.05
@@ -58,7 +58,8 @@ def main() -> int:
     ]
     about = (
         f"Fresh processes in alternating blocks; {words.count('same')} pairs were called the same, {untold} could not be told. "
-        f"{time.monotonic() - begin:.0f} s in all. Every pair: bench-verdicts.csv."
+        f"{time.monotonic() - begin:.0f} s in all. Every pair: bench-verdicts.csv. Not in the table: a triad of an L2's "
+        "worth, whose speed differs by 1 to 2 % (standard deviation) from process to process here; such rows need --rigorous."
     )
     notes = [about, *(f"- false: {f}" for f in false)]
     return table("verdicts", "False and missed alarms", figures, notes)

@@ -181,9 +181,9 @@ def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8,
               handicaps: list[float] | None = None) -> list[Measurement]:  # fmt: skip
     """Rows measured in alternating blocks (A B B A ...), each in a process of its own unless they are to share one.
 
-    Ends when each row's ratio to the first is known to `limits.max_noise` and has a verdict, after `least` to `most`
-    rounds. Block i of all rows was taken side by side, so estimate.verdict(..., paired=True) may compare them. A row
-    that fails ends it.
+    Ends when each row's ratio to the first is known to `limits.max_noise`, after `least` to `most` rounds, whatever the
+    verdict: going on until there is one would find one. Block i of all rows was taken side by side, so
+    estimate.verdict(..., paired=True) may compare them. A row that fails ends it.
     """
     uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(machine.describe().gpus) if g.uuid}
     cpus = _one_cpu() if all(row.settings.threads == 1 for row in rows) else None
@@ -219,8 +219,7 @@ def _one_cpu() -> set[int] | None:
 
 def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:
     first, *others = ([m.samples[0] for m in side] for side in taken)
-    verdicts = [estimate.verdict(_joined(first), _joined(other), paired=True) for other in others]
-    return all(v.ratio.noise <= noise and v.word != "can't tell" for v in verdicts)
+    return all(estimate.verdict(_joined(first), _joined(o), paired=True).ratio.noise <= noise for o in others)
 
 
 def _joined(parts: list[Samples], reason: str = "") -> Samples:
