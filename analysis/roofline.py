@@ -35,7 +35,8 @@ class Roof(msgspec.Struct, frozen=True):
     """A ceiling of a device. `kind` compute: `rate` in FLOP/s for the arithmetic `name`; memory: bytes/s of `name`.
 
     threads: the CPU threads it was measured with (None: the library's default). floor_bytes: a memory roof holds for
-    working sets above this: those of four caches, of which no cache holds a part that shows. measured: False for a data-sheet number, which nothing is judged by except the roof itself.
+    working sets above this, those of four caches, of which no cache holds a part that shows. measured: False for a
+    data-sheet number, which nothing is judged by except the roof itself.
     """
 
     device: str

@@ -4,9 +4,9 @@ import os
 import subprocess
 import sys
 
+import bench_start
 import pytest
 
-import bench_start
 from workloads.worker import ROOT
 
 COMMANDS = [c for c in bench_start.commands() if c != "workloads.worker"]
@@ -28,6 +28,7 @@ def test_the_check_for_heavy_imports_can_fail():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_an_unknown_flag_is_one_error_line_and_exit_2(command):
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, "-m", command, "--nonsense"], cwd=ROOT, capture_output=True, text=True, check=False, env=env)
+    words = [sys.executable, "-m", command, "--nonsense"]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 2
     assert done.stderr.startswith("error: ") and len(done.stderr.splitlines()) <= 2 and not done.stdout

@@ -43,7 +43,7 @@ def test_usage_errors_exit_2_with_a_command_that_works(argv, capsys):
     options.add_measuring(made)
     assert options.command(made, argv, lambda args: 0) == 2
     error = capsys.readouterr().err.splitlines()
-    assert error[0].startswith("error: ") and error[1] == "  try: python -m workloads.x --fast" and len(error) == 2
+    assert error[0].startswith("error: ") and error[1] == f"  try: {options.python()} -m workloads.x --fast" and len(error) == 2
 
 
 def test_a_function_call_takes_flags_as_keywords():
@@ -53,3 +53,14 @@ def test_a_function_call_takes_flags_as_keywords():
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
     with pytest.raises(TypeError, match="unknown option 'sizez'"):
         options.namespace(made, sizez=[1])
+
+
+def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(options.sys, "executable", str(tmp_path / ".venv/bin/python"))
+    assert options.typed("python -m workloads.matmul") == ".venv/bin/python -m workloads.matmul"
+    assert options.typed("make run") == "make run"
+    monkeypatch.setattr(options.sys, "executable", "/opt/a b/python3")
+    assert options.typed("python -m x") == "'/opt/a b/python3' -m x"
+    monkeypatch.setattr(options.shutil, "which", lambda name: "/opt/a b/python3")
+    assert options.typed("python -m x") == "python -m x"

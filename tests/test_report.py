@@ -182,3 +182,13 @@ def test_labels_are_moved_apart_and_stay_in_order():
     assert min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
     assert moved[3] == 0.5
     assert sum(moved[:3]) == pytest.approx(sum(heights[:3]))
+
+
+def test_the_answer_goes_between_the_readme_s_markers_and_nothing_else_moves(tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text("head\n<!-- answer: how -->\nold\n<!-- /answer -->\ntail\n")
+    command.put_answer(readme, ["One.", "Two."])
+    assert readme.read_text() == "head\n<!-- answer: how -->\n- One.\n- Two.\n<!-- /answer -->\ntail\n"
+    readme.write_text("no markers\n")
+    with pytest.raises(ValueError, match="has no <!-- answer -->"):
+        command.put_answer(readme, ["One."])

@@ -101,7 +101,7 @@ def next_steps(modules: list[str]) -> list[str]:
     about = {"workloads.doctor": "is this machine ready?", "workloads.matmul": "where does the GPU win? A minute",
              "workloads.suite": "everything, with a report"}  # fmt: skip
     here = [module for module in steps if module in modules]
-    return [f"  {sys.executable} -m {module}{steps[module]}   # {about[module]}" for module in here]
+    return [f"  {options.python()} -m {module}{steps[module]}   # {about[module]}" for module in here]
 
 
 def _body(args: argparse.Namespace) -> int:

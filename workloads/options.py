@@ -4,6 +4,7 @@ import argparse
 import os
 import re
 import shlex
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 
@@ -111,7 +112,7 @@ class Parser(argparse.ArgumentParser):
 def parser(command: str, description: str, example: str) -> Parser:
     """A parser for `python -m <command>`; `example` is the command shown in help and after errors."""
     made = Parser(
-        prog=f"python -m {command}", description=description, epilog=f"example: {example}", allow_abbrev=False
+        prog=f"python -m {command}", description=description, epilog=f"example: {typed(example)}", allow_abbrev=False
     )
     made.example = example
     return made
@@ -181,11 +182,25 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
         return body(made.parse_args(argv))
     except Stop as stop:
         print(f"error: {stop}", file=sys.stderr)
-        print(f"  try: {stop.tip or made.example}", file=sys.stderr)
+        print(f"  try: {typed(stop.tip or made.example)}", file=sys.stderr)
         return stop.code
     except BrokenPipeError:  # the reader of our output left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
+
+
+def python() -> str:
+    """What to type for this interpreter: `python` where that is it, else its path, from here when it lies below."""
+    found = shutil.which("python")
+    if found and os.path.realpath(found) == os.path.realpath(sys.executable) and os.path.dirname(found) in sys.executable:
+        return "python"
+    inside = os.path.relpath(sys.executable)
+    return shlex.quote(sys.executable if inside.startswith("..") else inside)
+
+
+def typed(command: str) -> str:
+    """A command of ours as it can be typed here: `python -m ...` with the interpreter that works."""
+    return re.sub(r"^python(?= -m )", lambda _: python(), command)
 
 
 def command_line(module: str, argv: Sequence[str] | None) -> str:

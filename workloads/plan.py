@@ -78,7 +78,7 @@ def no_device(backend: str) -> tuple[str, str]:
     """(message, command that helps) for a backend none of whose devices is here or asked for."""
     wants = registry.BACKENDS[backend].devices[0]
     problem = machine.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
-    install = f"{sys.executable} -m pip install {registry.BACKENDS[backend].install}"
+    install = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
     tip = install if "not installed" in problem else f"{install}  (on a machine with an NVIDIA GPU and its driver)"
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+import os
 import pathlib
 import sys
 import time
@@ -10,6 +11,7 @@ from workloads import options
 
 EXAMPLE = "python -m workloads.suite --quick"
 LONG = "Roofs, matrix products, their crossover and one Keras row in one folder, with a report. --quick takes about a minute."
+STORED = pathlib.Path(__file__).parent.parent / "reports"
 SHARED = ("device", "threads", "require_gpu", "min_time", "min_samples", "max_noise", "max_time", "fast", "rigorous", "seed",
           "resume", "quiet", "verbose")  # fmt: skip
 
@@ -137,8 +139,24 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     path = report.render([folder], folder)
     out = sys.stdout if args.format == "table" else sys.stderr
     said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget.sentences(loaded.measurements)]
+    said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
     print("\n" + "\n".join(said), file=out)
-    print(f"\nreport: {path}", file=out)
+    print(f"\nreport: {os.path.relpath(path)}", file=out)
+    print(f"next:   {options.typed('python -m workloads.matmul --sizes 64:4096:x2')}", file=out)
+
+
+def elsewhere(reports: pathlib.Path) -> list[str]:
+    """What a machine without a GPU can be told: the answer of each stored machine that has one, named as such."""
+    from analysis import sentences
+    from workloads import results
+
+    told = []
+    for folder in sorted(reports.glob("nvidia-*")):
+        stored = results.read(folder)
+        here = stored.runs[-1].machine
+        about = f"Elsewhere, on a stored {here.gpus[0].name} against its own {here.cores}-core host (not this CPU)"
+        told += [f"{about}: {sentence}" for sentence in sentences.answer(stored.measurements, here)[:1]]
+    return told
 
 
 if __name__ == "__main__":

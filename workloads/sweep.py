@@ -286,8 +286,8 @@ def ended(outcome: Outcome, args: argparse.Namespace) -> int:
     if len(bad) > 5:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
     if outcome.stopped:
-        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {resume_command(outcome)}",
-              file=sys.stderr)  # fmt: skip
+        how = options.typed(resume_command(outcome))
+        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)
     if not args.quiet:
-        print(f"results: {outcome.path}", file=sys.stderr)
+        print(f"results: {os.path.relpath(outcome.path)}", file=sys.stderr)
     return outcome.exit_code

@@ -21,7 +21,13 @@ def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str
                 if m.settings.mode == "resident" and quick_seconds(m):
                     at = found.setdefault((m.settings.device, precision), {})
                     at[n] = min(at.get(n, m), m, key=_preference)
-    return found
+    return {key: _one_clock(at) for key, at in found.items()}
+
+
+def _one_clock(at: "dict[int, Measurement]") -> "dict[int, Measurement]":
+    """Without the rows that lack a device clock where others have it: their time holds launches too."""
+    timed = {n: m for n, m in at.items() if m.on("device")}
+    return timed or at
 
 
 def _preference(m: "Measurement") -> tuple[bool, float]:

@@ -19,6 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     """Writes report.md and its pictures; prints the answer and the path. Returns the exit status."""
     made = _parser("analysis.report", "Writes the report of one machine's runs: report.md and SVG pictures.",
                    "report.md and the pictures")  # fmt: skip
+    made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's answer markers")
     return options.command(made, argv, lambda arguments: _guarded("analysis.report", _report, arguments))
 
 
@@ -52,8 +53,25 @@ def _report(arguments: argparse.Namespace) -> int:
     for sentence in sentences.answer(page.read_one_machine(arguments.runs)):
         print(sentence)
     print(path)
+    if arguments.readme:
+        put_answer(pathlib.Path(arguments.readme), sentences.answer(page.read_one_machine(arguments.runs)))
     _require_matplotlib("report.md has no pictures")
     return options.OK
+
+
+def put_answer(readme: pathlib.Path, told: list[str]) -> None:
+    """Replaces what stands between `<!-- answer: ... -->` and `<!-- /answer -->` by the sentences, as a list.
+
+    Raises: ValueError when the markers are not there.
+    """
+    text = readme.read_text(encoding="utf-8")
+    head, begin, rest = text.partition("<!-- answer")
+    marker, close, rest = rest.partition("-->\n")
+    _, end, tail = rest.partition("<!-- /answer -->")
+    if not (begin and close and end):
+        raise ValueError(f"{readme} has no <!-- answer --> and <!-- /answer --> lines to write between")
+    lines = "".join(f"- {sentence}\n" for sentence in told)
+    readme.write_text(f"{head}{begin}{marker}{close}{lines}{end}{tail}", encoding="utf-8")
 
 
 def _roofline(arguments: argparse.Namespace) -> int:

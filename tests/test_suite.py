@@ -1,0 +1,103 @@
+"""The suite: its plan, its parts in one folder, its exit code, and what a machine without a GPU is told."""
+
+import fake_measurements as fake
+import pytest
+
+from workloads import matmul, options, results, suite, worker
+
+QUICK = ["--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
+
+
+def parsed(*argv):
+    return suite.parser().parse_args(list(argv))
+
+
+def test_every_part_of_every_plan_is_a_flag_of_its_workload():
+    for quick in (True, False):
+        for gpu in (True, False):
+            for name, flags in suite.plan(quick, gpu):
+                made = suite.arguments(parsed("--seed", "7"), name, flags, suite.pathlib.Path("x"), 5.0)
+                assert all(getattr(made, flag) == value for flag, value in flags.items())
+                assert (made.seed, made.output, made.stop_after) == (7, "x", 5.0)
+
+
+def test_low_precisions_and_the_largest_sizes_are_for_gpus():
+    with_gpu, without = ([flags for name, flags in suite.plan(False, gpu) if name == "matmul"] for gpu in (True, False))
+    assert len(with_gpu) == 2 and "bfloat16" in with_gpu[0]["dtypes"] and with_gpu[1]["device"] == ["gpu"]
+    assert [flags["dtypes"] for flags in without] == [["float32", "float64"]]
+
+
+def test_only_takes_known_workloads():
+    assert [name for name, _ in suite.chosen(parsed("--only", "peak,stream"), False)] == ["peak", "stream"]
+    with pytest.raises(options.Usage, match="unknown workload 'nope'"):
+        suite.chosen(parsed("--only", "nope"), False)
+
+
+@pytest.mark.parametrize(
+    ("codes", "code"), [([0, 0], 0), ([0, 3], 0), ([3, 3], 3), ([0, 1, 3], 1), ([2, 0], 2), ([1, 2], 1)]
+)
+def test_exit_code(codes, code):
+    assert suite.worst(codes) == code
+
+
+def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys):
+    assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "report: " in out and "next:   " in out and "n = 1024" in out
+    assert {p.name for p in tmp_path.iterdir()} >= {"matmul.jsonl", "report.md"}
+    assert all(m.status == "ok" for m in results.read(tmp_path).measurements)
+    assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 2  # nothing is overwritten
+    assert "add --resume" in capsys.readouterr().err
+
+
+def test_a_json_array_is_one_workload(capsys):
+    assert suite.main(["--quick", "--format", "json"]) == 2
+    assert "--only" in capsys.readouterr().err
+
+
+def test_dry_run_names_every_part(capsys):
+    assert suite.main(["--dry-run", "--quick", "-q"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("rows, at most") == 2 and "\nmatmul\n" in out and "\ntraining\n" in out
+
+
+def test_a_machine_without_a_gpu_is_told_of_a_stored_one():
+    told = suite.elsewhere(worker.ROOT / "reports")
+    assert len(told) == 1
+    assert told[0].startswith("Elsewhere, on a stored NVIDIA H200 against its own 16-core host (not this CPU): float32")
+    assert "the GPU wins from n = " in told[0]
+
+
+def test_the_stored_run_is_whole():
+    stored = results.read(worker.ROOT / "reports" / "nvidia-h200")
+    assert stored.bad_lines == 0
+    assert {m.problem.op for m in stored.measurements} == {"matmul", "peak", "stream", "training"}
+    assert not [m for m in stored.measurements if m.status in ("failed", "wrong")]
+
+
+def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
+    from workloads import tables
+
+    printed = tables.Matmuls(fake.GPU_MACHINE)
+    loaded = sorted(
+        (m for m in fake.gpu_run().measurements if m.problem.op == "matmul"),
+        key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math),
+    )
+    for m in loaded:
+        printed.shown(m)
+    printed.finish()
+    lines = capsys.readouterr().out.splitlines()
+    for column in ("numpy ms", "GPU resident ms", "+copies ms", "+pinned ms", "CPU % of roof", "winner"):
+        assert column in lines[0]
+    float32 = [line.split() for line in lines if " float32 " in line]
+    assert float32[0][-1] == "CPU" and float32[-1][-1] == "GPU"
+
+
+def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
+    rows = list(fake.gpu_run().measurements)
+    added = matmul.refine(rows)
+    assert added
+    kernels = {m.kernel for m in rows}
+    assert all(row.kernel in kernels for row in added)
+    assert not {row.key for row in added} & {m.key for m in rows}
+    assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
