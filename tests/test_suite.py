@@ -89,8 +89,8 @@ def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
     lines = capsys.readouterr().out.splitlines()
     for column in ("numpy ms", "GPU resident ms", "+copies ms", "+pinned ms", "CPU % of roof", "winner"):
         assert column in lines[0]
-    float32 = [line.split() for line in lines if " float32 " in line]
-    assert float32[0][-1] == "CPU" and float32[-1][-1] == "GPU"
+    winners = {line.split()[0]: line.split()[-1] for line in lines if " float32 " in line}
+    assert (winners["64"], winners["4096"]) == ("CPU", "GPU")
 
 
 def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():

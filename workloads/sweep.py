@@ -122,6 +122,7 @@ class _Runner:
         self._uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
         self._limits, self._args = limits, args
         self._workers: dict[tuple, Worker] = {}
+        self._last: dict[tuple, str] = {}
         self._rates: dict[str, tuple[float, Problem]] = {}
 
     def measure(self, row: Row) -> Measurement:
@@ -134,8 +135,11 @@ class _Runner:
         if row.settings.process == "fresh":
             return self._fresh(row)
         variables = environment(row, self._uuids)
-        worker = self._workers.setdefault(tuple(sorted(variables.items())), Worker(variables))
-        return self._asked(worker, row)
+        key = tuple(sorted(variables.items()))
+        for other in [k for k, op in self._last.items() if op == "training" and k != key]:
+            self._workers[other].close()  # a framework's idle threads and memory would disturb what comes next
+        self._last[key] = row.problem.op
+        return self._asked(self._workers.setdefault(key, Worker(variables)), row)
 
     def _fresh(self, row: Row) -> Measurement:
         with contextlib.closing(Worker(environment(row, self._uuids))) as worker:
