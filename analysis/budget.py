@@ -208,6 +208,8 @@ def _rest(made: Budget) -> str:
     missing = f": {join(made.missing)} {verb} not measured yet" if made.missing else ""
     if made.remainder.value < 0:
         why = "so they are counted too high" if made.remainder.high < 0 else "which is within their noise"
+        if made.flags and made.remainder.high < 0:
+            why = "which cannot be: the machine was busy meanwhile, so measure again when it is quiet"
         return f"its parts come to {amount} more than the step ({share}), {why}"
     return f"{amount} ({share}) is not explained yet{missing}"
 

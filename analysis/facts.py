@@ -170,20 +170,37 @@ def _training(model: str, batch: int, sides: dict) -> str:
     return f"{said}: the {winner} is {times(factor)} as fast."
 
 
-def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> str:
-    """Failed rows, wrong answers and impossible rates in one sentence; "" when there are none."""
+def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None" = None) -> str:
+    """Failed rows, wrong answers and impossible rates in one sentence; "" when there are none.
+
+    A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a
+    leaner one: that is no error, and `beyond_sentence` says it elsewhere.
+    """
     measurements = list(measurements)
     parts = []
     for status, words in (("failed", "failed"), ("wrong", "gave a wrong answer")):
         rows = [m for m in measurements if m.status == status]
         if rows:
             parts.append(f"{count(len(rows), 'row')} {words}: {_named(rows, lambda m: m.reason)}")
-    above = [m for m in measurements if ABOVE in m.flags or is_above(m, roofs)]
+    above = [m for m in measurements if (ABOVE in m.flags or is_above(m, roofs)) and not _lent(m, machine)]
     if above:
         lie = "lies" if len(above) == 1 else "lie"
         parts.append(f"{count(len(above), 'row')} {lie} above the roof, which is impossible: the machine was slower while "
                      f"the roof was measured, or units, precision or counting are wrong: {_named(above)}")  # fmt: skip
     return f"{'; '.join(parts)}." if parts else ""
+
+
+def _lent(m: "Measurement", machine: "Machine | None") -> bool:
+    return machine is not None and machine.virtual and not is_gpu(m.settings.device)
+
+
+def beyond_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None") -> list[str]:
+    """CPU rows of a virtual machine above their roof."""
+    above = [m for m in measurements if _lent(m, machine) and is_above(m, roofs)]
+    if not above:
+        return []
+    rows = f"{count(len(above), 'row')} of the CPU {'passes' if len(above) == 1 else 'pass'} the roof measured"
+    return [f"{rows}: this virtual machine was lent more of its host then than while the roof was measured: {_named(above)}."]
 
 
 def _named(rows, why=lambda m: "") -> str:

@@ -191,9 +191,10 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
         largest = max(m.problem.footprint_bytes for m in on_device)
         start = min(largest, _BEYOND_CACHE * cache) if cache else largest
         kept = [m for m in on_device if m.problem.footprint_bytes >= start]
-        note = "its working set fits the last cache" if cache and largest <= cache else ""
+        if cache and largest <= cache:  # a cache's rate is no memory's
+            continue
         for group in _groups(kept, lambda m: m.settings.threads).values():
-            yield _best(group, "memory", name, note=note, floor_bytes=start - 1)
+            yield _best(group, "memory", name, floor_bytes=start - 1)
 
 
 def last_cache_bytes(machine: "Machine | None", device: str) -> int:

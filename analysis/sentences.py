@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 MOST = 5
 _RESIDENT = "data already on the GPU"
 _WAYS = {
-    "roundtrip": "as people write it (cp.asarray, cp.asnumpy)",
+    "roundtrip": "by cp.asarray and cp.asnumpy",
     "roundtrip-pinned": "through pinned buffers",
     "roundtrip-pageable": "through pageable memory",
 }
@@ -32,7 +32,7 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     """
     measurements, machine = _parts(found, machine)
     answers, ceilings = crossovers(measurements), roofs(measurements, machine)
-    trouble = facts.trouble_sentence(measurements, ceilings)
+    trouble = facts.trouble_sentence(measurements, ceilings, machine)
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
@@ -52,6 +52,7 @@ def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" =
     said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
     said += facts.rate_sentences(measurements, ceilings) + facts.other_sentences(measurements, ceilings)
     said += facts.skipped_sentences(measurements) + facts.flag_sentences(measurements)
+    said += facts.beyond_sentence(measurements, ceilings, machine)
     told = answer(measurements, machine)
     return [s for s in dict.fromkeys(said) if s not in told]
 
@@ -180,7 +181,7 @@ def n_words(c: Crossing) -> str:
 def band_words(a: Answer) -> str:
     if not a.bands:
         return ""
-    return f", can't tell {join(_span(*band) for band in a.bands)}, where the times differ by less than their intervals"
+    return f" (too close to tell {join(_span(*band) for band in a.bands)})"
 
 
 def _span(first: int, last: int) -> str:

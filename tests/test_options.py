@@ -36,14 +36,27 @@ def test_limits_take_the_flag_before_the_preset():
 
 
 @pytest.mark.parametrize(
-    "argv", [["--max-time", "0"], ["--max-time", "inf"], ["--nope"], ["--form", "csv"], ["--min-samples", "x"]]
+    "argv",
+    [
+        ["--max-time", "0"],
+        ["--max-time", "inf"],
+        ["--nope"],
+        ["--form", "csv"],
+        ["--min-samples", "x"],
+        ["--min-samples", "201"],
+        ["--seed", "-1"],
+    ],
 )
 def test_usage_errors_exit_2_with_a_command_that_works(argv, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
     options.add_measuring(made)
     assert options.command(made, argv, lambda args: 0) == 2
     error = capsys.readouterr().err.splitlines()
-    assert error[0].startswith("error: ") and error[1] == f"  try: {options.python()} -m workloads.x --fast" and len(error) == 2
+    assert (
+        error[0].startswith("error: ")
+        and error[1] == f"  try: {options.python()} -m workloads.x --fast"
+        and len(error) == 2
+    )
 
 
 def test_a_function_call_takes_flags_as_keywords():
@@ -51,6 +64,8 @@ def test_a_function_call_takes_flags_as_keywords():
     options.add_measuring(made)
     args = options.namespace(made, threads=[1, 2], fast=True)
     assert (args.threads, args.fast, args.seed) == (["1", "2"], True, 1)
+    assert options.namespace(made, threads=1, backends="numpy").threads == ["1"]
+    assert options.namespace(made, backends="numpy").backends == ["numpy"]
     with pytest.raises(TypeError, match="unknown option 'sizez'"):
         options.namespace(made, sizez=[1])
 
@@ -64,3 +79,11 @@ def test_commands_are_shown_with_the_interpreter_that_works(monkeypatch, tmp_pat
     assert options.typed("python -m x") == "'/opt/a b/python3' -m x"
     monkeypatch.setattr(options.shutil, "which", lambda name: "/opt/a b/python3")
     assert options.typed("python -m x") == "python -m x"
+
+
+def test_an_interrupt_outside_a_sweep_is_one_line_and_130(capsys):
+    def body(args):
+        raise KeyboardInterrupt
+
+    assert options.command(options.parser("workloads.x", "", "x"), [], body) == 130
+    assert len(capsys.readouterr().err.splitlines()) == 1

@@ -102,3 +102,16 @@ def test_the_key_does_not_depend_on_how_a_row_was_made():
         ).key
     )
     assert row(3).key != row(4).key
+
+
+def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
+    with results.Writer(tmp_path / "matmul.jsonl", run()) as writer:
+        writer.append(row(1))
+
+        def full(number):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(results.os, "fsync", full)
+        with pytest.raises(results.Refused, match="No space left on device; what was measured before is in it"):
+            writer.append(row(2))
+    assert results.read(tmp_path).measurements[0] == row(1)

@@ -71,3 +71,11 @@ def test_something_is_called_before_each_block(monkeypatch):
     clock, before = FakeClock(monkeypatch, 1e-3), []
     taken = timing.collect(timing.host(clock.run), Limits(), "host-latency", lambda: before.append(clock.calls))
     assert len(before) == max(taken.block) + 1
+
+
+def test_a_handicap_makes_calls_that_are_not_counted(monkeypatch):
+    clock = FakeClock(monkeypatch, 1e-4)
+    plain, slow = (timing.one_block(timing.host(clock.run), Limits(), "host-latency", 1e-4, h) for h in (0.0, 0.5))
+    assert np.allclose(plain.seconds, 1e-4)
+    assert np.allclose(slow.seconds, 1.5e-4)
+    assert plain.calls == slow.calls == 50

@@ -58,13 +58,13 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads import plan
     from workloads.results import Row
 
+    wanted = problems(args)
     on = plan.devices(args, here)
     modes = options.words(args.modes)
     for mode in modes or []:
         if mode not in options.MODES:
             raise options.Usage(f"unknown mode {mode!r}; known: {', '.join(options.MODES)}")
     kernels = plan.kernels("matmul", args, on, args.ladder)
-    wanted = problems(args)
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args))
     for problem in wanted:

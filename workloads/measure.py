@@ -23,11 +23,8 @@ _WARM_UP_S = 1.0
 _LONG_CALL_S = 0.3
 
 
-def obey(order) -> Measurement | None:
+def obey(order) -> Measurement:
     """Carries out one Order."""
-    if order.verb == "release":
-        _blocks.clear()
-        return None
     if order.verb == "block":
         return guarded(order.row, lambda: block(order.row, order.limits, order.seed, order.handicap))
     return guarded(order.row, lambda: measure(order.row, order.limits, order.seed))
@@ -38,7 +35,7 @@ def guarded(row: Row, work) -> Measurement:
     status, reason, flags = "failed", "", ()
     try:
         return work()
-    except (registry.NotInstalled, ValueError, DoesNotFit) as error:
+    except (registry.NotInstalled, CannotDo, DoesNotFit) as error:
         status, reason = "skipped", str(error)
     except MemoryError:
         status, reason = "skipped", "out of host memory"
@@ -51,6 +48,17 @@ def guarded(row: Row, work) -> Measurement:
             flags = ("context-lost",)
     gc.collect()
     return Measurement(row.kernel, row.problem, row.settings, status, reason, flags=flags, at=now())
+
+
+class CannotDo(Exception):
+    """What a kernel refuses when it is bound; an error of the same type while it runs is a fault."""
+
+
+def _prepared(kernel, row: Row, inputs: tuple[np.ndarray, ...]) -> copies.Prepared:
+    try:
+        return copies.prepare(kernel, row.problem, row.settings, inputs)
+    except ValueError as error:
+        raise CannotDo(str(error)) from error
 
 
 class DoesNotFit(Exception):
@@ -73,7 +81,10 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     if row.problem.op == "training":
         from workloads import keras_child
 
-        return keras_child.measure(row, limits, seed)
+        try:
+            return keras_child.measure(row, limits, seed)
+        except ValueError as error:  # a model or a switch that it does not know
+            raise CannotDo(str(error)) from error
     require_memory(row.problem, row.settings.device)
     _use_threads(row)
     kernel = registry.find(row.kernel)
@@ -83,7 +94,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         return Measurement(
             row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
         )
-    prepared = copies.prepare(kernel, row.problem, row.settings, inputs(row.problem, seed, False))
+    prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
     watch = telemetry.watch(row.settings.device)
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
     return Measurement(
@@ -99,7 +110,7 @@ def _checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
     """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
     whole = inputs(row.problem, seed, True)
     begin = time.perf_counter()
-    prepared = copies.prepare(kernel, row.problem, row.settings, whole)
+    prepared = _prepared(kernel, row, whole)
     value = prepared.run()
     if prepared.synchronize:
         prepared.synchronize()
@@ -146,7 +157,7 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
         check, _ = _checked(kernel, row, seed)
         if not check.passed:
             return Measurement(row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's")
-        prepared = copies.prepare(kernel, row.problem, row.settings, inputs(row.problem, seed, False))
+        prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
         run, wait = prepared.run, prepared.synchronize
         take = timing.host(run) if wait is None else timing.latency(run, wait)
         _blocks[row.key] = (take, timing.call_seconds(take, limits))

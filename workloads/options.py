@@ -125,8 +125,18 @@ def _positive(text: str) -> float:
     return value
 
 
-def _threads(text: str) -> list[int]:
-    return sizes([text])
+def _whole(text: str, least: int, most: int) -> int:
+    if not re.fullmatch(r"\d{1,18}", text) or not least <= int(text) <= most:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number from {least} to {most}")
+    return int(text)
+
+
+def _samples(text: str) -> int:
+    return _whole(text, 1, 200)
+
+
+def _seed(text: str) -> int:
+    return _whole(text, 0, 1 << 31)
 
 
 def add_measuring(made: Parser) -> None:
@@ -139,13 +149,14 @@ def add_measuring(made: Parser) -> None:
     what.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
     how = made.add_argument_group("how to measure")
     how.add_argument("--min-time", type=_positive, metavar="S", help=f"seconds in a block ({FINE['min_time']})")
-    how.add_argument("--min-samples", type=int, metavar="N", help=f"at least so many samples ({FINE['min_samples']})")
+    how.add_argument("--min-samples", type=_samples, metavar="N",
+                     help=f"so many samples unless --max-time comes first, at most 200 ({FINE['min_samples']})")  # fmt: skip
     how.add_argument("--max-noise", type=_positive, metavar="F",
                      help=f"stop when the interval's half-width is below this share ({FINE['max_noise']})")  # fmt: skip
     how.add_argument("--max-time", type=_positive, metavar="S", help=f"seconds a row and clock ({FINE['max_time']})")
     how.add_argument("--fast", action="store_true", help="a quick look: short blocks, 5 %% noise allowed")
     how.add_argument("--rigorous", action="store_true", help="five fresh processes a row; intervals over processes")
-    how.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the data and of the order (1)")
+    how.add_argument("--seed", type=_seed, default=1, metavar="N", help="seed of the data and of the order (1)")
     run = made.add_argument_group("running and output")
     run.add_argument("--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing")
     run.add_argument("--stop-after", type=_positive, metavar="S", help="finish the row, exit 0, print how to resume")
@@ -172,6 +183,9 @@ def namespace(made: Parser, **keywords) -> argparse.Namespace:
         if not hasattr(args, name):
             raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(vars(args)))}")
         several = isinstance(value, (list, tuple, range))
+        takes_several = name in {a.dest for a in made._actions if a.nargs == "+"}
+        if takes_several and value is not None and not several:
+            value, several = [value], True
         setattr(args, name, [str(v) for v in value] if several else value)
     return args
 
@@ -184,6 +198,9 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
         print(f"error: {stop}", file=sys.stderr)
         print(f"  try: {typed(stop.tip or made.example)}", file=sys.stderr)
         return stop.code
+    except KeyboardInterrupt:
+        print("stopped before anything was measured", file=sys.stderr)
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of our output left, as `| head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK

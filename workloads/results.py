@@ -16,7 +16,6 @@ from kernels.problems import Problem
 from workloads.options import Usage
 
 SCHEMA = 1
-STATUSES = ("ok", "skipped", "failed", "wrong")
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -192,9 +191,12 @@ class Writer:
         self._file.truncate(text.rfind(b"\n") + 1)
 
     def append(self, line: Line) -> None:
-        self._file.write(msgspec.json.encode(line) + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        try:
+            self._file.write(msgspec.json.encode(line) + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}; what was measured before is in it") from error
 
     def close(self) -> None:
         self._file.close()

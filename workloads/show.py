@@ -94,7 +94,12 @@ def session(args: argparse.Namespace, run: Run | None, command: str, op: str, ro
 
 
 def frame(outcome, op: str):
-    """The sweep's rows of one operation as a DataFrame, under the roofs measured with them."""
+    """The sweep's rows of one operation as a DataFrame, under the roofs measured with them.
+
+    Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
+    """
+    if outcome.stopped in ("SIGINT", "SIGTERM"):
+        raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
     from analysis import roofline
 
     roofs = roofline.roofs(outcome.measurements, outcome.run.machine)

@@ -34,13 +34,13 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads import plan
     from workloads.results import Row
 
-    on = plan.devices(args, here)
-    kernels = plan.kernels("stream", args, on)
     try:
         problems = [Stream(operation, size, dtype) for size in options.sizes(args.sizes)
                     for operation in options.words(args.operations) for dtype in options.words(args.dtypes)]  # fmt: skip
     except ValueError as error:
         raise options.Usage(str(error)) from error
+    on = plan.devices(args, here)
+    kernels = plan.kernels("stream", args, on)
     return [Row(k.name, p, s) for p in problems for k in kernels for s in plan.settings(k, on, args)]
 
 

@@ -8,6 +8,7 @@ import pathlib
 import signal
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from analysis import estimate
 from kernels.problems import Problem
 from workloads import machine, options, results
-from workloads.plan import RIGOROUS_PROCESSES, name
+from workloads.plan import RIGOROUS_PROCESSES, name, note
 from workloads.results import Measurement, Row, Run, Samples
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
@@ -123,7 +124,7 @@ class _Runner:
         self._limits, self._args = limits, args
         self._workers: dict[tuple, Worker] = {}
         self._last: dict[tuple, str] = {}
-        self._rates: dict[str, tuple[float, Problem]] = {}
+        self._seen: dict[str, tuple[float, Problem]] = {}
 
     def measure(self, row: Row) -> Measurement:
         foretold = self._foretell(row)
@@ -153,12 +154,15 @@ class _Runner:
     def learn(self, done: Measurement) -> None:
         if done.status == "ok" and done.samples and getattr(done.problem, "flops", 0):
             seconds = min(done.samples[0].seconds)
-            self._rates[_way(done.row)] = (done.problem.flops / seconds, done.problem)
+            self._seen[_way(done.row)] = (seconds, done.problem)
 
     def _foretell(self, row: Row) -> float:
-        """Seconds of a call at the rate of the same kernel and settings one size before; 0 when not seen yet."""
-        rate, problem = self._rates.get(_way(row), (math.inf, None))
-        return row.problem.flops / rate if type(problem) is type(row.problem) else 0.0
+        """Seconds of a call at the rate of the same kernel, arithmetic and settings one size before; 0 when that call
+        was too short, or too much smaller, to tell: its time is the cost of any call."""
+        seconds, problem = self._seen.get(_way(row), (0.0, None))
+        if type(problem) is not type(row.problem) or seconds < 1e-3 or row.problem.flops > 64 * problem.flops:
+            return 0.0
+        return seconds * row.problem.flops / problem.flops
 
     def close(self) -> None:
         for worker in self._workers.values():
@@ -166,8 +170,8 @@ class _Runner:
 
 
 def _way(row: Row) -> str:
-    """The row's kernel and settings, whatever the problem."""
-    return row.kernel + msgspec.json.encode(row.settings, order="sorted").decode()
+    """The row's kernel, arithmetic and settings, whatever the size."""
+    return row.kernel + getattr(row.problem, "math", "") + msgspec.json.encode(row.settings, order="sorted").decode()
 
 
 def merged(parts: list[Measurement], reason: str = "") -> Measurement:
@@ -289,6 +293,9 @@ def ended(outcome: Outcome, args: argparse.Namespace) -> int:
         print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
     if len(bad) > 5:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
+    skipped = Counter(m.reason for m in outcome.measurements if m.status == "skipped")
+    for reason, rows in skipped.most_common(None if args.verbose else 5):
+        note(args, f"skipped: {rows} row{'s' * (rows != 1)}: {reason}")
     if outcome.stopped:
         how = options.typed(resume_command(outcome))
         print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)

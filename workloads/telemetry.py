@@ -284,10 +284,15 @@ class Watch:
             part.before_block()
 
     def seen(self) -> tuple[dict[str, float], tuple[str, ...]]:
-        """(values with the unit in their names, flags): what came of the row since the watch was made."""
+        """(values with the unit in their names, flags): what came of the row since the watch was made.
+
+        The host's clock is a value of a GPU's row, not a flag: what it moves shows in the interval.
+        """
         both = [part.seen() for part in self._parts]
         values = {name: value for part, _ in both for name, value in part.items()}
-        return values, tuple(flag for _, flags in both for flag in flags)
+        on_gpu = any(isinstance(part, GpuWatch) for part in self._parts)
+        raised = (flag for _, flags in both for flag in flags)
+        return values, tuple(flag for flag in raised if not (on_gpu and flag == "cpu-clock"))
 
 
 def watch(device: str) -> Watch:

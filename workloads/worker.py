@@ -19,13 +19,13 @@ ROOT = pathlib.Path(__file__).parent.parent
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What a worker is asked: `measure` a row whole, or one `block` of a row that stays prepared until `release`.
+    """What a worker is asked: `measure` a row whole, or one `block` of a row that stays prepared.
 
     handicap: a planted slow-down of a block, as timing.one_block says.
     """
 
     verb: str
-    row: Row | None = None
+    row: Row
     limits: Limits = Limits()
     seed: int = 1
     handicap: float = 0.0
@@ -48,9 +48,8 @@ class Worker:
     """A worker process with one environment. A worker that dies, hangs or breaks its CUDA context answers with a
     failed Measurement and is started again at the next order. `cpus` are the only ones it may run on."""
 
-    def __init__(self, variables: dict[str, str], log: pathlib.Path | None = None, cpus: set[int] | None = None):
+    def __init__(self, variables: dict[str, str], cpus: set[int] | None = None):
         self.variables, self._cpus = variables, cpus
-        self._kept_log = log
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -59,7 +58,7 @@ class Worker:
             return
         orders_in, self._orders = os.pipe()
         self._answers, answers_out = os.pipe()
-        self._log = open(self._kept_log, "a+b") if self._kept_log else tempfile.TemporaryFile()  # noqa: SIM115
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
         paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "workloads.worker", str(orders_in), str(answers_out)],
@@ -71,8 +70,8 @@ class Worker:
         os.close(answers_out)
         self._buffer = b""
 
-    def ask(self, order: Order, timeout_s: float) -> Measurement | None:
-        """The answer to an order; None for `release`."""
+    def ask(self, order: Order, timeout_s: float) -> Measurement:
+        """The answer to an order, whatever becomes of the process."""
         self.start()
         try:
             os.write(self._orders, msgspec.json.encode(order) + b"\n")
@@ -84,12 +83,12 @@ class Worker:
         elif line is None:
             reason = f"its process ended with {self._ending()}: {self._last_words()}"
         else:
-            answer = msgspec.json.decode(line, type=Measurement | None)
-            if answer is not None and "context-lost" in answer.flags:
+            answer = msgspec.json.decode(line, type=Measurement)
+            if "context-lost" in answer.flags:
                 self.close()
             return answer
         self.close()
-        return failed(order.row, reason) if order.row else None
+        return failed(order.row, reason)
 
     def _line(self, deadline: float) -> bytes | None:
         """The next line; b"" when time is up, None when the worker is gone."""

@@ -77,6 +77,7 @@ def markdown(loaded: Loaded, pictures: bool) -> str:
     lines += sections.roofline_section(rows, ceilings, pictures)
     lines += sections.kernels_section(rows, ceilings, pictures)
     lines += sections.keras_section(rows)
+    lines += sections.details_section(loaded)
     lines += sections.how_section(loaded)
     lines += sections.numbers_section(rows, ceilings)
     return "\n".join(lines).rstrip() + "\n"

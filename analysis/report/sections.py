@@ -34,9 +34,10 @@ _NOT_SHOWN = (
 
 
 def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
-    """(rows with flags or a wide interval, rows with a time)."""
+    """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
     timed = [(m, s) for m in measurements if m.status == "ok" and (s := m.on("host-latency")) and s.seconds]
-    return sum(bool(m.flags) or of(s).noise > NOISY_WIDTH for m, s in timed), len(timed)
+    bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in timed]
+    return sum(bad), len(timed)
 
 
 def badge(measurements: "Iterable[Measurement]") -> str:
@@ -73,6 +74,12 @@ def answers_section(loaded: "Loaded") -> list[str]:
 def image(name: str, says: str, shown: bool) -> list[str]:
     """The picture with what it says for those who cannot see it; nothing when it was not drawn."""
     return [f"![{text(says)}]({name})", ""] if shown else []
+
+
+def details_section(loaded: "Loaded") -> list[str]:
+    """What the five sentences leave out, apart from the answers that stand in the crossover table."""
+    told = [s for s in sentences.details(loaded) if "the roof measured" in s or s.startswith("At n")]
+    return ["## Also seen", "", *(f"- {text(s)}" for s in told), ""] if told else []
 
 
 def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...], pictures: bool) -> list[str]:
@@ -206,10 +213,17 @@ def _counted(names: "Iterable[str]") -> str:
 
 
 def numbers_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
-    """Every row, a line each."""
+    """Every row that was tried, a line each; the skipped ones by their reasons."""
     heads = ("kernel", "problem", "math", "device", "threads", "mode", "time", "+-", "device time", "queued", "rate",
              "of its roof", "status, flags")  # fmt: skip
-    return ["## All numbers", "", *table(heads, [_number_row(m, roofs) for m in sorted(measurements, key=_order)], 2)]
+    timed = [m for m in measurements if m.status != "skipped"]
+    rows = [_number_row(m, roofs) for m in sorted(timed, key=_order)]
+    skipped: dict[tuple[str, str], int] = {}
+    for m in (m for m in measurements if m.status == "skipped"):
+        key = (m.kernel, m.reason)
+        skipped[key] = skipped.get(key, 0) + 1
+    left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
+    return ["## All numbers", "", *table(heads, rows, 2), *(["", *left] if left else [])]
 
 
 def _number_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
