@@ -20,6 +20,8 @@ def fma(problem: Peak, constants):
     out = cupy.empty((_CHAINS, blocks * _THREADS), dtype)
     factor, addend = cupy.asnumpy(constants).astype(dtype)
     trips = -(-problem.flops // (2 * out.size * _UNROLL))
+    if trips < 20:
+        raise ValueError(f"{problem.flops} FLOPs are too few for a GPU this wide; at least {40 * out.size * _UNROLL}")
     if trips > 1 << 20:
         raise ValueError(
             f"{problem.flops} FLOPs in one launch is too long; the most here is {(2 * out.size * _UNROLL) << 20}"

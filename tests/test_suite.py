@@ -110,3 +110,18 @@ def test_the_readme_says_what_the_stored_files_say():
     block = text.partition("<!-- answer")[2].partition("-->\n")[2].partition("<!-- /answer -->")[0]
     told = sentences.answer(results.read(worker.ROOT / "reports" / "nvidia-h200" / "suite"))
     assert block == "".join(f"- {sentence}\n" for sentence in told)
+
+
+@pytest.mark.parametrize("kind", ["csv", "md", "json"])
+def test_rows_of_both_devices_print_in_every_format(kind, capsys):
+    from workloads import show
+
+    printed = show.Rows(kind, "matmul", fake.GPU_MACHINE)
+    rows = [m for m in fake.gpu_run(sizes=(64, 128)).measurements]
+    for m in rows:
+        printed.shown(m)
+    printed.finish()
+    out = capsys.readouterr().out
+    assert "cupy" in out and "numpy" in out and "nan" not in out.lower() and "<NA>" not in out
+    if kind == "csv":
+        assert len(out.splitlines()) == 1 + sum(m.problem.op == "matmul" for m in rows)

@@ -72,7 +72,7 @@ def text(value) -> str:
 
 
 def _missing(value) -> bool:
-    return value is None or value != value or type(value).__name__ == "NAType"
+    return value is None or type(value).__name__ == "NAType" or value != value  # pandas.NA has no truth
 
 
 def session(args: argparse.Namespace, run: Run | None, command: str, op: str, rows: Callable, measure: Callable,
