@@ -117,7 +117,7 @@ def test_rows_of_both_devices_print_in_every_format(kind, capsys):
     from workloads import show
 
     printed = show.Rows(kind, "matmul", fake.GPU_MACHINE)
-    rows = [m for m in fake.gpu_run(sizes=(64, 128)).measurements]
+    rows = fake.gpu_run(sizes=(64, 128)).measurements
     for m in rows:
         printed.shown(m)
     printed.finish()
