@@ -195,7 +195,7 @@ def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8,
     """
     uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(machine.describe().gpus) if g.uuid}
     cpus = _one_cpu() if all(row.settings.threads == 1 for row in rows) else None
-    workers = [Worker(environment(row, uuids), cpus=cpus) for row in (rows[:1] if same_process else rows)]
+    workers = [Worker(environment(row, uuids)) for row in (rows[:1] if same_process else rows)]
     sides = list(
         zip(rows, workers * len(rows) if same_process else workers, handicaps or [0.0] * len(rows), strict=False)
     )
@@ -204,6 +204,9 @@ def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8,
         for worker in workers:
             worker.start()
         for count in range(-2, most):  # two rounds warm up
+            if count == -1 and cpus:  # imported and compiled side by side, measured in turns on one CPU
+                for worker in workers:
+                    worker.pin(cpus)
             order = range(len(rows)) if count % 2 else reversed(range(len(rows)))
             for side in order:
                 row, worker, handicap = sides[side]

@@ -46,10 +46,10 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
 
 class Worker:
     """A worker process with one environment. A worker that dies, hangs or breaks its CUDA context answers with a
-    failed Measurement and is started again at the next order. `cpus` are the only ones it may run on."""
+    failed Measurement and is started again at the next order."""
 
-    def __init__(self, variables: dict[str, str], cpus: set[int] | None = None):
-        self.variables, self._cpus = variables, cpus
+    def __init__(self, variables: dict[str, str]):
+        self.variables = variables
         self._process: subprocess.Popen | None = None
 
     def start(self) -> None:
@@ -64,11 +64,14 @@ class Worker:
             [sys.executable, "-m", "workloads.worker", str(orders_in), str(answers_out)],
             cwd=ROOT, env={**os.environ, **self.variables, "PYTHONPATH": paths}, pass_fds=(orders_in, answers_out),
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True)  # fmt: skip
-        if self._cpus:
-            os.sched_setaffinity(self._process.pid, self._cpus)
         os.close(orders_in)
         os.close(answers_out)
         self._buffer = b""
+
+    def pin(self, cpus: set[int]) -> None:
+        """From now on its main thread runs on these CPUs only."""
+        if self._process is not None:
+            os.sched_setaffinity(self._process.pid, cpus)
 
     def ask(self, order: Order, timeout_s: float) -> Measurement:
         """The answer to an order, whatever becomes of the process."""
