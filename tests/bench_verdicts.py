@@ -59,8 +59,8 @@ def main() -> int:
     about = (
         f"Fresh processes in alternating blocks; {words.count('same')} pairs were called the same, {untold} could not be told. "
         f"{time.monotonic() - begin:.0f} s in all. Every pair: bench-verdicts.csv. Not in the table: rows that "
-        "differ by more from process to process here than a verdict claims, a triad of an L2's worth (1 to 2 %, standard "
-        "deviation) and one of 24 KiB, 2 us of mostly interpreter (5 of 40 such pairs were called different); they need --rigorous."
+        "differ by more from process to process than a verdict claims (a triad of an L2's worth, calls of 2 us that are mostly "
+        "interpreter); they need --rigorous."
     )
     notes = [about, *(f"- false: {f}" for f in false)]
     return table("verdicts", "False and missed alarms", figures, notes)
