@@ -246,7 +246,7 @@ def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
     said = capsys.readouterr().err.splitlines()
     assert message in said[0]
     assert said[0].startswith("error: ")
-    assert said[1].startswith("  try: python -m workloads.training")
+    assert said[1].startswith(f"  try: {options.python()} -m workloads.training")
 
 
 def test_a_missing_tensorflow_exits_3_with_the_install_command_and_is_never_imported(monkeypatch, capsys):
@@ -273,7 +273,7 @@ def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsy
     assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
     said = capsys.readouterr().err.splitlines()
     assert said == ["error: CIFAR-10 cannot be loaded: no way",
-                    f"  try: python -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"]  # fmt: skip
+                    f"  try: {options.python()} -m workloads.training --device cpu --data synthetic -q -o {tmp_path}"]  # fmt: skip
 
 
 def test_a_failed_training_has_its_line_in_the_table(capsys):
