@@ -3,6 +3,7 @@
 Compulsory bytes are the least a kernel must move: every input read once, every output written once.
 """
 
+import math
 from typing import ClassVar
 
 import ml_dtypes
@@ -72,6 +73,20 @@ def _check_counts(**counts: int) -> None:
             raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
 
 
+def _check_word(what: str, word: str, known: tuple[str, ...]) -> None:
+    if word not in known:
+        raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")
+
+
+def _random_bytes(count: int, seed: int) -> np.ndarray:
+    """Random bytes, drawn once up to a few MiB and repeated; they begin on a page."""
+    drawn = np.random.default_rng(seed).integers(0, 256, min(count, _DRAWN), np.uint8)
+    array = empty((count,), np.dtype(np.uint8))
+    for start in range(0, count, drawn.size):
+        array[start : start + drawn.size] = drawn[: count - start]
+    return array
+
+
 class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
     """C = A B with A of m x k and B of k x n.
 
@@ -120,7 +135,8 @@ class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
 
 
 class Stream(msgspec.Struct, frozen=True, tag="stream"):
-    """An element-wise pass over arrays of `nbytes` in all: STREAM's copy, scale, add, triad, and read (a sum).
+    """An element-wise pass over arrays of `nbytes` in all: STREAM's copy, scale, add, triad, and read (a sum); then the
+    passes of a training step: activations, pooling, normalization, optimizer updates.
 
     Source: J. McCalpin's STREAM; its byte count leaves out the read that a cache makes before a write.
     """
@@ -129,9 +145,15 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
     nbytes: int
     dtype: str = "float64"
     op: ClassVar[str] = "stream"
-    # operation -> arrays read, arrays written, FLOPs an element
+    # operation -> arrays read, arrays written, FLOPs an element. An array of a quarter is a pooled one.
     WEIGHTS: ClassVar[dict] = {
-        "copy": (1, 1, 0), "scale": (1, 1, 1), "add": (2, 1, 1), "triad": (2, 1, 2), "read": (1, 0, 1)}  # fmt: skip
+        "copy": (1, 1, 0), "scale": (1, 1, 1), "add": (2, 1, 1), "triad": (2, 1, 2), "read": (1, 0, 1),
+        "relu": (1, 1, 1), "relu_grad": (2, 1, 1), "dropout": (1, 1, 2), "maxpool": (1, 0.25, 0.75),
+        "maxpool_grad": (1.5, 1, 1), "batchnorm": (1, 1, 8), "batchnorm_grad": (2, 1, 13), "sgd": (2, 1, 2),
+        "adam": (4, 3, 12)}  # fmt: skip
+    # Elements come in whole images of this (height, width, channels) where the operation knows of images.
+    IMAGE: ClassVar[tuple] = (8, 8, 32)
+    OF_IMAGES: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
 
     def __post_init__(self):
         if self.operation not in self.WEIGHTS:
@@ -140,19 +162,22 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(ITEM_BYTES)}")
         _check_counts(nbytes=self.nbytes)
         if self.elements < 1:
-            raise ValueError(
-                f"{self.nbytes} bytes hold no element of each array; the smallest is {self._element_bytes}"
-            )
+            least = math.ceil(self._element_bytes * self._granule)
+            raise ValueError(f"{self.nbytes} bytes hold no element of each array; the smallest is {least}")
 
     @property
-    def _element_bytes(self) -> int:
+    def _element_bytes(self) -> float:
         read, written, _ = self.WEIGHTS[self.operation]
         return (read + written) * ITEM_BYTES[self.dtype]
 
     @property
+    def _granule(self) -> int:
+        return math.prod(self.IMAGE) if self.operation in self.OF_IMAGES else 1
+
+    @property
     def elements(self) -> int:
-        """Elements of each array."""
-        return self.nbytes // self._element_bytes
+        """Elements of each whole array."""
+        return int(self.nbytes // (self._element_bytes * self._granule)) * self._granule
 
     @property
     def math(self) -> str:
@@ -160,20 +185,31 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
 
     @property
     def flops(self) -> int:
-        return self.elements * self.WEIGHTS[self.operation][2]
+        """Additions, multiplications, comparisons and square roots alike count 1."""
+        return int(self.elements * self.WEIGHTS[self.operation][2])
 
     @property
     def bytes_moved(self) -> int:
-        return self.elements * self._element_bytes
+        return int(self.elements * self._element_bytes)
 
     @property
     def footprint_bytes(self) -> int:
         return self.bytes_moved
 
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
-        """The arrays read (one or two), each of `elements` values; the scalar is 3, as in STREAM."""
-        read = self.WEIGHTS[self.operation][0]
-        return tuple(random_array((self.elements,), self.dtype, seed + i, whole_numbers) for i in range(read))
+        """The whole arrays read, each of `elements` values; the scalar is 3, as in STREAM.
+
+        maxpool_grad has the images and the gradient of the pooled ones; batchnorm its images alone (scale 1, shift 0);
+        adam: weights, gradient, first moment, second moment (never negative).
+        """
+        if self.operation == "maxpool_grad":
+            sizes = [self.elements, self.elements // 4]
+        else:
+            sizes = [self.elements] * math.ceil(self.WEIGHTS[self.operation][0])
+        arrays = [random_array((size,), self.dtype, seed + i, whole_numbers) for i, size in enumerate(sizes)]
+        if self.operation == "adam":
+            np.abs(arrays[3], out=arrays[3])
+        return tuple(arrays)
 
 
 class Peak(msgspec.Struct, frozen=True, tag="peak"):
@@ -209,6 +245,106 @@ class Peak(msgspec.Struct, frozen=True, tag="peak"):
         return (np.array([0.999, np.random.default_rng(seed).standard_normal()]),)
 
 
+class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
+    """A copy of `nbytes` between host and device memory.
+
+    direction: h2d, d2h, d2d (on the device), both (h2d and d2h at once, `nbytes` each way). host_memory: pageable, pinned,
+    write-combined, registered, managed; empty for d2d. compute: a kernel of about the copy's length that runs beside it
+    (`fma` in registers, `triad` in device memory), in `chunks` shared out over `streams`; each chunk is copied, then
+    computed on.
+    """
+
+    direction: str
+    nbytes: int
+    host_memory: str = ""
+    compute: str = ""
+    chunks: int = 1
+    streams: int = 1
+    op: ClassVar[str] = "transfer"
+    DIRECTIONS: ClassVar[tuple] = ("h2d", "d2h", "d2d", "both")
+    HOST_MEMORIES: ClassVar[tuple] = ("pageable", "pinned", "write-combined", "registered", "managed")
+    COMPUTES: ClassVar[tuple] = ("fma", "triad")
+    MOST_MANAGED: ClassVar[int] = 1 << 30
+
+    def __post_init__(self):
+        _check_counts(nbytes=self.nbytes, chunks=self.chunks, streams=self.streams)
+        _check_word("direction", self.direction, self.DIRECTIONS)
+        if self.direction == "d2d":
+            if self.host_memory:
+                raise ValueError("a copy on the device has no host memory")
+        else:
+            msgspec.structs.force_setattr(self, "host_memory", self.host_memory or "pageable")
+            _check_word("host memory", self.host_memory, self.HOST_MEMORIES)
+        if self.compute:
+            _check_word("compute", self.compute, self.COMPUTES)
+        if self.host_memory == "managed" and self.nbytes > self.MOST_MANAGED:
+            raise ValueError(f"{self.nbytes} bytes of managed memory; at most {self.MOST_MANAGED} are asked for here")
+        if self.chunks > self.nbytes:
+            raise ValueError(f"{self.nbytes} bytes cannot be cut into {self.chunks} chunks")
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that cross the link, both directions together; on the device every byte is read and written."""
+        return self.nbytes * (2 if self.direction in ("both", "d2d") else 1)
+
+    @property
+    def footprint_bytes(self) -> int:
+        return self.nbytes * (2 if self.direction in ("both", "d2d") or self.compute == "triad" else 1)
+
+    @property
+    def locked_bytes(self) -> int:
+        """Host memory that may not be paged out meanwhile, or that the device shares."""
+        return self.footprint_bytes if self.host_memory not in ("", "pageable") else 0
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """The bytes that are copied, in pageable host memory."""
+        return (_random_bytes(self.nbytes, seed),)
+
+
+class Launch(msgspec.Struct, frozen=True, tag="launch"):
+    """`count` times the same call on almost no data: what a call costs before any work.
+
+    call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one
+    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); `step` and `epoch` of a Keras model with almost no
+    work; and what happens once in a process: `import`, `device_start`, `compile`.
+    """
+
+    call: str
+    count: int = 1
+    op: ClassVar[str] = "launch"
+    CALLS: ClassVar[tuple] = ("empty", "elementwise", "matmul", "copy", "step", "epoch", "import", "device_start", "compile")
+    ONCE: ClassVar[tuple] = ("import", "device_start", "compile")
+    VALUES: ClassVar[int] = 256
+    SIDE: ClassVar[int] = 16
+
+    def __post_init__(self):
+        _check_word("call", self.call, self.CALLS)
+        _check_counts(count=self.count)
+        if self.once and self.count != 1:
+            raise ValueError(f"{self.call} happens once in a process")
+
+    @property
+    def once(self) -> bool:
+        """Whether it happens once in a process, so that each sample needs a fresh one."""
+        return self.call in self.ONCE
+
+    @property
+    def dtype(self) -> str:
+        return "float32"
+
+    @property
+    def footprint_bytes(self) -> int:
+        return 4 * self.VALUES * 2
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """The operands: one array, two for `matmul`; none where the call brings its own."""
+        if self.call == "elementwise":
+            return (random_array((self.VALUES,), "float32", seed, whole_numbers),)
+        if self.call == "matmul":
+            return tuple(random_array((self.SIDE, self.SIDE), "float32", seed + i, whole_numbers) for i in range(2))
+        return (random_array((1,), "float32", seed, whole_numbers),) if self.call == "copy" else ()
+
+
 class Training(msgspec.Struct, frozen=True, tag="training"):
     """`epochs` passes of `fit` over `samples` samples in batches of `batch`, for the model of that name."""
 
@@ -241,4 +377,4 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
         return 5 * self.epochs * (self.samples * 4e-3 + self.steps * 20e-3)
 
 
-Problem = Matmul | Stream | Peak | Training
+Problem = Matmul | Stream | Peak | Transfer | Launch | Training

@@ -6,7 +6,8 @@ import ml_dtypes  # noqa: F401  NumPy learns bfloat16 from it
 import msgspec
 import numpy as np
 
-from kernels.problems import Matmul, Peak, Problem, Stream, numpy_dtype
+from kernels import passes
+from kernels.problems import Launch, Matmul, Peak, Problem, Stream, Transfer, numpy_dtype
 
 # Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 24
@@ -14,7 +15,7 @@ _EDGE = 16
 
 
 class Check(msgspec.Struct, frozen=True):
-    """How an output was checked (`exact`: equality), whether it passed, and the largest error seen."""
+    """How an output was checked (`exact`: equality; `bound`: a largest error), whether it passed, and the largest error seen."""
 
     how: str
     passed: bool
@@ -27,7 +28,11 @@ def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray) 
     if isinstance(problem, Matmul):
         return _check_matmul(problem, inputs, output)
     if isinstance(problem, Stream):
-        return _equal(stream_answer(problem, inputs), output)
+        return check_stream(problem, inputs, output)
+    if isinstance(problem, Transfer):
+        return _equal(np.concatenate(inputs * (2 if problem.direction == "both" else 1)), output)
+    if isinstance(problem, Launch):
+        return _equal(launch_answer(problem, inputs), output)
     if isinstance(problem, Peak):
         return _check_peak(problem, output)
     raise TypeError(f"no reference for {type(problem).__name__}")
@@ -51,9 +56,42 @@ def _equal(expected: np.ndarray, output: np.ndarray) -> Check:
     return Check("exact", passed, error)
 
 
+def launch_answer(problem: Launch, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
+    """x + count for `elementwise`, the product for `matmul`, the value for `copy`; nothing for `empty`; the optimizer's
+    steps for `step` and `epoch`."""
+    match problem.call:
+        case "elementwise":
+            return inputs[0] + np.float32(problem.count)
+        case "matmul":
+            return (inputs[0].astype(np.int64) @ inputs[1].astype(np.int64)).astype(np.float32)
+        case "copy":
+            return inputs[0]
+        case "step" | "epoch":
+            return np.array([problem.count], np.int64)
+        case _:
+            return np.empty(0)
+
+
+def check_stream(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
+    """Equality where every element is rounded once; a bound where means and roots are in it; a rule where chance is."""
+    if problem.operation == "dropout":
+        return Check("each value dropped or scaled", passes.dropped(inputs[0], output))
+    if problem.operation == "maxpool_grad":
+        return Check("each window's gradient on its largest", passes.pooled_back(problem, *inputs, output))
+    answer, bound = stream_answer(problem, inputs), passes.BOUNDS.get(problem.operation)
+    if bound is None:
+        return _equal(answer, output)
+    if output.shape != answer.shape or output.dtype != inputs[0].dtype or not np.isfinite(output).all():
+        return Check("bound", False, float("inf"))
+    error = float(np.max(np.abs(output.astype(np.float64) - answer)))
+    return Check("bound", error <= bound, error)
+
+
 def stream_answer(problem: Stream, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
     """The output array of one element-wise pass (a one-element sum for `read`); the scalar is 3."""
     x = inputs[0]
+    if problem.operation in passes.ANSWERS:
+        return passes.ANSWERS[problem.operation](problem, *inputs)
     match problem.operation:
         case "copy":
             return x.copy()

@@ -27,16 +27,25 @@ BACKENDS = {
     "numpy": Backend(("cpu",), "numpy", "numpy"),
     "numba": Backend(("cpu",), "numba", "numba"),
     "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
+    "tensorflow": Backend(("cpu", "gpu"), "tensorflow", "tensorflow"),
     "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),
 }
+
+
+# Backends that bring a device runtime of their own: their kernels run in a process where no CuPy is imported.
+FRAMEWORKS = ("tensorflow", "keras")
 
 
 @dataclasses.dataclass(frozen=True)
 class Kernel:
     """One way to compute one operation: `bind(problem, *inputs)` gives the `run()` that is timed.
 
+    `run` may carry two attributes: `passes`, how many times over it does the problem in a call, and `before`, what must
+    happen, untimed, before each call (the device is waited for in between).
+
     rung: a step of the teaching ladder, run only when asked for. parallel: it uses as many threads as it is given.
-    allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream.
+    allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns
+    when the device is done, so there is nothing to queue.
     """
 
     op: str
@@ -47,6 +56,7 @@ class Kernel:
     rung: bool = False
     parallel: bool = True
     allocates: bool = False
+    waits: bool = False
 
     @property
     def name(self) -> str:
@@ -70,14 +80,15 @@ class NotInstalled(Exception):
 _registered: dict[str, Kernel] = {}
 
 
-def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bool = True, allocates: bool = False):
+def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bool = True, allocates: bool = False,
+           waits: bool = False):  # fmt: skip
     """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
     if function is None:
-        return functools.partial(kernel, rung=rung, parallel=parallel, allocates=allocates)
+        return functools.partial(kernel, rung=rung, parallel=parallel, allocates=allocates, waits=waits)
     module = sys.modules[function.__module__]
     op, backend = function.__module__.rpartition(".")[2].split("_")[:2]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
-    made = Kernel(op, backend, function.__name__, function, devices, rung, parallel, allocates)
+    made = Kernel(op, backend, function.__name__, function, devices, rung, parallel, allocates, waits)
     if made.name in _registered and _registered[made.name].bind.__code__ is not function.__code__:
         raise ValueError(f"two kernels are called {made.name}")
     _registered[made.name] = made

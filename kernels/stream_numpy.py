@@ -6,11 +6,16 @@ from kernels.problems import Stream, empty
 from kernels.registry import kernel
 
 
+_OPERATIONS = ("copy", "scale", "add", "triad", "read")
+
+
 @kernel(parallel=False)
 def ufunc(problem: Stream, *arrays):
     """One NumPy pass an operator: the triad takes two, so it moves five arrays where a fused loop moves three."""
     if problem.dtype not in ("float32", "float64"):
         raise ValueError(f"NumPy has no native {problem.dtype} arithmetic")
+    if problem.operation not in _OPERATIONS:
+        raise ValueError(f"{problem.operation} is no single NumPy pass; this kernel has {', '.join(_OPERATIONS)}")
     out = empty((1 if problem.operation == "read" else problem.elements,), arrays[0].dtype, 5)
     out.fill(1)  # the pages exist before anything is timed
     three = arrays[0].dtype.type(3)

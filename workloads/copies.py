@@ -18,12 +18,22 @@ from workloads.results import Settings
 @dataclasses.dataclass(frozen=True)
 class Prepared:
     """`run()` is the call to time; `result(value)` brings what it returned to the host; `synchronize` waits for the
-    device (None: the call returns when it is done); `stream` is where device work is queued."""
+    device (None: the call returns when it is done); `stream` is where device work is queued (None: not CuPy's)."""
 
     run: Callable
     result: Callable
     synchronize: Callable | None = None
     stream: object | None = None
+
+    @property
+    def passes(self) -> int:
+        """How many times over the call does the problem."""
+        return getattr(self.run, "passes", 1)
+
+    @property
+    def before(self) -> Callable | None:
+        """What must happen before each call, untimed."""
+        return getattr(self.run, "before", None)
 
 
 def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
@@ -31,13 +41,19 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
 
     Raises: ValueError for what the kernel cannot do.
     """
+    if settings.device == "cpu" and settings.mode != "resident":
+        raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
+    if kernel.backend == "tensorflow":
+        return _tensorflow(kernel, problem, settings, inputs)
     if settings.device == "cpu":
-        if settings.mode != "resident":
-            raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
         return Prepared(kernel.bind(problem, *inputs), np.asarray)
     import cupy
 
     stream = gpu_stream()
+    if problem.op == "transfer":  # the copy is the kernel: it gets its data on the host and places it itself
+        run = kernel.bind(problem, *inputs)
+        stream.synchronize()
+        return Prepared(run, _bytes_on_host, stream.synchronize, stream)
     make = {
         "resident": _resident,
         "roundtrip": _roundtrip,
@@ -48,10 +64,35 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
     out = numpy_dtype(getattr(problem, "out", problem.dtype))
 
     def result(value):
+        if value is None:  # an empty call
+            return np.empty(0)
         array = value if on_host else cupy.asnumpy(value)
         return array.view(out) if array.dtype.kind == "u" else array
 
     return Prepared(run, result, stream.synchronize, stream)
+
+
+def _tensorflow(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
+    """TensorFlow's own device and tensors; a copy or a launch places its data itself."""
+    if settings.mode != "resident":
+        raise ValueError("TensorFlow's copies are kernels of workloads.transfer")
+    from workloads import tensors
+
+    device, wait = tensors.start(settings.device, settings.threads)
+    if problem.op not in ("transfer", "launch"):
+        inputs = tensors.place(inputs, device)
+    run = tensors.on(device, kernel.bind, problem, *inputs)
+    if wait:
+        wait()
+    return Prepared(run, tensors.on_host, wait)
+
+
+def _bytes_on_host(value) -> np.ndarray:
+    """What a copy gave, as bytes on the host; of a copy both ways, what arrived on the device and then on the host."""
+    import cupy
+
+    parts = value if isinstance(value, tuple) else (value,)
+    return np.concatenate([cupy.asnumpy(part).view(np.uint8).ravel() for part in parts])
 
 
 _stream = None

@@ -1,31 +1,22 @@
 """Inside a worker: one Keras training, from import to Measurement. The worker's environment chose its device."""
 
-import contextlib
 import math
-import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from analysis import estimate
-from kernels import networks, registry
+from kernels import networks
 from kernels.problems import Training
-from workloads import data, models, telemetry
+from workloads import data, models, telemetry, tensors
 from workloads.measure import now, require_memory
 from workloads.results import Measurement, Row, Samples
+from workloads.tensors import Broken, log_lines, missed, timed
 from workloads.timing import Limits
 
 FEWEST_FITS = 3
 MOST_FITS = 20
 LOSS_EPOCHS, LOSS_BATCHES = 3, 20
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
-_LOG = "/proc/self/fd/2"
-# Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
-_TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
-_started = False
-
-
-class Broken(Exception):
-    """A training that did not do what the row says: its row is `failed` with this reason."""
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
@@ -57,12 +48,12 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
     network = networks.find(problem.model)
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= _start(row.settings.device, row.settings.threads)
+    phases |= tensors.begin(row.settings.device, row.settings.threads)
     import keras
 
     keras.utils.set_random_seed(seed)
     x, y = data.load(switches["data"], network, problem.samples, seed, problem.dtype)
-    with _timed(phases, "build"):
+    with timed(phases, "build"):
         model = models.build(network, JIT[switches["jit_compile"]])
         model.optimizer.build(model.trainable_variables)
     values |= {"parameters": float(model.count_params()), "tf32": _tf32(row)}
@@ -77,7 +68,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         return _finite(history.history["loss"])
 
     epochs_s = _EpochSeconds(keras)
-    with _timed(phases, "first_call"):
+    with timed(phases, "first_call"):
         fit(callbacks=[epochs_s.callback])
     values["first_epoch_s"] = epochs_s.seconds[0]
     watch = telemetry.watch("cpu")  # a watch on the GPU would bring CuPy, a second context and other CUDA libraries
@@ -104,82 +95,11 @@ def _switches(row: Row) -> dict[str, str]:
     return switches
 
 
-@contextlib.contextmanager
-def _timed(phases: dict[str, float], name: str) -> Iterator[None]:
-    """Puts the seconds of its block into `phases` under a name."""
-    begin = time.perf_counter()
-    yield
-    phases[name] = time.perf_counter() - begin
-
-
-def _start(device: str, threads: int | None) -> dict[str, float]:
-    """Imports Keras and starts the device; the seconds of both, empty when this process has done so before.
-
-    Raises: NotInstalled; ValueError when the process already runs with other threads; Broken without the GPU asked for.
-    """
-    global _started
-    phases: dict[str, float] = {}
-    if device != "cpu" and not _started:  # TensorFlow says only when asked which library it missed
-        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
-    with _timed(phases, "import"):
-        try:
-            import keras  # noqa: F401
-            import tensorflow
-        except ImportError as error:
-            if (error.name or "").split(".")[0] in ("keras", "tensorflow"):
-                raise registry.NotInstalled("keras") from error
-            raise
-    _limit_threads(tensorflow.config.threading, threads)
-    with _timed(phases, "device_start"):
-        gpus = tensorflow.config.list_physical_devices("GPU")
-        if device != "cpu" and not gpus:
-            raise Broken(f"TensorFlow finds no GPU: {missed(_log_lines())}")
-        if not _started:
-            for gpu in gpus:
-                tensorflow.config.experimental.set_memory_growth(gpu, True)
-        tensorflow.zeros(1).numpy()
-    first, _started = not _started, True
-    return phases if first else {}
-
-
-def _limit_threads(threading, threads: int | None) -> None:
-    """Gives TensorFlow that many threads for an operation and for operations side by side (None: its own choice).
-
-    Raises: ValueError when it already runs with others.
-    """
-    wanted = threads or 0
-    if (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()) == (wanted, wanted):
-        return
-    try:
-        threading.set_intra_op_parallelism_threads(wanted)
-        threading.set_inter_op_parallelism_threads(wanted)
-    except RuntimeError as error:
-        raise ValueError(f"TensorFlow already runs with other threads in this process: {error}") from error
-
-
-def _log_lines() -> list[str]:
-    """The last lines that this process wrote to its log."""
-    try:
-        with open(_LOG, "rb") as log:
-            return log.read()[-20000:].decode(errors="replace").splitlines()
-    except OSError:
-        return []
-
-
-def missed(lines: list[str]) -> str:
-    """The line of TensorFlow's log that says best why it sees no GPU, without its time stamp."""
-    for words in _TELLING:
-        for line in reversed(lines):
-            if words in line.lower():
-                return line.partition("] ")[2][:300] or line[:300]
-    return "its log does not say why"
-
-
 def _require_device(model, device: str) -> None:
     """Raises Broken unless the model's variables live where the row says."""
     lives, wanted = model.trainable_variables[0].value.device, "CPU" if device == "cpu" else "GPU"
     if f"device:{wanted}:" not in lives:
-        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted}: {missed(_log_lines())}")
+        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted}: {missed(log_lines())}")
 
 
 def _tf32(row: Row) -> float:

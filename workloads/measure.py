@@ -5,8 +5,10 @@ import gc
 import math
 import time
 import traceback
+from collections.abc import Callable
 from datetime import UTC, datetime
 
+import msgspec
 import numpy as np
 
 from kernels import reference, registry
@@ -66,7 +68,10 @@ class DoesNotFit(Exception):
 
 
 def require_memory(problem: Problem, device: str, free=machine.memory_available) -> None:
-    """Raises DoesNotFit when the problem's arrays, and what the check needs beside them, exceed the free memory."""
+    """Raises DoesNotFit when the problem's arrays, and what the check needs beside them, exceed the free memory.
+
+    Page-locked memory is taken from everybody until it is given back, so at most half of what is free is asked for.
+    """
     needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES)]
     if device != "cpu":
         needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
@@ -74,6 +79,10 @@ def require_memory(problem: Problem, device: str, free=machine.memory_available)
         have = free(where)
         if need > have:
             raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
+    locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
+    if locked > most:
+        raise DoesNotFit(f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
+                         f"{most / 2**30:.3g} GiB, is ever locked")  # fmt: skip
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
@@ -85,7 +94,12 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             return keras_child.measure(row, limits, seed)
         except ValueError as error:  # a model or a switch that it does not know
             raise CannotDo(str(error)) from error
-    require_memory(row.problem, row.settings.device)
+    if row.problem.op == "launch" and row.problem.once:
+        from workloads import starts
+
+        return starts.measure(row)
+    framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
+    require_memory(row.problem, "cpu" if framework else row.settings.device)  # a framework holds the GPU's memory itself
     _use_threads(row)
     kernel = registry.find(row.kernel)
     check, first_call = _checked(kernel, row, seed)
@@ -95,7 +109,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
         )
     prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
-    watch = telemetry.watch(row.settings.device)
+    watch = telemetry.watch("cpu" if framework else row.settings.device)  # a watch on the GPU would bring CuPy
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
     return Measurement(
         row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=now(), **about
@@ -127,32 +141,52 @@ def clocks(
     if prepared.synchronize is None:
         taken = [timing.collect(timing.host(prepared.run), limits, "host-latency", watch.before_block)]
     else:
-        run, wait = prepared.run, prepared.synchronize
-        taken = [timing.collect(timing.latency(run, wait), limits, "host-latency", watch.before_block)]
-        if row.settings.mode == "resident":
-            taken.append(timing.collect(timing.throughput(run, wait), limits, "host-throughput", watch.before_block))
-            if not kernel.allocates:
-                taken.append(_on_device(prepared, limits, watch))
+        takes = _device_takes(kernel, row, prepared)
+        taken = [timing.collect(take(), limits, clock, watch.before_block) for clock, take in takes.items()]
     values, flags = watch.seen()
-    return tuple(taken), values, flags
+    return tuple(_a_pass(samples, prepared.passes) for samples in taken), values, flags
 
 
-def _on_device(prepared: copies.Prepared, limits: Limits, watch) -> Samples:
+def _device_takes(kernel, row: Row, prepared: copies.Prepared) -> dict[str, Callable[[], timing.Take]]:
+    """Clock -> how its samples are taken, for a call whose work is on a device."""
+    run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
+    if before:
+        takes = {"host-latency": lambda: timing.each(run, before, wait)}
+        return takes | ({"device": lambda: timing.device_each(run, before, stream)} if stream and not kernel.waits else {})
+    takes = {"host-latency": lambda: timing.latency(run, wait)}
+    if row.settings.mode != "resident" or kernel.waits:
+        return takes
+    takes["host-throughput"] = lambda: timing.throughput(run, wait)
+    if row.problem.op in ("transfer", "launch"):
+        takes["host-issue"] = lambda: timing.issue(run, wait)
+    if stream and not kernel.allocates:
+        takes["device"] = lambda: _on_device(prepared)
+    return takes
+
+
+def _on_device(prepared: copies.Prepared) -> timing.Take:
     """Device time by events: around queued calls when they are long, else around calls that wait behind a held stream."""
     take = timing.device(prepared.run, prepared.stream)
-    if take(3) / 3 < timing.HELD_BELOW_S:
-        take = timing.held(prepared.run, prepared.stream)
-    return timing.collect(take, limits, "device", watch.before_block)
+    return timing.held(prepared.run, prepared.stream) if take(3) / 3 < timing.HELD_BELOW_S else take
 
 
-_blocks: dict[str, tuple[timing.Take, float]] = {}
+def _a_pass(samples: Samples, passes: int) -> Samples:
+    """Samples of one pass from samples of calls that make `passes` of them."""
+    if passes == 1:
+        return samples
+    seconds = tuple(s / passes for s in samples.seconds)
+    return msgspec.structs.replace(samples, seconds=seconds, calls=samples.calls * passes)
+
+
+_blocks: dict[str, tuple[timing.Take, float, int]] = {}
 
 
 def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measurement:
     """One block of a row that stays prepared: the caller alternates blocks of two rows. Quiet before it answers."""
     _use_threads(row)
     if row.key not in _blocks:
-        require_memory(row.problem, row.settings.device)
+        framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
+        require_memory(row.problem, "cpu" if framework else row.settings.device)
         kernel = registry.find(row.kernel)
         check, _ = _checked(kernel, row, seed)
         if not check.passed:
@@ -160,9 +194,9 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
         prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
         run, wait = prepared.run, prepared.synchronize
         take = timing.host(run) if wait is None else timing.latency(run, wait)
-        _blocks[row.key] = (take, timing.call_seconds(take, limits))
-    take, call_seconds = _blocks[row.key]
-    samples = timing.one_block(take, limits, "host-latency", call_seconds, handicap)
+        _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
+    take, call_seconds, passes = _blocks[row.key]
+    samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
     telemetry.settle()
     return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), check="exact", at=now())
 

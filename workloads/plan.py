@@ -42,8 +42,10 @@ def devices(args: argparse.Namespace, here: Machine) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def kernels(op: str, args: argparse.Namespace, on: list[str], ladder: bool = False) -> list[Kernel]:
-    """The kernels of an operation for the backends, variants and devices asked for.
+def kernels(
+    op: str, args: argparse.Namespace, on: list[str], ladder: bool = False, on_request: Iterable[str] = ()
+) -> list[Kernel]:
+    """The kernels of an operation for the backends, variants and devices asked for; those `on_request` only when named.
 
     A backend that is not installed, or whose device is not here, is left out with a note, unless asked for by name.
     Raises: Usage for an unknown backend or variant; Missing for a named backend that cannot run.
@@ -53,7 +55,7 @@ def kernels(op: str, args: argparse.Namespace, on: list[str], ladder: bool = Fal
         if name not in known:
             raise options.Usage(f"unknown backend {name!r} for {op}; known: {', '.join(known)}")
     found: list[Kernel] = []
-    for backend in asked or known:
+    for backend in asked or [name for name in known if name not in on_request]:
         try:
             if not usable(registry.BACKENDS[backend], on):
                 raise options.Missing(*no_device(backend))
@@ -98,8 +100,9 @@ def settings(
         if device != "cpu":
             yield from (Settings(device=device, mode=mode) for mode in modes or ["resident"])
         else:
-            counts = thread_counts(args)
-            yield from (Settings(device="cpu", threads=t) for t in (counts if kernel.parallel else [1]))
+            own = kernel.backend in registry.FRAMEWORKS and not args.threads  # a framework chooses its threads itself
+            counts = [None] if own else thread_counts(args) if kernel.parallel else [1]
+            yield from (Settings(device="cpu", threads=t) for t in counts)
 
 
 def note(args: argparse.Namespace, text: str) -> None:

@@ -31,7 +31,8 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """Seconds per call on one clock (host-latency, host-throughput, device); each sample is the mean of `calls` calls.
+    """Seconds per call on one clock; each sample is the mean of `calls` calls. The clocks: host-latency (each call is
+    waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone), device (CUDA events).
 
     `block[i]` is the block that sample i was taken in; blocks are what is resampled for intervals.
     """

@@ -15,6 +15,7 @@ import msgspec
 
 from analysis import estimate
 from kernels.problems import Problem
+from kernels.registry import FRAMEWORKS
 from workloads import machine, options, results
 from workloads.plan import RIGOROUS_PROCESSES, name, note
 from workloads.results import Measurement, Row, Run, Samples
@@ -131,16 +132,21 @@ class _Runner:
         if foretold > _LONGEST_CALL_S:
             reason = f"one call would take about {foretold:.0f} s, going by the size before"
             return Measurement(row.kernel, row.problem, row.settings, "skipped", reason)
-        if self._args.rigorous:
-            return merged([self._fresh(row) for _ in range(RIGOROUS_PROCESSES)])
-        if row.settings.process == "fresh":
-            return self._fresh(row)
+        if self._args.rigorous or row.settings.process == "fresh":
+            return self._processes(row)
         variables = environment(row, self._uuids)
         key = tuple(sorted(variables.items()))
-        for other in [k for k, op in self._last.items() if op == "training" and k != key]:
+        for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key]:
             self._workers[other].close()  # a framework's idle threads and memory would disturb what comes next
-        self._last[key] = row.problem.op
+        self._last[key] = row.kernel.split("/")[1]
         return self._asked(self._workers.setdefault(key, Worker(variables)), row)
+
+    def _processes(self, row: Row) -> Measurement:
+        """From fresh processes, as many as --rigorous takes; the first that is not ok ends it."""
+        parts = []
+        while len(parts) < RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
+            parts.append(self._fresh(row))
+        return merged(parts)
 
     def _fresh(self, row: Row) -> Measurement:
         with contextlib.closing(Worker(environment(row, self._uuids))) as worker:

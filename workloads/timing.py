@@ -21,6 +21,7 @@ MOST_BLOCKS = 20
 LOOK_AT = (5, 7, 10, 14, 20)  # blocks after which the interval is looked at
 HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
 HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
+ISSUED_CALLS = 100
 HOLD_NS = 50_000_000
 
 
@@ -57,6 +58,64 @@ def latency(run: Callable, synchronize: Callable) -> Take:
             run()
             synchronize()
         return time.perf_counter() - begin
+
+    return take
+
+
+def each(run: Callable, before: Callable, synchronize: Callable) -> Take:
+    """Host clock around calls that are each waited for, with `before` done and waited for, untimed, ahead of each."""
+
+    def take(calls: int) -> float:
+        spent = 0.0
+        for _ in range(calls):
+            before()
+            synchronize()
+            begin = time.perf_counter()
+            run()
+            synchronize()
+            spent += time.perf_counter() - begin
+        return spent
+
+    return take
+
+
+def device_each(run: Callable, before: Callable, stream) -> Take:
+    """Device clock around single calls, with `before` queued ahead of each. Two events next to each other are 1.3 us
+    apart, which is in every call's time."""
+    import cupy
+
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+
+    def take(calls: int) -> float:
+        spent = 0.0
+        for _ in range(calls):
+            before()
+            begin.record(stream)
+            run()
+            end.record(stream)
+            end.synchronize()
+            spent += cupy.cuda.get_elapsed_time(begin, end) * 1e-3
+        return spent
+
+    return take
+
+
+def issue(run: Callable, synchronize: Callable) -> Take:
+    """Host clock around issuing calls that nobody waits for: what the host pays. The queue is emptied, untimed, before it
+    is full, as a full queue makes the host wait."""
+
+    def take(calls: int) -> float:
+        spent = 0.0
+        while calls > 0:
+            some = min(calls, ISSUED_CALLS)
+            calls -= some
+            repeat = itertools.repeat(None, some)
+            begin = time.perf_counter()
+            for _ in repeat:
+                run()
+            spent += time.perf_counter() - begin
+            synchronize()
+        return spent
 
     return take
 

@@ -1,0 +1,82 @@
+"""The answers of a training step's element-wise passes, and how near a kernel must come to them."""
+
+import numpy as np
+
+from kernels.problems import Stream
+
+EPSILON = 1e-3  # batch normalization's, as Keras has it
+DROPPED = 0.25
+RATE = 0.25  # the optimizers' learning rate, a power of two so that w - RATE * g is exact
+BETA1, BETA2, ADAM_EPSILON = 0.9, 0.999, 1e-7
+# Largest error allowed of a float32 answer, where means, roots and chance are in it; the other operations are exact.
+BOUNDS = {"batchnorm": 1e-4, "batchnorm_grad": 2e-4, "adam": 1e-5}
+_SIGMAS = 6
+
+
+def images(problem: Stream, flat: np.ndarray, pooled: bool = False) -> np.ndarray:
+    """The array as (n, height, width, channels), or after 2 x 2 pooling."""
+    height, width, channels = problem.IMAGE
+    scale = 2 if pooled else 1
+    return flat.reshape(-1, height // scale, width // scale, channels)
+
+
+def _windows(x: np.ndarray) -> np.ndarray:
+    """(n, p, q, channels, 4): the four values of every 2 x 2 window."""
+    n, h, w, c = x.shape
+    return x.reshape(n, h // 2, 2, w // 2, 2, c).transpose(0, 1, 3, 5, 2, 4).reshape(n, h // 2, w // 2, c, 4)
+
+
+def _maxpool(problem: Stream, x: np.ndarray) -> np.ndarray:
+    return _windows(images(problem, x)).max(axis=-1).ravel()
+
+
+def _batchnorm(problem: Stream, x: np.ndarray) -> np.ndarray:
+    """Over n, height and width, with scale 1 and shift 0."""
+    x = images(problem, x).astype(np.float64)
+    return ((x - x.mean((0, 1, 2))) / np.sqrt(x.var((0, 1, 2)) + EPSILON)).ravel()
+
+
+def _batchnorm_grad(problem: Stream, x: np.ndarray, dy: np.ndarray) -> np.ndarray:
+    x, dy = (images(problem, a).astype(np.float64) for a in (x, dy))
+    axes = (0, 1, 2)
+    deviation = np.sqrt(x.var(axes) + EPSILON)
+    normal = (x - x.mean(axes)) / deviation
+    return ((dy - dy.mean(axes) - normal * (dy * normal).mean(axes)) / deviation).ravel()
+
+
+def _adam(problem: Stream, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """The weights after a step without bias correction: a scalar the same for all, worked out once."""
+    w, g, m, v = (a.astype(np.float64) for a in (w, g, m, v))
+    m = m + (g - m) * (1 - BETA1)
+    v = v + (g * g - v) * (1 - BETA2)
+    return w - RATE * m / (np.sqrt(v) + ADAM_EPSILON)
+
+
+ANSWERS = {
+    "relu": lambda problem, x: np.maximum(x, 0),
+    "relu_grad": lambda problem, x, dy: np.where(x > 0, dy, x.dtype.type(0)),
+    "maxpool": _maxpool,
+    "batchnorm": _batchnorm,
+    "batchnorm_grad": _batchnorm_grad,
+    "sgd": lambda problem, w, g: w - w.dtype.type(RATE) * g,
+    "adam": _adam,
+}
+
+
+def dropped(x: np.ndarray, output: np.ndarray) -> bool:
+    """Whether every value is 0 or scaled up, and the share of zeros is within six standard deviations of DROPPED."""
+    if output.shape != x.shape or output.dtype != x.dtype:
+        return False
+    zero = output == 0
+    kept = np.abs(output - x / x.dtype.type(1 - DROPPED)) <= 1e-5 * np.abs(x)
+    return bool((zero | kept).all()) and abs(zero.mean() - DROPPED) <= _SIGMAS * np.sqrt(DROPPED * (1 - DROPPED) / x.size)
+
+
+def pooled_back(problem: Stream, x: np.ndarray, dy: np.ndarray, output: np.ndarray) -> bool:
+    """Whether each window's gradient lies, in all, on its largest values: among equal ones any share is right."""
+    if output.shape != x.shape or output.dtype != x.dtype:
+        return False
+    values, given = _windows(images(problem, x)), _windows(images(problem, output))
+    largest = values == values.max(axis=-1, keepdims=True)
+    whole = np.array_equal(given.sum(axis=-1).ravel(), dy)
+    return whole and not np.any(given[~largest])
