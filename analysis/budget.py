@@ -13,6 +13,8 @@ from workloads.results import Measurement
 
 OUR_OWN = ("numba", "cuda")  # kernels written here; every other backend is a library
 NO_LAUNCH = "not measured yet: launches come with workloads.launch"
+MORE_LAUNCHES = "not measured yet: beyond those of the small model's step, it takes how many kernels this model launches"
+SMALL_STEP = "Keras step of a model with almost no work"
 NO_STREAM = "not measured yet: element-wise passes come with the layers' stream problems"
 _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
 
@@ -90,7 +92,7 @@ def _problem(training: Measurement) -> Training:
 def work(training: Measurement) -> tuple[Work, ...]:
     """The operations of one step of a training row, in the arithmetic that it was allowed; none for unknown models."""
     problem = _problem(training)
-    if problem.model not in networks.NETWORKS:
+    if not networks.known(problem.model):
         return ()
     math = "tf32" if training.values.get("tf32") else "float32"
     return networks.step(networks.find(problem.model), min(problem.batch, problem.samples), "float32", math)
@@ -103,15 +105,29 @@ def gemms(training: Measurement) -> tuple[Problem, ...]:
 
 def _parts(training: Measurement, measurements: list[Measurement]) -> Iterable[Part]:
     every, device = work(training), training.settings.device
-    network = networks.NETWORKS.get(_problem(training).model)
+    network = networks.known(_problem(training).model)
     for name, kind in (("dense layers", "dense"), ("convolutions", "conv")):
         if network:
             yield _library_part(name, [w for w in every if w.kind == kind], device, measurements)
         else:
             yield Part(name, None, "not known: the model's layers are not in kernels.networks")
     yield Part("element-wise passes", None, NO_STREAM)
-    yield Part("launches", None, NO_LAUNCH)
-    yield _copies(training, network)
+    if step := _small_step(training, measurements):
+        yield step
+    yield Part("launches", None, MORE_LAUNCHES if step else NO_LAUNCH)
+    yield _copies(training, network, measurements)
+
+
+def _small_step(training: Measurement, measurements: list[Measurement]) -> Part | None:
+    """What Keras itself takes for a step, from a model with almost no work, compiled or not as the training was; None
+    where that was not measured or the training does not say how it was compiled."""
+    from analysis import overheads
+
+    if "jit_compile" not in training.values:
+        return None
+    device, jit = training.settings.device, "on" if training.values["jit_compile"] else "off"
+    found = overheads.find(overheads.constants(measurements), "keras-step", device, jit=jit)
+    return Part(SMALL_STEP, found.seconds, f"measured with jit_compile {jit}: {found.source}") if found else None
 
 
 def _library_part(name: str, every: list[Work], device: str, measurements: list[Measurement]) -> Part:
@@ -158,13 +174,27 @@ def _why_none(every: list[Work], device: str, measurements: list[Measurement]) -
     return f"not measured: {reasons[0]}" if reasons else "not measured yet: no library row for these sizes"
 
 
-def _copies(training: Measurement, network: Network | None) -> Part:
-    if training.settings.device == "cpu":
-        return Part("copies to the device", Estimate(0, 0, 0), "none: the batch is in host memory")
-    problem, nbytes = _problem(training), ""
-    if network:
-        nbytes = f" {size(min(problem.batch, problem.samples) * networks.sample_bytes(network, problem.dtype))} a batch"
-    return Part("copies to the device", None, f"not measured yet:{nbytes}; copies come with workloads.transfer")
+# Whose copies to the device count, the first that was measured: as Keras makes them, else plain ones of pageable memory.
+_COPIERS = ("transfer/tensorflow/constant", "transfer/tensorflow/dataset", "transfer/cupy/array")
+
+
+def _copies(training: Measurement, network: Network | None, measurements: list[Measurement]) -> Part:
+    """The batch's way to the device by the law of its copies."""
+    from analysis import links
+
+    name, device, problem = "copies to the device", training.settings.device, _problem(training)
+    if device == "cpu":
+        return Part(name, Estimate(0, 0, 0), "none: the batch is in host memory")
+    if not network:
+        return Part(name, None, "not measured yet: copies come with workloads.transfer")
+    nbytes = min(problem.batch, problem.samples) * networks.sample_bytes(network, problem.dtype)
+    copies = [m for m in measurements if m.problem.op == "transfer" and m.settings.device == device and m.kernel in _COPIERS]
+    fitted = links.fits(copies)
+    law = next((x for kernel in _COPIERS if (x := links.find(fitted, "h2d", "pageable", kernel))), None)
+    if law is None:
+        return Part(name, None, f"not measured yet: {size(nbytes)} a batch; copies come with workloads.transfer")
+    beyond = ", beyond the sizes measured" if law.extrapolates(nbytes) else ""
+    return Part(name, law.seconds(nbytes), f"{size(nbytes)} a batch by the law of {law.kernel}{beyond}")
 
 
 def budgets(measurements: Iterable[Measurement]) -> list[Budget]:
@@ -187,7 +217,7 @@ def where(training: Measurement) -> str:
 def subject(training: Measurement) -> str:
     """Model and batch in a few words."""
     problem = _problem(training)
-    network = networks.NETWORKS.get(problem.model)
+    network = networks.known(problem.model)
     name = f"{problem.model} ({network.seed})" if network and network.seed else problem.model
     return f"{name} at batch {problem.batch}"
 
@@ -196,10 +226,18 @@ def sentence(made: Budget) -> str:
     """The budget in one or two sentences: the step, what accounts for it, and what is not explained."""
     known = [(p.name, f"{seconds(p.seconds.value)} ({_share(p.seconds, made.step)})") for p in made.parts
              if p.seconds and p.seconds.value > 0]  # fmt: skip
-    accounts = [f"its {name} {'' if i else 'account '}for {amount}" for i, (name, amount) in enumerate(known)]
+    accounts = [f"{_whose(name)} {'' if i else _accounts(name)}for {amount}" for i, (name, amount) in enumerate(known)]
     start = f"{subject(made.training)} takes {seconds(made.step.value)} a step on {where(made.training)}"
     doubt = f" (doubtful: rows are flagged {join(made.flags)})" if made.flags else ""
     return f"{start}{'; ' + join(accounts) if accounts else ''}; {_rest(made)}{doubt}."
+
+
+def _whose(name: str) -> str:
+    return f"a {name}" if name == SMALL_STEP else f"its {name}"
+
+
+def _accounts(name: str) -> str:
+    return "accounts " if name == SMALL_STEP else "account "
 
 
 def _rest(made: Budget) -> str:
@@ -207,7 +245,8 @@ def _rest(made: Budget) -> str:
     verb = "is" if len(made.missing) == 1 else "are"
     missing = f": {join(made.missing)} {verb} not measured yet" if made.missing else ""
     if made.remainder.value < 0:
-        why = "so they are counted too high" if made.remainder.high < 0 else "which is within their noise"
+        high = "so they are counted too high" if made.device == "cpu" else "so some run at the same time or are counted too high"
+        why = high if made.remainder.high < 0 else "which is within their noise"
         if made.flags and made.remainder.high < 0:
             why = "which cannot be: the machine was busy meanwhile, so measure again when it is quiet"
         return f"its parts come to {amount} more than the step ({share}), {why}"

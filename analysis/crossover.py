@@ -1,20 +1,38 @@
-"""From which size the GPU wins, in which form, and why: the sign changes of log(t_cpu / t_gpu) over square matmuls."""
+"""From which size the GPU wins, in which form, and why: the sign changes of log(t_cpu / t_gpu) over a family of problems that
+differ in one size (analysis.families): square products in n, convolutions in batch, channels or image size."""
 
-import functools
 import itertools
 import math
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.estimate import Estimate, middle, of
+from analysis.families import (
+    SQUARES,
+    VARIES,
+    Family,
+    Rows,
+    conv_rows,
+    dense_rows,
+    framework_of,
+    precision_of,
+    square_rows,
+    teaching_rungs,
+)
 from analysis.roofline import is_gpu
-from kernels import registry
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from workloads.results import Measurement
+
+__all__ = [
+    "AS_WRITTEN", "COPIES", "FINE", "FORMS", "LATENCY", "SQUARES", "THROUGHPUT", "VARIES", "Answer", "Crossing", "Family",
+    "Form", "Point", "Side", "classify", "conv_crossovers", "crossovers", "dense_crossovers", "fastest", "forms_of",
+    "framework_of", "precision_of", "refine", "square_rows", "teaching_rungs",
+]  # fmt: skip
 
 # A bracket this wide (high over low) is fine enough.
 FINE = 1.05
@@ -23,12 +41,18 @@ _CPU_INSTEAD = {"tf32": "float32", "float16": "float32", "bfloat16": "float32"}
 
 
 class Form(msgspec.Struct, frozen=True):
-    """What a GPU call includes: `mode` of copying, the clock, uses of a copy; `as_written`: `a @ b` on both sides."""
+    """What a GPU call includes: `mode` of copying, the clock, uses of a copy; `as_written`: `a @ b` on both sides.
+
+    `framework`: both sides as that framework runs them (tensorflow), empty: libraries called by themselves. `cache`: what
+    lies in it before a call, on both sides.
+    """
 
     mode: str
     clock: str = "host-latency"
     reuse: int = 1
     as_written: bool = False
+    framework: str = ""
+    cache: str = "warm"
 
 
 LATENCY, THROUGHPUT = Form("resident"), Form("resident", "host-throughput")
@@ -48,7 +72,7 @@ class Side(msgspec.Struct, frozen=True):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """Both sides at size n. `ratio` is t_cpu / t_gpu; `sign` 1: the GPU wins, -1: the CPU wins, 0: can't tell."""
+    """Both sides at size n of the family. `ratio` is t_cpu / t_gpu; `sign` 1: the GPU wins, -1: the CPU wins, 0: can't tell."""
 
     n: int
     cpu: Side
@@ -83,7 +107,7 @@ class Answer(msgspec.Struct, frozen=True):
     kind: gpu-from, gpu-at-smallest, cpu-throughout, several, cant-tell, no-gpu, no-cpu. bands: (first, last) size of
     each run of sizes whose interval of the ratio holds 1. gaps: sizes that were tried without a time, and why. tried:
     all sizes at which the GPU was tried in this form. default: the same with the CPU library's own choice of threads,
-    where that differs from the best.
+    where that differs from the best. family: what differs from size to size, and what does not.
     """
 
     precision: str
@@ -97,6 +121,7 @@ class Answer(msgspec.Struct, frozen=True):
     gaps: tuple[str, ...] = ()
     tried: tuple[int, ...] = ()
     default: "Answer | None" = None
+    family: Family = SQUARES
 
     @property
     def cpu_maths(self) -> tuple[str, ...]:
@@ -104,51 +129,52 @@ class Answer(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(p.cpu.math for p in self.points if p.cpu.math != self.precision))
 
 
-@functools.cache
-def teaching_rungs() -> frozenset[str]:
-    """Names of the kernels registered with rung=True, read from the sources so that nothing is imported."""
-    found = set()
-    for path in registry.FOLDER.glob("*_*.py"):
-        op, backend = path.stem.split("_")[:2]
-        made = re.findall(r"^@kernel\(([^)]*)\)\s*\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        found |= {f"{op}/{backend}/{name}" for options, name in made if re.search(r"rung\s*=\s*True", options)}
-    return frozenset(found)
-
-
-def precision_of(problem) -> str:
-    """The arithmetic, and the output's type where it is another than the operands'."""
-    return problem.math if problem.out == problem.dtype else f"{problem.math} to {problem.out}"
-
-
-def square_rows(measurements: "Iterable[Measurement]") -> "dict[str, dict[int, list[Measurement]]]":
-    """precision -> n -> rows of the square, warm, untransposed matmuls; the teaching rungs left out."""
-    found: dict = {}
-    for m in measurements:
-        p, s = m.problem, m.settings
-        if p.op != "matmul" or not p.m == p.n == p.k or p.layout != "nn" or m.kernel in teaching_rungs():
-            continue
-        if (s.cache, s.process) == ("warm", "warm"):
-            found.setdefault(precision_of(p), {}).setdefault(p.n, []).append(m)
-    return found
-
-
-def crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None) -> tuple[Answer, ...]:
-    """One Answer for each precision and form that was measured, float32 first; without a GPU, one a precision.
+def crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "",
+               cache: str = "warm") -> tuple[Answer, ...]:  # fmt: skip
+    """One Answer for each precision and form that was measured of the square products, float32 first; without a GPU, one a
+    precision.
 
     The CPU side at n is the fastest row over backends, variants and thread counts; the GPU side the fastest row of
-    the form. As written means the variant `operator` on both sides, with the CPU library's default threads.
+    the form. As written means the variant `operator` on both sides, with the CPU library's default threads. Rows of a
+    `framework` meet those of the same framework only, and only when it is named.
     """
-    rows = square_rows(measurements)
+    return _answers(SQUARES, square_rows(measurements, framework, cache), forms, framework, cache)
+
+
+def conv_crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "",
+                    cache: str = "warm", varies: Iterable[str] = VARIES,
+                    least: "Mapping[str, int] | None" = None) -> tuple[Answer, ...]:  # fmt: skip
+    """The same for convolutions, family by family (analysis.families.conv_rows): in batch, in channels, in image size."""
+    found = conv_rows(measurements, framework, cache, varies, least)
+    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
+
+
+def dense_crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "",
+                     cache: str = "warm") -> tuple[Answer, ...]:  # fmt: skip
+    """The same for products of a dense layer's shape in its batch."""
+    found = dense_rows(measurements, framework, cache)
+    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
+
+
+def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
+    """(framework, cache) of the rows, libraries called by themselves and warm rows first: each has answers of its own."""
+    found = {(framework_of(m), m.settings.cache) for m in measurements if m.settings.process == "warm"}
+    return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
+
+
+def _answers(family: Family, rows: Rows, forms: Iterable[Form] | None, framework: str, cache: str) -> tuple[Answer, ...]:
     answers = []
+    named = {"framework": framework, "cache": cache}
     for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
         sizes = rows[precision]
         gpu_rows = [m for at in sizes.values() for m in at if is_gpu(m.settings.device)]
         if not gpu_rows:
-            answers.append(Answer(precision, LATENCY, "no-gpu", min(sizes), max(sizes)))
+            form = msgspec.structs.replace(LATENCY, **named)
+            answers.append(Answer(precision, form, "no-gpu", min(sizes), max(sizes), family=family))
             continue
         instead = rows.get(_CPU_INSTEAD.get(precision, ""), {})
         for form in _forms_there(gpu_rows) if forms is None else forms:
-            if answer := _answer(precision, form, sizes, instead):
+            if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family):
                 answers.append(answer)
     return tuple(answers)
 
@@ -158,14 +184,14 @@ def _forms_there(gpu_rows) -> list[Form]:
     return [*FORMS, *(Form(mode, reuse=reuse) for mode, reuse in reused)]
 
 
-def _answer(precision: str, form: Form, sizes: dict, instead: dict) -> Answer | None:
+def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Family) -> Answer | None:
     """The answer for a form; None when no GPU row of that form was tried."""
     tried = [m for n in sizes for m in sizes[n] if _is_form(m, form)]
     if not any(m.on(form.clock) or m.status != "ok" for m in tried):
         return None
     if form.as_written and all(m.status == "skipped" for m in tried):  # no operator writes this precision
         return None
-    tried_n = tuple(sorted({m.problem.n for m in tried}))
+    tried_n = tuple(sorted({family.size(m.problem) for m in tried}))
     points, defaults, gaps = [], [], []
     default_threads = _default_threads([m for n in sizes for m in sizes[n]] + [m for n in instead for m in instead[n]])
     for n in sorted(sizes):
@@ -181,13 +207,13 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict) -> Answer | 
             default = fastest(as_default, "host-latency")
             defaults += [Point(n, default, gpu)] if default else []
         else:
-            gaps += [_gap(n, who, rows) for who, side, rows in (("CPU", cpu, cpu_rows), ("GPU", gpu, gpu_rows))
-                     if side is None and rows]  # fmt: skip
+            both = (("CPU", cpu, cpu_rows), ("GPU", gpu, gpu_rows))
+            gaps += [_gap(f"{family.varies} = {n}", who, rows) for who, side, rows in both if side is None and rows]
     if not points:
         missing = "no-cpu" if any(fastest([m], form.clock) for m in tried) else "no-gpu"
-        return Answer(precision, form, missing, tried_n[0], tried_n[-1], gaps=tuple(gaps), tried=tried_n)
-    made = classify(precision, form, points, gaps)
-    beside = classify(precision, form, defaults, []) if defaults and defaults != points else None
+        return Answer(precision, form, missing, tried_n[0], tried_n[-1], gaps=tuple(gaps), tried=tried_n, family=family)
+    made = classify(precision, form, points, gaps, family)
+    beside = classify(precision, form, defaults, [], family) if defaults and defaults != points else None
     return msgspec.structs.replace(made, tried=tried_n, default=beside)
 
 
@@ -216,12 +242,13 @@ def fastest(rows: "Iterable[Measurement]", clock: str) -> Side | None:
     return Side(m.kernel, m.settings.device, m.settings.threads, m.problem.math, of(samples))
 
 
-def _gap(n: int, who: str, rows) -> str:
+def _gap(where: str, who: str, rows) -> str:
     reasons = dict.fromkeys(f"{m.status}: {m.reason}" if m.reason else m.status for m in rows if m.status != "ok")
-    return f"n = {n}: no {who} time ({'; '.join(reasons) or 'not measured'})"
+    return f"{where}: no {who} time ({'; '.join(reasons) or 'not measured'})"
 
 
-def classify(precision: str, form: Form, points: Iterable[Point], gaps: Iterable[str] = ()) -> Answer:
+def classify(precision: str, form: Form, points: Iterable[Point], gaps: Iterable[str] = (),
+             family: Family = SQUARES) -> Answer:  # fmt: skip
     """The answer that the points (at least one, by growing n) give."""
     points = tuple(points)
     told = [i for i, p in enumerate(points) if p.sign]
@@ -236,7 +263,8 @@ def classify(precision: str, form: Form, points: Iterable[Point], gaps: Iterable
         kind = "cant-tell"
     else:
         kind = "gpu-at-smallest" if signs[0] > 0 else "cpu-throughout"
-    return Answer(precision, form, kind, points[0].n, points[-1].n, points, crossings, _bands(points), tuple(gaps))
+    return Answer(precision, form, kind, points[0].n, points[-1].n, points, crossings, _bands(points), tuple(gaps),
+                  family=family)  # fmt: skip
 
 
 def _bands(points) -> tuple[tuple[int, int], ...]:
@@ -293,6 +321,6 @@ def _between(a: int, b: int, known: set[int]) -> int | None:
     near = [n for n in known if abs(math.log(n / middle)) < math.log(b / a) / 6]
     if near:
         return min(near, key=lambda n: abs(math.log(n / middle)))
-    step = 2 ** max(0, int(math.log2(max(1, (b - a) / 4))))
+    step = 2 ** max(0, int(math.log2(max(1, min((b - a) / 4, middle)))))
     n = round(middle / step) * step
     return n if a < n < b else None

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 from analysis.crossover import square_rows
 from analysis.estimate import middle, of
-from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, pick, quick_seconds, ridge
+from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, level, pick, quick_seconds, ridge
+from analysis.roofs import QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 
 if TYPE_CHECKING:
@@ -66,9 +67,14 @@ def _rate(m: "Measurement", roofs) -> str:
 
 def roof_words(roof: "Roof") -> str:
     """`its measured FMA peak of 240 GFLOP/s`."""
-    if roof.kind == "memory":
+    if roof.kind in ("memory", "cache"):
         return f"its measured {roof.name} bandwidth of {bytes_rate(roof.rate.value)}"
-    what = "the best matmul seen" if roof.note == BEST_MATMUL else "its measured FMA peak"
+    if roof.kind == "link":
+        return f"the measured link ({roof.name}), {bytes_rate(roof.rate.value)}"
+    if roof.kind == "launch":
+        return f"an empty {roof.name}, {seconds(1 / roof.rate.value)}"
+    tensor = roof.source.partition(",")[0].rpartition("/")[2] in TENSOR_VARIANTS
+    what = "the best matmul seen" if roof.note == BEST_MATMUL else f"its measured {'tensor' if tensor else 'FMA'} peak"
     return f"{what}, {flops_rate(roof.rate.value)}"
 
 
@@ -109,8 +115,11 @@ def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
     intensity, corner = p.flops / p.bytes_moved, ridge(compute, memory)
     if intensity >= corner:
         which = "it is compute-bound, so arithmetic is the limit"
-    elif p.footprint_bytes <= memory.floor_bytes:
+    elif (held := level(roofs, s.device, p.footprint_bytes, s.threads)) is None:
         which = f"it would be memory-bound, but its {size(p.footprint_bytes)} fit a cache, whose roof was not measured"
+    elif held.kind == "cache":
+        which = (f"it would be memory-bound, but its {size(p.footprint_bytes)} fit {held.name}, which gives "
+                 f"{bytes_rate(held.rate.value)}")  # fmt: skip
     else:
         which = "it is memory-bound, so memory is the limit"
     return [f"A matmul of n = {p.n} does {digits(intensity)} FLOP for each byte it must move, and this CPU's ridge "
@@ -145,6 +154,54 @@ def other_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
         if words:
             said.append(f"Measured ceilings of {'the CPU' if device == 'cpu' else device}: {join(words)}.")
     return said + training_sentences(measurements)
+
+
+def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+    """How fast each level of each device's memory is: the fastest operation, all threads; a sentence a device."""
+    from analysis import plateaus
+
+    found = plateaus.plateaus(measurements, machine)
+    said = []
+    for device in dict.fromkeys(p.device for p in found):
+        most = max((p.threads or 0 for p in found if p.device == device), default=0)
+        own = [p for p in found if p.device == device and (p.threads or 0) == most]
+        best = {p.name: max((q for q in own if q.name == p.name), key=lambda q: q.rate.value)
+                for p in sorted(own, key=lambda p: p.from_bytes)}  # fmt: skip
+        words = [f"{bytes_rate(p.rate.value)} from {name} (working sets of {size(p.from_bytes)} to {size(p.to_bytes)})"
+                 for name, p in best.items()]  # fmt: skip
+        threads = f" with {count(most, 'thread')}" if most else ""
+        said.append(f"Memory of {_device(device)}{threads} gives {join(words)}.")
+    return said
+
+
+def launch_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
+    """The shortest GPU call: waited for, and queued."""
+    said = []
+    for device in dict.fromkeys(r.device for r in roofs if r.kind == "launch"):
+        waited, queued = (pick(roofs, device, "launch", name) for name in (WAITED, QUEUED))
+        words = [f"{seconds(1 / waited.rate.value)} when the program waits for it"] if waited else []
+        words += [f"{seconds(1 / queued.rate.value)} of the device's time when many are queued"] if queued else []
+        said.append(f"A call of {_device(device)} that computes nothing takes {join(words)}; however little there is to "
+                    "compute, a call costs that.")  # fmt: skip
+    return said
+
+
+def link_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
+    """What crosses between host and device at best."""
+    said = []
+    for device in dict.fromkeys(r.device for r in roofs if r.kind == "link"):
+        ways = {"h2d": "to", "d2h": "from"}
+        words = [f"{bytes_rate(r.rate.value)} {ways[r.name]} {_device(device)}" for r in roofs
+                 if (r.device, r.kind) == (device, "link")]  # fmt: skip
+        memory = pick(roofs, device, "memory")
+        slower = min(r.rate.value for r in roofs if (r.device, r.kind) == (device, "link"))
+        times_less = f", {digits(memory.rate.value / slower)} times less than its own memory gives" if memory else ""
+        said.append(f"Large copies from and to pinned host memory reach {join(words)}{times_less}.")
+    return said
+
+
+def _device(device: str) -> str:
+    return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
 
 
 def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:

@@ -51,6 +51,7 @@ def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" =
         said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
     said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
     said += facts.rate_sentences(measurements, ceilings) + facts.other_sentences(measurements, ceilings)
+    said += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     said += facts.skipped_sentences(measurements) + facts.flag_sentences(measurements)
     said += facts.beyond_sentence(measurements, ceilings, machine)
     told = answer(measurements, machine)

@@ -22,3 +22,16 @@ SHEETS = {
     "NVIDIA H100 80GB HBM3": Sheet("NVIDIA H100 Tensor Core GPU data sheet (SXM)", _HOPPER, 3.35e12),
     "NVIDIA A100-SXM4-80GB": Sheet("NVIDIA A100 80GB Tensor Core GPU data sheet (SXM)", _AMPERE, 2.039e12),
 }
+
+# Transfers a second of one lane, and the share of the bits that the encoding leaves to data, by generation.
+# Source: PCI-SIG, PCI Express Base Specification (8b/10b, from 3 on 128b/130b, from 6 on 242 of a FLIT's 256 bytes).
+PCIE = {1: (2.5e9, 8 / 10), 2: (5e9, 8 / 10), 3: (8e9, 128 / 130), 4: (16e9, 128 / 130), 5: (32e9, 128 / 130),
+        6: (64e9, 242 / 256)}  # fmt: skip
+
+
+def pcie_bytes_per_s(generation: int, width: int) -> float | None:
+    """Bytes a second each way of a PCIe link of that many lanes, packets' headers among them; None for an unknown one."""
+    if generation not in PCIE:
+        return None
+    transfers, share = PCIE[generation]
+    return transfers * share * width / 8

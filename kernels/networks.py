@@ -1,84 +1,259 @@
-"""Networks as tables of layers, and the problems that one training step of them comes to.
+"""Networks as tables of layers: the articles' models, well-known ones, and generators.
 
-The Keras models, the data and the budgets are all made from these tables, so they cannot tell different stories. A
-new network is an entry of NETWORKS; a new kind of layer is an entry of OUTPUTS and one of WEIGHTS; a new kind of work
-in a step is one more function in WORK.
+The Keras models, the data and the budgets are all made from these tables, so they cannot tell different stories. A new
+network is an entry of NETWORKS. kernels.layers has the records and shapes, kernels.steps the work of a training step.
 """
 
+import functools
+import re
 from math import prod
 
-import msgspec
+from kernels.layers import (
+    Layer,
+    Network,
+    Shape,
+    inputs,
+    layer_weights,
+    output,
+    outputs,
+    parameters,
+    sources,
+    trainable,
+)  # fmt: skip
+from kernels.problems import ITEM_BYTES, Training
+from kernels.steps import Work, inference, step
 
-from kernels.problems import ITEM_BYTES, Matmul, Problem, Training
+__all__ = ["NETWORKS", "Layer", "Network", "Shape", "Work", "find", "footprint_bytes", "inference", "inputs", "known",
+           "layer_weights", "mlp", "output", "outputs", "parameters", "sample_bytes", "sources", "step", "trainable",
+           "training_flops"]  # fmt: skip
 
-Shape = tuple[int, ...]
-CONV_WHY = "not measured yet: convolution comes with workloads.conv"
-
-
-class Layer(msgspec.Struct, frozen=True):
-    """One layer. `units` are a dense layer's outputs or a convolution's filters; `size` is the side of its filter or
-    pooling window; `pad` is `same` or `valid` as Keras counts them; `rate` is the share that dropout drops."""
-
-    name: str
-    kind: str
-    units: int = 0
-    size: int = 1
-    pad: str = "valid"
-    activation: str = ""
-    rate: float = 0.0
+_IMAGENET = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
 
 
-class Network(msgspec.Struct, frozen=True):
-    """A model and how it is trained. `input` is the shape of one sample: height, width, channels.
+def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
+    return tuple(Layer(f"dense{i + 1}", "dense", width, activation="relu") for i in range(depth))
 
-    `seed` is its row in the list of articles that this project explains.
+
+def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
+    """A multilayer perceptron of `depth` hidden layers of `width`: `mlp-784-500x5-10` by name."""
+    return Network(f"mlp-{inputs}-{width}x{depth}-{outputs}", "", (inputs,), outputs, (
+        *_hidden(width, depth), Layer("classes", "dense", outputs, activation="softmax")), samples=60_000)  # fmt: skip
+
+
+def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
+    """S1b; the number of its hidden layers is the article's parameter: `fashion-mlp-3` by name."""
+    return Network(name or f"fashion-mlp-{hidden_layers}", "S1b", (28, 28), 10, (
+        Layer("flatten", "flatten"), *_hidden(500, hidden_layers), Layer("classes", "dense", 10, activation="sigmoid")),
+        data="fashion_mnist", samples=60_000, epochs=5)  # fmt: skip
+
+
+def _vgg(*blocks: tuple[int, int]) -> tuple[Layer, ...]:
+    """Blocks of (convolutions, filters), each ended by a 2 x 2 pool."""
+    found = []
+    for b, (convolutions, filters) in enumerate(blocks, 1):
+        found += [Layer(f"block{b}_conv{i + 1}", "conv", filters, 3, pad="same", activation="relu") for i in range(convolutions)]
+        found.append(Layer(f"block{b}_pool", "pool", size=2))
+    return tuple(found)
+
+
+def _normal(name: str, units: int, size, stride: int, pad: str, activation: str = "relu", bias: bool = True, scale: bool = True,
+            taken: str = "") -> tuple[Layer, ...]:  # fmt: skip
+    """Convolution of `taken` (empty: the layer before), batch normalization and, if named, the activation."""
+    found = (Layer(f"{name}_conv", "conv", units, size, stride, pad, bias=bias, inputs=(taken,) if taken else ()),
+             Layer(f"{name}_bn", "batchnorm", scale=scale))  # fmt: skip
+    return (*found, Layer(f"{name}_{activation}", "activation", activation=activation)) if activation else found
+
+
+def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
+    """Two 3 x 3 convolutions and their input added; a 1 x 1 convolution projects it where sizes change."""
+    shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
+    return (*shortcut, *_normal(f"{name}_1", units, 3, stride, "same", taken=taken),
+            *_normal(f"{name}_2", units, 3, 1, "same", ""),
+            Layer(f"{name}_add", "add", inputs=(f"{name}_0_conv" if project else taken, f"{name}_2_bn")),
+            Layer(f"{name}_out", "activation", activation="relu"))  # fmt: skip
+
+
+def _resnet_small() -> Network:
+    """ResNet-20 for 32 x 32 images as Keras's own example builds it, 1 x 1 projections among its shortcuts.
+
+    Source: He et al., Deep Residual Learning, section 4.2; keras-io cifar10_resnet (274,442 weights).
     """
+    found, last = list(_normal("conv1", 16, 3, 1, "same")), "conv1_relu"
+    for stack, units in enumerate((16, 32, 64), 2):
+        for block in range(1, 4):
+            first = block == 1 and stack > 2
+            name = f"conv{stack}_block{block}"
+            found += _basic_block(name, units, 2 if first else 1, first, last)
+            last = f"{name}_out"
+    found += [Layer("pool", "avgpool", size=8), Layer("flatten", "flatten"), Layer("classes", "dense", 10, activation="softmax")]
+    return Network("resnet-small", "", (32, 32, 3), 10, tuple(found), data="cifar10", epochs=200)
 
-    name: str
-    seed: str
-    input: Shape
-    classes: int
-    layers: tuple[Layer, ...]
-    optimizer: str = "adam"
-    loss: str = "sparse_categorical_crossentropy"
+
+def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
+    """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
+    shortcut = _normal(f"{name}_0", 4 * units, 1, stride, "valid", "", taken=taken) if project else ()
+    return (*shortcut, *_normal(f"{name}_1", units, 1, stride, "valid", taken=taken), *_normal(f"{name}_2", units, 3, 1, "same"),
+            *_normal(f"{name}_3", 4 * units, 1, 1, "valid", ""),
+            Layer(f"{name}_add", "add", inputs=(f"{name}_0_bn" if project else taken, f"{name}_3_bn")),
+            Layer(f"{name}_out", "activation", activation="relu"))  # fmt: skip
 
 
-class Work(msgspec.Struct, frozen=True):
-    """One operation of a training step: whose it is, in which direction (fprop, dgrad, wgrad), and its FLOPs.
+def _resnet50() -> Network:
+    """ResNet-50 as keras.applications builds it: 25,636,712 weights, 53,120 of them running means and variances."""
+    found = [Layer("conv1_pad", "zeropad", size=3), *_normal("conv1", 64, 7, 2, "valid"), Layer("pool1_pad", "zeropad", size=1),
+             Layer("pool1_pool", "pool", size=3, stride=2)]  # fmt: skip
+    last = "pool1_pool"
+    for stack, (units, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
+        for block in range(1, blocks + 1):
+            name = f"conv{stack}_block{block}"
+            found += _bottleneck(name, units, 2 if block == 1 and stack > 2 else 1, block == 1, last)
+            last = f"{name}_out"
+    found += [Layer("avg_pool", "globalpool"), Layer("predictions", "dense", 1000, activation="softmax")]
+    return Network("resnet-50", "", (224, 224, 3), 1000, tuple(found), **_IMAGENET)
 
-    `problem` is what to measure for it; None when there is no such problem yet, and `why` says so.
-    """
 
-    layer: str
-    kind: str
-    direction: str
-    flops: int
-    problem: Problem | None = None
-    why: str = ""
+def _inception() -> Network:
+    """Inception V3 as keras.applications builds it: 23,851,784 weights, 34,432 of them running means and variances."""
+    found: list[Layer] = []
 
-    @property
-    def name(self) -> str:
-        return f"{self.layer} {self.direction}"
+    def unit(name: str, filters: int, size, taken: str = "", stride: int = 1, pad: str = "same") -> str:
+        found.extend(_normal(name, filters, size, stride, pad, bias=False, scale=False, taken=taken))
+        return f"{name}_relu"
+
+    def chain(name: str, taken: str, *steps: tuple) -> str:
+        """Units one after the other; each is (filters, size) and perhaps stride and pad."""
+        for i, (filters, size, *rest) in enumerate(steps, 1):
+            taken = unit(f"{name}_{i}", filters, size, taken, *rest)
+        return taken
+
+    def pooled(name: str, taken: str, filters: int) -> str:
+        found.append(Layer(f"{name}_pool", "avgpool", size=3, stride=1, pad="same", inputs=(taken,)))
+        return unit(name, filters, 1, f"{name}_pool")
+
+    def joined(name: str, *taken: str) -> str:
+        found.append(Layer(name, "concat", inputs=taken))
+        return name
+
+    def shrunk(name: str, taken: str) -> str:
+        found.append(Layer(name, "pool", size=3, stride=2, inputs=(taken,)))
+        return name
+
+    unit("stem1", 32, 3, stride=2, pad="valid")
+    unit("stem2", 32, 3, pad="valid")
+    x = shrunk("pool1", unit("stem3", 64, 3))
+    unit("stem4", 80, 1, x, pad="valid")
+    x = shrunk("pool2", unit("stem5", 192, 3, pad="valid"))
+    for i, filters in enumerate((32, 64, 64)):
+        n = f"mixed{i}"
+        x = joined(n, unit(f"{n}_1x1", 64, 1, x), chain(f"{n}_5x5", x, (48, 1), (64, 5)),
+                   chain(f"{n}_3x3", x, (64, 1), (96, 3), (96, 3)), pooled(f"{n}_pooled", x, filters))  # fmt: skip
+    x = joined("mixed3", unit("mixed3_3x3", 384, 3, x, 2, "valid"),
+               chain("mixed3_double", x, (64, 1), (96, 3), (96, 3, 2, "valid")), shrunk("mixed3_pool", x))  # fmt: skip
+    for i, f in enumerate((128, 160, 160, 192), 4):
+        n = f"mixed{i}"
+        x = joined(n, unit(f"{n}_1x1", 192, 1, x), chain(f"{n}_7x7", x, (f, 1), (f, (1, 7)), (192, (7, 1))),
+                   chain(f"{n}_double", x, (f, 1), (f, (7, 1)), (f, (1, 7)), (f, (7, 1)), (192, (1, 7))),
+                   pooled(f"{n}_pooled", x, 192))  # fmt: skip
+    x = joined("mixed8", chain("mixed8_3x3", x, (192, 1), (320, 3, 2, "valid")),
+               chain("mixed8_7x7", x, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2, "valid")),
+               shrunk("mixed8_pool", x))  # fmt: skip
+    for n in ("mixed9", "mixed10"):
+        one = unit(f"{n}_1x1", 320, 1, x)
+        wide = unit(f"{n}_3x3", 384, 1, x)
+        first = joined(f"{n}_a", unit(f"{n}_3x3_1", 384, (1, 3), wide), unit(f"{n}_3x3_2", 384, (3, 1), wide))
+        deep = chain(f"{n}_double", x, (448, 1), (384, 3))
+        second = joined(f"{n}_b", unit(f"{n}_double_3", 384, (1, 3), deep), unit(f"{n}_double_4", 384, (3, 1), deep))
+        x = joined(n, one, first, second, pooled(f"{n}_pooled", x, 192))
+    found += [Layer("avg_pool", "globalpool"), Layer("predictions", "dense", 1000, activation="softmax")]
+    return Network("inception-v3", "S3b", (299, 299, 3), 1000, tuple(found), **_IMAGENET)
 
 
 NETWORKS = {
     network.name: network
     for network in (
         Network("cifar10-cnn", "S0", (32, 32, 3), 10, (
-            Layer("conv1", "conv", 32, 3, "same", "relu"),
+            Layer("conv1", "conv", 32, 3, pad="same", activation="relu"),
             Layer("pool1", "pool", size=2),
             Layer("dropout1", "dropout", rate=0.25),
-            Layer("conv2", "conv", 64, 3, "same", "relu"),
-            Layer("conv3", "conv", 64, 3, "valid", "relu"),
+            Layer("conv2", "conv", 64, 3, pad="same", activation="relu"),
+            Layer("conv3", "conv", 64, 3, activation="relu"),
             Layer("pool2", "pool", size=2),
             Layer("dropout2", "dropout", rate=0.25),
             Layer("flatten", "flatten"),
             Layer("dense1", "dense", 512, activation="relu"),
             Layer("dropout3", "dropout", rate=0.2),
             Layer("dense2", "dense", 10, activation="softmax"),
-        )),
+        ), data="cifar10"),
+        Network("cifar10-mlp", "S1a", (32, 32, 3), 10, (
+            Layer("flatten", "flatten"),
+            Layer("dense1", "dense", 3000, activation="relu"),
+            Layer("dense2", "dense", 1000, activation="relu"),
+            Layer("classes", "dense", 10, activation="sigmoid"),
+        ), "sgd", "categorical_crossentropy", data="cifar10"),
+        _fashion_mlp(5, "fashion-mlp"),
+        Network("mnist-cnn", "S2", (28, 28, 1), 10, (
+            Layer("conv1", "conv", 32, 3, activation="relu"),
+            Layer("pool1", "pool", size=2),
+            Layer("conv2", "conv", 64, 3, activation="relu"),
+            Layer("pool2", "pool", size=2),
+            Layer("flatten", "flatten"),
+            Layer("dropout", "dropout", rate=0.5),
+            Layer("classes", "dense", 10, activation="softmax"),
+        ), data="mnist", samples=60_000, epochs=5),
+        Network("peaks", "S4", (2,), 1, (
+            Layer("dense1", "dense", 20, activation="relu"),
+            Layer("dense2", "dense", 5, activation="relu"),
+            Layer("height", "dense", 1),
+        ), loss="mean_squared_error", learning_rate=0.08, data="peaks", samples=40_000, batch=40_000, epochs=2000),
+        Network("lenet", "", (28, 28, 1), 10, (
+            Layer("conv1", "conv", 6, 5, pad="same", activation="tanh"),
+            Layer("pool1", "avgpool", size=2),
+            Layer("conv2", "conv", 16, 5, activation="tanh"),
+            Layer("pool2", "avgpool", size=2),
+            Layer("flatten", "flatten"),
+            Layer("dense1", "dense", 120, activation="tanh"),
+            Layer("dense2", "dense", 84, activation="tanh"),
+            Layer("classes", "dense", 10, activation="softmax"),
+        ), "sgd", data="mnist", samples=60_000, epochs=20),
+        Network("vgg-small", "", (32, 32, 3), 10, (
+            *_vgg((2, 64), (2, 128), (2, 256)),
+            Layer("flatten", "flatten"),
+            Layer("dense1", "dense", 512, activation="relu"),
+            Layer("dropout", "dropout", rate=0.5),
+            Layer("classes", "dense", 10, activation="softmax"),
+        ), data="cifar10", epochs=50),
+        _resnet_small(),
+        Network("vgg-16", "", (224, 224, 3), 1000, (
+            *_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)),
+            Layer("flatten", "flatten"),
+            Layer("fc1", "dense", 4096, activation="relu"),
+            Layer("fc2", "dense", 4096, activation="relu"),
+            Layer("predictions", "dense", 1000, activation="softmax"),
+        ), **_IMAGENET),
+        _resnet50(),
+        _inception(),
     )
 }  # fmt: skip
+# Generators by name: the numbers in the name are the function's arguments.
+GENERATED = (("mlp-INPUTS-WIDTHxDEPTH-OUTPUTS", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
+             ("fashion-mlp-LAYERS", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp))  # fmt: skip
+
+
+@functools.lru_cache(maxsize=1024)
+def known(name: str) -> Network | None:
+    """The network of that name from the tables or a generator, or None.
+
+    Raises: ValueError for a generator's numbers that make no network.
+    """
+    if name in NETWORKS:
+        return NETWORKS[name]
+    for form, pattern, make in GENERATED:
+        if found := pattern.fullmatch(name):
+            numbers = tuple(map(int, found.groups()))
+            if min(numbers) < 1:
+                raise ValueError(f"{name}: the numbers of {form} must be at least 1")
+            return make(*numbers)
+    return None
 
 
 def find(name: str) -> Network:
@@ -86,73 +261,9 @@ def find(name: str) -> Network:
 
     Raises: ValueError naming those that there are.
     """
-    if name not in NETWORKS:
-        raise ValueError(f"unknown model {name!r}; known: {', '.join(NETWORKS)}")
-    return NETWORKS[name]
-
-
-def _conv_output(layer: Layer, shape: Shape) -> Shape:
-    lost = 0 if layer.pad == "same" else layer.size - 1
-    return (shape[0] - lost, shape[1] - lost, layer.units)
-
-
-def _unchanged(layer: Layer, shape: Shape) -> Shape:
-    return shape
-
-
-OUTPUTS = {
-    "conv": _conv_output,
-    "pool": lambda layer, shape: (shape[0] // layer.size, shape[1] // layer.size, shape[2]),
-    "dropout": _unchanged,
-    "flatten": lambda layer, shape: (prod(shape),),
-    "dense": lambda layer, shape: (*shape[:-1], layer.units),
-}
-# A bias a unit, and a weight for each input that a unit sees; kinds that are not named have no weights.
-WEIGHTS = {
-    "conv": lambda layer, shape: layer.units * (layer.size**2 * shape[-1] + 1),
-    "dense": lambda layer, shape: layer.units * (shape[-1] + 1),
-}
-
-
-def output(layer: Layer, shape: Shape) -> Shape:
-    """The shape of one sample after the layer, from its shape before it.
-
-    Raises: ValueError for a kind of layer that is not known, or an output without elements.
-    """
-    if layer.kind not in OUTPUTS:
-        raise ValueError(f"{layer.name} is of the unknown kind {layer.kind!r}; known: {', '.join(OUTPUTS)}")
-    after = OUTPUTS[layer.kind](layer, shape)
-    if min(after) < 1:
-        raise ValueError(f"{layer.name} leaves nothing of a {'x'.join(map(str, shape))} input")
-    return after
-
-
-def weights(layer: Layer, shape: Shape) -> int:
-    """How many weights the layer learns, biases among them, for inputs of that shape."""
-    return WEIGHTS[layer.kind](layer, shape) if layer.kind in WEIGHTS else 0
-
-
-def inputs(network: Network) -> tuple[Shape, ...]:
-    """The shape of one sample before each layer."""
-    shapes = [network.input]
-    for layer in network.layers[:-1]:
-        shapes.append(output(layer, shapes[-1]))
-    return tuple(shapes)
-
-
-def outputs(network: Network) -> tuple[Shape, ...]:
-    """The shape of one sample after each layer."""
-    return tuple(output(layer, shape) for layer, shape in zip(network.layers, inputs(network), strict=True))
-
-
-def layer_weights(network: Network) -> tuple[int, ...]:
-    """The weights of each layer."""
-    return tuple(weights(layer, shape) for layer, shape in zip(network.layers, inputs(network), strict=True))
-
-
-def parameters(network: Network) -> int:
-    """The weights of the whole network."""
-    return sum(layer_weights(network))
+    if found := known(name):
+        return found
+    raise ValueError(f"unknown model {name!r}; known: {', '.join((*NETWORKS, *(form for form, *_ in GENERATED)))}")
 
 
 def footprint_bytes(problem: Training) -> int:
@@ -169,34 +280,7 @@ def sample_bytes(network: Network, dtype: str = "float32") -> int:
     return prod(network.input) * ITEM_BYTES[dtype]
 
 
-def _dense(layer: Layer, shape: Shape, batch: int, first: bool, dtype: str, math: str) -> list[Work]:
-    """Y = X W forward; dX = dY W^T, which the network's first layer does not need; dW = X^T dY."""
-    rows, fan_in, fan_out = batch * prod(shape[:-1]), shape[-1], layer.units
-    products = {
-        "fprop": Matmul(rows, fan_out, fan_in, dtype, math),
-        "dgrad": Matmul(rows, fan_in, fan_out, dtype, math, layout="nt"),
-        "wgrad": Matmul(fan_in, fan_out, rows, dtype, math, layout="tn"),
-    }
-    return [Work(layer.name, layer.kind, d, p.flops, p) for d, p in products.items() if d != "dgrad" or not first]
-
-
-def _conv(layer: Layer, shape: Shape, batch: int, first: bool, dtype: str, math: str) -> list[Work]:
-    """2 n p q c_out c_in r s FLOPs in each direction; the network's first layer needs no dgrad."""
-    p, q, c_out = output(layer, shape)
-    flops = 2 * batch * p * q * c_out * shape[-1] * layer.size**2
-    directions = ("fprop", "wgrad") if first else ("fprop", "dgrad", "wgrad")
-    return [Work(layer.name, layer.kind, d, flops, why=CONV_WHY) for d in directions]
-
-
-WORK = {"dense": _dense, "conv": _conv}
-
-
-def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
-    """The operations of one training step on `batch` samples, layer by layer, in the arithmetic `math`."""
-    found: list[Work] = []
-    first = True
-    for layer, shape in zip(network.layers, inputs(network), strict=True):
-        if layer.kind in WORK:
-            found += WORK[layer.kind](layer, shape, batch, first, dtype, math)
-        first = first and not weights(layer, shape)
-    return tuple(found)
+@functools.lru_cache(maxsize=1024)
+def training_flops(network: Network) -> int:
+    """FLOPs of the products of a training step, for each sample."""
+    return sum(work.flops for work in step(network, 1) if work.kind in ("dense", "conv"))

@@ -3,6 +3,7 @@
 Compulsory bytes are the least a kernel must move: every input read once, every output written once.
 """
 
+import functools
 import math
 from typing import ClassVar
 
@@ -10,9 +11,10 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
+ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1}
 # The arithmetic that may be used on operands of a type; the first is the default.
-MATHS = {"float64": ("float64",), "float32": ("float32", "tf32"), "float16": ("float16",), "bfloat16": ("bfloat16",)}
+MATHS = {"float64": ("float64",), "float32": ("float32", "tf32"), "float16": ("float16",), "bfloat16": ("bfloat16",),
+         "float8_e4m3": ("float8_e4m3",)}  # fmt: skip
 WHOLE_NUMBERS = (-2, -1, 1, 2)
 # Random values are drawn once up to this many and then repeated: enough to look random to any cache and multiplier,
 # and an odd length, so that rows of a matrix do not repeat each other.
@@ -21,8 +23,8 @@ _PAGE = 4096
 
 
 def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype of a name in ITEM_BYTES (bfloat16 comes from ml_dtypes)."""
-    return np.dtype(ml_dtypes.bfloat16) if name == "bfloat16" else np.dtype(name)
+    """The NumPy dtype of a name in ITEM_BYTES (bfloat16 and float8 come from ml_dtypes)."""
+    return np.dtype({"bfloat16": ml_dtypes.bfloat16, "float8_e4m3": ml_dtypes.float8_e4m3fn}.get(name, name))
 
 
 def precision(name: str) -> tuple[str, str]:
@@ -87,6 +89,11 @@ def _random_bytes(count: int, seed: int) -> np.ndarray:
     return array
 
 
+def _alignment(*sizes: int) -> int:
+    """The largest of 8, 4 and 1 that divides every size."""
+    return next(of for of in (8, 4, 1) if not any(size % of for size in sizes))
+
+
 class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
     """C = A B with A of m x k and B of k x n.
 
@@ -128,10 +135,155 @@ class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
     def footprint_bytes(self) -> int:
         return self.bytes_moved
 
+    @property
+    def alignment(self) -> int:
+        """8, 4 or 1: of which all rows of the stored matrices are multiples, as libraries' vector and tensor kernels want."""
+        return _alignment(self.m if self.layout == "tn" else self.k, self.n)
+
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
         b = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
         return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
+
+
+class Conv(msgspec.Struct, frozen=True, tag="conv"):
+    """A 2-D convolution (the cross-correlation of neural networks) of n images of h x w x c_in with c_out filters of r x s.
+
+    `pad` is `same` or `valid` as Keras counts them (`same` with a stride pads the bottom and the right by one more, as
+    TensorFlow does), or the zeros on every side. `direction` fprop gives y from x and w, dgrad dx from dy and w, wgrad dw
+    from x and dy. Filters lie as `layout` has them: NHWC with r, s, c_in / groups, c_out (Keras's HWIO), NCHW with
+    c_out, c_in / groups, r, s (OIHW).
+    """
+
+    n: int
+    h: int
+    w: int
+    c_in: int
+    c_out: int
+    r: int
+    s: int
+    stride: int = 1
+    pad: str | int = "valid"
+    groups: int = 1
+    layout: str = "NHWC"
+    direction: str = "fprop"
+    dtype: str = "float32"
+    math: str = ""
+    op: ClassVar[str] = "conv"
+    LAYOUTS: ClassVar[tuple] = ("NHWC", "NCHW")
+    DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
+
+    def __post_init__(self):
+        _check_counts(n=self.n, h=self.h, w=self.w, c_in=self.c_in, c_out=self.c_out, r=self.r, s=self.s,
+                      stride=self.stride, groups=self.groups)  # fmt: skip
+        if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
+            raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")
+        _check_word("layout", self.layout, self.LAYOUTS)
+        _check_word("direction", self.direction, self.DIRECTIONS)
+        _check_word("dtype", self.dtype, tuple(MATHS))
+        msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
+        if self.math not in MATHS[self.dtype]:
+            raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
+        for name, channels in (("c_in", self.c_in), ("c_out", self.c_out)):
+            if channels % self.groups:
+                raise ValueError(f"{self.groups} groups do not divide {name} = {channels}")
+        if min(self.p, self.q) < 1:
+            (top, bottom), (left, right) = self.pads
+            padded = f"{self.h + top + bottom} x {self.w + left + right}"
+            raise ValueError(f"a filter of {self.r} x {self.s} is larger than the padded image of {padded}")
+
+    @property
+    def pads(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows of zeros above and below the image, and columns to its left and right."""
+        return self._pads(self.h, self.r), self._pads(self.w, self.s)
+
+    def _pads(self, size: int, taps: int) -> tuple[int, int]:
+        if self.pad == "valid":
+            return 0, 0
+        if self.pad == "same":
+            zeros = max((-(-size // self.stride) - 1) * self.stride + taps - size, 0)
+            return zeros // 2, zeros - zeros // 2
+        return self.pad, self.pad
+
+    @property
+    def p(self) -> int:
+        """Rows of the output."""
+        return (self.h + sum(self.pads[0]) - self.r) // self.stride + 1
+
+    @property
+    def q(self) -> int:
+        """Columns of the output."""
+        return (self.w + sum(self.pads[1]) - self.s) // self.stride + 1
+
+    @property
+    def gemm(self) -> tuple[int, int, int]:
+        """(M, N, K) of the matrix product that a group comes to, the columns made by im2col."""
+        positions, taps, filters = self.n * self.p * self.q, self.c_in // self.groups * self.r * self.s, self.c_out // self.groups
+        return {"fprop": (positions, filters, taps), "dgrad": (positions, taps, filters),
+                "wgrad": (taps, filters, positions)}[self.direction]  # fmt: skip
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """The images, dx too."""
+        return self._images(self.h, self.w, self.c_in)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """The output, dy too."""
+        return self._images(self.p, self.q, self.c_out)
+
+    def _images(self, rows: int, columns: int, channels: int) -> tuple[int, ...]:
+        return (self.n, rows, columns, channels) if self.layout == "NHWC" else (self.n, channels, rows, columns)
+
+    @property
+    def w_shape(self) -> tuple[int, ...]:
+        """The filters, dw too."""
+        channels = self.c_in // self.groups
+        return (self.r, self.s, channels, self.c_out) if self.layout == "NHWC" else (self.c_out, channels, self.r, self.s)
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """What the direction gives: y, dx or dw."""
+        return {"fprop": self.y_shape, "dgrad": self.x_shape, "wgrad": self.w_shape}[self.direction]
+
+    @property
+    def flops(self) -> int:
+        """2 n p q c_out (c_in / groups) r s in every direction; products with the padding's zeros count."""
+        m, n, k = self.gemm
+        return 2 * self.groups * m * n * k
+
+    @property
+    def bytes_moved(self) -> int:
+        """Two arrays read and one written. Of x that is read, only the rows and columns that some filter covers count: a
+        1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
+        rows, columns = self.h, self.w
+        if self.direction != "dgrad":
+            rows = _covered(self.h, self.p, self.r, self.stride, self.pads[0][0])
+            columns = _covered(self.w, self.q, self.s, self.stride, self.pads[1][0])
+        images = self.n * rows * columns * self.c_in
+        return (images + math.prod(self.w_shape) + math.prod(self.y_shape)) * ITEM_BYTES[self.dtype]
+
+    @property
+    def footprint_bytes(self) -> int:
+        arrays = (self.x_shape, self.w_shape, self.y_shape)
+        return sum(math.prod(shape) for shape in arrays) * ITEM_BYTES[self.dtype]
+
+    @property
+    def alignment(self) -> int:
+        """8, 4 or 1: of which the input and output channels of a group are multiples, as libraries' kernels want."""
+        return _alignment(self.c_in // self.groups, self.c_out // self.groups)
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """(x, w) for fprop, (dy, w) for dgrad, (x, dy) for wgrad."""
+        x, w, y = self.x_shape, self.w_shape, self.y_shape
+        a, b = {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
+        return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
+
+
+@functools.lru_cache(maxsize=4096)
+def _covered(size: int, outputs: int, taps: int, stride: int, before: int) -> int:
+    """How many of `size` positions lie under some filter of `taps`, `before` zeros being put in front."""
+    return len({i * stride + tap - before for i in range(outputs) for tap in range(taps)} & set(range(size)))
 
 
 class Stream(msgspec.Struct, frozen=True, tag="stream"):
@@ -250,8 +402,8 @@ class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
 
     direction: h2d, d2h, d2d (on the device), both (h2d and d2h at once, `nbytes` each way). host_memory: pageable, pinned,
     write-combined, registered, managed; empty for d2d. compute: a kernel of about the copy's length that runs beside it
-    (`fma` in registers, `triad` in device memory), in `chunks` shared out over `streams`; each chunk is copied, then
-    computed on.
+    (`fma` in registers, `triad` in device memory), in `chunks`: the first of the `streams` copies, the others compute; each
+    chunk is copied, then computed on.
     """
 
     direction: str
@@ -305,14 +457,16 @@ class Launch(msgspec.Struct, frozen=True, tag="launch"):
     """`count` times the same call on almost no data: what a call costs before any work.
 
     call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one
-    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); `step` and `epoch` of a Keras model with almost no
-    work; and what happens once in a process: `import`, `device_start`, `compile`.
+    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); of a Keras model with almost no work `step` (one fit
+    of so many steps), `epoch` (one fit of so many epochs of a step), `predict` (one call, so many batches of a sample) and
+    `train_on_batch`; and what happens once in a process: `import`, `device_start`, `compile`.
     """
 
     call: str
     count: int = 1
     op: ClassVar[str] = "launch"
-    CALLS: ClassVar[tuple] = ("empty", "elementwise", "matmul", "copy", "step", "epoch", "import", "device_start", "compile")
+    CALLS: ClassVar[tuple] = ("empty", "elementwise", "matmul", "copy", "step", "epoch", "predict", "train_on_batch", "import",
+                              "device_start", "compile")  # fmt: skip
     ONCE: ClassVar[tuple] = ("import", "device_start", "compile")
     VALUES: ClassVar[int] = 256
     SIDE: ClassVar[int] = 16
@@ -342,7 +496,8 @@ class Launch(msgspec.Struct, frozen=True, tag="launch"):
             return (random_array((self.VALUES,), "float32", seed, whole_numbers),)
         if self.call == "matmul":
             return tuple(random_array((self.SIDE, self.SIDE), "float32", seed + i, whole_numbers) for i in range(2))
-        return (random_array((1,), "float32", seed, whole_numbers),) if self.call == "copy" else ()
+        values = {"copy": 1, "predict": self.count}.get(self.call)
+        return (random_array((values,), "float32", seed, whole_numbers),) if values else ()
 
 
 class Training(msgspec.Struct, frozen=True, tag="training"):
@@ -373,8 +528,12 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
     @property
     def patience_s(self) -> float:
         """Seconds to wait for a row beyond any other's: five fits at 4 ms a sample and 20 ms a step, twice what two
-        busy cores took."""
-        return 5 * self.epochs * (self.samples * 4e-3 + self.steps * 20e-3)
+        busy cores took, or at 10 GFLOP/s where a network's products take longer."""
+        from kernels import networks
+
+        network = networks.known(self.model)
+        sample_s = max(4e-3, networks.training_flops(network) / 10e9) if network else 4e-3
+        return 5 * self.epochs * (self.samples * sample_s + self.steps * 20e-3)
 
 
-Problem = Matmul | Stream | Peak | Transfer | Launch | Training
+Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from kernels import passes
-from kernels.problems import Launch, Matmul, Peak, Problem, Stream, Transfer, numpy_dtype
+from kernels.problems import Conv, Launch, Matmul, Peak, Problem, Stream, Transfer, numpy_dtype
 
 # Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 24
@@ -22,17 +22,24 @@ class Check(msgspec.Struct, frozen=True):
     max_error: float | None = None
 
 
-def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
-    """Compares a kernel's output on whole-number inputs with the answer; shapes and dtypes must match too."""
+def check(problem: Problem, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float | None = None) -> Check:
+    """Compares a kernel's output on whole-number inputs with the answer; shapes and dtypes must match too.
+
+    `bound`: the largest error allowed of a convolution whose algorithm rounds (Winograd, FFT); without it all is exact.
+    """
     output = np.asarray(output)
     if isinstance(problem, Matmul):
         return _check_matmul(problem, inputs, output)
+    if isinstance(problem, Conv):
+        from kernels import reference_conv  # which is made of the checks here
+
+        return reference_conv.check(problem, inputs, output, bound or 0.0)
     if isinstance(problem, Stream):
         return check_stream(problem, inputs, output)
     if isinstance(problem, Transfer):
-        return _equal(np.concatenate(inputs * (2 if problem.direction == "both" else 1)), output)
+        return equal(np.concatenate(inputs * (2 if problem.direction == "both" else 1)), output)
     if isinstance(problem, Launch):
-        return _equal(launch_answer(problem, inputs), output)
+        return equal(launch_answer(problem, inputs), output)
     if isinstance(problem, Peak):
         return _check_peak(problem, output)
     raise TypeError(f"no reference for {type(problem).__name__}")
@@ -47,7 +54,8 @@ def _check_peak(problem: Peak, output: np.ndarray) -> Check:
     return Check("exact", passed, abs(flops - problem.flops) / problem.flops if np.isfinite(flops) else float("inf"))
 
 
-def _equal(expected: np.ndarray, output: np.ndarray) -> Check:
+def equal(expected: np.ndarray, output: np.ndarray) -> Check:
+    """Whether shape, type and every value are the expected ones, and the largest error."""
     if output.shape != expected.shape or output.dtype != expected.dtype:
         return Check("exact", False, float("inf"))
     passed = bool(np.array_equal(output, expected))
@@ -64,9 +72,9 @@ def launch_answer(problem: Launch, inputs: tuple[np.ndarray, ...]) -> np.ndarray
             return inputs[0] + np.float32(problem.count)
         case "matmul":
             return (inputs[0].astype(np.int64) @ inputs[1].astype(np.int64)).astype(np.float32)
-        case "copy":
+        case "copy" | "predict":  # the model that predicts has weight 1 and shift 0
             return inputs[0]
-        case "step" | "epoch":
+        case "step" | "epoch" | "train_on_batch":
             return np.array([problem.count], np.int64)
         case _:
             return np.empty(0)
@@ -80,7 +88,7 @@ def check_stream(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.nda
         return Check("each window's gradient on its largest", passes.pooled_back(problem, *inputs, output))
     answer, bound = stream_answer(problem, inputs), passes.BOUNDS.get(problem.operation)
     if bound is None:
-        return _equal(answer, output)
+        return equal(answer, output)
     if output.shape != answer.shape or output.dtype != inputs[0].dtype or not np.isfinite(output).all():
         return Check("bound", False, float("inf"))
     error = float(np.max(np.abs(output.astype(np.float64) - answer)))
@@ -119,18 +127,18 @@ def _check_matmul(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.nd
     if output.shape != (problem.m, problem.n) or output.dtype != out:
         return Check("exact", False, float("inf"))
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:
-        return _equal(np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32).astype(out), output)
+        return equal(np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32).astype(out), output)
     if out.itemsize == 2:
         answer = _product(
             problem.m, problem.n, problem.k, a.astype(np.float32).tobytes(), b.astype(np.float32).tobytes()
         )
-        return _equal(answer.astype(out), output)
+        return equal(answer.astype(out), output)
     if not np.isfinite(output).all() or not _freivalds(a, b, output):
         return Check("exact", False, float("inf"))
     rows = np.unique(np.r_[0 : min(_EDGE, problem.m), max(0, problem.m - _EDGE) : problem.m])
     columns = np.unique(np.r_[0 : min(_EDGE, problem.n), max(0, problem.n - _EDGE) : problem.n])
     edge = np.matmul(a[rows].astype(np.int64), b[:, columns].astype(np.int64)).astype(out)
-    return _equal(edge, output[np.ix_(rows, columns)])
+    return equal(edge, output[np.ix_(rows, columns)])
 
 
 @functools.lru_cache(maxsize=2)

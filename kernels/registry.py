@@ -26,6 +26,7 @@ class Backend:
 BACKENDS = {
     "numpy": Backend(("cpu",), "numpy", "numpy"),
     "numba": Backend(("cpu",), "numba", "numba"),
+    "mkl": Backend(("cpu",), "mkl", "mkl"),
     "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
     "tensorflow": Backend(("cpu", "gpu"), "tensorflow", "tensorflow"),
     "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),

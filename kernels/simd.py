@@ -10,6 +10,7 @@ from numba.extending import intrinsic
 
 CHAINS = 12  # independent sums: more than 2 units x 4 cycles of latency, and they fit AVX2's 16 registers
 UNROLL = 4
+INDEX = ir.IntType(64)
 
 
 @functools.cache
@@ -22,6 +23,33 @@ def vector_bytes() -> int:
 def lanes(dtype) -> int:
     """Values of `dtype` (a NumPy dtype) in a vector register."""
     return vector_bytes() // dtype.itemsize
+
+
+def vector_type(context, array: types.Array, width: int = 0) -> ir.VectorType:
+    """The vector of `width` bytes, else of the widest register, with the array's elements."""
+    return ir.VectorType(context.get_value_type(array.dtype), (width or vector_bytes()) * 8 // array.dtype.bitwidth)
+
+
+def at(builder, pointer, index, vector, ahead: int = 0):
+    return builder.bitcast(builder.gep(pointer, [builder.add(index, ir.Constant(INDEX, ahead))]), vector.as_pointer())
+
+
+def datas(context, builder, signature, arguments, places):
+    """The data pointers of the arguments that are arrays, which lie at `places`."""
+    return [cgutils.create_struct_proxy(signature.args[i])(context, builder, arguments[i]).data for i in places]
+
+
+def fused(builder, vector: ir.VectorType, intrinsic_name: str):
+    """llvm.fma or llvm.fmuladd of that vector type."""
+    bits = 32 if isinstance(vector.element, ir.FloatType) else 64
+    kind = ir.FunctionType(vector, [vector] * 3)
+    return cgutils.get_or_insert_function(builder.module, kind, f"{intrinsic_name}.v{vector.count}f{bits}")
+
+
+def broadcast(builder, value, vector):
+    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
+    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
 @intrinsic
@@ -37,13 +65,9 @@ def fma_chains(typingctx, out, factor, addend, trips):
 
     def codegen(context, builder, signature, arguments):
         array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
-        scalar = context.get_value_type(signature.args[0].dtype)
-        width = vector_bytes() * 8 // signature.args[0].dtype.bitwidth
-        vector = ir.VectorType(scalar, width)
-        fma_type = ir.FunctionType(vector, [vector] * 3)
-        name = f"llvm.fma.v{width}f{signature.args[0].dtype.bitwidth}"
-        fma = cgutils.get_or_insert_function(builder.module, fma_type, name)
-        factors, addends = (_broadcast(builder, value, vector) for value in arguments[1:3])
+        vector = vector_type(context, signature.args[0])
+        fma = fused(builder, vector, "llvm.fma")
+        factors, addends = (broadcast(builder, value, vector) for value in arguments[1:3])
         sums = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(CHAINS)]
         with cgutils.for_range(builder, arguments[3]):
             for _ in range(UNROLL):
@@ -51,17 +75,11 @@ def fma_chains(typingctx, out, factor, addend, trips):
                     builder.store(builder.call(fma, [factors, builder.load(slot), addends]), slot)
         target = builder.bitcast(array.data, vector.as_pointer())
         for i, slot in enumerate(sums):
-            store = builder.store(builder.load(slot), builder.gep(target, [ir.Constant(ir.IntType(64), i)]))
+            store = builder.store(builder.load(slot), builder.gep(target, [ir.Constant(INDEX, i)]))
             store.align = signature.args[0].dtype.bitwidth // 8
         return context.get_dummy_value()
 
     return signature, codegen
-
-
-def _broadcast(builder, value, vector):
-    one = builder.insert_element(ir.Constant(vector, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
-    return builder.shuffle_vector(one, ir.Constant(vector, ir.Undefined), mask)
 
 
 @numba.njit(cache=True, parallel=True)

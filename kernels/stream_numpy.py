@@ -5,7 +5,6 @@ import numpy as np
 from kernels.problems import Stream, empty
 from kernels.registry import kernel
 
-
 _OPERATIONS = ("copy", "scale", "add", "triad", "read")
 
 

@@ -68,6 +68,6 @@ def train(tmp_path_factory):
     def ask(*args, **keywords):
         return worker.ask(Order("measure", row(*args, **keywords), Limits(max_time=0.01)), 120)
 
-    ask.worker = worker
+    ask.worker, ask.row = worker, row
     yield ask
     worker.close()

@@ -5,7 +5,7 @@ import zlib
 
 import numpy as np
 
-from kernels.problems import Matmul, Peak, Stream, Training, precision
+from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer, precision
 from workloads.results import Gpu, Loaded, Machine, Measurement, Run, Samples, Settings
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
@@ -123,6 +123,90 @@ def training_rows(gpu: bool = True) -> list[Measurement]:
         made.append(row("training/keras/fit", p, step, device=device, spread=0.01, phases_s=phases, values=values,
                         series={"loss": (0.9, 0.5, 0.4)}))  # fmt: skip
     return made
+
+
+def stream_curve(kernel: str, law, sizes, threads: int | None = 1, operation: str = "triad",
+                 spread: float = 0.0) -> list[Measurement]:  # fmt: skip
+    """Rows of one operation over working sets, the bandwidth a function of the working set's bytes."""
+    made = []
+    for nbytes in sizes:
+        p = Stream(operation, nbytes)
+        seconds = p.bytes_moved / law(p.footprint_bytes)
+        clocks = {"device": seconds, "host-latency": seconds + 1e-5} if "/cupy/" in kernel else seconds
+        made.append(row(kernel, p, clocks, threads=threads, spread=spread))
+    return made
+
+
+def stairs(*steps: tuple[int, float], last: float):
+    """A bandwidth that falls from step to step: `rate` up to 0.9 of each (bytes, rate), 0.6 of it up to 2.2 times, then on."""
+
+    def law(nbytes: int) -> float:
+        for held, rate in steps:
+            if nbytes <= 0.9 * held:
+                return rate
+            if nbytes <= 2.2 * held:
+                return 0.6 * rate
+        return last
+
+    return law
+
+
+STREAM_SIZES = tuple(8 * 2**10 * 2**i for i in range(19))  # 8 KiB to 2 GiB
+
+
+def memory_rows(spread: float = 0.01) -> list[Measurement]:
+    """Both devices' levels: the CPU of GPU_MACHINE with one and 16 threads, and its GPU (its first rows cost a call)."""
+    made = []
+    for threads, rates in ((1, (4e11, 1.5e11, 3.6e10, 1.2e10)), (16, (5.6e12, 2e12, 3e11, 4.8e10))):
+        law = stairs((48 * 2**10 * threads, rates[0]), (2 * 2**20 * threads, rates[1]), (105 * 2**20, rates[2]), last=rates[3])
+        for operation in ("copy", "triad"):
+            made += stream_curve("stream/numba/loop", law, STREAM_SIZES, threads, operation, spread)
+
+    def gpu(nbytes: int) -> float:
+        rate = 7e12 if nbytes <= 40 * 2**20 else 5.3e12 if nbytes < 100 * 2**20 else 4.2e12
+        return nbytes / (1e-7 + nbytes / rate)
+
+    return made + stream_curve("stream/cupy/wide", gpu, STREAM_SIZES, None, "triad", spread)
+
+
+def transfer_rows(spread: float = 0.01) -> list[Measurement]:
+    """Straight laws of pinned and pageable copies, 4 B to 1 GiB, with the PCIe link that was seen."""
+    laws_ = {("transfer/cupy/memcpy_async", "pinned", "h2d"): (1e-5, 5.5e10),
+             ("transfer/cupy/memcpy_async", "pinned", "d2h"): (9e-6, 5.2e10),
+             ("transfer/cupy/array", "pageable", "h2d"): (2e-5, 1.1e10),
+             ("transfer/cupy/array", "pageable", "d2h"): (2.4e-5, 8e9),
+             ("transfer/tensorflow/constant", "pageable", "h2d"): (6e-5, 6e9)}  # fmt: skip
+    seen = {"pcie_generation": 5.0, "pcie_width": 16.0}
+    return [row(kernel, Transfer(direction, 4**i, memory), latency + 4**i / rate, device="gpu:0", spread=spread, values=seen)
+            for (kernel, memory, direction), (latency, rate) in laws_.items() for i in range(1, 16)]  # fmt: skip
+
+
+def launch_rows(spread: float = 0.01) -> list[Measurement]:
+    """Empty kernels (7 us waited for, 100 ns a further one on the device) and steps of a Keras model with
+    almost no work (CPU 400 us, GPU 900 us; a fit costs 20 ms)."""
+    made = []
+    for n in (1, 8, 64):
+        clocks = {"host-latency": 5e-6 + 2e-6 * n, "device": 5e-8 + 1e-7 * n}
+        made.append(row("launch/cupy/rawkernel", Launch("empty", n), clocks, spread=spread))
+        for device, step in (("cpu", 4e-4), ("gpu:0", 9e-4)):
+            for variant in ("fit", "fit_jit", "fit_op_by_op"):
+                time = 2e-2 + 10 * n * step
+                made.append(row(f"launch/tensorflow/{variant}", Launch("step", 10 * n), time, device=device, spread=spread))
+    return made
+
+
+def tensor_peaks() -> list[Measurement]:
+    """Tensor-core peaks beside the FMA ones: wgmma beyond mma.sync, float64 on tensor cores at twice the vector's."""
+    rates = {("tensor", "float16"): 6e14, ("wgmma", "float16"): 9e14, ("wgmma", "tf32"): 4.5e14, ("tensor", "float64"): 6.5e13}
+    return [row(f"peak/cupy/{variant}", Peak(math_, 10**13), {"device": 10**13 / rate, "host-latency": 0.3})
+            for (variant, math_), rate in rates.items()]  # fmt: skip
+
+
+def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
+    """gpu_run and everything that explains it: levels of memory, copies, launches, tensor-core peaks."""
+    loaded = gpu_run(spread, sizes)
+    more = (*memory_rows(spread), *transfer_rows(spread), *launch_rows(spread), *tensor_peaks())
+    return Loaded(loaded.runs, (*loaded.measurements, *more), 0, loaded.files)
 
 
 def run(machine: Machine, command: str = "python -m workloads.suite --quick") -> Run:

@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from fake_measurements import row
+from fake_measurements import launch_rows, row, transfer_rows
 
 from analysis import budget
 from analysis.estimate import Estimate
@@ -145,3 +145,37 @@ def test_flags_of_the_rows_are_said():
 def test_a_row_without_samples_has_no_budget():
     with pytest.raises(ValueError, match="no time: it broke"):
         budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), [])
+
+
+def test_copies_come_from_the_law_of_tensorflows_own_before_cupys():
+    gpu = training("gpu:0", tf32=1.0)
+    copies = part(budget.budget(gpu, transfer_rows(0.0)), "copies to the device")
+    assert copies.seconds.value == pytest.approx(6e-5 + 384 * 1024 / 6e9, rel=1e-2)  # 32 images of 32 x 32 x 3 float32
+    assert copies.why == "384 KiB a batch by the law of transfer/tensorflow/constant"
+    cupy = [m for m in transfer_rows(0.0) if "tensorflow" not in m.kernel]
+    copies = part(budget.budget(gpu, cupy), "copies to the device")
+    assert copies.seconds.value == pytest.approx(2e-5 + 384 * 1024 / 11e9, rel=1e-2)
+    pinned = [m for m in cupy if m.problem.host_memory == "pinned"]
+    assert part(budget.budget(gpu, pinned), "copies to the device").seconds is None
+    small = [m for m in cupy if m.problem.nbytes < 10_000 or m.problem.host_memory == "pinned"]
+    assert part(budget.budget(training(), small), "copies to the device").seconds == Estimate(0, 0, 0)
+
+
+@pytest.mark.parametrize(("device", "jit", "setting", "step"), [("cpu", 0.0, "off", 4e-4), ("gpu:0", 1.0, "on", 9e-4)])
+def test_kerass_own_step_is_a_part_of_the_same_device_and_compilation(device, jit, setting, step):
+    rows = [m for m in launch_rows(0.0) if m.kernel.endswith({"off": "fit_op_by_op", "on": "fit_jit"}[setting])]
+    made = budget.budget(training(device, jit_compile=jit), rows)
+    own = part(made, budget.SMALL_STEP)
+    assert own.seconds.value == pytest.approx(step)
+    assert own.why.startswith(f"measured with jit_compile {setting}: ")
+    assert part(made, "launches").seconds is None
+    assert f"a Keras step of a model with almost no work accounts for {step * 1e6:.0f} us" in budget.sentence(made)
+    other = budget.budget(training(device, jit_compile=1 - jit), rows)
+    assert [p.name for p in other.parts if p.name == budget.SMALL_STEP] == []
+    untold = budget.budget(training(device), rows)
+    assert part(untold, "launches").why == budget.NO_LAUNCH
+
+
+def test_on_a_gpu_parts_that_come_to_more_than_the_step_may_run_at_the_same_time():
+    gpu = training("gpu:0", ms=0.5, jit_compile=1.0)
+    assert "so some run at the same time or are counted too high" in budget.sentence(budget.budget(gpu, launch_rows(0.0)))

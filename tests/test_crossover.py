@@ -135,6 +135,40 @@ def test_teaching_rungs_never_stand_for_the_cpu():
     assert only(rows).points[0].cpu.kernel == "matmul/numpy/blas"
 
 
+def test_a_wide_bracket_is_refined_too():
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]  # a quarter of the gap is beyond the middle
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
+
+
+def test_a_frameworks_rows_are_in_no_librarys_answer():
+    rows = laws(cpu_law, gpu_law, [64, 256])
+    rows += [row("matmul/tensorflow/function", square(n), 1e-9, device=d) for n in (64, 256) for d in ("cpu", "gpu:0")]
+    assert crossover.crossovers(rows) == crossover.crossovers(laws(cpu_law, gpu_law, [64, 256]))
+    (own,) = crossover.crossovers(rows, [LATENCY], "tensorflow")
+    assert own.kind == "cant-tell" and own.form == Form("resident", framework="tensorflow")
+
+
+def test_new_libraries_take_part_on_their_side():
+    rows = laws(cpu_law, gpu_law, [64, 256])
+    rows += [row("matmul/mkl/gemm", square(n), cpu_law(n) / 2, threads=2) for n in (64, 256)]
+    rows += [row("matmul/cublaslt/best", square(n), gpu_law(n) / 2, device="gpu:0") for n in (64, 256)]
+    assert {(p.cpu.kernel, p.gpu.kernel) for p in only(rows).points} == {("matmul/mkl/gemm", "matmul/cublaslt/best")}
+
+
+def test_a_dense_layers_products_cross_in_their_batch():
+    """Forward and for dX the batch is the product's rows, for dW what is summed over."""
+    from kernels.problems import Matmul
+
+    rows = []
+    for n in (1, 256):
+        for p in (Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn"), Matmul(n, n, 512)):
+            rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
+    found = crossover.dense_crossovers(rows, [LATENCY])
+    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == [("batch", way) for way in ("nn", "nt", "tn")]
+    assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)
+    assert found[2].family.at(3, "float32") == Matmul(512, 10, 3, layout="tn")
+
+
 def test_each_form_has_its_own_rows_and_clock():
     rows = laws(lambda n: 1.0, lambda n: 2.0, [64, 128])
     rows += [row("matmul/cupy/cublas", square(n), 0.1, mode="roundtrip-pinned") for n in (64, 128)]

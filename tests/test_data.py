@@ -38,7 +38,7 @@ def test_synthetic_data_follows_the_seed_and_the_type():
 
 def test_real_data_is_scaled_and_never_swapped_for_made_up_data(monkeypatch):
     images, labels = np.full((6, 32, 32, 3), 255, np.uint8), np.arange(6, dtype=np.uint8).reshape(6, 1)
-    monkeypatch.setitem(data.REAL, "cifar10-cnn", ("CIFAR-10", lambda: (images, labels)))
+    monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", lambda: (images, labels)))
     x, y = data.load("real", S0, 4, 1)
     assert (x.shape, x.dtype, x.max(), y.tolist(), y.dtype) == ((4, 32, 32, 3), np.float32, 1.0, [0, 1, 2, 3], np.int32)
     with pytest.raises(ValueError, match="CIFAR-10 has 6 training images, 7 were asked for"):
@@ -47,8 +47,51 @@ def test_real_data_is_scaled_and_never_swapped_for_made_up_data(monkeypatch):
     def fail():
         raise Exception("URL fetch failure on https://data\n: no way")
 
-    monkeypatch.setitem(data.REAL, "cifar10-cnn", ("CIFAR-10", fail))
+    monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", fail))
     with pytest.raises(
         data.Unavailable, match="no data: CIFAR-10 cannot be loaded: URL fetch failure on https://data : no way"
     ):
         data.load("real", S0, 4, 1)
+
+
+def test_one_hot_labels_where_the_loss_wants_them():
+    x, y = data.load("synthetic", networks.find("cifar10-mlp"), 5, 1)
+    _, classes = data.load("synthetic", S0, 5, 1)
+    assert (x.shape, y.shape, y.dtype) == ((5, 32, 32, 3), (5, 10), np.float32)
+    assert (y.argmax(1) == classes).all()
+    assert (y.sum(1) == 1).all()
+
+
+def test_real_images_without_channels_get_the_networks_shape(monkeypatch):
+    images, labels = np.full((3, 28, 28), 51, np.uint8), np.arange(3, dtype=np.uint8)
+    monkeypatch.setitem(data.REAL, "mnist", ("MNIST", lambda: (images, labels)))
+    x, y = data.load("real", networks.find("mnist-cnn"), 3, 1)
+    assert (x.shape, y.tolist()) == ((3, 28, 28, 1), [0, 1, 2])
+    assert x.max() == pytest.approx(0.2)
+    with pytest.raises(ValueError, match="vgg-16 has no real data set here"):
+        data.load("real", networks.find("vgg-16"), 1, 1)
+
+
+def test_peaks_is_the_articles_grid_and_formula():
+    """At the origin 3/e - 1/(3e) = 0.98101; the whole grid once at 40,000; beyond it points between."""
+    x, y = data.load("synthetic", networks.find("peaks"), 40_010, 1)
+    assert (x.shape, y.shape, x.dtype, y.dtype) == ((40_010, 2), (40_010, 1), np.float32, np.float32)
+    grid = x[:40_000]
+    assert len(np.unique(grid, axis=0)) == 40_000
+    assert len(np.unique(grid[:, 0])) == 200
+    assert (x.min(), x.max()) == (-3, 3)
+    nearest = (grid.astype(float) ** 2).sum(1).argmin()
+    assert y[nearest, 0] == pytest.approx(8 / 3 / np.e, abs=0.06)
+    assert (y.min(), y.max()) == pytest.approx((-6.5466, 8.1059), abs=0.01)  # the surface's known extremes
+    assert data.load("real", networks.find("peaks"), 7, 1, "float64")[1].dtype == np.float64
+
+
+def test_classes_of_large_images_stay_small_and_learnable(monkeypatch):
+    monkeypatch.setattr(data, "_CHUNK_VALUES", 3 * 299 * 299 * 3)
+    x, y = data.synthetic(networks.find("inception-v3"), 8, 1)
+    assert (x.shape, y.max() < 1000, len(set(y.tolist())) > 4) == ((8, 299, 299, 3), True, True)
+    again, _ = data.synthetic(networks.find("inception-v3"), 8, 1)
+    assert (x == again).all()
+    cells = x[0, :295, :295].reshape(59, 5, 59, 5, 3)
+    assert cells.mean((1, 3)).std() > 0.2, "a pattern of 60 x 60 cells of 5 x 5"
+    assert (cells - cells.mean((1, 3), keepdims=True)).std() < 0.25

@@ -8,16 +8,18 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
-    *(f"kernels.{name}" for name in ("problems", "networks", "registry", "reference", "passes")),
+    *(f"kernels.{name}" for name in ("problems", "registry", "reference", "reference_conv", "passes")),
+    *(f"kernels.{name}" for name in ("layers", "networks", "steps")),
     *(f"workloads.{name}" for name in ("options", "results", "machine", "host", "nvidia")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
-_MIDDLE = "sweep plan worker measure timing copies telemetry readiness checks models data keras_child cluster show setup starts tensors"
-MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split(" ")}
+_MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks models data keras_child cluster show setup
+starts tensors"""
+MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
-CHILDREN = {"workloads.keras_child", "workloads.models", "workloads.data", "workloads.tensors", "workloads.starts"}
+CHILDREN = {f"workloads.{name}" for name in ("keras_child", "models", "data", "tensors", "starts", "caches")}
 
 
 def modules() -> dict[str, ast.Module]:

@@ -5,7 +5,7 @@ import pytest
 
 from kernels import networks
 from kernels.networks import Layer, Network
-from kernels.problems import Matmul, Training
+from kernels.problems import Conv, Matmul, Stream, Training
 
 S0 = networks.find("cifar10-cnn")
 
@@ -42,7 +42,8 @@ def test_s0_products_of_a_step_at_batch_32():
 
 def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
     """X is 32 x 3136, W 3136 x 512 and dY 32 x 512 wherever they appear."""
-    shapes = {w.direction: [a.shape for a in w.problem.inputs(1)] for w in networks.step(S0, 32) if w.layer == "dense1"}
+    dense1 = [w for w in networks.step(S0, 32) if (w.layer, w.kind) == ("dense1", "dense")]
+    shapes = {w.direction: [a.shape for a in w.problem.inputs(1)] for w in dense1}
     assert shapes == {
         "fprop": [(32, 3136), (3136, 512)],
         "dgrad": [(32, 512), (3136, 512)],
@@ -50,40 +51,196 @@ def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
     }
 
 
-def test_s0_convolutions_are_named_with_their_flops():
+def test_s0_convolutions_of_a_step_at_batch_32():
     convs = {w.name: w for w in networks.step(S0, 32) if w.kind == "conv"}
     assert {name: w.flops for name, w in convs.items()} == {
         "conv1 fprop": 56_623_104, "conv1 wgrad": 56_623_104,
         "conv2 fprop": 301_989_888, "conv2 dgrad": 301_989_888, "conv2 wgrad": 301_989_888,
         "conv3 fprop": 462_422_016, "conv3 dgrad": 462_422_016, "conv3 wgrad": 462_422_016}  # fmt: skip
-    assert all(w.problem is None and "not measured yet" in w.why for w in convs.values())
+    assert convs["conv3 dgrad"].problem == Conv(32, 16, 16, 64, 64, 3, 3, 1, "valid", direction="dgrad")
+    assert convs["conv1 wgrad"].problem == Conv(32, 32, 32, 3, 32, 3, 3, 1, "same", direction="wgrad")
+
+
+def test_s0_passes_of_a_step_at_batch_32():
+    """conv1 gives 32 x 32 x 32 x 32 = 1,048,576 numbers; the pool keeps a quarter."""
+    step = {w.name: w for w in networks.step(S0, 32)}
+    assert [name for name in step if name.startswith(("conv1 ", "pool1 ", "dropout1 ", "flatten "))] == [
+        "conv1 fprop", "conv1 wgrad", "conv1 bias", "conv1 bias_grad", "conv1 relu", "conv1 relu_grad", "pool1 maxpool",
+        "pool1 maxpool_grad", "dropout1 dropout", "dropout1 dropout_grad", "conv1 adam kernel", "conv1 adam bias"]  # fmt: skip
+    million = 1 << 20
+    assert {name: step[name].problem for name in ("conv1 relu", "conv1 bias_grad", "pool1 maxpool_grad", "dropout1 dropout")} == {
+        "conv1 relu": Stream("relu", 2 * 4 * million, "float32"),
+        "conv1 bias_grad": Stream("read", 4 * million, "float32"),
+        "pool1 maxpool_grad": Stream("maxpool_grad", 10 * million, "float32"),  # x, a quarter of dy, dx
+        "dropout1 dropout": Stream("dropout", 2 * million, "float32"),
+    }
+    assert step["pool1 maxpool"].flops == 3 * million // 4  # three comparisons a window of four
+    assert step["dense1 adam kernel"].problem == Stream("adam", 7 * 4 * 3136 * 512, "float32")
+    assert sum(w.problem.elements for w in step.values() if w.kind == "optimizer") == 1_667_594
+    assert {w.name for w in step.values() if w.kind == "loss"} == {
+        f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")}  # fmt: skip
+    assert {w.why for w in step.values() if w.name in ("conv1 relu", "pool1 maxpool")} == {""}
+    assert step["dense2 softmax"].why == "priced as relu: the same arrays"
+
+
+def test_an_answer_is_the_forward_work_alone():
+    """No gradients, dropout, loss or optimizer: 3 convolutions, 2 dense layers, a bias and an activation each, 2 pools."""
+    works = networks.inference(S0, 8)
+    assert [w.direction for w in works if w.kind in ("conv", "dense")] == ["fprop"] * 5
+    assert sorted(w.direction for w in works if w.kind == "pass") == sorted(
+        ["bias"] * 5 + ["relu"] * 4 + ["softmax"] + ["maxpool"] * 2
+    )
+    assert {w.kind for w in works} == {"conv", "dense", "pass"}
 
 
 def test_the_first_layer_with_weights_has_no_dgrad_also_behind_a_flatten():
     mlp = Network("m", "", (4, 4, 1), 3, (Layer("flatten", "flatten"), Layer("a", "dense", 5), Layer("b", "dense", 3)))
-    assert [w.name for w in networks.step(mlp, 2)] == ["a fprop", "a wgrad", "b fprop", "b dgrad", "b wgrad"]
+    products = [w.name for w in networks.step(mlp, 2) if w.kind == "dense"]
+    assert products == ["a fprop", "a wgrad", "b fprop", "b dgrad", "b wgrad"]
     assert networks.parameters(mlp) == 16 * 5 + 5 + 5 * 3 + 3
 
 
+# a, then b beside a's own output, joined: a feeds two, so its gradients are added
+FORK = Network("fork", "", (8, 8, 3), 2, (
+    Layer("pool", "pool", size=2),
+    Layer("a", "conv", 4, 3, pad="same", activation="relu"),
+    Layer("bn", "batchnorm"),
+    Layer("b", "conv", 4, 1, inputs=("bn",)),
+    Layer("sum", "add", inputs=("bn", "b")),
+    Layer("c", "conv", 2, 1, inputs=("input",), stride=2, bias=False),
+    Layer("both", "concat", inputs=("sum", "c")),
+    Layer("mean", "globalpool"),
+    Layer("out", "dense", 2),
+), "sgd", "mean_squared_error")  # fmt: skip
+
+
+def test_a_network_may_branch():
+    assert networks.sources(FORK)[3:7] == (("bn",), ("bn", "b"), ("input",), ("sum", "c"))
+    assert networks.outputs(FORK)[3:8] == ((4, 4, 4), (4, 4, 4), (4, 4, 2), (4, 4, 6), (6,))
+    assert networks.layer_weights(FORK) == (0, 112, 16, 20, 0, 6, 0, 0, 14)
+    assert (networks.parameters(FORK), networks.trainable(FORK)) == (168, 160)  # bn keeps 4 means and 4 variances
+    names = [w.name for w in networks.step(FORK, 2)]
+    assert [n for n in names if n.split()[0] == "bn"] == [
+        "bn batchnorm", "bn batchnorm_grad", "bn gradient_sum 1", "bn sgd gamma", "bn sgd beta"]  # fmt: skip
+    assert not {"pool maxpool_grad", "a dgrad", "c dgrad"} & set(names), "nothing learns below"
+    assert {"b dgrad", "sum add", "both concat_grad", "mean globalpool_grad", "mean_squared_error loss"} <= set(names)
+    assert "mean_squared_error accuracy" not in names
+    assert not [n for n in names if n.startswith("input gradient")]
+
+
+def test_bytes_of_a_pass_that_only_moves():
+    """concat at batch 2: 4 x 4 of 4 and of 2 channels in, 6 out: 2 x 2 x 96 floats."""
+    both = next(w for w in networks.step(FORK, 2) if w.name == "both concat")
+    assert (both.problem, both.why) == (Stream("copy", 4 * 2 * 2 * 96, "float32"), "priced as a copy of the same bytes")
+
+
+def test_images_too_few_for_a_whole_stream_are_rounded_up():
+    work = next(w for w in networks.step(FORK, 1) if w.name == "bn batchnorm")
+    assert work.problem.elements == 8 * 8 * 32
+    assert work.flops == 8 * 64
+
+
+def test_pools_that_are_not_measured_say_what_they_are_priced_as():
+    wide = Network("m", "", (9, 9, 2), 2, (Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2)))
+    assert networks.step(wide, 1)[0].why == "a window of 3 x 3 every 2, priced as 2 x 2 every 2"
+    assert networks.outputs(wide)[0] == (4, 4, 2)
+
+
+def test_an_optimizer_without_a_stream_problem_says_so():
+    work = networks.step(Network("m", "", (4,), 2, (Layer("d", "dense", 2),), "lamb"), 1)[-1]
+    assert (work.problem, work.why) == (None, "no stream problem is a step of lamb")
+
+
+def test_every_work_of_every_network_has_a_problem_a_name_of_its_own_and_its_share_of_the_weights():
+    for network in networks.NETWORKS.values():
+        for works in (networks.step(network, 4), networks.inference(network, 4)):
+            assert len({w.name for w in works}) == len(works), network.name
+            assert all(w.problem for w in works), network.name
+        updated = [w.problem.elements for w in networks.step(network, 4) if w.kind == "optimizer"]
+        assert sum(updated) == networks.trainable(network), network.name
+
+
+@pytest.mark.parametrize(("name", "weights", "fixed"), [
+    ("cifar10-mlp", 12_230_010, 0), ("fashion-mlp", 1_399_510, 0), ("mnist-cnn", 34_826, 0), ("peaks", 171, 0),
+    ("lenet", 61_706, 0), ("vgg-small", 3_248_202, 0),
+    ("resnet-small", 274_442, 1_376), ("vgg-16", 138_357_544, 0), ("resnet-50", 25_636_712, 53_120),
+    ("inception-v3", 23_851_784, 34_432), ("fashion-mlp-1", 397_510, 0), ("mlp-784-50x2-10", 42_310, 0)])  # fmt: skip
+def test_weights_as_published(name, weights, fixed):
+    """The articles', LeCun's LeNet-5 with a full second convolution, and keras.applications' own counts; `fixed` are the
+    running means and variances. By hand: peaks 3 x 20 + 21 x 5 + 6; vgg-small 1,145,408 in its convolutions, 4096 x 512 + 512
+    and 513 x 10; a fashion-mlp of one layer 785 x 500 + 501 x 10; the last 785 x 50 + 51 x 50 + 51 x 10."""
+    network = networks.find(name)
+    assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == (weights, fixed)
+
+
+@pytest.mark.parametrize(("name", "billions"), [("vgg-16", 15.47), ("resnet-50", 3.86), ("inception-v3", 5.71)])
+def test_multiply_adds_of_an_image_as_published(name, billions):
+    """VGG-16 15.5, ResNet-50 3.8 (the stride in the 1 x 1), Inception V3 5.7 billion multiply-adds an image."""
+    flops = sum(w.flops for w in networks.inference(networks.find(name), 1) if w.kind in ("conv", "dense"))
+    assert flops / 2e9 == pytest.approx(billions, rel=2e-3)
+
+
+def test_generators_by_name():
+    assert networks.find("mlp-3072-500x3-10") == networks.mlp(3072, 500, 3, 10)
+    assert [layer.units for layer in networks.mlp(8, 5, 2, 3).layers] == [5, 5, 3]
+    assert networks.find("fashion-mlp-5").layers == networks.find("fashion-mlp").layers
+    assert networks.known("mlp-3072-500-10") is None
+    with pytest.raises(ValueError, match="mlp-0-500x3-10: the numbers of mlp-INPUTS-WIDTHxDEPTH-OUTPUTS must be at least 1"):
+        networks.find("mlp-0-500x3-10")
+
+
+def test_how_the_articles_train():
+    trained = {n.seed: (n.optimizer, n.loss, n.learning_rate, n.data, n.samples, n.batch, n.epochs)
+               for n in networks.NETWORKS.values() if n.seed in ("S0", "S1a", "S1b", "S2", "S4")}  # fmt: skip
+    assert trained == {
+        "S0": ("adam", "sparse_categorical_crossentropy", 0.0, "cifar10", 50_000, 32, 10),
+        "S1a": ("sgd", "categorical_crossentropy", 0.0, "cifar10", 50_000, 32, 10),
+        "S1b": ("adam", "sparse_categorical_crossentropy", 0.0, "fashion_mnist", 60_000, 32, 5),
+        "S2": ("adam", "sparse_categorical_crossentropy", 0.0, "mnist", 60_000, 32, 5),
+        "S4": ("adam", "mean_squared_error", 0.08, "peaks", 40_000, 40_000, 2000),
+    }
+
+
 def test_arithmetic_is_the_one_asked_for():
-    assert {w.problem.math for w in networks.step(S0, 8, math="tf32") if w.problem} == {"tf32"}
+    works = networks.step(S0, 8, math="tf32")
+    assert {w.problem.math for w in works if w.kind in ("conv", "dense")} == {"tf32"}
+    half = networks.step(S0, 8, "bfloat16")
+    assert {w.problem.dtype for w in half if w.kind != "optimizer"} == {"bfloat16"}
+    assert {w.problem.dtype for w in half if w.kind == "optimizer"} == {"float32"}, "weights are kept in float32"
 
 
-def test_odd_sizes_lose_their_last_row_in_a_pool():
+def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
     assert networks.output(Layer("p", "pool", size=2), (7, 5, 3)) == (3, 2, 3)
+    assert networks.output(Layer("p", "pool", size=2, pad="same"), (7, 5, 3)) == (4, 3, 3)
+    assert networks.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
 
 
-@pytest.mark.parametrize(("layer", "words"), [
-    (Layer("wide", "conv", 8, 5), "wide leaves nothing of a 4x4x1 input"),
-    (Layer("x", "attention"), "unknown kind 'attention'; known: conv, pool")])  # fmt: skip
-def test_layers_that_cannot_be(layer, words):
+@pytest.mark.parametrize(("layers", "words"), [
+    ([Layer("wide", "conv", 8, 5)], "wide cannot be on a 4x4x1 input: a filter of 5 x 5 is larger"),
+    ([Layer("deep", "conv", 8, 3, groups=2)], "deep cannot be on a 4x4x1 input: 2 groups do not divide c_in = 1"),
+    ([Layer("p", "pool", size=5)], "p leaves nothing of a 4x4x1 input"),
+    ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, pool"),
+    ([Layer("a", "flatten", inputs=("b",))], "a takes 'b', which is no layer before it"),
+    ([Layer("a", "dropout"), Layer("a", "dropout")], "two layers of m are called 'a'"),
+    ([Layer("p", "pool", size=2), Layer("s", "add", inputs=("p", "input"))], "s adds inputs of different shapes: 2x2x1, 4x4x1"),
+    ([Layer("p", "pool", size=2), Layer("s", "concat", inputs=("p", "input"))], "s joins inputs of different sizes"),
+    ([Layer("p", "pool", size=2), Layer("s", "flatten", inputs=("p", "input"))], "s is of the kind flatten and has 2 inputs"),
+    ([Layer("s", "add")], "s is of the kind add and has 1 inputs")])  # fmt: skip
+def test_layers_that_cannot_be(layers, words):
     with pytest.raises(ValueError, match=words):
-        networks.outputs(Network("m", "", (4, 4, 1), 3, (layer,)))
+        networks.outputs(Network("m", "", (4, 4, 1), 3, tuple(layers)))
 
 
 def test_unknown_models_are_named_with_those_known():
-    with pytest.raises(ValueError, match="unknown model 'vgg'; known: cifar10-cnn"):
+    with pytest.raises(ValueError, match=r"unknown model 'vgg'; known: cifar10-cnn, .*, inception-v3, mlp-INPUTS-W"):
         networks.find("vgg")
+
+
+def test_a_slow_models_row_is_waited_for_longer():
+    """VGG-16: 3 x 15.47 G multiply-adds less the first layer's dgrad, 92.65 GFLOP a sample."""
+    assert Training("cifar10-cnn", 32, 320).patience_s == pytest.approx(5 * (320 * 8.4867e-3 + 10 * 20e-3), rel=1e-4)
+    assert Training("vgg-16", 1, 1).patience_s == pytest.approx(5 * (9.2648 + 0.02), rel=1e-4)
+    assert Training("their.module:build", 1, 1).patience_s == pytest.approx(5 * 24e-3)
 
 
 def test_footprint_is_the_data_and_four_times_the_weights():

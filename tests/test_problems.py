@@ -5,7 +5,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernels.problems import Matmul, Peak, Problem, Stream, Training, precision, random_array
+from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training, precision, random_array
 
 
 def test_matmul_counts():
@@ -47,8 +47,8 @@ def test_stream_leaves_out_the_bytes_that_fill_no_element():
 def test_precision():
     assert precision("tf32") == ("float32", "tf32")
     assert precision("bfloat16") == ("bfloat16", "bfloat16")
-    with pytest.raises(ValueError, match="unknown dtype 'float8'"):
-        precision("float8")
+    with pytest.raises(ValueError, match="unknown dtype 'float9'"):
+        precision("float9")
 
 
 def test_whole_numbers_are_whole_and_never_zero():
@@ -66,6 +66,16 @@ def test_random_data_is_standard_normal_and_follows_the_seed():
 def test_rows_of_a_large_matrix_do_not_repeat():
     values = random_array((4, 1 << 21), "float32", 1, False)
     assert not np.array_equal(values[0], values[2])
+
+
+def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
+    sizes = {8: 64, 4: 12, 1: 10}
+    for expected, size in sizes.items():
+        products = Matmul(7, 64, size), Matmul(7, size, 64, layout="nt"), Matmul(size, 64, 7, layout="tn")
+        convolutions = Conv(1, 5, 5, size, 64, 3, 3), Conv(1, 5, 5, 64, size, 3, 3)
+        assert {p.alignment for p in (*products, *convolutions)} == {expected}
+    assert Conv(1, 5, 5, 16, 64, 3, 3, groups=4).alignment == 4  # 4 and 16 channels
+    assert Conv(1, 5, 5, 3, 64, 3, 3).alignment == 1  # color images
 
 
 def test_steps_count_the_short_last_batch():

@@ -13,7 +13,7 @@ from test_results_load import write
 
 from analysis import report
 from analysis.crossover import crossovers
-from analysis.report import cells, choose, command, page, pictures, sections, style
+from analysis.report import cells, choose, command, movement, page, pictures, roofline, sections, style
 from analysis.roofline import roofs
 from workloads import options
 
@@ -59,9 +59,9 @@ def test_pictures_are_linked_well_formed_with_text_as_text(rendered):
         tree = xml.etree.ElementTree.parse(rendered.parent / name)
         words = " ".join(node.text or "" for node in tree.iter("{http://www.w3.org/2000/svg}text"))
         assert "square matmul" in words
-    roofline = (rendered.parent / "roofline.svg").read_text()
+    drawn = (rendered.parent / "roofline.svg").read_text()
     for words in ("CPU DRAM 48.", "GPU float32 60.0 TFLOP/s", "sheet tf32 495 TFLOP/s", "n = 1024"):
-        assert words in roofline
+        assert words in drawn
     crossover = (rendered.parent / "crossover.svg").read_text()
     for words in ("CPU wins", "GPU wins", "GPU, copies, pinned", "data already on the GPU, one call at a time"):
         assert words in crossover
@@ -92,9 +92,11 @@ def test_a_page_of_anything_less_is_still_a_page(tmp_path, monkeypatch):
 
 def test_pictures_of_next_to_nothing_are_still_pictures():
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
-        assert pictures.roofline(rows, roofs(rows)).axes
+        assert roofline.figure(rows, roofs(rows)).axes
         assert pictures.crossover(crossovers(rows), rows).axes
         assert pictures.rates(rows).axes
+        assert movement.memory(rows).axes
+        assert movement.transfers(rows).axes
 
 
 def test_hostile_names_show_as_text(tmp_path, monkeypatch):
@@ -186,6 +188,102 @@ def test_labels_are_moved_apart_and_stay_in_order():
     assert min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
     assert moved[3] == 0.5
     assert sum(moved[:3]) == pytest.approx(sum(heights[:3]))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("whole")
+    write(folder, fake.whole_run(sizes=(64, 128, 256, 512, 1024)))
+    return report.render([folder])
+
+
+def test_levels_copies_and_launches_have_sections_where_their_rows_are_there(whole, rendered):
+    text = whole.read_text()
+    for heading in ("## Memory: how fast at every level", "## Host-device copies", "## Launches and framework constants"):
+        assert heading in text
+        assert heading not in rendered.read_text()
+    for words in ("| cpu | 16 | triad | L2 | 2000 GB/s |", "| gpu:0 | - | triad | HBM | 42",
+                  "no L3 plateau found (triad with 16 threads and copy with 16 threads): 1 size between 32.0 MiB and 105 MiB",
+                  "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
+                  "| h2d | pinned | cupy/memcpy_async | 10.0 us | 55", "87.3 % |",
+                  "| kernel | gpu:0 | host-latency | - | - | 7.0",
+                  "| gpu:0 | launch: waited call | 7.0", "| gpu:0 | L2 bandwidth | 6", "| h2d pinned 4.00 KiB |", "](memory.svg)",
+                  "](transfers.svg)"):  # fmt: skip
+        assert words in text, words
+    every = {m.key for m in fake.whole_run(sizes=(64, 128, 256, 512, 1024)).measurements if m.status != "skipped"}
+    assert text[text.index("## All numbers") :].count("\n| ") == 2 + len(every)
+    assert "above-roof" not in text
+
+
+def boxes(figure):
+    """(text, box) of everything written in a figure."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.text import Text
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    renderer = canvas.get_renderer()
+    unseen = {label for axes in figure.axes for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
+              for tick in axis.get_major_ticks() if not limits[0] <= tick.get_loc() <= limits[1]
+              for label in (tick.label1, tick.label2)}  # fmt: skip
+    found = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip() and t not in unseen]
+    return [(t.get_text(), Text.get_window_extent(t, renderer)) for t in found]
+
+
+@pytest.mark.parametrize("run", [fake.whole_run, fake.gpu_run, fake.cpu_run])
+def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
+    loaded = run()
+    rows, machine = list(loaded.measurements), loaded.runs[0].machine
+    ceilings = roofs(rows, machine)
+    for figure in (roofline.figure(rows, ceilings), movement.memory(rows, machine), movement.transfers(rows)):
+        if not figure.axes[0].lines:  # nothing of this sort was measured
+            continue
+        written = boxes(figure)
+        assert len(written) > 3
+        for text, box in written:
+            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
+        for (a, first), (b, second) in itertools.combinations(written, 2):
+            assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
+
+
+def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor():
+    loaded = fake.whole_run()
+    ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
+    figure = roofline.figure(loaded.measurements, ceilings)
+    words = " ".join(text for text, _ in boxes(figure))
+    for label in ("CPU L1 5", "CPU L2 20", "CPU DRAM 48.", "GPU L2 6", "GPU HBM 42", "sheet HBM 4800 GB/s", "link d2h 52.",
+                  "GPU float16 900", "GPU float64 65.0", "GPU float64 vector 33.0", "empty waited call, 7.0"):  # fmt: skip
+        assert label in words, label
+    assert "CPU L3" not in words  # seen with one thread only: below the DRAM of all
+    (axes,) = figure.axes
+    floor = next(line for line in axes.lines if line.get_linestyle() == "--" and line.get_color() == style.PURPLE)
+    (x, _), (y, _) = floor.get_data()
+    n = 6 * x  # a float32 matmul of n does n / 6 FLOP for each byte
+    waited = next(r for r in ceilings if r.name == "waited call")
+    queued = next(r for r in ceilings if r.name == "queued call")
+    assert any(y == pytest.approx(2 * n**3 * r.rate.value) for r in (waited, queued))
+
+
+def test_the_roofline_command_prints_levels_links_and_launches(tmp_path, capsys):
+    write(tmp_path, fake.whole_run(sizes=(64, 512)))
+    assert command.roofline([str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    for words in ("L1 bandwidth", "HBM bandwidth", "link h2d", "launch: waited call", "a call", "float64 vector"):
+        assert words in out
+
+
+def test_labels_stay_within_their_bounds():
+    assert style.spread([0.95, 0.96, 0.97], 0.1, 0.0, 1.0) == pytest.approx([0.8, 0.9, 1.0])
+    assert style.spread([0.01, 0.02], 0.1, 0.0, 1.0) == pytest.approx([0.0, 0.1])
+    with style.picture("t", "x", "y") as (figure, axes):
+        axes.set(xlim=(1, 10), ylim=(1, 10))
+        style.label_right(axes, [(10.0, f"label {i}", style.BLUE) for i in range(6)])
+        style.label_left(axes, [(1.0, f"left {i}", style.BLUE) for i in range(6)], 0.5)
+    written = dict(boxes(figure))
+    inside = axes.get_window_extent()
+    for side in ("label", "left"):
+        middles = [(box.y0 + box.y1) / 2 for text, box in written.items() if text.startswith(side)]
+        assert len(middles) == 6 and inside.y0 - 2 <= min(middles) < max(middles) <= inside.y1 + 2
 
 
 def test_the_answer_goes_between_the_readme_s_markers_and_nothing_else_moves(tmp_path):

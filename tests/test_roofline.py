@@ -8,8 +8,9 @@ import pytest
 from fake_measurements import row, square
 
 from analysis import roofline, sheets
+from analysis import roofs as making
 from analysis.estimate import Estimate
-from kernels.problems import Peak, Stream, Training
+from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 
 GFLOP = 10**9
 TRIAD = Stream("triad", 240_000_000)  # 10^7 doubles in each array: exactly 240 MB
@@ -64,8 +65,6 @@ def test_fractions_and_the_ridge_point():
 
 
 def test_a_memory_bound_problem_is_judged_by_memory_once_no_cache_holds_it():
-    from kernels.problems import Matmul
-
     thin = Matmul(10000, 10000, 1)  # 2e8 FLOP, 4.0008e8 bytes: half a FLOP for each byte
     roofs = roofline.roofs([peak(100e9), triad(10e9)])
     bound = roofline.attainable(roofs, thin, "cpu", 1)
@@ -163,6 +162,141 @@ def test_an_estimate_carries_over_from_times_to_the_fraction():
     judged = roofline.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
     assert isinstance(judged.fraction, Estimate)
     assert judged.fraction.low < judged.fraction.value < judged.fraction.high
+
+
+LEVELS = fake.stairs((48 * 2**10, 400e9), (2 * 2**20, 150e9), (105 * 2**20, 36e9), last=12e9)
+
+
+def levels(machine=fake.GPU_MACHINE, sizes=fake.STREAM_SIZES, **fields):
+    rows = fake.stream_curve("stream/numba/loop", LEVELS, sizes, **fields)
+    return rows, roofline.roofs([*rows, peak(1e12)], machine)
+
+
+def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
+    _, roofs = levels()
+    kept = [r for r in roofs if r.kind in ("memory", "cache") and r.measured]
+    held = {r.name: (r.kind, r.rate.value, r.floor_bytes, r.holds_bytes) for r in kept}
+    assert {name: kind for name, (kind, *_) in held.items()} == {"L1": "cache", "L2": "cache", "L3": "cache", "DRAM": "memory"}
+    for name, rate in (("L1", 400e9), ("L2", 150e9), ("L3", 36e9), ("DRAM", 12e9)):
+        assert held[name][1] == pytest.approx(rate)
+    assert held["DRAM"][3] == 0 and held["DRAM"][2] == pytest.approx(0.95 * 256 * 2**20, rel=1e-3)
+    assert held["L1"][2] == 0 and held["L1"][3] == pytest.approx(0.95 * 128 * 2**10, rel=1e-2)
+
+
+@pytest.mark.parametrize(("footprint", "name"), [(1, "L1"), (20_000, "L1"), (70_000, "L1"), (500_000, "L2"), (3 << 20, "L2"),
+                                                 (50 << 20, "L3"), (1 << 30, "DRAM"), (8 << 30, "DRAM")])  # fmt: skip
+def test_the_smallest_level_that_holds_a_warm_working_set_is_its_roof(footprint, name):
+    _, roofs = levels()
+    assert roofline.level(roofs, "cpu", footprint, 1).name == name
+
+
+def test_warm_rows_have_their_levels_roof_and_cold_ones_the_memorys():
+    rows, roofs = levels()
+    for m in rows:
+        judged = roofline.judge(m, roofs)
+        assert (judged.flag, judged.note) == ("", "")
+        assert 0.3 < judged.fraction.value < 1.001, m.problem.nbytes
+    copy = Stream("copy", 16 * 2**10)
+    warm = roofline.attainable(roofs, copy, "cpu", 1)
+    assert (warm.roof.name, warm.seconds.value) == ("L1", pytest.approx(copy.bytes_moved / 400e9))
+    cold = roofline.attainable(roofs, copy, "cpu", 1, cache="cold")
+    assert (cold.roof.name, cold.seconds.value) == ("DRAM", pytest.approx(copy.bytes_moved / 12e9))
+    thin = Matmul(1000, 1000, 1)  # 2 MFLOP, 4.008 MB: half a FLOP a byte, in L3
+    bound = roofline.attainable(roofs, thin, "cpu", 1)
+    assert (bound.roof.name, bound.note) == ("L2", "")  # 4.0 MB lie below L3's first size, where a part is still in L2
+    assert bound.seconds.value == pytest.approx(thin.bytes_moved / 150e9)
+
+
+@pytest.mark.parametrize(("rate", "flag"), [(405e9, ""), (420e9, "above-roof")])
+def test_a_warm_row_above_its_levels_roof_is_an_error_by_more_than_2_percent(rate, flag):
+    _, roofs = levels()
+    copy = Stream("copy", 16 * 2**10)
+    fast = row("stream/numpy/ufunc", copy, copy.bytes_moved / rate, threads=1)
+    assert roofline.judge(fast, roofs).flag == flag
+
+
+def test_where_the_smaller_levels_were_not_measured_nothing_is_said_of_what_they_hold():
+    _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
+    assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
+    assert roofline.level(roofs, "cpu", 20_000, 1) is None
+    bound = roofline.attainable(roofs, square(40), "cpu", 1)
+    assert (bound.roof.kind, bound.note) == ("compute", roofline.NO_CACHE_ROOF)
+
+
+def test_without_a_dram_plateau_the_largest_sizes_beyond_the_claimed_cache_still_count():
+    rows = [*fake.stream_curve("stream/numba/loop", LEVELS, [16 << 10, 32 << 10, 2 << 30]), peak(1e12)]
+    assert find(roofline.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
+
+
+def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
+    def matmul(math, rate):
+        return row("matmul/cupy/cublas", square(1000, math), {"device": 2e9 / rate, "host-latency": 1.0})
+
+    rows = [*fake.tensor_peaks(), peak(33e12, math="float64", backend="cupy"), matmul("float16", 700e12),
+            matmul("bfloat16", 710e12), matmul("float64", 60e12), matmul("tf32", 500e12)]  # fmt: skip
+    roofs = roofline.roofs(rows)
+    compute = {r.name: (r.rate.value, r.note, r.source) for r in roofs if r.kind == "compute"}
+    assert compute["float16"] == (pytest.approx(900e12), "", "peak/cupy/wgmma, float16")
+    assert compute["float64"] == (pytest.approx(65e12), "", "peak/cupy/tensor, float64")
+    assert compute["float64 vector"][0] == pytest.approx(33e12)
+    assert compute["bfloat16"][1] == roofline.BEST_MATMUL
+    assert len(compute) == 5
+    assert roofline.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
+
+
+def test_an_amx_peak_is_the_cpus_bfloat16():
+    amx = row("peak/numba/amx", Peak("bfloat16", GFLOP), GFLOP / 3e12, threads=1)
+    dot = row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1)
+    (roof,) = roofline.roofs([dot, amx])
+    assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
+
+
+def test_copying_rows_are_bounded_by_the_link_both_ways():
+    roofs = roofline.roofs([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
+    links = {r.name: r.rate.value for r in roofs if r.kind == "link"}
+    assert links == {"h2d": pytest.approx(55e9, rel=1e-3), "d2h": pytest.approx(52e9, rel=1e-3)}
+    p = square(1000)  # 8 MB in, 4 MB out, 2 GFLOP
+    assert roofline.crossing_bytes(p) == (8_000_000, 4_000_000)
+    assert roofline.crossing_bytes(Stream("triad", 240_000_000)) == (160_000_000, 80_000_000)
+    both = 8e6 / 55e9 + 4e6 / 52e9
+    bound = roofline.attainable(roofs, p, "gpu:0", mode="roundtrip-pinned")
+    assert (bound.roof.kind, bound.roof.name, bound.seconds.value) == ("link", "h2d", pytest.approx(both, rel=1e-3))
+    assert roofline.attainable(roofs, p, "gpu:0").roof.kind == "compute"
+    used = roofline.attainable(roofs, p, "gpu:0", mode="roundtrip", reuse=10)
+    assert used.seconds.value == pytest.approx(max(both / 10, 2e9 / 60e12), rel=1e-3)
+    for factor, flag in ((1.0, ""), (0.9, "above-roof")):
+        m = row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned")
+        assert roofline.judge(m, roofs).flag == flag
+
+
+def test_copies_are_judged_by_the_link_and_those_beside_a_kernel_are_not():
+    rows = fake.transfer_rows(0.0)
+    roofs = roofline.roofs(rows)
+    pageable = next(m for m in rows if (m.kernel, m.problem) == ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable")))
+    assert roofline.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
+    both = row("transfer/cupy/both", Transfer("both", 55_000_000, "pinned"), 2e-3, device="gpu:0")  # 1.0577 ms by d2h
+    assert roofline.judge(both, roofs).fraction.value == pytest.approx(55e6 / 52e9 / 2e-3, rel=1e-2)
+    beside = row("transfer/cupy/overlap_compute", Transfer("h2d", 2**30, "pinned", "fma", 32), 1e-3, device="gpu:0")
+    managed = row("transfer/cupy/managed", Transfer("h2d", 2**30, "managed"), 1e-3, device="gpu:0")
+    assert {roofline.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
+
+
+def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
+    rows = [*fake.launch_rows(0.0), peak(60e12, backend="cupy")]
+    roofs = roofline.roofs(rows)
+    floors = {r.name: 1 / r.rate.value for r in roofs if r.kind == "launch"}
+    assert floors == {making.WAITED: pytest.approx(7e-6), making.QUEUED: pytest.approx(1e-7)}
+    waited = row("matmul/cupy/operator", square(64), 14e-6)
+    assert roofline.judge(waited, roofs).fraction.value == pytest.approx(0.5)
+    assert roofline.judge(waited, roofs).roof.name == making.WAITED
+    queued = row("matmul/cupy/cublas", square(64), {"host-latency": 14e-6, "device": 4e-7})
+    assert roofline.judge(queued, roofs).fraction.value == pytest.approx(0.25)
+    short = row("matmul/cupy/operator", square(64), 3e-6)
+    assert roofline.judge(short, roofs).flag == ""
+    impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
+    assert roofline.judge(impossible, roofs).flag == "above-roof"
+    assert roofline.is_above(impossible, roofs)
+    assert roofline.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
 
 
 @pytest.mark.parametrize("module", ["analysis.roofline", "analysis.report"])

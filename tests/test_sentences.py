@@ -11,6 +11,7 @@ from test_crossover import cpu_law, gpu_law, only, resident_and_copies
 from analysis import crossover, facts, sentences, units
 from analysis.crossover import LATENCY, THROUGHPUT, Form
 from analysis.estimate import Estimate, Verdict
+from analysis.roofline import roofs
 from analysis.why import why
 from kernels.problems import Peak, Stream, Training
 
@@ -175,6 +176,30 @@ def test_skipped_and_flagged_rows_are_in_the_details():
     said = sentences.details(rows)
     assert "1 row skipped (big): matmul/cupy/cublas, n = 9999." in said
     assert "1 row flagged cpu-clock: matmul/numba/parallel, n = 64, 1 thread." in said
+
+
+def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
+    loaded = fake.whole_run(spread=0.0, sizes=(64, 128, 256))
+    said = sentences.details(loaded)
+    (cpu,) = (s for s in said if s.startswith("Memory of the CPU"))
+    assert cpu.startswith("Memory of the CPU with 16 threads gives 5600 GB/s from L1 (working sets of ")
+    assert cpu.endswith(" 2000 GB/s from L2 (working sets of 2.00 MiB to 16.0 MiB) and 48.0 GB/s from DRAM (working sets of "
+                        "256 MiB to 2.00 GiB).")  # fmt: skip
+    assert ("A call of the GPU that computes nothing takes 7.00 us when the program waits for it and 100 ns of the device's time "
+            "when many are queued; however little there is to compute, a call costs that.") in said  # fmt: skip
+    # HBM: 2 GiB in 100 ns and at 4.2 TB/s; 4199 / 52
+    assert ("Large copies from and to pinned host memory reach 52.0 GB/s from the GPU and 55.0 GB/s to the GPU, 80.8 times less "
+            "than its own memory gives.") in said  # fmt: skip
+    assert not any(words in s for s in sentences.answer(loaded) for words in ("Memory of", "computes nothing", "Large copies"))
+    less = sentences.details(fake.gpu_run(sizes=(64, 128)))
+    assert not any(words in s for s in less for words in ("Memory of", "computes nothing", "Large copies"))
+
+
+def test_a_product_in_a_measured_cache_names_it():
+    rows = [*fake.memory_rows(0.0), row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
+            row("matmul/numpy/blas", square(60), 1e-5, threads=1)]  # fmt: skip
+    (said,) = facts.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
+    assert said.endswith("it would be memory-bound, but its 42.2 KiB fit L1, which gives 400 GB/s.")
 
 
 def test_training_rows_are_compared_only_where_samples_can_tell():

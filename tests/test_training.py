@@ -13,7 +13,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import budget
 from kernels import networks
 from kernels.problems import Training
-from workloads import keras_child, models, options, results, sweep, training
+from workloads import keras_child, models, options, results, sweep, tensors, training
 from workloads.keras_child import Broken
 from workloads.results import Row, Settings
 from workloads.timing import Limits
@@ -140,7 +140,7 @@ def child(monkeypatch):
     """keras_child without TensorFlow; the model it builds is set by child.model."""
     fake = SimpleNamespace(model=FakeModel())
     monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(utils=SimpleNamespace(set_random_seed=lambda seed: None)))
-    monkeypatch.setattr(keras_child, "_start", lambda device, threads: {"import": 1.0})
+    monkeypatch.setattr(tensors, "begin", lambda device, threads: {"import": 1.0})
     monkeypatch.setattr(keras_child, "_tf32", lambda row: 0.0)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
     fake.measure = lambda device="cpu": keras_child.measure(
@@ -194,9 +194,9 @@ def test_the_line_that_says_what_tensorflow_missed():
     log = ["I0000 00:00:1.1 1 port.cc:153] oneDNN custom operations are on.",
            "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
            "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries."]  # fmt: skip
-    assert keras_child.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
-    assert keras_child.missed(log[::2]) == "Cannot dlopen some GPU libraries."
-    assert keras_child.missed(log[:1]) == "its log does not say why"
+    assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
+    assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
+    assert tensors.missed(log[:1]) == "its log does not say why"
 
 
 def test_the_loss_run_keeps_to_whole_batches():

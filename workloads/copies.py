@@ -12,18 +12,21 @@ import numpy as np
 
 from kernels.problems import Problem, numpy_dtype
 from kernels.registry import Kernel
+from workloads import caches
 from workloads.results import Settings
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
     """`run()` is the call to time; `result(value)` brings what it returned to the host; `synchronize` waits for the
-    device (None: the call returns when it is done); `stream` is where device work is queued (None: not CuPy's)."""
+    device (None: the call returns when it is done); `stream` is where device work is queued (None: not CuPy's); `flush`
+    makes the data cold (None: it stays warm)."""
 
     run: Callable
     result: Callable
     synchronize: Callable | None = None
     stream: object | None = None
+    flush: Callable | None = None
 
     @property
     def passes(self) -> int:
@@ -31,16 +34,40 @@ class Prepared:
         return getattr(self.run, "passes", 1)
 
     @property
+    def notes(self) -> dict[str, str]:
+        """What the kernel chose when it was bound, such as its plan."""
+        return getattr(self.run, "notes", {})
+
+    @property
+    def bound(self) -> float | None:
+        """The largest error allowed on whole numbers, where the answer is not exact."""
+        return getattr(self.run, "bound", None)
+
+    @property
     def before(self) -> Callable | None:
         """What must happen before each call, untimed."""
-        return getattr(self.run, "before", None)
+        steps = [step for step in (getattr(self.run, "before", None), self.flush) if step]
+        return (lambda: [step() for step in steps]) if steps else None
 
 
 def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
-    """Binds the kernel to inputs in the copy mode of the settings.
+    """Binds the kernel to inputs in the copy mode of the settings, its data warm or made cold before each call.
 
     Raises: ValueError for what the kernel cannot do.
     """
+    if settings.cache not in ("warm", "cold"):
+        raise ValueError(f"unknown state of the caches {settings.cache!r}; known: warm, cold")
+    if settings.cache == "cold" and settings.mode != "resident":
+        raise ValueError("a call that copies its data brings them into the caches: cold rows are resident")
+    prepared = _prepare(kernel, problem, settings, inputs)
+    if settings.cache == "warm":
+        return prepared
+    if prepared.passes > 1:
+        raise ValueError(f"a call makes {prepared.passes} passes over its data, of which only the first would be cold")
+    return dataclasses.replace(prepared, flush=caches.flush(kernel, settings.device))
+
+
+def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
     if settings.device == "cpu" and settings.mode != "resident":
         raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
     if kernel.backend == "tensorflow":
@@ -122,12 +149,12 @@ def _resident(cupy, kernel, problem, inputs, pinned, stream):
 
 def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
     hosts = [_raw(x) for x in inputs]
-    kernel.bind(problem, *(cupy.asarray(x) for x in hosts))  # what it cannot do is said now, not when it is timed
+    first = kernel.bind(problem, *(cupy.asarray(x) for x in hosts))  # what it cannot do is said now, not when it is timed
 
     def run():
         return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())
 
-    return run, True
+    return _told(run, first), True
 
 
 def _buffered(cupy, kernel, problem, inputs, pinned, stream):
@@ -145,7 +172,15 @@ def _buffered(cupy, kernel, problem, inputs, pinned, stream):
         compute().get(out=out, stream=stream, blocking=not pinned)
         return out
 
-    return run, True
+    return _told(run, compute), True
+
+
+def _told(run: Callable, compute: Callable) -> Callable:
+    """The call with what the kernel says of itself, which does not change with the copies around it."""
+    for name in ("notes", "bound"):
+        if hasattr(compute, name):
+            setattr(run, name, getattr(compute, name))
+    return run
 
 
 def _pinned_copy(cupy, array: np.ndarray) -> np.ndarray:

@@ -7,7 +7,8 @@ from workloads import options
 
 EXAMPLE = "python -m workloads.matmul --sizes 64:4096:x2"
 LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through CuPy): resident on the device and with each
-kind of copy, under measured roofs. Ends with the crossover in words."""
+kind of copy, under measured roofs: square products, any shapes, or those of a network's dense layers. Ends with the
+crossover in words."""
 
 
 def parser() -> options.Parser:
@@ -16,26 +17,75 @@ def parser() -> options.Parser:
     made.add_argument("--sizes", nargs="+", metavar="N",
                       help="square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)")  # fmt: skip
     made.add_argument("--shapes", nargs="+", metavar="MxNxK", help="products of other shapes, such as 4096x1024x512")
+    made.add_argument("--model", metavar="NAME", help="the products of this network's dense layers in a training step")
+    made.add_argument("--batch", nargs="+", metavar="N", help="samples a step of --model: 32 | 1:2048:x4 (32)")
+    made.add_argument("--direction", nargs="+", metavar="WAY", help="of --model: fprop dgrad wgrad all (fprop)")
     made.add_argument("--dtypes", nargs="+", default=["float32"], metavar="TYPE",
-                      help="float64 float32 tf32 float16 bfloat16 (default float32)")  # fmt: skip
-    made.add_argument(
-        "--layout", choices=("nn", "nt", "tn"), default="nn", help="which operand is stored transposed (nn)"
-    )
+                      help="float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)")  # fmt: skip
+    made.add_argument("--layouts", nargs="+", metavar="LAYOUT", help="which operand is stored transposed: nn nt tn (nn)")
     made.add_argument(
         "--modes", nargs="+", metavar="MODE", help=f"copy modes on a GPU (default: {' '.join(options.MODES)})"
     )
+    made.add_argument("--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)")
+    made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
     made.add_argument("--ladder", action="store_true", help="the teaching rungs too, from three plain loops upward")
     options.add_measuring(made)
     return made
 
 
+def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(dtype, math) of each precision asked for.
+
+    Raises: Usage for an unknown one.
+    """
+    from kernels.problems import precision
+
+    try:
+        return [precision(word) for word in options.words(args.dtypes)]
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
+
+
+def works(args: argparse.Namespace) -> list:
+    """The products of the model's dense layers, in every batch and precision asked for; [] without a model.
+
+    Raises: Usage.
+    """
+    import msgspec
+
+    from workloads import plan
+
+    if args.model is None:
+        for flag in ("batch", "direction"):
+            if getattr(args, flag) is not None:
+                raise options.Usage(f"--{flag} is for --model", "python -m workloads.matmul --model cifar10-cnn --batch 32")
+        return []
+    for flag in ("sizes", "shapes", "layouts"):
+        if getattr(args, flag) is not None:
+            raise options.Usage(f"--{flag} and --model exclude each other: a model's layers have their own shapes",
+                                f"python -m workloads.matmul --model {args.model} --batch 1:1024:x4")  # fmt: skip
+    found = [w for batch in plan.batches(args) for w in plan.layers(args, "dense", batch, precisions(args))]
+    return [msgspec.structs.replace(w, problem=_as_float8(w.problem)) for w in found]
+
+
+def _as_float8(problem):
+    """A float8 product in the one form that libraries have: B stored transposed, C in bfloat16. Others as they are."""
+    import msgspec
+
+    if problem.dtype != "float8_e4m3":
+        return problem
+    return msgspec.structs.replace(problem, layout="nt", out="bfloat16")
+
+
 def problems(args: argparse.Namespace) -> list:
-    """The products asked for, by size and then precision.
+    """The products asked for, each once: by size, layout and precision, or by batch, layer, direction and precision.
 
     Raises: Usage for a word that is no size, shape or dtype.
     """
-    from kernels.problems import Matmul, precision
+    from kernels.problems import Matmul
 
+    if found := works(args):
+        return list(dict.fromkeys(w.problem for w in found))
     shapes = [(n, n, n) for n in options.sizes(args.sizes or ([] if args.shapes else ["64:2048:x2"]))] if (
         args.sizes or not args.shapes) else []  # fmt: skip
     for text in options.words(args.shapes) or []:
@@ -43,11 +93,12 @@ def problems(args: argparse.Namespace) -> list:
         if len(found) != 3:
             raise options.Usage(f"{text!r} is not a shape MxNxK", "python -m workloads.matmul --shapes 4096x1024x512")
         shapes.append(found)
+    layouts = options.words(args.layouts) or ["nn"]
     try:
-        kinds = [precision(word) for word in options.words(args.dtypes)]
+        made = [Matmul(*mnk, dtype, math, layout=way) for mnk in shapes for way in layouts for dtype, math in precisions(args)]
     except ValueError as error:
-        raise options.Usage(str(error)) from error
-    return [Matmul(m, n, k, dtype, math, layout=args.layout) for m, n, k in shapes for dtype, math in kinds]
+        raise options.Usage(str(error), "python -m workloads.matmul --sizes 1024 --layouts nn nt tn") from error
+    return list(dict.fromkeys(map(_as_float8, made)))
 
 
 def rows(args: argparse.Namespace, here) -> list:
@@ -59,55 +110,45 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.results import Row
 
     wanted = problems(args)
-    on = plan.devices(args, here)
-    modes = options.words(args.modes)
-    for mode in modes or []:
-        if mode not in options.MODES:
-            raise options.Usage(f"unknown mode {mode!r}; known: {', '.join(options.MODES)}")
-    kernels = plan.kernels("matmul", args, on, args.ladder)
+    on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
+    kernels = plan.kernels("matmul", args, on, args.ladder, on_request=("tensorflow",))
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args))
-    for problem in wanted:
-        for kernel in kernels:
-            found += [
-                Row(kernel.name, problem, s) for s in plan.settings(kernel, on, args, modes or list(options.MODES))
-            ]
-    return found
+    return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
+                    for s in plan.settings(kernel, on, args, modes, cache)]  # fmt: skip
 
 
-def refine(done: list) -> list:
-    """The rows still needed to pin down each crossover of the square sizes: those that won on either side of it.
+def refine(done: list, in_batch: bool = False) -> list:
+    """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products."""
+    from analysis import answers, crossover
+    from workloads import plan
 
-    At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why.
-    """
-    from analysis import crossover
-    from kernels.problems import Matmul, precision
-    from workloads.results import Row, Settings
+    forms = [crossover.LATENCY, *crossover.COPIES]
+    if in_batch:
+        found = [a for a in answers.every(done, "matmul", forms=forms) if a.family.varies == "batch"]
+    else:
+        found = [a for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul")
+                 for a in crossover.crossovers(done, forms, *pair)]  # fmt: skip
+    added = []
+    for family in dict.fromkeys(a.family for a in found):
+        sizes = {family.size(m.problem) for m in done if m.problem.op == "matmul"}
+        added += plan.refined(done, [a for a in found if a.family == family], sizes)
+    return list({row.key: row for row in sorted(added, key=_order)}.values())
 
-    tried = {m.key for m in done}
-    shapes = {m.problem.n for m in done if isinstance(m.problem, Matmul)}
-    found: dict[str, Row] = {}
-    for answer in crossover.crossovers(done, [crossover.LATENCY, *crossover.COPIES]):
-        for n in crossover.refine(answer, shapes):
-            near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
-            for side in (s for point in near for s in (point.cpu, point.gpu)):
-                modes = ["resident"] if side.device == "cpu" else dict.fromkeys([answer.form.mode, "resident"])
-                for mode in modes:
-                    settings = Settings(device=side.device, threads=side.threads, mode=mode)
-                    row = Row(side.kernel, Matmul(n, n, n, *precision(side.math)), settings)
-                    found[row.key] = row
-    fresh = [row for key, row in found.items() if key not in tried]
-    return sorted(
-        fresh, key=lambda row: (row.problem.n, row.problem.math != "float32", row.problem.math, row.settings.device)
-    )
+
+def _order(row) -> tuple:
+    p = row.problem
+    shape = (p.n,) if p.m == p.n == p.k else (0, p.layout, p.m, p.n, p.k)
+    return (*shape, p.math != "float32", p.math, row.settings.cache != "warm", row.settings.device)
 
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
     from workloads import sweep
 
-    run = run or sweep.header(args, command)
-    return sweep.sweep(rows(args, run.machine), args, "matmul", command, shown, refine, run)
+    run, in_batch = run or sweep.header(args, command), args.model is not None
+    more = (lambda done: []) if args.no_refine else lambda done: refine(done, in_batch)
+    return sweep.sweep(rows(args, run.machine), args, "matmul", command, shown, more, run)
 
 
 def run(**keywords):
@@ -120,19 +161,30 @@ def run(**keywords):
 
 def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show, tables
+    from workloads import plan, show, tables
 
-    return show.session(
-        args, run, command, "matmul", rows, measure, tables.Matmuls, _said if alone else lambda outcome: None
-    )
+    found, planned = works(args), problems(args)
+    named, cold = plan.layer_names(found, directions=True) if found else None, "cold" in plan.caches(args)
+    return show.session(args, run, command, "matmul", rows, measure, lambda here: tables.Matmuls(here, named, planned, cold),
+                        (lambda outcome: _said(args, outcome, found)) if alone else lambda outcome: None)  # fmt: skip
 
 
-def _said(outcome) -> None:
-    from analysis import sentences
+def _said(args: argparse.Namespace, outcome, works_: list) -> None:
+    """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
+    from analysis import answers, sentences
+    from analysis.crossover import square_rows
 
-    print()
-    for line in sentences.answer(outcome.measurements, outcome.run.machine):
-        print(line)
+    done = outcome.measurements
+    if works_:
+        said = answers.together(works_, done, f"products of the dense layers of {args.model}")
+    elif square_rows(done) or not any(m.settings.device != "cpu" for m in done):
+        said = sentences.answer(done, outcome.run.machine)
+    else:
+        said = []
+    more = [a for a in answers.every(done, "matmul") if works_ or a.family.varies == "n"]
+    said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
+    if said:
+        print("\n" + "\n".join(said))
 
 
 def main(argv: list[str] | None = None) -> int:

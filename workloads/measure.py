@@ -19,8 +19,12 @@ from workloads.timing import Limits
 
 # What a row needs besides the problem's own arrays: the random and the whole-number inputs, the answer, its check.
 _HOST_COPIES = 3
+# A copy also has its own array on the host, and its check the bytes once more from the device and as a whole.
+_HOST_COPIES_OF = {"transfer": 6}
 _STICKY = ("cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "cudaErrorAssert", "cudaErrorECCUncorrectable",
            "cudaErrorMisalignedAddress", "cudaErrorIllegalInstruction", "cudaErrorLaunchTimeout")  # fmt: skip
+# How the driver says that it will not lock host memory; CuPy has errors of its own for the device's.
+_NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErrorNotPermitted")
 _WARM_UP_S = 1.0
 _LONG_CALL_S = 0.3
 
@@ -46,10 +50,35 @@ def guarded(row: Row, work) -> Measurement:
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:240]} ({where.name}, line {where.lineno})"
         if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
             status, reason = "skipped", f"out of GPU memory: {error}"[:300]
+        elif refused := not_locked(row.problem, str(error)):
+            status, reason = "skipped", refused
         elif any(name in str(error) for name in _STICKY):
             flags = ("context-lost",)
     gc.collect()
     return Measurement(row.kernel, row.problem, row.settings, status, reason, flags=flags, at=now())
+
+
+def not_locked(problem: Problem, error: str) -> str:
+    """Why page-locked memory was refused, naming the limit that a user can raise; "" when that is not what happened."""
+    locked = getattr(problem, "locked_bytes", 0)
+    if not locked or not any(name in error for name in _NOT_LOCKED):
+        return ""
+    limit = lock_limit()
+    allowed = "`ulimit -l` sets no limit" if limit is None else (
+        f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`")  # fmt: skip
+    what = f"{locked / 2**20:.3g} MiB of {problem.host_memory} host memory"
+    return f"the driver gave no {what} ({' '.join(error.split())[:80]}); {allowed}"
+
+
+def lock_limit() -> int | None:
+    """Bytes that this process may lock in memory (RLIMIT_MEMLOCK); None without a limit, and where there is no such one."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    except (ImportError, AttributeError):
+        return None
+    return None if soft == resource.RLIM_INFINITY else soft
 
 
 class CannotDo(Exception):
@@ -72,17 +101,17 @@ def require_memory(problem: Problem, device: str, free=machine.memory_available)
 
     Page-locked memory is taken from everybody until it is given back, so at most half of what is free is asked for.
     """
-    needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES)]
+    locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
+    if locked > most:
+        raise DoesNotFit(f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
+                         f"{most / 2**30:.3g} GiB, is ever locked")  # fmt: skip
+    needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES))]
     if device != "cpu":
         needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
     for name, where, need in needs:
         have = free(where)
         if need > have:
             raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
-    locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
-    if locked > most:
-        raise DoesNotFit(f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
-                         f"{most / 2**30:.3g} GiB, is ever locked")  # fmt: skip
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
@@ -100,8 +129,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         return starts.measure(row)
     framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
     require_memory(row.problem, "cpu" if framework else row.settings.device)  # a framework holds the GPU's memory itself
-    _use_threads(row)
     kernel = registry.find(row.kernel)
+    _use_threads(row)
     check, first_call = _checked(kernel, row, seed)
     about = {"check": check.how, "max_error": _finite(check.max_error), "phases_s": {"first_call": first_call}}
     if not check.passed:
@@ -109,11 +138,10 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
             row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
         )
     prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
-    watch = telemetry.watch("cpu" if framework else row.settings.device)  # a watch on the GPU would bring CuPy
+    watch = telemetry.watch(row.settings.device, row.problem.op == "transfer", framework)
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
-    return Measurement(
-        row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=now(), **about
-    )
+    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=now(),
+                       notes=prepared.notes, **about)  # fmt: skip
 
 
 def _finite(value: float | None) -> float | None:
@@ -129,7 +157,7 @@ def _checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
     if prepared.synchronize:
         prepared.synchronize()
     first_call = time.perf_counter() - begin
-    return reference.check(row.problem, whole, prepared.result(value)), first_call
+    return reference.check(row.problem, whole, prepared.result(value), prepared.bound), first_call
 
 
 def clocks(
@@ -138,25 +166,29 @@ def clocks(
     """Samples on every clock that makes sense for the row, with what the telemetry saw meanwhile."""
     _warm_up(prepared, row.settings.threads or machine.usable_cores())
     telemetry.settle()
-    if prepared.synchronize is None:
-        taken = [timing.collect(timing.host(prepared.run), limits, "host-latency", watch.before_block)]
-    else:
-        takes = _device_takes(kernel, row, prepared)
-        taken = [timing.collect(take(), limits, clock, watch.before_block) for clock, take in takes.items()]
+    takes = {"host-latency": lambda: _waited_for(prepared)}
+    if prepared.synchronize:
+        takes |= _device_takes(kernel, row, prepared)
+    taken = [timing.collect(take(), limits, clock, watch.before_block) for clock, take in takes.items()]
     values, flags = watch.seen()
     return tuple(_a_pass(samples, prepared.passes) for samples in taken), values, flags
 
 
+def _waited_for(prepared: copies.Prepared) -> timing.Take:
+    """The clock of calls that are each waited for."""
+    if prepared.before:
+        return timing.each(prepared.run, prepared.before, prepared.synchronize)
+    return timing.latency(prepared.run, prepared.synchronize) if prepared.synchronize else timing.host(prepared.run)
+
+
 def _device_takes(kernel, row: Row, prepared: copies.Prepared) -> dict[str, Callable[[], timing.Take]]:
-    """Clock -> how its samples are taken, for a call whose work is on a device."""
+    """Clock -> how its samples are taken, beyond host-latency, for a call whose work is on a device."""
     run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
     if before:
-        takes = {"host-latency": lambda: timing.each(run, before, wait)}
-        return takes | ({"device": lambda: timing.device_each(run, before, stream)} if stream and not kernel.waits else {})
-    takes = {"host-latency": lambda: timing.latency(run, wait)}
+        return {"device": lambda: timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
     if row.settings.mode != "resident" or kernel.waits:
-        return takes
-    takes["host-throughput"] = lambda: timing.throughput(run, wait)
+        return {}
+    takes = {"host-throughput": lambda: timing.throughput(run, wait)}
     if row.problem.op in ("transfer", "launch"):
         takes["host-issue"] = lambda: timing.issue(run, wait)
     if stream and not kernel.allocates:
@@ -183,17 +215,16 @@ _blocks: dict[str, tuple[timing.Take, float, int]] = {}
 
 def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measurement:
     """One block of a row that stays prepared: the caller alternates blocks of two rows. Quiet before it answers."""
+    kernel = registry.find(row.kernel)
     _use_threads(row)
     if row.key not in _blocks:
         framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
         require_memory(row.problem, "cpu" if framework else row.settings.device)
-        kernel = registry.find(row.kernel)
         check, _ = _checked(kernel, row, seed)
         if not check.passed:
             return Measurement(row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's")
         prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
-        run, wait = prepared.run, prepared.synchronize
-        take = timing.host(run) if wait is None else timing.latency(run, wait)
+        take = _waited_for(prepared)
         _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
     take, call_seconds, passes = _blocks[row.key]
     samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
@@ -215,7 +246,8 @@ def inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray
 
 
 @functools.cache
-def _controller():
+def _controller(backend: str):
+    """What sets the threads of every library that is loaded; the backend, loaded before, may have brought another one."""
     import threadpoolctl
 
     return threadpoolctl.ThreadpoolController()
@@ -228,7 +260,7 @@ def _use_threads(row: Row) -> None:
     import numba
 
     threads = row.settings.threads or numba.config.NUMBA_NUM_THREADS
-    _controller().limit(limits=threads)
+    _controller(row.kernel.split("/")[1]).limit(limits=threads)
     if row.kernel.split("/")[1] == "numba":
         numba.set_num_threads(threads)
 

@@ -1,37 +1,62 @@
 """Keras models made from the layer tables. Keras is imported in the functions: they run in a worker only."""
 
-from kernels import networks
-from kernels.networks import Layer, Network
+from collections.abc import Callable
+
+from kernels import layers, networks
+from kernels.layers import INPUT, Layer, Network
 
 
 def build(network: Network, jit_compile: bool | str = "auto"):
-    """The compiled Keras model of a network. `jit_compile` is Keras's own: True, False or "auto"."""
+    """The compiled Keras model of a network: Sequential, or functional where the network branches. `jit_compile` is
+    Keras's own: True, False or "auto"."""
     import keras
 
-    layers = [_layer(keras.layers, layer) for layer in network.layers]
-    model = keras.Sequential([keras.Input(network.input), *layers], name=network.name.replace("-", "_"))
-    model.compile(optimizer=network.optimizer, loss=network.loss, metrics=["accuracy"], jit_compile=jit_compile)
+    name, start = network.name.replace("-", "_"), keras.Input(network.input, name=INPUT)
+    if any(layer.inputs for layer in network.layers):
+        made = {INPUT: start}
+        for layer, taken in zip(network.layers, layers.sources(network), strict=True):
+            values = [made[source] for source in taken]
+            made[layer.name] = _layer(keras.layers, layer)(values if len(values) > 1 else values[0])
+        model = keras.Model(start, made[network.layers[-1].name], name=name)
+    else:
+        model = keras.Sequential([start, *(_layer(keras.layers, layer) for layer in network.layers)], name=name)
+    optimizer = keras.optimizers.get(network.optimizer)
+    if network.learning_rate:
+        optimizer.learning_rate = network.learning_rate
+    metrics = [] if network.regression else ["accuracy"]
+    model.compile(optimizer=optimizer, loss=network.loss, metrics=metrics, jit_compile=jit_compile)
     return model
 
 
 def _layer(of, layer: Layer):
     """One layer; `of` is keras.layers."""
-    activation = layer.activation or None
-    make = {
-        "conv": lambda: of.Conv2D(layer.units, layer.size, padding=layer.pad, activation=activation, name=layer.name),
-        "pool": lambda: of.MaxPooling2D(layer.size, name=layer.name),
-        "dropout": lambda: of.Dropout(layer.rate, name=layer.name),
-        "flatten": lambda: of.Flatten(name=layer.name),
-        "dense": lambda: of.Dense(layer.units, activation=activation, name=layer.name),
-    }
-    return make[layer.kind]()
+    activation, bias = layer.activation or None, layer.bias
+    window = {"pool_size": layer.sides, "strides": layer.step, "padding": layer.pad}
+    make: dict[str, Callable] = {
+        "conv": lambda name: of.Conv2D(layer.units, layer.sides, layer.step, layer.pad, groups=layer.groups,
+                                       activation=activation, use_bias=bias, name=name),
+        "dense": lambda name: of.Dense(layer.units, activation=activation, use_bias=bias, name=name),
+        "pool": lambda name: of.MaxPooling2D(**window, name=name),
+        "avgpool": lambda name: of.AveragePooling2D(**window, name=name),
+        "globalpool": lambda name: of.GlobalAveragePooling2D(name=name),
+        "dropout": lambda name: of.Dropout(layer.rate, name=name),
+        "flatten": lambda name: of.Flatten(name=name),
+        "activation": lambda name: of.Activation(activation, name=name),
+        "batchnorm": lambda name: of.BatchNormalization(scale=layer.scale, name=name),
+        "zeropad": lambda name: of.ZeroPadding2D(layer.sides, name=name),
+        "add": lambda name: of.Add(name=name),
+        "concat": lambda name: of.Concatenate(name=name),
+    }  # fmt: skip
+    return make[layer.kind](layer.name)
 
 
 def differences(model, network: Network) -> list[str]:
     """What the Keras model has otherwise than the table says: output shapes and weights, layer by layer, and in all."""
     table = zip(network.layers, networks.outputs(network), networks.layer_weights(network), strict=True)
     wanted = [(layer.name, shape, weights) for layer, shape, weights in table]
-    built = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in model.layers]
+    place = {name: i for i, (name, _, _) in enumerate(wanted)}
+    own = sorted((la for la in model.layers if la.name != INPUT), key=lambda la: place.get(la.name, len(place)))
+    built = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in own]
     found = [f"{k[0]} gives {k[1]} with {k[2]} weights, not {t[0]} {t[1]} with {t[2]}"
              for k, t in zip(built, wanted, strict=False) if k != t]  # fmt: skip
     if len(built) != len(wanted):

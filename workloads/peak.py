@@ -1,4 +1,4 @@
-"""Times fused multiply-adds in registers: the arithmetic ceilings of the CPU and the GPU."""
+"""Times multiply-adds in registers: the arithmetic ceilings of the CPU and the GPU."""
 
 import argparse
 import sys
@@ -11,10 +11,11 @@ EXAMPLE = "python -m workloads.peak --dtypes float32"
 def parser() -> options.Parser:
     """The command line of python -m workloads.peak."""
     made = options.parser(
-        "workloads.peak", "Arithmetic ceilings: fused multiply-adds in registers, no memory traffic.", EXAMPLE
+        "workloads.peak", "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic.", EXAMPLE
     )
     made.add_argument(
-        "--dtypes", nargs="+", default=["float32", "float64"], metavar="TYPE", help="float32 float64 (default both)"
+        "--dtypes", nargs="+", default=None, metavar="TYPE",
+        help="float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)",
     )
     options.add_measuring(made)
     return made
@@ -25,16 +26,41 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage for an unknown dtype.
     """
+    from kernels.problems import MATHS
     from workloads import plan
     from workloads.results import Row
 
     on = plan.devices(args, here)
     kernels = plan.kernels("peak", args, on)
+    asked = options.words(args.dtypes)
+    every = asked or [math for maths in MATHS.values() for math in maths]
     try:
-        return [Row(k.name, plan.peak_problem(math, s), s) for math in options.words(args.dtypes)
-                for k in kernels for s in plan.settings(k, on, args)]  # fmt: skip
+        found = []
+        for math in every:
+            able = [k for k in kernels if not refusal(k, math)]
+            chosen = able or (kernels if asked else [])  # what was asked for by name is refused in a row, with the reason
+            found += [Row(k.name, plan.peak_problem(math, s), s) for k in chosen for s in plan.settings(k, on, args)]
+        return found
     except ValueError as error:
         raise options.Usage(str(error)) from error
+
+
+def refusal(kernel, math: str) -> str:
+    """Why a kernel of Numba has no such arithmetic on this CPU; "" where it has. What a GPU's kernel cannot do is a row
+    with its reason: only a worker may load its library.
+
+    Raises: ValueError for an unknown arithmetic.
+    """
+    from kernels.problems import Peak
+
+    large = Peak(math, 1 << 40)
+    if kernel.backend != "numba":
+        return ""
+    try:
+        kernel.bind(large, *large.inputs(1))
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):

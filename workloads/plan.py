@@ -2,18 +2,28 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
-from kernels import registry
-from kernels.problems import Peak, Stream
+from kernels import networks, registry
+from kernels.networks import Work
+from kernels.problems import Peak, Problem, Stream
 from kernels.registry import Kernel
 from workloads import machine, options
-from workloads.results import Machine, Row, Settings
+from workloads.results import Machine, Measurement, Row, Settings
 
+CACHES = ("warm", "cold")
+DIRECTIONS = ("fprop", "dgrad", "wgrad")
+_KINDS = {"conv": "convolutions", "dense": "dense layers"}
 RIGOROUS_PROCESSES = 5
 FMA_MATHS = ("float32", "float64")
+# The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
+_TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
+_PEAKS = {"cpu": {"float32": ("fma",), "float64": ("fma",)},
+          "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR}}  # fmt: skip
+# Problems' fields that name what is done.
+_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout")
 
 
 def devices(args: argparse.Namespace, here: Machine) -> list[str]:
@@ -85,24 +95,130 @@ def no_device(backend: str) -> tuple[str, str]:
     return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
 
 
+def directions(args: argparse.Namespace) -> list[str]:
+    """The directions asked for; `all` is every one.
+
+    Raises: Usage for an unknown word.
+    """
+    words = _known("direction", options.words(args.direction) or ["fprop"], (*DIRECTIONS, "all"))
+    return list(DIRECTIONS) if "all" in words else words
+
+
+def batches(args: argparse.Namespace) -> list[int]:
+    """The batch sizes asked for, else 32."""
+    return options.sizes(args.batch or ["32"])
+
+
+def layers(args: argparse.Namespace, kind: str, batch: int, precisions: Iterable[tuple[str, str]]) -> list[Work]:
+    """The products of one kind (conv, dense) in a training step of --model, in the directions asked for: layer by layer in
+    each precision. The first layer has no dgrad, as nothing needs it.
+
+    Raises: Usage for an unknown model and for one that has none.
+    """
+    try:
+        network = networks.find(args.model)
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
+    wanted = directions(args)
+    steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions]
+    if not steps[0]:
+        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model} --batch {batch}"
+        raise options.Usage(f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has", other)
+    found = [work for same in zip(*steps, strict=True) for work in same if work.direction in wanted]
+    if not found:
+        there = "fprop and wgrad, as only its first layer is one"
+        raise options.Usage(f"the {_KINDS[kind]} of {args.model} have no {' or '.join(wanted)}: there are {there}")
+    return found
+
+
+def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Problem], str]:
+    """A problem's layers in a few words, whatever its batch: `conv2`, `conv2 +3` (as many more); with their `directions`
+    where no other column says them."""
+    from analysis.families import batch_family
+
+    names: dict = {}
+    for work in works:
+        names.setdefault(batch_family(work.problem), {})[work.name if directions else work.layer] = None
+
+    def named(problem: Problem) -> str:
+        first, *more = names.get(batch_family(problem), ["-"])
+        return f"{first} +{len(more)}" if more else first
+
+    return named
+
+
 def thread_counts(args: argparse.Namespace) -> list[int]:
     """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all."""
     return options.sizes(args.threads) if args.threads else list(machine.threads_to_try())
 
 
 def settings(
-    kernel: Kernel, on: list[str], args: argparse.Namespace, modes: list[str] | None = None
+    kernel: Kernel, on: list[str], args: argparse.Namespace, modes: list[str] | None = None, cache: str = "warm"
 ) -> Iterator[Settings]:
-    """The settings to run a kernel in: every thread count on the CPU, every copy mode on a GPU."""
+    """The settings to run a kernel in: every thread count on the CPU, every copy mode on a GPU (cold: resident alone, as a
+    copy fills the caches anyway). A framework copies in its own ways, which are not these modes."""
+    framework = kernel.backend in registry.FRAMEWORKS
     for device in on:
         if device.partition(":")[0] not in kernel.devices:
             continue
         if device != "cpu":
-            yield from (Settings(device=device, mode=mode) for mode in modes or ["resident"])
+            every = modes or ["resident"]
+            if framework or cache != "warm":
+                every = [mode for mode in every if mode == "resident"]
+            yield from (Settings(device=device, mode=mode, cache=cache) for mode in every)
         else:
-            own = kernel.backend in registry.FRAMEWORKS and not args.threads  # a framework chooses its threads itself
+            own = framework and not args.threads  # a framework chooses its threads itself
             counts = [None] if own else thread_counts(args) if kernel.parallel else [1]
-            yield from (Settings(device="cpu", threads=t) for t in counts)
+            yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
+
+
+def copy_modes(args: argparse.Namespace) -> list[str]:
+    """The copy modes asked for, else all.
+
+    Raises: Usage for an unknown one.
+    """
+    return _known("mode", options.words(args.modes) or list(options.MODES), options.MODES)
+
+
+def caches(args: argparse.Namespace) -> list[str]:
+    """What is to lie in the caches before a call, as asked for (warm, cold).
+
+    Raises: Usage for an unknown word.
+    """
+    return _known("cache", options.words(args.cache), CACHES)
+
+
+def _known(what: str, words: list[str], known: tuple[str, ...]) -> list[str]:
+    for word in words:
+        if word not in known:
+            raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")
+    return list(dict.fromkeys(words))
+
+
+def refined(done: Iterable[Measurement], answers: Iterable, sizes: Iterable[int]) -> list[Row]:
+    """The rows still needed to pin down the crossings of the answers: those that won on either side of each.
+
+    At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why.
+    `sizes`: those of other forms, which are taken where they are as good.
+    """
+    from analysis import crossover
+
+    tried = {m.key for m in done}
+    sizes, found = set(sizes), {}
+    for answer in answers:
+        for n in crossover.refine(answer, sizes):
+            near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
+            for side in (s for point in near for s in (point.cpu, point.gpu)):
+                try:
+                    problem = answer.family.at(n, side.math)
+                except ValueError:  # channels that the groups do not divide, images smaller than the filter
+                    continue
+                modes = ["resident"] if side.device == "cpu" else dict.fromkeys([answer.form.mode, "resident"])
+                for mode in modes:
+                    chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
+                    row = Row(side.kernel, problem, chosen)
+                    found[row.key] = row
+    return [row for key, row in found.items() if key not in tried]
 
 
 def note(args: argparse.Namespace, text: str) -> None:
@@ -115,8 +231,8 @@ def name(row: Row) -> str:
     """A row in a few words."""
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
     how = row.settings.device if row.settings.device != "cpu" else f"{row.settings.threads or 'default'} threads"
-    model = getattr(row.problem, "model", "")
-    return f"{row.kernel} {model} {shape} {getattr(row.problem, 'math', '')} {how} {row.settings.mode}"
+    what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
+    return f"{row.kernel} {what} {shape} {getattr(row.problem, 'math', '')} {how} {row.settings.mode}"
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
@@ -133,7 +249,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
 
 
 def roof_rows(maths: Iterable[str], on: list[str], here: Machine, threads: Iterable[int]) -> list[Row]:
-    """A short look at the roofs that rows in this arithmetic stand under: FMA peaks and the memory's bandwidth.
+    """A short look at the roofs that rows in this arithmetic stand under: peaks and the memory's bandwidth.
 
     The triad's arrays are four times the last cache, at least 256 MiB, and at most an eighth of the free memory.
     """
@@ -147,14 +263,15 @@ def roof_rows(maths: Iterable[str], on: list[str], here: Machine, threads: Itera
             counts = list(dict.fromkeys((*threads, here.cores))) if cpu else [None]
             for count in counts:
                 wanted = Settings(device=device, threads=count)
-                rows += [Row(k.name, peak_problem(m, wanted), wanted) for k in peaks for m in maths if m in FMA_MATHS]
+                looked = [(k, m) for k in peaks for m in maths if k.variant in _PEAKS["cpu" if cpu else "gpu"].get(m, ())]
+                rows += [Row(k.name, peak_problem(m, wanted), wanted) for k, m in looked]
             rows += [Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1])) for k in streams]
     return rows
 
 
 def peak_problem(math: str, settings: Settings) -> Peak:
-    """A peak that takes some milliseconds there: 2^30 FLOPs a CPU thread, 2^37 on a GPU."""
-    return Peak(math, settings.threads << 30 if settings.threads else 1 << 37)
+    """A peak that takes some milliseconds there: 2^30 FLOPs a CPU thread, 2^37 on a GPU, 2^40 on its tensor cores."""
+    return Peak(math, settings.threads << 30 if settings.threads else 1 << 37 if math in FMA_MATHS else 1 << 40)
 
 
 def _or_none(op: str, backend: str) -> list[Kernel]:

@@ -60,7 +60,7 @@ class Measurement(msgspec.Struct, frozen=True, tag="measurement"):
     """What came of one row: its samples, or the reason there are none.
 
     phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
-    check: how the answer was checked. flags: what makes the number doubtful.
+    check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
     """
 
     kernel: str
@@ -76,6 +76,7 @@ class Measurement(msgspec.Struct, frozen=True, tag="measurement"):
     check: str = ""
     max_error: float | None = None
     at: str = ""
+    notes: dict[str, str] = {}
 
     @property
     def row(self) -> Row:

@@ -1,22 +1,27 @@
-"""Times STREAM's element-wise passes: how fast the memory is, on the CPU and the GPU."""
+"""Times STREAM's element-wise passes and those of a training step: how fast the memory is, on the CPU and the GPU."""
 
 import argparse
+import functools
 import sys
 
 from workloads import options
 
 EXAMPLE = "python -m workloads.stream --sizes 256MiB --operations triad"
+# kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
+OPERATIONS = ("copy", "scale", "add", "triad", "read", "relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm",
+              "batchnorm_grad", "sgd", "adam")  # fmt: skip
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.stream."""
-    made = options.parser("workloads.stream", "Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy.",
-                          EXAMPLE)  # fmt: skip
+    about = ("Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training "
+             "step on TensorFlow (--backends tensorflow).")  # fmt: skip
+    made = options.parser("workloads.stream", about, EXAMPLE)
     made.add_argument(
         "--sizes", nargs="+", default=["256MiB"], metavar="BYTES", help="bytes of all arrays together (256MiB)"
     )
     made.add_argument(
-        "--operations", nargs="+", default=["triad"], metavar="OP", help="copy scale add triad (default triad)"
+        "--operations", nargs="+", default=["triad"], metavar="OP", help=f"{' '.join(OPERATIONS)} (default triad)"
     )
     made.add_argument(
         "--dtypes", nargs="+", default=["float64"], metavar="TYPE", help="float32 float64 (default float64)"
@@ -28,7 +33,7 @@ def parser() -> options.Parser:
 def rows(args: argparse.Namespace, here) -> list:
     """The rows of the sweep, by size.
 
-    Raises: Usage for an unknown operation, dtype or size.
+    Raises: Usage for an unknown operation, dtype or size, and where none of the kernels has any of the operations.
     """
     from kernels.problems import Stream
     from workloads import plan
@@ -40,8 +45,30 @@ def rows(args: argparse.Namespace, here) -> list:
     except ValueError as error:
         raise options.Usage(str(error)) from error
     on = plan.devices(args, here)
-    kernels = plan.kernels("stream", args, on)
-    return [Row(k.name, p, s) for p in problems for k in kernels for s in plan.settings(k, on, args)]
+    kernels = plan.kernels("stream", args, on, on_request=("tensorflow",))
+    refused = {(k.name, p.operation, p.dtype): refusal(k, p.operation, p.dtype) for k in kernels for p in problems}
+    found = [Row(k.name, p, s) for p in problems for k in kernels if not refused[k.name, p.operation, p.dtype]
+             for s in plan.settings(k, on, args)]  # fmt: skip
+    if not found:
+        tip = f"python -m workloads.stream --operations {' '.join(args.operations)} --backends tensorflow"
+        raise options.Usage("; ".join(dict.fromkeys(filter(None, refused.values()))) or "no kernel is left", tip)
+    return found
+
+
+@functools.cache
+def refusal(kernel, operation: str, dtype: str) -> str:
+    """Why a kernel of NumPy or Numba does not do that operation at any size; "" where it does. What another library cannot
+    do is a row with its reason: only a worker may load it."""
+    from kernels.problems import Stream
+
+    if kernel.backend not in ("numpy", "numba"):
+        return ""
+    small = Stream(operation, 1 << 20, dtype)
+    try:
+        kernel.bind(small, *small.inputs(1))
+    except ValueError as error:
+        return str(error)
+    return ""
 
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
@@ -64,7 +91,30 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
     from workloads import show, tables
 
-    return show.session(args, run, command, "stream", rows, measure, tables.Lines)
+    return show.session(args, run, command, "stream", rows, measure, tables.Lines, said)
+
+
+def said(outcome) -> None:
+    """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
+    counts the bytes a program asks for."""
+    from analysis import roofline, units
+
+    beyond = roofline.last_cache_bytes(outcome.run.machine, "cpu")
+    largest = {}
+    for m in outcome.measurements:
+        seconds = roofline.seconds_of(m)
+        if m.kernel == "stream/numba/loop" and seconds and m.problem.footprint_bytes > beyond:
+            key = (m.problem.operation, m.problem.dtype, m.settings.threads)
+            if key not in largest or m.problem.nbytes > largest[key][0].nbytes:
+                largest[key] = m.problem, seconds
+    for (operation, dtype, threads), (problem, seconds) in largest.items():
+        read, written, _ = problem.WEIGHTS[operation]
+        if written:
+            counted = problem.bytes_moved / seconds.value
+            what = f"{operation} of {dtype}, {units.size(problem.nbytes)}, {units.count(threads, 'thread')}"
+            bus = units.bytes_rate(counted * (read + 2 * written) / (read + written))
+            print(f"with write-allocate: {what}: {bus} on the bus, when each line of the output is read before it is written; "
+                  f"STREAM counts {units.bytes_rate(counted)}")  # fmt: skip
 
 
 def main(argv: list[str] | None = None) -> int:

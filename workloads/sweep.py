@@ -186,7 +186,7 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
     if bad:
         return bad
     clocks = [s.clock for s in parts[0].samples]
-    samples = tuple(_joined([m.on(c) for m in parts], reason or f"{len(parts)} processes") for c in clocks)
+    samples = tuple(joined([m.on(c) for m in parts], reason or f"{len(parts)} processes") for c in clocks)
     flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
     return msgspec.structs.replace(parts[-1], samples=samples, flags=flags)
 
@@ -236,10 +236,10 @@ def _one_cpu() -> set[int] | None:
 
 def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:
     first, *others = ([m.samples[0] for m in side] for side in taken)
-    return all(estimate.verdict(_joined(first), _joined(o), paired=True).ratio.noise <= noise for o in others)
+    return all(estimate.verdict(joined(first), joined(o), paired=True).ratio.noise <= noise for o in others)
 
 
-def _joined(parts: list[Samples], reason: str = "") -> Samples:
+def joined(parts: list[Samples], reason: str = "") -> Samples:
     """Samples of the same clock from several processes or blocks, each a block of its own."""
     seconds = tuple(s for part in parts for s in part.seconds)
     block = tuple(i for i, part in enumerate(parts) for _ in part.seconds)

@@ -1,7 +1,11 @@
-"""The tables on a terminal: for matmul a line a size with the backends side by side, else a line a row."""
+"""The tables on a terminal: for products and convolutions a line a problem with the backends side by side, else a line a row."""
 
-from analysis import roofline
+from collections.abc import Callable, Iterable
+
+from analysis import roofline, units
 from analysis.estimate import Estimate
+from kernels.problems import Problem
+from kernels.registry import FRAMEWORKS
 from workloads.results import Machine, Measurement
 from workloads.show import number
 
@@ -15,20 +19,26 @@ def line(cells: list[tuple[str, int]]) -> str:
 
 
 class Matmuls:
-    """Prints a line when all rows of a size are there. Times are milliseconds of one call, waited for."""
+    """Prints a line when all rows of a problem are there, the kernels side by side. Times are milliseconds of one call,
+    waited for. `names` are the layers that have a problem; a problem that is not `planned` was added by refining."""
 
-    def __init__(self, machine: Machine | None = None):
+    op = "matmul"
+
+    def __init__(self, machine: Machine | None = None, names: Callable[[Problem], str] | None = None,
+                 planned: Iterable[Problem] = (), cold: bool = False):  # fmt: skip
         self._all: list[Measurement] = []
         self._group: list[Measurement] = []
         self._columns: list[str] | None = None
-        self._machine = machine
-        self._largest, self._refining = 0, False
+        self._widths: list[int] = []
+        self._machine, self._names, self._planned = machine, names, frozenset(planned)
+        self._kind_width = max((len(_kind(p, "cold" if cold else "warm")) for p in self._planned), default=8)
+        self._refining = False
 
     def shown(self, measurement: Measurement) -> None:
-        if measurement.problem.op != "matmul":
+        if measurement.problem.op != self.op:
             self._all.append(measurement)
             return
-        if self._group and self._group[0].problem != measurement.problem:
+        if self._group and _together(self._group[0]) != _together(measurement):
             self._flush()
         self._all.append(measurement)
         self._group.append(measurement)
@@ -39,29 +49,33 @@ class Matmuls:
 
     def _flush(self) -> None:
         group, self._group = self._group, []
-        if group[0].problem.n < self._largest and not self._refining:
+        if self._planned and group[0].problem not in self._planned and not self._refining:
             self._refining = True
             print("sizes added around the crossovers:")
-        self._largest = max(self._largest, group[0].problem.n)
         if self._columns is None:
-            self._columns = self._find_columns(group)
-            print(line([(c, w) for c, w in zip(self._columns, self._widths(), strict=True)]))
-        print(line(list(zip(self._cells(group), self._widths(), strict=True))), flush=True)
+            self._columns, head = self._find_columns(group), self.head(group[0].problem)
+            own = {c: width for c, (_, width) in head.items()} | {"type": max(8, self._kind_width)}
+            self._widths = [max(len(c), own.get(c, 8)) for c in self._columns]
+            print(line([(c, w) for c, w in zip(self._columns, self._widths, strict=True)]))
+        print(line(list(zip(self._cells(group), self._widths, strict=True))), flush=True)
+
+    def head(self, p: Problem) -> dict[str, tuple[str, int]]:
+        """Column -> (what it says of the problem, its width)."""
+        size = str(p.n) if p.m == p.n == p.k else f"{p.m}x{p.n}x{p.k}"
+        return {"n": (size, 8)} if self._names is None else {"layer": (self._names(p), 24), "MxNxK": (size, 18)}
 
     def _find_columns(self, group: list[Measurement]) -> list[str]:
-        sides = {side: list(dict.fromkeys(_column(m) for m in group if _side(m) == side)) for side in ("CPU", "GPU")}
+        sides = {side: list(dict.fromkeys(_column(m) for m in group if _side(m) == side)) for side in _SIDES}
         columns = [c for side, found in sides.items() if found
-                   for c in (*(f"{name} ms" for name in found), f"{side} GFLOP/s", f"{side} % of roof")]  # fmt: skip
-        return ["n", "type", *columns, "winner" if all(sides.values()) else "fastest"]
-
-    def _widths(self) -> list[int]:
-        return [max(len(c), 8) for c in self._columns]
+                   for c in (*(f"{name} ms" for name in found),
+                             *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()))]  # fmt: skip
+        return [*self.head(group[0].problem), "type", *columns, "winner" if sides["CPU"] and sides["GPU"] else "fastest"]
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
         roofs = roofline.roofs(self._all, self._machine)
-        size = str(p.n) if p.m == p.n == p.k else f"{p.m}x{p.n}x{p.k}"
-        cells = {"n": size, "type": p.math, "winner": self._winner(group), "fastest": self._winner(group)}
+        cells = {name: text for name, (text, _) in self.head(p).items()}
+        cells |= {"type": _kind(p, group[0].settings.cache), "winner": self.winner(group), "fastest": self.winner(group)}
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
             cells[f"{_column(m)} ms"] = number(host(best).value * 1e3) if best else m.status
@@ -74,37 +88,82 @@ class Matmuls:
                 cells[f"{side} % of roof"] = f"{100 * judged.fraction.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]
 
-    def _winner(self, group: list[Measurement]) -> str:
-        cpu = fastest(self._cpu_rows(group[0].problem))
-        if not any(m.settings.device != "cpu" for m in group) or cpu is None:
-            best = fastest(group)
+    def winner(self, group: list[Measurement]) -> str:
+        """The side that wins, and in which copy modes where the GPU wins in some; without two sides the fastest kernel.
+
+        Rows of a framework stand beside and win nothing, unless there are no others.
+        """
+        cpu = fastest(self._cpu_rows(group[0]))
+        on_gpu = [m for m in group if _side(m) == "GPU"]
+        if not on_gpu or cpu is None:
+            best = fastest([m for m in group if _side(m) != "framework"]) or fastest(group)
             threads = f" x{best.settings.threads}" if best and best.settings.threads else ""
             return best.kernel.split("/", 1)[1] + threads if best else "-"
         wins = []
         for mode in _MODE_WORDS:
-            gpu = fastest([m for m in group if m.settings.device != "cpu" and m.settings.mode == mode])
+            gpu = fastest([m for m in on_gpu if m.settings.mode == mode])
             if gpu and host(gpu).value < host(cpu).value:
                 wins.append(_MODE_WORDS[mode].removeprefix("GPU "))
-        modes = {m.settings.mode for m in group if m.settings.device != "cpu"}
+        modes = {m.settings.mode for m in on_gpu}
         return "CPU" if not wins else "GPU" if len(wins) == len(modes) else "GPU " + " ".join(wins)
 
-    def _cpu_rows(self, p) -> list[Measurement]:
+    def _cpu_rows(self, of: Measurement) -> list[Measurement]:
         """The CPU rows of that size, in that arithmetic or (who accepts less precision, accepts more) in float32."""
-        shape = (p.m, p.n, p.k, p.layout)
-        return [m for m in self._all if m.settings.device == "cpu" and m.problem.op == "matmul" and m.problem.math in
+        p, shape = of.problem, _shape(of.problem)
+        return [m for m in self._all if _side(m) == "CPU" and m.problem.op == self.op and m.problem.math in
                 (p.math, "float32" if p.math != "float64" else p.math)
-                and (m.problem.m, m.problem.n, m.problem.k, m.problem.layout) == shape]  # fmt: skip
+                and m.settings.cache == of.settings.cache and _shape(m.problem) == shape]  # fmt: skip
+
+
+class Convs(Matmuls):
+    """The same for convolutions; the winner is named with its kernel, as a device has several."""
+
+    op = "conv"
+
+    def head(self, p: Problem) -> dict[str, tuple[str, int]]:
+        stride = f"/{p.stride}" if p.stride != 1 else ""
+        groups = f" g{p.groups}" if p.groups != 1 else ""
+        shape = f"{p.n}x{p.h}x{p.w}x{p.c_in}:{p.c_out}x{p.r}x{p.s}{stride}{groups}"
+        layer = {} if self._names is None else {"layer": (self._names(p), 18)}
+        return layer | {"NxHxWxC:KxRxS": (shape, 24), "pad": (str(p.pad), 5), "direction": (p.direction, 9)}
+
+    def winner(self, group: list[Measurement]) -> str:
+        said = super().winner(group)
+        best = fastest([m for m in group if _side(m) == "GPU" and m.settings.mode == "resident"])
+        return f"{said} ({best.kernel.split('/', 1)[1]})" if best and said.startswith("GPU") else said
+
+
+_SIDES = ("CPU", "GPU", "framework")
+
+
+def _kind(p: Problem, cache: str) -> str:
+    """The arithmetic, and the layout and caches where they are not the usual."""
+    return " ".join([p.math, *[p.layout] * (p.layout not in ("nn", "NHWC")), *[cache] * (cache != "warm")])
 
 
 def _side(m: Measurement) -> str:
+    if m.kernel.split("/")[1] in FRAMEWORKS:
+        return "framework"
     return "CPU" if m.settings.device == "cpu" else "GPU"
 
 
+def _together(m: Measurement) -> tuple:
+    """What the rows of a line have in common."""
+    return m.problem, m.settings.cache
+
+
+def _shape(problem: Problem) -> tuple:
+    """The problem without its arithmetic."""
+    return tuple(getattr(problem, f) for f in problem.__struct_fields__ if f not in ("dtype", "math", "out"))
+
+
 def _column(m: Measurement) -> str:
+    backend, variant = m.kernel.split("/")[1:]
+    if _side(m) == "framework":
+        return f"{backend} {variant} {m.settings.device.partition(':')[0].upper()}"
     if _side(m) == "GPU":
         return _MODE_WORDS[m.settings.mode]
-    backend, variant = m.kernel.split("/")[1:]
-    return backend if variant in ("operator", "blas", "parallel") else f"{backend} {variant}"
+    return backend if variant in ("operator", "blas", "parallel", "gemm", "im2col") else f"{backend} {variant}"
 
 
 def host(m: Measurement) -> Estimate | None:
@@ -121,41 +180,45 @@ def fastest(rows: list[Measurement]) -> Measurement | None:
 
 
 class Lines:
-    """A line a row: what, how large, milliseconds with their interval, the rate, the roof, what is doubtful."""
+    """A line a row: what, how large, the time with its interval, the rate, the roof, what is doubtful. Skipped
+    rows are left out: the sweep's end says each reason once."""
 
-    HEAD = (("kernel", 24), ("problem", 26), ("where", 12), ("ms", 9), ("+-%", 5), ("rate", 14),
+    HEAD = (("kernel", 24), ("problem", 28), ("where", 10), ("time", 8), ("+-%", 5), ("rate", 13),
             ("% roof", 6), ("notes", 5))  # fmt: skip
 
     def __init__(self, machine: Machine | None = None):
         self._all: list[Measurement] = []
         self._machine = machine
+        self._headed = False
 
     def shown(self, m: Measurement) -> None:
-        if not self._all:
-            print(line(list(self.HEAD)))
         self._all.append(m)
-        print(line(list(zip(self._cells(m), (w for _, w in self.HEAD), strict=True))), flush=True)
+        if m.status == "skipped":
+            return
+        if not self._headed:
+            print(line(list(self.HEAD)))
+            self._headed = True
+        print(line(list(zip(self._cells(m), (w for _, w in self.HEAD), strict=True))).rstrip(), flush=True)
 
     def _cells(self, m: Measurement) -> list[str]:
         p, s = m.problem, m.settings
-        what = {"stream": lambda: f"{p.operation} {number(p.nbytes / 2**20)} MiB {p.dtype}", "peak": lambda: p.math}
-        where = s.device if s.device != "cpu" else f"{s.threads} thread{'s' * (s.threads != 1)}"
+        what = {"stream": lambda: f"{p.operation} {units.size(p.nbytes)} {p.dtype}", "peak": lambda: p.math}
+        where = s.device if s.device != "cpu" else units.count(s.threads, "thread") if s.threads else "cpu"
         problem = what.get(p.op, lambda: "")()
         seconds = roofline.seconds_of(m)
         if seconds is None:
             return [m.kernel, problem, where, m.status, "", "", "", m.reason]
-        rate = (f"{number(p.flops / seconds.value / 1e9)} GFLOP/s" if p.op == "peak"
-                else f"{number(p.bytes_moved / seconds.value / 1e9)} GB/s")  # fmt: skip
+        rate = units.flops_rate if p.op == "peak" else units.bytes_rate
+        work = p.flops if p.op == "peak" else p.bytes_moved
         fraction = roofline.judge(m, roofline.roofs(self._all, self._machine)).fraction
-        percent = f"{100 * fraction.value:.0f}" if fraction else "-"
         return [
             m.kernel,
             problem,
             where,
-            number(seconds.value * 1e3),
+            units.seconds(seconds.value),
             number(100 * seconds.noise, 2),
-            rate,
-            percent,
+            rate(work / seconds.value),
+            f"{100 * fraction.value:.0f}" if fraction else "-",
             " ".join(m.flags),
         ]
 

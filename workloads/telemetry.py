@@ -50,6 +50,7 @@ extern "C" __global__ void sm_clock(unsigned long long* out, unsigned long long 
 _POWER_BITS = 0x4 | 0x80
 _THERMAL_BITS = 0x20 | 0x40
 _SLOWDOWN_BIT = 0x8
+_LINK = {"pcie_generation": "nvmlDeviceGetCurrPcieLinkGeneration", "pcie_width": "nvmlDeviceGetCurrPcieLinkWidth"}
 _POLICIES = {"power-cap": 0, "thermal": 1}  # NVML_PERF_POLICY_POWER, NVML_PERF_POLICY_THERMAL
 
 
@@ -181,17 +182,21 @@ def _sm_clock_kernel():
 
 
 class GpuWatch:
-    """SM clock, throttle reasons, power and other tenants of CuPy's GPU `index`. Without NVML, only the clock.
+    """SM clock, throttle reasons, power and other tenants of CuPy's GPU `index`; for copies (`link`) the PCIe link as
+    well. Without NVML, only the clock.
 
-    values: gpu_clock_hz (median), gpu_power_w (highest). flags: gpu-clock, power-cap, thermal, other-tenant.
+    values: gpu_clock_hz (median), gpu_power_w (highest), pcie_generation and pcie_width (highest: an idle link falls
+    back, and a look comes between blocks). flags: gpu-clock, power-cap, thermal, other-tenant.
     """
 
-    def __init__(self, index: int, clock: Callable[[], float | None] | None = None, now=time.monotonic):
+    def __init__(self, index: int, clock: Callable[[], float | None] | None = None, now=time.monotonic, link: bool = False):
         self._handle = nvidia.handle(index)
         self._clock, self._now = clock or self._sm_clock(index), now
         self._clocks: list[float] = []
         self._power: list[float] = []
         self._flags: set[str] = set()
+        self._link: dict[str, float] = {}
+        self._looks_at = _LINK if link else {}
         self._tenants_at = float("-inf")
         self._begin, self._held = now(), self._held_s()
 
@@ -222,6 +227,9 @@ class GpuWatch:
         self._flags.update(throttle_flags(self._ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0))
         if (milliwatts := self._ask("nvmlDeviceGetPowerUsage")) is not None:
             self._power.append(milliwatts / 1e3)
+        for value, name in self._looks_at.items():
+            if seen := self._ask(name):
+                self._link[value] = max(float(seen), self._link.get(value, 0.0))
         if self._now() - self._tenants_at >= _TENANTS_EVERY_S:
             self._tenants_at = self._now()
             seen = self._ask("nvmlDeviceGetComputeRunningProcesses") or []
@@ -235,6 +243,7 @@ class GpuWatch:
         if uneven(self._clocks):
             self._flags.add("gpu-clock")
         values = {"gpu_clock_hz": statistics.median(self._clocks)} if self._clocks else {}
+        values |= self._link
         if self._power:
             values["gpu_power_w"] = max(self._power)
         return values, tuple(sorted(self._flags))
@@ -276,8 +285,8 @@ def _sibling(pid: int) -> bool:
 class Watch:
     """Several watches as one."""
 
-    def __init__(self, *parts: CpuWatch | GpuWatch):
-        self._parts = parts
+    def __init__(self, *parts: CpuWatch | GpuWatch, on_gpu: bool = False):
+        self._parts, self._on_gpu = parts, on_gpu or any(isinstance(part, GpuWatch) for part in parts)
 
     def before_block(self) -> None:
         for part in self._parts:
@@ -290,15 +299,15 @@ class Watch:
         """
         both = [part.seen() for part in self._parts]
         values = {name: value for part, _ in both for name, value in part.items()}
-        on_gpu = any(isinstance(part, GpuWatch) for part in self._parts)
         raised = (flag for _, flags in both for flag in flags)
-        return values, tuple(flag for flag in raised if not (on_gpu and flag == "cpu-clock"))
+        return values, tuple(flag for flag in raised if not (self._on_gpu and flag == "cpu-clock"))
 
 
-def watch(device: str) -> Watch:
-    """A watch on the CPU, and for a GPU's row first on the GPU that is CuPy's current one in this process."""
-    if device == "cpu":
-        return Watch(CpuWatch())
+def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
+    """A watch on the CPU, and for a GPU's row first on the GPU that is CuPy's current one in this process; `link`: on
+    its PCIe link too. A framework's GPU is not watched: that would bring CuPy, a second context and other libraries."""
+    if device == "cpu" or framework:
+        return Watch(CpuWatch(), on_gpu=device != "cpu")
     import cupy
 
-    return Watch(GpuWatch(cupy.cuda.runtime.getDevice()), CpuWatch())
+    return Watch(GpuWatch(cupy.cuda.runtime.getDevice(), link=link), CpuWatch())

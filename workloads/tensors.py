@@ -122,8 +122,9 @@ def on(device: str, bind: Callable, *arguments) -> Callable:
 
 
 def on_host(value) -> np.ndarray:
-    """What a call gave, as an array on the host."""
+    """What a call gave, as an array on the host; of several parts, their values one after another."""
     if value is None:
         return np.empty(0)
-    parts = value if isinstance(value, tuple) else (value,)
-    return np.concatenate([np.asarray(p.numpy() if hasattr(p, "numpy") else p).ravel() for p in parts])
+    if isinstance(value, tuple):
+        return np.concatenate([on_host(part).ravel() for part in value])
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)

@@ -62,8 +62,9 @@ def latency(run: Callable, synchronize: Callable) -> Take:
     return take
 
 
-def each(run: Callable, before: Callable, synchronize: Callable) -> Take:
+def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
     """Host clock around calls that are each waited for, with `before` done and waited for, untimed, ahead of each."""
+    synchronize = synchronize or (lambda: None)
 
     def take(calls: int) -> float:
         spent = 0.0
@@ -76,6 +77,7 @@ def each(run: Callable, before: Callable, synchronize: Callable) -> Take:
             spent += time.perf_counter() - begin
         return spent
 
+    take.resets = True
     return take
 
 
@@ -97,6 +99,7 @@ def device_each(run: Callable, before: Callable, stream) -> Take:
             spent += cupy.cuda.get_elapsed_time(begin, end) * 1e-3
         return spent
 
+    take.resets = True
     return take
 
 
@@ -226,10 +229,14 @@ def plan(call_seconds: float, limits: Limits) -> tuple[int, int]:
 
 
 def call_seconds(take: Take, limits: Limits) -> float:
-    """About how long one call takes once warm: the fastest of growing batches within a block's time."""
+    """About how long one call takes once warm, with what is done untimed before it (a reset may take a thousand times the
+    call): the fastest of growing batches within a block's time."""
     calls, best, begin = 1, math.inf, time.perf_counter()
     while True:
-        best = min(best, take(calls) / calls)
+        started = time.perf_counter()
+        timed = take(calls)
+        spent = time.perf_counter() - started if getattr(take, "resets", False) else timed
+        best = min(best, spent / calls)
         if time.perf_counter() - begin >= limits.min_time:
             return max(best, 1e-9)
         calls = min(calls * 2, max(1, math.ceil(limits.min_time / SAMPLES_A_BLOCK / max(best, 1e-9))))

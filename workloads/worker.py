@@ -44,6 +44,8 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
         if row.settings.threads:  # TensorFlow reads them once, so each count has a worker of its own
             wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.settings.threads) for which in ("INTRA", "INTER")}
         wanted |= {name: value for name, value in row.settings.switches.items() if name.startswith("TF_")}
+        if device != "cpu" and row.problem.op in ("matmul", "conv") and row.problem.math == "float32":
+            wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
     return wanted
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.estimate import Estimate, of
 from analysis.roofline import quick_seconds
-from analysis.units import bytes_rate, flops_rate, seconds, size
+from analysis.units import bytes_rate, count, flops_rate, seconds, size
 
 if TYPE_CHECKING:
     from workloads.results import Measurement
@@ -46,6 +46,11 @@ def problem(m: "Measurement") -> str:
         return f"{p.operation} {size(p.nbytes)} {p.dtype}"
     if p.op == "training":
         return f"{p.model}, batch {p.batch}, {p.samples} samples"
+    if p.op == "transfer":
+        beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
+        return " ".join(filter(None, (p.direction, p.host_memory, size(p.nbytes), beside)))
+    if p.op == "launch":
+        return p.call if p.count == 1 else f"{p.call} x{p.count}"
     return getattr(p, "math", p.op)
 
 
@@ -54,7 +59,7 @@ def rate(m: "Measurement") -> str:
     p, time = m.problem, quick_seconds(m)
     if time is None:
         return "-"
-    if p.op == "stream":
+    if p.op in ("stream", "transfer"):
         return bytes_rate(p.bytes_moved / time)
     return flops_rate(p.flops / time) if getattr(p, "flops", 0) else "-"
 

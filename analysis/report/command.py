@@ -85,10 +85,11 @@ def _roofline(arguments: argparse.Namespace) -> int:
         raise options.Missing("no peak, stream or matmul row in there", _MEASURE)
     _require_matplotlib("no picture was drawn")
     from analysis.report import pictures
+    from analysis.report import roofline as hierarchical
 
     folder = pathlib.Path(arguments.out) if arguments.out else page.folder_of(arguments.runs[0])
     folder.mkdir(parents=True, exist_ok=True)
-    print(pictures.save(pictures.roofline(loaded.measurements, ceilings), folder / "roofline.svg"))
+    print(pictures.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
     return options.OK
 
 

@@ -6,7 +6,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from analysis.crossover import crossovers
-from analysis.report import sections
+from analysis.report import movement, sections
 from analysis.roofline import roofs
 from workloads.results import Loaded, read
 
@@ -57,12 +57,16 @@ def _draw(loaded: Loaded, folder: pathlib.Path) -> bool:
     """Writes the pictures; False without matplotlib."""
     if not has_matplotlib():
         return False
-    from analysis.report import pictures
+    from analysis.report import pictures, roofline
 
-    rows = list(loaded.measurements)
-    pictures.save(pictures.roofline(rows, roofs(rows, machine_of(loaded))), folder / "roofline.svg")
+    rows, machine = list(loaded.measurements), machine_of(loaded)
+    pictures.save(roofline.figure(rows, roofs(rows, machine)), folder / "roofline.svg")
     pictures.save(pictures.crossover(crossovers(rows), rows), folder / "crossover.svg")
     pictures.save(pictures.rates(rows), folder / "rates.svg")
+    if movement.has_memory(rows):
+        pictures.save(movement.memory(rows, machine), folder / "memory.svg")
+    if movement.has_copies(rows):
+        pictures.save(movement.transfers(rows), folder / "transfers.svg")
     return True
 
 
@@ -75,6 +79,11 @@ def markdown(loaded: Loaded, pictures: bool) -> str:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += sections.crossover_section(rows, answers, pictures)
     lines += sections.roofline_section(rows, ceilings, pictures)
+    says = "Bandwidth against working set, with the levels that it shows."
+    lines += movement.memory_section(rows, machine_of(loaded), sections.image("memory.svg", says, pictures))
+    says = "Time of copies between host and device against their bytes, with the fitted laws."
+    lines += movement.copies_section(rows, ceilings, sections.image("transfers.svg", says, pictures))
+    lines += movement.launches_section(rows, ceilings)
     lines += sections.kernels_section(rows, ceilings, pictures)
     lines += sections.keras_section(rows)
     lines += sections.details_section(loaded)

@@ -10,9 +10,9 @@ from analysis.estimate import of
 from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
-from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
+from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline import Roof, is_gpu, judge, pick, quick_seconds, ridge, seconds_of
-from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size
+from analysis.units import count, digits, join, percent, seconds, size
 from analysis.why import why
 
 if TYPE_CHECKING:
@@ -127,24 +127,23 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     paths = best_resident(measurements)
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
-    heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "flag")
+    heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "the roof", "flag")
     return [*lines, *table(heads, rows, 2), f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if rows else lines
 
 
 def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
     judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
     return (m.kernel.partition("/")[2], cells.threads(m), digits(intensity), cells.rate(m), fraction_words(judged),
-            judged.flag)  # fmt: skip
+            roof_name(judged.roof) if judged.roof else "-", judged.flag)  # fmt: skip
 
 
 def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
-    compute = r.kind == "compute"
     threads = count(r.threads, "thread") if r.threads else ""
-    name = ", ".join(filter(None, (r.name if compute else f"{r.name} bandwidth", threads, r.note)))
+    name = ", ".join(filter(None, (roof_name(r), threads, r.note)))
     wanted = (r.device, r.kind, r.name)
     sheet = next((s for s in roofs if not s.measured and (s.device, s.kind, s.name) == wanted), None)
-    memory = pick(roofs, r.device, "memory", "", r.threads) if compute else None
-    return (r.device, name, (flops_rate if compute else bytes_rate)(r.rate.value), cells.width(r.rate),
+    memory = pick(roofs, r.device, "memory", "", r.threads) if r.kind == "compute" else None
+    return (r.device, name, roof_rate(r), cells.width(r.rate),
             percent(r.rate.value / sheet.rate.value) if sheet else "-", digits(ridge(r, memory)) if memory else "-",
             r.source)  # fmt: skip
 
@@ -204,7 +203,8 @@ def how_section(loaded: "Loaded") -> list[str]:
         f"- Order: as in the result files; seed {run.seed if run else 'unknown'}.",
         f"- Software: {text(join(software)) or 'unknown'}.",
         "- The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.",
-        "- A memory roof counts only for working sets that no cache holds.", "", _NOT_SHOWN, "",
+        "- A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level that holds "
+        "them, where it was measured.", "", _NOT_SHOWN, "",
     ]  # fmt: skip
 
 
@@ -236,4 +236,9 @@ def _number_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
 
 def _order(m: "Measurement") -> tuple:
     p, s = m.problem, m.settings
-    return p.op, getattr(p, "math", ""), getattr(p, "n", 0), is_gpu(s.device), m.kernel, s.mode, s.threads or 0
+    return p.op, getattr(p, "math", ""), getattr(p, "n", 0), is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
+
+
+def _size(p) -> tuple:
+    """Where a problem without n stands among its like."""
+    return str(getattr(p, "direction", "") or getattr(p, "operation", "")), getattr(p, "nbytes", 0), getattr(p, "count", 0)

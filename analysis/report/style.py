@@ -1,7 +1,9 @@
 """What the pictures share: colors that color-blind people tell apart, marks, text as text, output that never varies."""
 
 import contextlib
+import itertools
 import math
+import re
 from collections.abc import Iterable, Iterator
 
 # Okabe and Ito (2008), without the yellow that is hard to see on white.
@@ -29,14 +31,16 @@ def ink(color: str) -> str:
 
 
 @contextlib.contextmanager
-def picture(title: str, x: str, y: str, width: float = 10.0, height: float = 6.0, right: float = 0.74) -> Iterator:
-    """A log-log figure and its axes, with room for labels right of `right`."""
+def picture(title: str, x: str, y: str, width: float = 10.0, height: float = 6.0, right: float = 0.74,
+            left: float = _LEFT, below: float = 0.0) -> Iterator:  # fmt: skip
+    """A log-log figure and its axes, with room for labels right of `right` and `below` inches under the x axis's own."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(width, height))
-        axes = figure.add_axes((_LEFT, 0.095, right - _LEFT, 0.835))
+        bottom, top = (0.57 + below) / height, 1 - 0.42 / height
+        axes = figure.add_axes((left, bottom, right - left, top - bottom))
         axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
         axes.set_title(title, loc="left", fontsize=11.5)
         yield figure, axes
@@ -69,42 +73,95 @@ def unit_axis(axes, words) -> None:
     low, high = axes.get_ylim()
     few = math.log10(high / low) <= 2
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: words(y).replace(".00", "").replace(".0", "")))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+(?!\d)", "", words(y))))
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_ylabel("")
 
 
-def label_right(axes, labels: Iterable[tuple[float, str, str]], gap: float = 0.042) -> None:
+def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float = 9.5) -> None:
     """Writes (y, text, color) right of the axes at the height of y, moved apart where they would overlap.
 
     The axes' limits must be final: heights are worked out in their logarithm.
     """
-    low, high = (math.log(y) for y in axes.get_ylim())
-    wanted = sorted(((math.log(y) - low) / (high - low), text, color) for y, text, color in labels)
-    for (at, text, color), y in zip(wanted, spread([w[0] for w in wanted], gap), strict=True):
+    for at, y, text, color in _heights(axes, labels, fontsize):
         axes.annotate(text, xy=(1.0, at), xytext=(1.025, y), xycoords="axes fraction", textcoords="axes fraction",
-                      color=ink(color), va="center", fontsize=9.5, annotation_clip=False,
+                      color=ink(color), va="center", fontsize=fontsize, annotation_clip=False,
                       arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0,
                                   "relpos": (0, 0.5)})  # fmt: skip
 
 
-def spread(heights: list[float], gap: float) -> list[float]:
-    """Rising heights moved apart to at least `gap`, as near to where they were as can be (clusters keep their mean)."""
+def label_left(axes, labels: Iterable[tuple[float, str, str]], start: float, fontsize: float = 9.5) -> None:
+    """Writes (y, text, color) inside the axes, left of where the lines start (a fraction of the width)."""
+    for at, y, text, color in _heights(axes, labels, fontsize):
+        axes.annotate(text, xy=(start, at), xytext=(start - 0.035, y), xycoords="axes fraction", textcoords="axes fraction",
+                      color=ink(color), va="center", ha="right", fontsize=fontsize, annotation_clip=False,
+                      arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0,
+                                  "relpos": (1, 0.5)})  # fmt: skip
+
+
+def _heights(axes, labels, fontsize: float) -> list[tuple[float, float, str, str]]:
+    """(height, height of its label, text, color) in fractions of the axes' height, from the bottom up."""
+    low, high = (math.log(y) for y in axes.get_ylim())
+    inches = axes.figure.get_size_inches()[1] * axes.get_position().height
+    gap = 1.33 * fontsize / 72 / inches
+    wanted = sorted(((math.log(y) - low) / (high - low), text, color) for y, text, color in labels)
+    moved = spread([w[0] for w in wanted], gap, 0.0, 1.0)
+    return [(at, y, text, color) for (at, text, color), y in zip(wanted, moved, strict=True)]
+
+
+def note(axes, text: str, at: tuple[float, float], color: str, places: Iterable[tuple[float, float]],
+         fontsize: float = 9) -> bool:  # fmt: skip
+    """Writes a text beside a point, or above or below it (0 right): at that of the places (points right and up of it) where
+    it covers no other text, leaves the axes nowhere and covers few lines, the first ones preferred. False where there is
+    none, and then nothing is written. The axes' limits must be final."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    renderer = FigureCanvasAgg(axes.figure).get_renderer()
+    taken, inside, drawn = [t.get_window_extent(renderer) for t in axes.texts], axes.get_window_extent(renderer), _drawn(axes)
+    found = []
+    for rank, (right, up) in enumerate(places):
+        made = axes.annotate(text, at, xytext=(right, up), textcoords="offset points", fontsize=fontsize, color=ink(color),
+                             ha="center" if not right else "left" if right > 0 else "right", va="center", zorder=4,
+                             bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.4})  # fmt: skip
+        box = made.get_window_extent(renderer)
+        within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
+        if within and not any(box.overlaps(other) for other in taken):
+            found.append((rank + sum(box.contains(x, y) for x, y in drawn), rank, made))
+        else:
+            made.remove()
+    found.sort(key=lambda candidate: candidate[:2])
+    for _, _, made in found[1:]:
+        made.remove()
+    return bool(found)
+
+
+def _drawn(axes) -> list[tuple[float, float]]:
+    """Points along all lines, in the figure's own units, a few pixels apart."""
+    found = []
+    for line in axes.lines:
+        ends = axes.transData.transform(line.get_xydata()).tolist()
+        for (x, y), (x2, y2) in itertools.pairwise(ends):
+            steps = max(1, int(math.hypot(x2 - x, y2 - y) / 4))
+            found += [(x + (x2 - x) * k / steps, y + (y2 - y) * k / steps) for k in range(steps + 1)]
+    return found
+
+
+def spread(heights: list[float], gap: float, least: float = -math.inf, most: float = math.inf) -> list[float]:
+    """Rising heights moved apart to at least `gap`, as near to where they were as can be (clusters keep their mean), and
+    between `least` and `most` where they fit in there."""
     clusters = [[h] for h in heights]
+
+    def bottom(cluster: list[float]) -> float:
+        tall = gap * (len(cluster) - 1)
+        return max(least, min(most - tall, sum(cluster) / len(cluster) - tall / 2))
+
     merged = True
     while merged:
         merged = False
         for i in range(len(clusters) - 1):
-            if _bottom(clusters[i + 1], gap) - _top(clusters[i], gap) < gap - 1e-12:
+            top = bottom(clusters[i]) + gap * (len(clusters[i]) - 1)
+            if bottom(clusters[i + 1]) - top < gap - 1e-12:
                 clusters[i : i + 2] = [clusters[i] + clusters[i + 1]]
                 merged = True
                 break
-    return [_bottom(c, gap) + k * gap for c in clusters for k in range(len(c))]
-
-
-def _bottom(cluster: list[float], gap: float) -> float:
-    return sum(cluster) / len(cluster) - gap * (len(cluster) - 1) / 2
-
-
-def _top(cluster: list[float], gap: float) -> float:
-    return _bottom(cluster, gap) + gap * (len(cluster) - 1)
+    return [bottom(c) + k * gap for c in clusters for k in range(len(c))]

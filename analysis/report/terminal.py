@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from analysis.report.choose import best_resident
 from analysis.roofline import NO_CACHE_ROOF, Judged, Roof, describe, is_above, judge, quick_seconds
-from analysis.units import bytes_rate, digits, flops_rate, percent
+from analysis.units import bytes_rate, digits, flops_rate, percent, seconds
 
 if TYPE_CHECKING:
     from workloads.results import Measurement
@@ -21,6 +21,19 @@ def fraction_words(judged: Judged) -> str:
     if judged.fraction is None:
         return "-"
     return percent(judged.fraction.value) + (f" {CACHED_MARK}" if judged.note == NO_CACHE_ROOF else "")
+
+
+def roof_name(roof: Roof) -> str:
+    """`float32`, `DRAM bandwidth`, `link h2d`, `launch: waited call`."""
+    words = {"compute": roof.name, "link": f"link {roof.name}", "launch": f"launch: {roof.name}"}
+    return words.get(roof.kind, f"{roof.name} bandwidth")
+
+
+def roof_rate(roof: Roof) -> str:
+    """The rate in its unit; of a launch, the time of a call."""
+    if roof.kind == "launch":
+        return f"{seconds(1 / roof.rate.value)} a call"
+    return (flops_rate if roof.kind == "compute" else bytes_rate)(roof.rate.value)
 
 
 def print_roofline(measurements: "Iterable[Measurement]", roofs: tuple[Roof, ...]) -> None:
@@ -53,19 +66,19 @@ def _table(title: str, *heads: str):
 def _ceilings(roofs: tuple[Roof, ...]):
     made = _table("Ceilings", "device", "of", "threads", "rate", "+-%", "source")
     for r in roofs:
-        unit = flops_rate if r.kind == "compute" else bytes_rate
         note = f"{r.note}: " if r.note and r.measured else ""
-        made.add_row(r.device, r.name, str(r.threads or "-"), unit(r.rate.value),
+        made.add_row(r.device, roof_name(r), str(r.threads or "-"), roof_rate(r),
                      f"{100 * r.rate.noise:.1f}" if r.measured else "-", note + r.source)  # fmt: skip
     return made
 
 
 def _rows(measurements, roofs):
-    heads = ("device", "precision", "n", "kernel", "FLOP/byte", "rate", "of its roof", "")
+    heads = ("device", "precision", "n", "kernel", "FLOP/byte", "rate", "of its roof", "the roof", "")
     made = _table("\nSquare matmuls, data resident", *heads)
     for (device, precision), path in best_resident(measurements).items():
         for n, m in path.items():
             judged, p = judge(m, roofs), m.problem
             made.add_row(device, precision, str(n), m.kernel.partition("/")[2], digits(p.flops / p.bytes_moved),
-                         flops_rate(p.flops / quick_seconds(m)), fraction_words(judged), judged.flag)  # fmt: skip
+                         flops_rate(p.flops / quick_seconds(m)), fraction_words(judged),
+                         roof_name(judged.roof) if judged.roof else "-", judged.flag)  # fmt: skip
     return made

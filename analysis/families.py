@@ -1,0 +1,139 @@
+"""Families of problems that differ in one size alone, so that a crossover can be looked for along it: square products in
+n, convolutions in batch, channels or image size, the products of a dense layer in its batch.
+"""
+
+import functools
+import re
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from kernels import registry
+from kernels.problems import Conv, Matmul, Problem, precision
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+# What varies -> the fields of the problem that are that size.
+CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
+_DENSE_FIELDS = {"nn": ("m",), "nt": ("m",), "tn": ("k",)}  # the batch is summed over where the weights' gradient is made
+VARIES = tuple(CONV_FIELDS)
+# Sizes that make a family by themselves. Two layers of a network that differ in channels or image size alone are no sweep.
+_LEAST = {"batch": 2, "channels": 3, "size": 3}
+
+
+class Family(msgspec.Struct, frozen=True):
+    """All problems of an operation with these `fixed` fields; `varies` names the size that they differ in (n, batch,
+    channels, size) and `fields` where it stands in the problem. The arithmetic is told apart elsewhere."""
+
+    op: str
+    varies: str
+    fields: tuple[str, ...]
+    fixed: tuple[tuple[str, str | int], ...] = ()
+
+    def at(self, size: int, math: str) -> Problem:
+        """The problem of that size in that arithmetic.
+
+        Raises: ValueError where there is none.
+        """
+        dtype, math = precision(math)
+        make = {"matmul": Matmul, "conv": Conv}[self.op]
+        return make(**dict(self.fixed), **dict.fromkeys(self.fields, size), dtype=dtype, math=math)
+
+    def size(self, problem: Problem) -> int:
+        """The size of one of its problems."""
+        return getattr(problem, self.fields[0])
+
+
+# Kernels that stand for no side: what they time is not one call of a program. TensorFlow's `held` are 50 convolutions in one.
+_ASIDE = ("held",)
+SQUARES = Family("matmul", "n", ("m", "n", "k"))
+Rows = dict[str, dict[int, list]]  # precision -> size -> rows
+
+
+def batch_family(problem: Problem) -> Family:
+    """The family of a convolution, or of a dense layer's product, in its batch."""
+    fields = CONV_FIELDS["batch"] if problem.op == "conv" else _DENSE_FIELDS[problem.layout]
+    return Family(problem.op, "batch", fields, _fixed(problem, fields))
+
+
+def precision_of(problem: Problem) -> str:
+    """The arithmetic, and the output's type where it is another than the operands'."""
+    out = getattr(problem, "out", problem.dtype)
+    return problem.math if out == problem.dtype else f"{problem.math} to {out}"
+
+
+@functools.cache
+def teaching_rungs() -> frozenset[str]:
+    """Names of the kernels registered with rung=True, read from the sources so that nothing is imported."""
+    found = set()
+    for path in registry.FOLDER.glob("*_*.py"):
+        op, backend = path.stem.split("_")[:2]
+        made = re.findall(r"^@kernel\(([^)]*)\)\s*\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        found |= {f"{op}/{backend}/{name}" for options, name in made if re.search(r"rung\s*=\s*True", options)}
+    return frozenset(found)
+
+
+def framework_of(m: "Measurement") -> str:
+    """The framework that ran a row's kernel (tensorflow); "" for a library that was called by itself."""
+    backend = m.kernel.split("/")[1]
+    return backend if backend in registry.FRAMEWORKS else ""
+
+
+def comparable(measurements: "Iterable[Measurement]", op: str, framework: str = "", cache: str = "warm") -> "list[Measurement]":
+    """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
+    teaching rungs and what fresh processes say."""
+    rungs = teaching_rungs()
+    wanted = (op, framework, cache, "warm")
+    return [m for m in measurements if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
+            and m.kernel not in rungs and m.kernel.rpartition("/")[2] not in _ASIDE]  # fmt: skip
+
+
+def square_rows(measurements: "Iterable[Measurement]", framework: str = "",
+                cache: str = "warm") -> "dict[str, dict[int, list[Measurement]]]":  # fmt: skip
+    """precision -> n -> rows of the square, untransposed matmuls; a framework's only when it is named."""
+    found: Rows = {}
+    for m in comparable(measurements, "matmul", framework, cache):
+        p = m.problem
+        if p.m == p.n == p.k and p.layout == "nn":
+            found.setdefault(precision_of(p), {}).setdefault(p.n, []).append(m)
+    return found
+
+
+def conv_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm", varies: Iterable[str] = VARIES,
+              least: Mapping[str, int] | None = None) -> dict[Family, Rows]:  # fmt: skip
+    """The convolutions as families: all other fields are equal. A row may be in several, a family of channels has as many
+    in as out, one of sizes square images. `least`: so many sizes make a family."""
+    found: dict[Family, Rows] = {}
+    for m in comparable(measurements, "conv", framework, cache):
+        for name in varies:
+            fields = CONV_FIELDS[name]
+            if len({getattr(m.problem, field) for field in fields}) == 1:
+                _add(found, Family("conv", name, fields, _fixed(m.problem, fields)), m)
+    return _sweeps(found, _LEAST if least is None else least)
+
+
+def dense_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm") -> dict[Family, Rows]:
+    """The products that differ in a dense layer's batch alone: its rows forward and for dX, what is summed over for dW."""
+    found: dict[Family, Rows] = {}
+    for m in comparable(measurements, "matmul", framework, cache):
+        _add(found, batch_family(m.problem), m)
+    return _sweeps(found, _LEAST)
+
+
+def _fixed(problem: Problem, fields: tuple[str, ...]) -> tuple[tuple[str, str | int], ...]:
+    """All fields but the arithmetic and those that vary; the output's type only where it is another than the operands'."""
+    own = msgspec.structs.asdict(problem)
+    left_out = {*fields, "dtype", "math"} | ({"out"} if own.get("out") == problem.dtype else set())
+    return tuple((name, value) for name, value in own.items() if name not in left_out)
+
+
+def _add(found: dict[Family, Rows], family: Family, m: "Measurement") -> None:
+    sizes = found.setdefault(family, {}).setdefault(precision_of(m.problem), {})
+    sizes.setdefault(family.size(m.problem), []).append(m)
+
+
+def _sweeps(found: dict[Family, Rows], least: Mapping[str, int]) -> dict[Family, Rows]:
+    return {family: rows for family, rows in found.items()
+            if max(len(sizes) for sizes in rows.values()) >= least[family.varies]}  # fmt: skip

@@ -1,0 +1,103 @@
+"""What TensorFlow's matmuls and convolutions share: the three ways to call a formula, the arithmetic, and what really ran.
+
+TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
+"""
+
+import collections
+import functools
+import importlib.util
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels import reference
+from kernels.problems import ITEM_BYTES, Conv, Matmul
+
+if importlib.util.find_spec("tensorflow") is None:
+    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
+
+def on_gpu(tensor) -> bool:
+    return "GPU" in tensor.device
+
+
+def allow(problem: Matmul | Conv, tensor, way: str) -> None:
+    """Lets this process multiply in the problem's arithmetic and no other; `way` is how the kernel is called.
+
+    On a GPU the switch for TF32 must stay as it is for the rest of the process, since TensorFlow keeps the plans of a
+    product by its shape alone: rows with and without TF32 need processes of their own (workloads.worker.environment).
+    Raises: ValueError where the device has no such arithmetic.
+    """
+    import tensorflow
+
+    if problem.math == "float8_e4m3":
+        raise ValueError("TensorFlow multiplies no float8_e4m3")
+    if not on_gpu(tensor):
+        if problem.math == "tf32":
+            raise ValueError("TF32 is an arithmetic of GPUs; TensorFlow's CPU kernels have float32")
+        if way != "jit" and ITEM_BYTES[problem.dtype] == 2 and not _rounds_once(problem.dtype):
+            raise ValueError(f"TensorFlow has only general {problem.dtype} kernels for this CPU, which round sums on the way")
+        return
+    if problem.math == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
+        raise ValueError("NVIDIA_TF32_OVERRIDE=0 forbids TF32 in this process")
+    tensorflow.config.experimental.enable_tensor_float_32_execution(problem.math == "tf32")
+
+
+@functools.cache
+def _rounds_once(dtype: str) -> bool:
+    """Whether long sums of products are rounded to that type at their end only: oneDNN's are, where the CPU has instructions
+    for the type, while Eigen's are rounded after each block of K."""
+    import tensorflow
+
+    problem = Matmul(64, 64, 4000, dtype)
+    inputs = problem.inputs(1, True)
+    with tensorflow.device("/CPU:0"):
+        product = tensorflow.matmul(*map(tensorflow.constant, inputs))
+    return reference.check(problem, inputs, np.asarray(product)).passed
+
+
+def called(way: str, formula: Callable, *tensors) -> Callable:
+    """The call that computes `formula(*tensors)`: an operation at a time, in a tf.function, or compiled by XLA. It has been
+    made once.
+
+    Raises: ValueError with TensorFlow's own words for what it has no kernel for.
+    """
+    import tensorflow
+
+    made = formula if way == "eager" else tensorflow.function(formula, jit_compile=way == "jit", autograph=False)
+    errors = tensorflow.errors
+    try:
+        made(*tensors)
+    except (errors.InvalidArgumentError, errors.UnimplementedError, errors.NotFoundError) as error:
+        words = " ".join(str(error.message).split()).rpartition("}} ")[2]
+        raise ValueError(f"TensorFlow cannot do this: {words[:160]}") from error
+    return lambda: made(*tensors)
+
+
+def gradient(layer: Callable, images, outside, weights=None) -> Callable:
+    """The call that gives the gradient of `layer(images)` by its images, or by `weights`, from the gradient `outside` of its
+    output, in a tf.function."""
+    import tensorflow
+
+    def back(images, outside):
+        with tensorflow.GradientTape(watch_accessed_variables=False) as tape:
+            tape.watch(images if weights is None else weights)
+            out = layer(images)
+        return tape.gradient(out, images if weights is None else weights, outside)
+
+    return called("function", back, images, outside)
+
+
+def ran(call: Callable) -> collections.Counter:
+    """How often each operation is in the graphs that a call runs, after TensorFlow's optimizer; oneDNN's names are those
+    of the operations that they stand for."""
+    from tensorflow.python.eager import context  # no public way to the optimized graph
+
+    context.context().enable_graph_collection()
+    try:
+        call()
+        graphs = context.context().export_run_metadata().partition_graphs
+    finally:
+        context.context().disable_graph_collection()
+    names = (node.op.removeprefix("_MklNative").removeprefix("_Mkl") for graph in graphs for node in graph.node)
+    return collections.Counter(names)

@@ -1,0 +1,76 @@
+"""What a call of compiled Numba code costs before any work, and what it costs to wake its threads."""
+
+import numba
+import numpy as np
+
+from kernels.problems import Launch, empty
+from kernels.registry import kernel
+
+_NOTHING = np.empty(0)
+
+
+@numba.njit(cache=True)
+def _nothing(out):
+    pass
+
+
+@numba.njit(cache=True)
+def _plus_one(x, out):
+    for i in range(out.size):
+        out[i] = x[i] + np.float32(1)
+
+
+@numba.njit(cache=True, parallel=True)
+def _wake(out):
+    for i in numba.prange(out.size):  # one store a thread: a region without any would be removed
+        out[i] = i
+
+
+def _only(problem: Launch, bind) -> None:
+    if problem.call not in bind.calls:
+        raise ValueError(f"this Numba kernel has no {problem.call}; it has {', '.join(bind.calls)}")
+
+
+@kernel(parallel=False)
+def njit(problem: Launch, *arrays):
+    """Compiled code called from Python: unboxing the arguments and a jump; `elementwise` adds a loop over 256 values."""
+    _only(problem, njit)
+    if problem.call == "empty":
+        return _repeated(_nothing, _NOTHING, problem.count)
+    (x,), repeats = arrays, range(problem.count - 1)
+    out = empty(x.shape, x.dtype, 5)
+    _plus_one(x, out)  # compiled before anything is timed
+
+    def run():
+        _plus_one(x, out)
+        for _ in repeats:
+            _plus_one(out, out)
+        return out
+
+    return run
+
+
+njit.calls = ("empty", "elementwise")
+
+
+@kernel
+def prange(problem: Launch, *arrays):
+    """A parallel region with one store a thread: what it costs to share work out (fork) and to wait for all (join)."""
+    _only(problem, prange)
+    return _repeated(_wake, np.zeros(numba.get_num_threads(), np.int64), problem.count)
+
+
+prange.calls = ("empty",)
+
+
+def _repeated(compiled, argument: np.ndarray, count: int):
+    """A run that calls it so many times and has no result."""
+    repeats = range(count)
+    compiled(argument)  # compiled before anything is timed
+
+    def run():
+        for _ in repeats:
+            compiled(argument)
+        return _NOTHING
+
+    return run

@@ -1,0 +1,67 @@
+"""What a NumPy call costs before any work. `calls` on a kernel names the calls it has, so that a plan need not bind it."""
+
+import numpy as np
+
+from kernels.problems import Launch, empty
+from kernels.registry import kernel
+
+
+def _only(problem: Launch, bind) -> None:
+    if problem.call not in bind.calls:
+        raise ValueError(f"this NumPy kernel has no {problem.call}; it has {', '.join(bind.calls)}")
+
+
+@kernel(parallel=False)
+def ufunc(problem: Launch, *arrays):
+    """np.add and np.matmul into an array that is there: the arguments' checks, the loop's choice, the call."""
+    _only(problem, ufunc)
+    out, repeats = empty(arrays[0].shape, arrays[0].dtype, 5), range(problem.count - 1)
+    if problem.call == "matmul":
+        times, (a, b) = range(problem.count), arrays
+
+        def multiply():
+            for _ in times:
+                np.matmul(a, b, out=out)
+            return out
+
+        return multiply
+    (x,), one = arrays, np.float32(1)
+
+    def run():
+        np.add(x, one, out=out)
+        for _ in repeats:
+            np.add(out, one, out=out)
+        return out
+
+    return run
+
+
+ufunc.calls = ("elementwise", "matmul")
+
+
+@kernel(parallel=False, allocates=True)
+def operator(problem: Launch, *arrays):
+    """`x + 1` and `a @ b` as people write them: a fresh array each time."""
+    _only(problem, operator)
+    repeats = range(problem.count)
+    if problem.call == "matmul":
+        a, b = arrays
+
+        def multiply():
+            for _ in repeats:
+                out = a @ b
+            return out
+
+        return multiply
+    (x,), one = arrays, np.float32(1)
+
+    def run():
+        out = x
+        for _ in repeats:
+            out = out + one
+        return out
+
+    return run
+
+
+operator.calls = ("elementwise", "matmul")

@@ -1,0 +1,86 @@
+"""What Keras costs with almost no work: a step, an epoch and a call of fit; of predict; a train_on_batch.
+
+The model is Dense(1) on one feature, the batch one sample. A call's cost beyond its steps is told apart from theirs by
+rows of several counts (analysis.overheads).
+"""
+
+import importlib.util
+
+import numpy as np
+
+from kernels.problems import Launch
+from kernels.registry import kernel
+
+if importlib.util.find_spec("tensorflow") is None:
+    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
+
+_TRAINS = ("step", "epoch", "train_on_batch")
+
+
+def tiny_model(jit_compile: bool | str):
+    """Dense(1) on one feature with weight 1 and shift 0, compiled with SGD."""
+    import keras
+
+    model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
+    model.compile("sgd", "mse", jit_compile=jit_compile)
+    return model
+
+
+class _Steps:
+    """The optimizer steps of one call, read from the model when somebody asks."""
+
+    def __init__(self, optimizer, before: int):
+        self._optimizer, self._before = optimizer, before
+
+    def numpy(self) -> np.ndarray:
+        return np.array([int(self._optimizer.iterations.numpy()) - self._before], np.int64)
+
+
+def _bound(problem: Launch, arrays, jit_compile: bool | str):
+    if problem.call not in fit.calls:
+        raise ValueError(f"the Keras kernels have no {problem.call}; they have {', '.join(fit.calls)}")
+    model, count = tiny_model(jit_compile), problem.count
+    if problem.call == "predict":
+        rows = arrays[0].reshape(count, 1)
+        model.predict(rows[:1], 1, verbose=0)
+        return lambda: model.predict(rows, 1, verbose=0).ravel()
+    x = np.ones((count if problem.call == "step" else 1, 1), np.float32)
+    y = 2 * x
+    calls = {
+        "step": lambda: model.fit(x, y, 1, verbose=0),
+        "epoch": lambda: model.fit(x, y, 1, epochs=count, verbose=0),
+        "train_on_batch": lambda: [model.train_on_batch(x, y) for _ in range(count)],
+    }
+    call = calls[problem.call]
+    call()  # builds, traces and compiles
+    made = int(model.optimizer.iterations.numpy())
+
+    def run():
+        nonlocal made
+        steps = _Steps(model.optimizer, made)
+        call()
+        made += count
+        return steps
+
+    return run
+
+
+@kernel(waits=True, allocates=True)
+def fit(problem: Launch, *arrays):
+    """As Keras chooses by itself (jit_compile="auto"): compiled where a GPU is visible, op by op where none is."""
+    return _bound(problem, arrays, "auto")
+
+
+@kernel(waits=True, allocates=True)
+def fit_jit(problem: Launch, *arrays):
+    """With jit_compile=True: a step is one compiled call."""
+    return _bound(problem, arrays, True)
+
+
+@kernel(waits=True, allocates=True)
+def fit_op_by_op(problem: Launch, *arrays):
+    """With jit_compile=False: a step is a graph of single operations."""
+    return _bound(problem, arrays, False)
+
+
+fit.calls = fit_jit.calls = fit_op_by_op.calls = ("step", "epoch", "predict", "train_on_batch")

@@ -1,0 +1,55 @@
+"""Matmul through Intel's MKL, called by ctypes: the package `mkl` brings the library and no Python module."""
+
+import ctypes
+import functools
+import importlib.metadata
+
+from kernels.problems import Matmul, empty
+from kernels.registry import kernel
+
+_ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112  # CBLAS_LAYOUT and CBLAS_TRANSPOSE, from cblas.h
+_GEMMS = {"float32": ("cblas_sgemm", ctypes.c_float), "float64": ("cblas_dgemm", ctypes.c_double)}
+
+
+@functools.cache
+def library() -> ctypes.CDLL:
+    """libmkl_rt of the installed package. It picks its kernels for this CPU, and the OpenMP that is loaded already.
+
+    Raises: ImportError named mkl when it is not there or does not load.
+    """
+    try:
+        files = importlib.metadata.files("mkl") or ()
+    except importlib.metadata.PackageNotFoundError as error:
+        raise ImportError("the package mkl is not installed", name="mkl") from error
+    path = next((f.locate() for f in files if f.name.startswith(("libmkl_rt", "mkl_rt"))), None)
+    if path is None:
+        raise ImportError("the package mkl has no libmkl_rt", name="mkl")
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(f"libmkl_rt does not load: {error}", name="mkl") from error
+
+
+library()  # now, so that a missing package is told as one
+
+
+@kernel
+def gemm(problem: Matmul, a, b):
+    """cblas_sgemm or cblas_dgemm of MKL into a result that is already there; layouts are its own flags, nothing is copied."""
+    if problem.math not in _GEMMS or problem.out != problem.dtype:
+        raise ValueError(f"MKL's gemm is called here for float32 and float64, not {problem.math}")
+    name, scalar = _GEMMS[problem.math]
+    pointer, number, call = ctypes.c_void_p, ctypes.c_int, getattr(library(), name)
+    call.argtypes = (*[number] * 6, scalar, pointer, number, pointer, number, scalar, pointer, number)
+    call.restype = None
+    m, n, k = problem.m, problem.n, problem.k
+    c = empty((m, n), a.dtype, 5)
+    a_way, b_way = (_TRANSPOSE if problem.layout == layout else _NO_TRANSPOSE for layout in ("tn", "nt"))
+    arguments = (_ROW_MAJOR, a_way, b_way, m, n, k, 1.0, a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1], 0.0,
+                 c.ctypes.data, n)  # fmt: skip
+
+    def run(keep=(a, b)):  # the call holds raw addresses, so their owners are held here
+        call(*arguments)
+        return c
+
+    return run

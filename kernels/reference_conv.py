@@ -1,0 +1,215 @@
+"""The right convolution, and a check that covers every output of a large one without computing it all.
+
+Everything here sees images as (n, h, w, channels) and filters as (r, s, c_in, c_out) of one group, whatever the layout.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.problems import Conv, numpy_dtype
+from kernels.reference import Check, equal
+
+# Up to this many products the whole answer is worked out in integers, without any BLAS.
+_FULL_PRODUCTS = 1 << 22
+_ROUNDS, _LARGEST_WEIGHT = 2, 64
+_CHANNELS, _IMAGES = 4, 3  # of the part that is worked out again in full: its edges, corners and all between
+_CHUNK_BYTES = 1 << 26
+
+
+class Tap(NamedTuple):
+    """One position of the filter: its number, its row and column, and where in y it meets what of x (not the padding)."""
+
+    number: int
+    row: int
+    column: int
+    y: tuple[slice, slice, slice]
+    x: tuple[slice, slice, slice]
+
+
+def taps(problem: Conv) -> list[Tap]:
+    """The filter's positions that meet the image anywhere."""
+    (top, _), (left, _) = problem.pads
+    rows = [_meets(problem.h, problem.p, i - top, problem.stride) for i in range(problem.r)]
+    columns = [_meets(problem.w, problem.q, j - left, problem.stride) for j in range(problem.s)]
+    every = slice(None)
+    return [Tap(i * problem.s + j, i, j, (every, ro, co), (every, ri, ci))
+            for i, (ro, ri) in enumerate(rows) for j, (co, ci) in enumerate(columns) if ro and ci]  # fmt: skip
+
+
+def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | None, slice | None]:
+    """The outputs o whose input o * stride + offset lies in [0, size), and those inputs."""
+    first, last = max(0, -(offset // stride)), min(outputs - 1, (size - 1 - offset) // stride)
+    if last < first:
+        return None, None
+    return slice(first, last + 1), slice(first * stride + offset, last * stride + offset + 1, stride)
+
+
+def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The answer of one group from its operands, in their type: a tap at a time, nothing padded."""
+    c_in, c_out = (a if problem.direction != "dgrad" else b[0]).shape[-1 if problem.direction != "dgrad" else 1], b.shape[-1]
+    n = a.shape[0]
+    if problem.direction == "fprop":
+        y = np.zeros((n, problem.p, problem.q, c_out), a.dtype)
+        for tap in taps(problem):
+            y[tap.y] += a[tap.x] @ b[tap.row, tap.column]
+        return y
+    if problem.direction == "dgrad":
+        dx = np.zeros((n, problem.h, problem.w, c_in), a.dtype)
+        for tap in taps(problem):
+            dx[tap.x] += a[tap.y] @ b[tap.row, tap.column].T
+        return dx
+    dw = np.zeros((problem.r, problem.s, c_in, c_out), a.dtype)
+    for tap in taps(problem):
+        dw[tap.row, tap.column] = a[tap.x].reshape(-1, c_in).T @ b[tap.y].reshape(-1, c_out)
+    return dw
+
+
+def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float = 0.0) -> Check:
+    """The whole answer in integers while small; above that a part of it worked out again and, for every output, its
+    product with random whole numbers (Freivalds' test, which reduces the channels to one). Outputs rounded to 16 bits are
+    compared with the whole float32 answer, itself tested so, rounded once.
+
+    `bound`: how far from whole numbers the output may lie, for algorithms whose transforms round (Winograd, FFT).
+    """
+    out = numpy_dtype(problem.dtype)
+    if output.shape != problem.out_shape or output.dtype != out:
+        return Check("exact", False, float("inf"))
+    if bound and out.itemsize >= 4:
+        return _within(problem, inputs, output, bound)
+    small = problem.flops // 2 <= _FULL_PRODUCTS
+    if small or out.itemsize < 4:
+        answer = np.zeros(problem.out_shape, np.float64)
+        for (a, b), whole in zip(_groups(problem, inputs), _outputs(problem, answer), strict=True):
+            kind = np.int64 if small else np.float32  # float32 sums of these whole numbers are exact below 2^24
+            whole[...] = conv(problem, a.astype(kind), b.astype(kind))
+            if not small and not _projects(problem, a, b, whole):
+                raise ArithmeticError("the reference convolution failed its own test: this machine's BLAS gives wrong answers")
+        return _near(answer, output, bound) if bound else equal(answer.astype(np.float32).astype(out), output)
+    if not np.isfinite(output).all():
+        return Check("exact", False, float("inf"))
+    every = list(zip(_groups(problem, inputs), _outputs(problem, output), strict=True))
+    for (a, b), whole in every:
+        if not _projects(problem, a, b, whole):
+            return Check("exact", False, float("inf"))
+    return max((_part(problem, a, b, whole) for (a, b), whole in (every[0], every[-1])), key=lambda c: not c.passed)
+
+
+def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float) -> Check:
+    """Every output near a whole number, and those numbers right."""
+    if not np.isfinite(output).all():
+        return Check("bound", False, float("inf"))
+    whole = np.rint(output)
+    error = float(np.max(np.abs(output - whole)))
+    exact = check(problem, inputs, whole)
+    return Check("bound", exact.passed and error <= min(bound, 0.25), error if exact.passed else exact.max_error)
+
+
+def _near(answer: np.ndarray, output: np.ndarray, bound: float) -> Check:
+    """Every output of 16 bits within the bound of the answer, and half a unit in its last place."""
+    output = output.astype(np.float64)
+    if not np.isfinite(output).all():
+        return Check("bound", False, float("inf"))
+    error = np.abs(output - answer)
+    return Check("bound", bool((error <= bound + 2.0**-8 * np.abs(answer)).all()), float(error.max()))
+
+
+def _groups(problem: Conv, inputs: tuple[np.ndarray, ...]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The operands of each group as views."""
+    a, b = inputs
+    first = _images_of(problem, a)
+    second = _images_of(problem, b) if problem.direction == "wgrad" else _filters_of(problem, b)
+    for i in range(problem.groups):
+        yield _share(problem, first, i), _share(problem, second, i)
+
+
+def _outputs(problem: Conv, output: np.ndarray) -> Iterator[np.ndarray]:
+    """The output of each group as a view."""
+    whole = _filters_of(problem, output) if problem.direction == "wgrad" else _images_of(problem, output)
+    for i in range(problem.groups):
+        yield _share(problem, whole, i)
+
+
+def _images_of(problem: Conv, array: np.ndarray) -> np.ndarray:
+    return array if problem.layout == "NHWC" else array.transpose(0, 2, 3, 1)
+
+
+def _filters_of(problem: Conv, array: np.ndarray) -> np.ndarray:
+    return array if problem.layout == "NHWC" else array.transpose(2, 3, 1, 0)
+
+
+def _share(problem: Conv, array: np.ndarray, group: int) -> np.ndarray:
+    """A group's share of the last axis: channels of images, filters of weights."""
+    size = array.shape[-1] // problem.groups
+    return array[..., group * size : (group + 1) * size]
+
+
+def _projects(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> bool:
+    """Whether output v is the convolution with the operand b v, for random whole-number v over the output's last axis.
+
+    One output wrong is always found, since v has no zero; several that cancel in one place escape a round with a chance
+    of about 1 in 128. All sums stay below 2^53 and so are exact in float64.
+    """
+    rng = np.random.default_rng(20)
+    for _ in range(_ROUNDS):
+        v = rng.integers(1, _LARGEST_WEIGHT + 1, output.shape[-1]) * rng.choice((-1.0, 1.0), output.shape[-1])
+        for begin, end in _chunks(problem, output):
+            if problem.direction == "wgrad":
+                break
+            if not np.array_equal(_row(problem, a[begin:end], b, v), output[begin:end].astype(np.float64) @ v):
+                return False
+        if problem.direction == "wgrad":
+            summed = sum(_filter_row(problem, a[i:j], b[i:j], v) for i, j in _chunks(problem, a))
+            if not np.array_equal(summed, output.astype(np.float64) @ v):
+                return False
+    return True
+
+
+def _chunks(problem: Conv, images: np.ndarray) -> list[tuple[int, int]]:
+    """Ranges of images that fit a temporary of float64, with a plane for each tap."""
+    largest = max(problem.h * problem.w, problem.p * problem.q) * max(images.shape[-1], problem.r * problem.s) * 8
+    count = max(1, _CHUNK_BYTES // largest)
+    return [(i, min(i + count, problem.n)) for i in range(0, problem.n, count)]
+
+
+def _row(problem: Conv, a: np.ndarray, b: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """fprop or dgrad of some images with the one filter b v: (n, h, w) or (n, p, q), in float64."""
+    fprop, filters = problem.direction == "fprop", b.astype(np.float64)
+    folded = filters @ v if fprop else v @ filters  # a dgrad's output has the filter's input channels
+    planes = a.astype(np.float64) @ folded.reshape(problem.r * problem.s, -1).T
+    size = (problem.p, problem.q) if fprop else (problem.h, problem.w)
+    made = np.zeros((a.shape[0], *size))
+    for tap in taps(problem):
+        to, of = (tap.y, tap.x) if fprop else (tap.x, tap.y)
+        made[to] += planes[of][..., tap.number]
+    return made
+
+
+def _filter_row(problem: Conv, x: np.ndarray, dy: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """wgrad of some images with the one channel dy v: (r, s, c_in), in float64."""
+    folded = dy.astype(np.float64) @ v
+    planes = np.zeros((*x.shape[:3], problem.r * problem.s))
+    for tap in taps(problem):
+        planes[tap.x][..., tap.number] = folded[tap.y]
+    made = planes.reshape(-1, planes.shape[-1]).T @ x.astype(np.float64).reshape(-1, x.shape[-1])
+    return made.reshape(problem.r, problem.s, -1)
+
+
+def _part(problem: Conv, a: np.ndarray, b: np.ndarray, output: np.ndarray) -> Check:
+    """The first, the last and a random image of some channels (all taps of some for wgrad), worked out in whole numbers."""
+    rng = np.random.default_rng(21)
+    last = _some(output.shape[-1], _CHANNELS, rng)
+    if problem.direction == "wgrad":
+        rows = _some(output.shape[-2], _CHANNELS, rng)
+        answer = conv(problem, a[..., rows].astype(np.float64), b[..., last].astype(np.float64))
+        return equal(answer.astype(output.dtype), output[..., rows, :][..., last])
+    images = _some(problem.n, _IMAGES, rng)
+    b = b[..., last] if problem.direction == "fprop" else b[:, :, last]
+    answer = conv(problem, a[images].astype(np.float64), b.astype(np.float64))
+    return equal(answer.astype(output.dtype), output[images][..., last])
+
+
+def _some(size: int, count: int, rng: np.random.Generator) -> np.ndarray:
+    """The first and the last of `size`, and random ones between."""
+    return np.unique(np.r_[0, size - 1, rng.integers(0, size, max(0, count - 2))])

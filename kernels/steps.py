@@ -1,0 +1,243 @@
+"""What a network does in one training step, or to answer one batch: its operations, each with the problem to measure for it.
+
+A pass without a problem of its own is priced as one that moves the same arrays, and `why` says so: such passes are bound by
+memory. A new kind of layer is an entry of WORK.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from math import prod
+
+import msgspec
+
+from kernels import layers
+from kernels.layers import INPUT, Layer, Network, Shape
+from kernels.problems import ITEM_BYTES, Matmul, Problem, Stream
+
+
+class Work(msgspec.Struct, frozen=True):
+    """One operation: whose it is, of what kind (dense, conv, pass, loss, optimizer), and its FLOPs.
+
+    `direction` is fprop, dgrad or wgrad of a product, else the name of the pass (relu, relu_grad, bias_grad, `adam kernel`).
+    `problem` is what to measure for it. `why` says that it stands for another of the same arrays, or, where there is no
+    problem (None), why there is none.
+    """
+
+    layer: str
+    kind: str
+    direction: str
+    flops: int
+    problem: Problem | None = None
+    why: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.layer} {self.direction}"
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A layer where it stands: the shapes of one sample before and after it, the batch, and the arithmetic.
+
+    training: whether anything is to be learned at all; below: whether something before it learns, so that the gradient of
+    its inputs is needed.
+    """
+
+    layer: Layer
+    before: tuple[Shape, ...]
+    after: Shape
+    batch: int
+    dtype: str
+    math: str
+    training: bool
+    below: bool
+
+    @property
+    def inputs(self) -> int:
+        """Elements of all inputs for the batch."""
+        return self.batch * sum(map(prod, self.before))
+
+    @property
+    def outputs(self) -> int:
+        return self.batch * prod(self.after)
+
+    @property
+    def learns(self) -> bool:
+        """Whether a gradient arrives here."""
+        return self.training and (self.below or bool(layers.variables(self.layer, self.before[0])))
+
+
+def stream(operation: str, elements: int, dtype: str) -> Stream:
+    """The pass over arrays of at least that many elements (whole images where the operation is of images)."""
+    granule = prod(Stream.IMAGE) if operation in Stream.OF_IMAGES else 1
+    read, written, _ = Stream.WEIGHTS[operation]
+    return Stream(operation, int(-(-elements // granule) * granule * (read + written) * ITEM_BYTES[dtype]), dtype)
+
+
+def _pass(place: Place, direction: str, elements: int, operation: str = "", why: str = "") -> Work:
+    problem = stream(operation or direction, elements, place.dtype)
+    if operation and not why:
+        why = f"priced as {operation}: the same arrays"
+    flops = int(elements * Stream.WEIGHTS[problem.operation][2])
+    return Work(place.layer.name, "pass", direction, flops, problem, why)
+
+
+def _moved(place: Place, direction: str) -> Work:
+    """A pass that reads its inputs and writes its outputs, or the other way round for a gradient."""
+    elements = place.inputs + place.outputs
+    problem = Stream("copy", elements * ITEM_BYTES[place.dtype], place.dtype)
+    return Work(place.layer.name, "pass", direction, 0, problem, "priced as a copy of the same bytes")
+
+
+def _activation(place: Place) -> Iterator[Work]:
+    name = place.layer.activation
+    if not name:
+        return
+    yield _pass(place, name, place.outputs, "" if name == "relu" else "relu")
+    if place.learns:
+        yield _pass(place, f"{name}_grad", place.outputs, "" if name == "relu" else "relu_grad")
+
+
+def _bias(place: Place) -> Iterator[Work]:
+    if not place.layer.bias:
+        return
+    yield _pass(place, "bias", place.outputs, "scale")
+    if place.training:
+        yield _pass(place, "bias_grad", place.outputs, "read", "a sum over all but the last axis, priced as one over everything")
+
+
+def _directions(place: Place) -> tuple[str, ...]:
+    if not place.training:
+        return ("fprop",)
+    return ("fprop", "dgrad", "wgrad") if place.below else ("fprop", "wgrad")
+
+
+def _dense(place: Place) -> Iterator[Work]:
+    """Y = X W forward; dX = dY W^T, which nothing needs below which nothing learns; dW = X^T dY."""
+    shape = place.before[0]
+    rows, fan_in, fan_out = place.batch * prod(shape[:-1]), shape[-1], place.layer.units
+    products = {
+        "fprop": Matmul(rows, fan_out, fan_in, place.dtype, place.math),
+        "dgrad": Matmul(rows, fan_in, fan_out, place.dtype, place.math, layout="nt"),
+        "wgrad": Matmul(fan_in, fan_out, rows, place.dtype, place.math, layout="tn"),
+    }
+    for direction in _directions(place):
+        yield Work(place.layer.name, "dense", direction, products[direction].flops, products[direction])
+    yield from _bias(place)
+    yield from _activation(place)
+
+
+def _conv(place: Place) -> Iterator[Work]:
+    """2 n p q c_out (c_in / groups) r s FLOPs in each direction."""
+    for direction in _directions(place):
+        problem = layers.conv(place.layer, place.before[0], place.batch, direction, place.dtype, place.math)
+        yield Work(place.layer.name, "conv", direction, problem.flops, problem)
+    yield from _bias(place)
+    yield from _activation(place)
+
+
+def _maxpool(place: Place) -> Iterator[Work]:
+    layer = place.layer
+    known = (layer.sides, layer.step) == ((2, 2), 2)
+    window = f"a window of {layer.sides[0]} x {layer.sides[1]} every {layer.step}, priced as 2 x 2 every 2"
+    yield _pass(place, "maxpool", place.inputs, why="" if known else window)
+    if place.below:
+        yield _pass(place, "maxpool_grad", place.inputs, why="" if known else window)
+
+
+def _moves(forward: str) -> Callable[[Place], Iterator[Work]]:
+    """Work that only moves data or nearly so, in both directions."""
+
+    def made(place: Place) -> Iterator[Work]:
+        yield _moved(place, forward)
+        if place.below:
+            yield _moved(place, f"{forward}_grad")
+
+    return made
+
+
+def _dropout(place: Place) -> Iterator[Work]:
+    if not place.training:
+        return
+    yield _pass(place, "dropout", place.inputs)
+    if place.below:
+        yield _pass(place, "dropout_grad", place.inputs, "relu_grad")
+
+
+def _batchnorm(place: Place) -> Iterator[Work]:
+    if not place.training:
+        yield _pass(place, "batchnorm", place.inputs, "scale", "a scale and a shift by channel, priced as scale")
+        return
+    yield _pass(place, "batchnorm", place.inputs)
+    yield _pass(place, "batchnorm_grad", place.inputs)
+
+
+def _add(place: Place) -> Iterator[Work]:
+    for i in range(1, len(place.before)):
+        yield _pass(place, "add" if i == 1 else f"add {i}", place.outputs, "" if i == 1 else "add")
+
+
+WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
+    "dense": _dense,
+    "conv": _conv,
+    "activation": _activation,
+    "pool": _maxpool,
+    "avgpool": _moves("avgpool"),
+    "globalpool": _moves("globalpool"),
+    "dropout": _dropout,
+    "batchnorm": _batchnorm,
+    "add": _add,
+    "concat": _moves("concat"),
+    "zeropad": _moves("zeropad"),
+}  # a flatten moves nothing
+
+
+def _places(network: Network, batch: int, dtype: str, math: str, training: bool) -> Iterator[tuple[Place, tuple[str, ...]]]:
+    """Every layer where it stands, and the names of what it takes."""
+    shapes, learned = {INPUT: network.input}, {INPUT: False}
+    for layer, taken in zip(network.layers, layers.sources(network), strict=True):
+        before = tuple(shapes[name] for name in taken)
+        shapes[layer.name] = layers.output(layer, *before)
+        below = training and any(learned[name] for name in taken)
+        place = Place(layer, before, shapes[layer.name], batch, dtype, math, training, below)
+        learned[layer.name] = place.learns
+        yield place, taken
+
+
+def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
+    """The operations of one training step on `batch` samples in the arithmetic `math`: layer by layer the forward and
+    backward work, the sums of gradients where a layer feeds several, the loss, and the optimizer's pass over each variable.
+    """
+    found: list[Work] = []
+    places = list(_places(network, batch, dtype, math, True))
+    fed = Counter(name for _, taken in places for name in taken)
+    for place, _ in places:
+        found += WORK.get(place.layer.kind, lambda place: ())(place)
+        if place.learns:
+            for i in range(1, fed[place.layer.name]):
+                found.append(_pass(place, f"gradient_sum {i}", place.outputs, "add"))
+    found += _loss(network, places[-1][0])
+    kept = "float64" if dtype == "float64" else "float32"
+    for place, _ in places:
+        for name, count in layers.variables(place.layer, place.before[0]).items():
+            found.append(_update(network.optimizer, place.layer, name, count, kept))
+    return tuple(found)
+
+
+def inference(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
+    """The operations that answer `batch` samples: forward only, no dropout, batch normalization by its running values."""
+    return tuple(work for place, _ in _places(network, batch, dtype, math, False)
+                 for work in WORK.get(place.layer.kind, lambda place: ())(place))  # fmt: skip
+
+
+def _loss(network: Network, last: Place) -> Iterator[Work]:
+    """The loss, its gradient and, of classes, the accuracy: passes over a number for each sample and class."""
+    passes = [("loss", "read"), ("loss_grad", "relu_grad")] + ([] if network.regression else [("accuracy", "read")])
+    for direction, operation in passes:
+        yield msgspec.structs.replace(_pass(last, direction, last.outputs, operation), layer=network.loss, kind="loss")
+
+
+def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str) -> Work:
+    if optimizer not in Stream.WEIGHTS:
+        return Work(layer.name, "optimizer", f"{optimizer} {variable}", 0, None, f"no stream problem is a step of {optimizer}")
+    problem = stream(optimizer, count, dtype)
+    return Work(layer.name, "optimizer", f"{optimizer} {variable}", problem.flops, problem)

@@ -1,0 +1,94 @@
+"""On a GPU: our cuBLASLt kernel against torch.mm in bfloat16, both timed as mamf-finder does, in alternating rounds.
+
+mamf-finder (github.com/stas00/ml-engineering) sets 256 MiB to zero and writes the result anew before each product, puts
+two events around it, waits once at the end, and reports the mean, the median and the best of 100 after 50 warm-ups.
+"""
+
+import sys
+
+import numpy as np
+from must_reach import Figure, exactly, table
+
+from analysis import estimate
+from kernels import registry
+from kernels.problems import Matmul
+from workloads import copies, machine, timing
+from workloads.timing import Limits
+
+SHAPES = ((2048, 2048, 13312), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192))  # the first: its best on an H200
+ROUNDS, WARM_UPS, ITERATIONS = 10, 50, 100
+FLUSHED_BYTES = 256 << 20
+WITHIN = 0.02
+
+
+def main() -> int:
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    try:
+        import torch
+
+        kernel = registry.find("matmul/cublaslt/best")
+    except (ImportError, registry.NotInstalled) as error:
+        print(f"error: this bench needs PyTorch and nvmath-python: {error}", file=sys.stderr)
+        return 3
+    figures, stream = [], copies.gpu_stream()
+    with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)):
+        for shape in SHAPES:
+            figures += compared(torch, kernel, Matmul(*shape, "bfloat16", layout="nt"), stream)
+    about = (
+        "bfloat16, B stored n x k as mamf-finder has it, N(0,1) operands, the same ones on both sides; "
+        f"{ROUNDS} rounds that alternate, each of {WARM_UPS} warm-ups and {ITERATIONS} products. The ratio is torch.mm's time "
+        f"over ours, so above 1 ours is faster; torch {torch.__version__}. `back to back` is our own device clock, warm and "
+        "without a pause between products, which the power limit may slow."
+    )
+    return table("cublaslt", "cuBLASLt through our kernel and torch.mm as mamf-finder times it", figures, [about])
+
+
+def compared(torch, kernel, problem: Matmul, stream) -> list[Figure]:
+    """Ratio of the medians (the target), both sides' best TFLOP/s, and ours on our own clock."""
+    import cupy
+
+    a, b = (cupy.asarray(x.view(np.int16)) for x in problem.inputs(1))
+    run = kernel.bind(problem, a.view(np.uint16), b.view(np.uint16))
+    ours, fresh = run(), cupy.asarray(Matmul(problem.m, problem.n, 1, "bfloat16").inputs(3)[0].view(np.uint16))
+    fresh = cupy.ascontiguousarray(cupy.broadcast_to(fresh, ours.shape))
+    left, right = (torch.from_dlpack(x).view(torch.bfloat16) for x in (a, b))
+    theirs = torch.empty(problem.m, problem.n, dtype=torch.bfloat16, device=left.device)
+    theirs_fresh = torch.randn_like(theirs)
+    flushed = torch.empty(FLUSHED_BYTES // 4, dtype=torch.int, device=left.device)
+    sides = {
+        "ours": (run, lambda: cupy.copyto(ours, fresh)),
+        "torch": (lambda: torch.mm(left, right.t(), out=theirs), lambda: theirs.copy_(theirs_fresh)),
+    }
+    taken: dict[str, list[np.ndarray]] = {name: [] for name in sides}
+    for round_ in range(ROUNDS):
+        for name in sides if round_ % 2 else reversed(sides):
+            taken[name].append(timed(torch, *sides[name], flushed))
+    ratio = estimate.median([np.median(t) / np.median(o) for o, t in zip(taken["ours"], taken["torch"], strict=True)])
+    what, rate = f"{problem.m} x {problem.n} x {problem.k}", problem.flops / 1e12
+    rows = [Figure(f"{what}: torch.mm's median / ours", "at least 0.98", ratio, ratio.low >= 1 - WITHIN)]
+    for name, rounds in taken.items():
+        middle, best = estimate.median([rate / np.median(r) for r in rounds]), exactly(rate / min(r.min() for r in rounds))
+        rows.append(Figure(f"{what}: {name}, median", "printed", middle, True, "TFLOP/s"))
+        rows.append(Figure(f"{what}: {name}, best", "printed", best, True, "TFLOP/s"))
+    steady = timing.collect(timing.device(run, stream), Limits(), "device")
+    rows.append(Figure(f"{what}: ours, back to back", "printed", estimate.of(steady).inverse(rate), True, "TFLOP/s"))
+    return rows
+
+
+def timed(torch, product, renew, flushed) -> np.ndarray:
+    """Seconds of each product after the warm-ups, by a pair of events each; all are queued and waited for once."""
+    pairs = [tuple(torch.cuda.Event(enable_timing=True) for _ in range(2)) for _ in range(WARM_UPS + ITERATIONS)]
+    for begin, end in pairs:
+        flushed.zero_()
+        renew()
+        begin.record()
+        product()
+        end.record()
+    torch.cuda.synchronize()
+    return np.array([begin.elapsed_time(end) * 1e-3 for begin, end in pairs[WARM_UPS:]])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

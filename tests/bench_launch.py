@@ -1,0 +1,52 @@
+"""On a GPU: 64 small CuPy kernels launched one by one, and as the nodes of one CUDA graph."""
+
+import sys
+
+from bench_transfer import GPU, alternating, over
+from must_reach import Figure, table
+
+from analysis import estimate
+from kernels import registry
+from kernels.problems import Launch
+from workloads import copies, machine, timing
+
+COUNT = 64
+CALLS = 100
+
+
+def main() -> int:
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    stream, figures = copies.gpu_stream(), []
+    bound = [prepared(variant, stream) for variant in ("graph", "ufunc")]
+    clocks = {
+        "waited for": lambda p: timing.latency(p.run, stream.synchronize),
+        "queued": lambda p: timing.throughput(p.run, stream.synchronize),
+    }
+    for clock, make in clocks.items():
+        takes = [make(p) for p in bound]
+        node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
+        figures += [
+            Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", estimate.median(node).scaled(1e6), True, "us"),
+            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", estimate.median(launch).scaled(1e6), True, "us"),
+            Figure(f"node / launch, {clock}", "printed", over(node, launch), True),
+        ]
+    about = (
+        f"cupy.add on {Launch.VALUES} float32 values, each on the result of the one before. Host clock over {CALLS} calls of "
+        f"{COUNT}, each call waited for, or all queued and one wait at the end."
+    )
+    return table("launch", f"{COUNT} small CuPy kernels: a CUDA graph's node against a launch", figures, [about])
+
+
+def prepared(variant: str, stream) -> copies.Prepared:
+    problem = Launch("elementwise", COUNT)
+    made = copies.prepare(registry.find(f"launch/cupy/{variant}"), problem, GPU, problem.inputs(1))
+    for _ in range(3):
+        made.run()
+    stream.synchronize()
+    return made
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,124 @@
+"""Our triad against STREAM's in C, compiled here: same arrays, size, threads and passes, in alternating blocks of one process."""
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")  # gcc's threads, so that no second pool spins
+
+import msgspec
+import numba
+import numpy as np
+from must_reach import Figure, table
+
+from analysis import estimate, units
+from kernels import registry
+from kernels.problems import Stream
+from workloads import machine, measure, timing
+from workloads.results import Samples
+from workloads.timing import Limits
+
+SIZES = (32 << 10, 1 << 20, 256 << 20, 1 << 30)
+PAST_CACHES = 64 << 20  # where non-temporal stores make sense
+ROUNDS = 16
+SOURCE = pathlib.Path(__file__).with_name("stream.c")
+FLAGS = ("-O3", "-march=native", "-fopenmp")
+
+
+class NoCompiler(Exception):
+    """Why there is no C triad to compare with."""
+
+
+def compiled(folder: str) -> ctypes.CDLL:
+    """The C triad as a library in `folder`; the compiler is $CC, else gcc."""
+    compiler, library = os.environ.get("CC", "gcc"), pathlib.Path(folder) / "stream.so"
+    try:
+        words = [*compiler.split(), *FLAGS, "-shared", "-fPIC", str(SOURCE), "-o", str(library)]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise NoCompiler(f"no C compiler {compiler!r} here; install it with: sudo apt install gcc (or name one in CC)") from error
+    if done.returncode:
+        said = " ".join(done.stderr.split())[:200]
+        raise NoCompiler(f"{compiler} cannot compile {SOURCE.name} with {' '.join(FLAGS)}: {said}")
+    return ctypes.CDLL(str(library))
+
+
+def c_triad(library: ctypes.CDLL, arrays, out: np.ndarray, passes: int, threads: int):
+    """A call of the C triad on those arrays."""
+    places = [ctypes.c_void_p(x.ctypes.data) for x in (*arrays, out)]
+    numbers = ctypes.c_double(3), ctypes.c_ssize_t(out.size), ctypes.c_long(passes), ctypes.c_int(threads)
+    return lambda: library.triad(*places, *numbers)
+
+
+def bound(library: ctypes.CDLL, problem: Stream, threads: int, variants: list[str]) -> tuple[dict, int]:
+    """(side -> its call, passes of a call), each side checked on the same arrays; C writes where `loop` does."""
+    numba.set_num_threads(threads)
+    arrays = problem.inputs(1)
+    runs = {name: registry.find(f"stream/numba/{name}").bind(problem, *arrays) for name in variants}
+    passes = runs["loop"].passes
+    out = runs["loop"]()
+    answer = out.copy()
+    runs["C"] = c_triad(library, arrays, out, passes, threads)
+    out.fill(0)
+    runs["C"]()
+    same = [np.allclose(out, answer, rtol=1e-12, atol=1e-12), *(np.array_equal(runs[name](), answer) for name in variants)]
+    if not all(same):
+        raise SystemExit(f"the triads differ: {dict(zip(runs, same, strict=True))}")
+    return runs, passes
+
+
+def compare(runs: dict, limits: Limits) -> dict[str, Samples]:
+    """Blocks of every side, in turns whose order alternates (A B B A); side -> its samples."""
+    takes = {name: timing.host(run) for name, run in runs.items()}
+    lengths = {name: timing.call_seconds(take, limits) for name, take in takes.items()}
+    found: dict[str, list[Samples]] = {name: [] for name in runs}
+    for turn in range(ROUNDS):
+        for name in list(runs)[:: 1 if turn % 2 else -1]:
+            found[name].append(timing.one_block(takes[name], limits, "host-latency", lengths[name]))
+    return {name: joined(blocks) for name, blocks in found.items()}
+
+
+def joined(blocks: list[Samples]) -> Samples:
+    block = tuple(i for i, one in enumerate(blocks) for _ in one.seconds)
+    return msgspec.structs.replace(blocks[0], seconds=tuple(s for one in blocks for s in one.seconds), block=block)
+
+
+def main() -> int:
+    limits, figures, notes = Limits(min_time=0.05), [], []
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            library = compiled(folder)
+        except NoCompiler as error:
+            print(f"error: {error}", file=sys.stderr)
+            return 3
+        for threads in dict.fromkeys((1, machine.usable_cores())):
+            for size in SIZES:
+                problem, variants = Stream("triad", size), ["loop", "nontemporal"] if size >= PAST_CACHES else ["loop"]
+                what = f"triad, {units.size(size)}, {units.count(threads, 'thread')}"
+                try:
+                    measure.require_memory(problem, "cpu")
+                except measure.DoesNotFit as error:
+                    notes.append(f"- {what}: left out, {error}")
+                    continue
+                runs, passes = bound(library, problem, threads, variants)
+                samples = compare(runs, limits)
+                for name, target in zip(variants, (1.0, 1.2), strict=False):
+                    ratio = estimate.verdict(samples[name], samples["C"], paired=True).ratio
+                    figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
+                rates = [f"{name} {problem.bytes_moved * passes / estimate.of(s).value / 1e9:.4g}" for name, s in samples.items()]
+                often = units.count(passes, "pass", "passes")
+                notes.append(f"- {what}, {often} a call, GB/s by STREAM's count: {', '.join(rates)}")
+    about = (
+        f"Rates over those of a C STREAM triad ({' '.join(FLAGS)}), float64, sizes of all three arrays together; {ROUNDS} "
+        f"alternating blocks a side in one process; Numba's threads are {numba.threading_layer()}'s. C's threads share the cache "
+        "line at the border of their parts, ours do not, which shows where the arrays are small. Reached is what the whole "
+        "interval reaches."
+    )
+    return table("stream", "Our triad and STREAM's in C", figures, [about, "", *notes])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""On a GPU: our copies against the ways others measure and make them, and the law of pinned copies against held-out sizes."""
+
+import sys
+import time
+
+import numpy as np
+from must_reach import Figure, exactly, table
+
+from analysis import estimate, links
+from analysis.estimate import Estimate
+from analysis.sheets import SHEETS
+from kernels import cuda, registry
+from kernels.problems import Stream, Transfer
+from workloads import copies, machine, sweep, timing
+from workloads.results import Measurement, Settings
+from workloads.timing import Limits
+
+ROUNDS = 15
+MODEL_ROUNDS = 2
+LOOPS = 16  # nvbandwidth's copies between two events
+MIB, GIB = 1 << 20, 1 << 30
+GPU = Settings(device="gpu:0")
+HELD_NS = 20_000_000
+
+
+def main() -> int:
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    stream, figures = copies.gpu_stream(), []
+    figures += pinned(stream)
+    figures += staged(stream)
+    figures += on_device(stream)
+    figures += reads(stream)
+    figures += model(stream)
+    about = (
+        f"{ROUNDS} alternating pairs each. nvbandwidth's method: a kernel holds the stream while two events and {LOOPS} "
+        "cudaMemcpyAsync between them are queued; the median counts. Rates on the device count bytes read and written. The law: "
+        "cudaMemcpyAsync of 4 B to 1 GiB in steps of the root of two, waited for; fitted to every second size, judged at all."
+    )
+    return table("transfer", "Copies against nvbandwidth's method, CUDA's own and a fitted law", figures, [about])
+
+
+def bound(name: str, problem, stream) -> copies.Prepared:
+    prepared = copies.prepare(registry.find(name), problem, GPU, problem.inputs(1))
+    for _ in range(3):
+        prepared.run()
+    stream.synchronize()
+    return prepared
+
+
+def alternating(*sides) -> list[list[float]]:
+    """Seconds of each side in every round, the order turned around from round to round."""
+    taken: list[list[float]] = [[] for _ in sides]
+    for round_ in range(-1, ROUNDS):
+        order = range(len(sides)) if round_ % 2 else reversed(range(len(sides)))
+        for i in order:
+            seconds = sides[i]()
+            if round_ >= 0:
+                taken[i].append(seconds)
+    return taken
+
+
+def over(numerator: list[float], denominator: list[float]) -> Estimate:
+    """The median of the rounds' ratios."""
+    return estimate.median([a / b for a, b in zip(numerator, denominator, strict=True)])
+
+
+def gigabytes_per_s(nbytes: int, seconds: list[float]) -> Estimate:
+    return estimate.median(seconds).inverse(nbytes / 1e9)
+
+
+def pinned(stream) -> list[Figure]:
+    """cudaMemcpyAsync through our timing, and by nvbandwidth's method, at 512 MiB."""
+    figures, size = [], 512 * MIB
+    for way in ("h2d", "d2h"):
+        prepared = bound("transfer/cupy/memcpy_async", Transfer(way, size, "pinned"), stream)
+        take = timing.device(prepared.run, stream)
+        mine, theirs = alternating(lambda: take(LOOPS) / LOOPS, nvbandwidth(way, size))  # noqa: B023
+        rate, ratio = gigabytes_per_s(size, mine), over(theirs, mine)
+        figures += [
+            Figure(f"pinned {way}, 512 MiB: ours / nvbandwidth's method", ">= 0.99", ratio, ratio.value >= 0.99),
+            Figure(f"pinned {way}, 512 MiB", ">= 55 GB/s", rate, rate.value >= 55, "GB/s"),
+            Figure(f"pinned {way}, 512 MiB, nvbandwidth's method", "printed", gigabytes_per_s(size, theirs), True, "GB/s"),
+        ]
+    return figures
+
+
+def nvbandwidth(way: str, size: int):
+    """Seconds a copy as nvbandwidth takes them, with nothing of our timing or kernels but the kernel that holds."""
+    from cupy.cuda import Event, Stream, alloc, alloc_pinned_memory, get_elapsed_time, runtime
+
+    stream, begin, end = Stream(non_blocking=True), Event(), Event()
+    host, device, latch = alloc_pinned_memory(size), alloc(size), alloc_pinned_memory(4)
+    np.frombuffer(host, np.uint8, size)[:] = 0xCA
+    go = np.frombuffer(latch, np.int32, 1)
+    hold = cuda.load("hold", "hold")
+    arguments = (device.ptr, host.ptr, size, 1) if way == "h2d" else (host.ptr, device.ptr, size, 2)
+
+    def take() -> float:
+        go[0] = 0
+        hold((1,), (1,), (np.uint64(latch.ptr), np.int64(HELD_NS)), stream=stream)  # ends by itself
+        try:
+            begin.record(stream)
+            for _ in range(LOOPS):
+                runtime.memcpyAsync(*arguments, stream.ptr)
+            end.record(stream)
+        finally:
+            go[0] = 1
+        end.synchronize()
+        return get_elapsed_time(begin, end) * 1e-3 / LOOPS
+
+    return take
+
+
+def staged(stream) -> list[Figure]:
+    """Our staged copy of pageable memory against ndarray.set and get, touched pages, 256 MiB, waited for."""
+    figures, size = [], 256 * MIB
+    for way, plain in (("h2d", "ndarray.set"), ("d2h", "ndarray.get(out=)")):
+        problem = Transfer(way, size, "pageable")
+        runs = [bound(f"transfer/cupy/{name}", problem, stream).run for name in ("staged", "array")]
+        takes = [timing.latency(run, stream.synchronize) for run in runs]
+        mine, theirs = alternating(*(lambda take=take: take(3) / 3 for take in takes))
+        ratio, target = over(theirs, mine), ">= 2.0" if way == "h2d" else "printed"
+        figures += [
+            Figure(f"pageable {way}, 256 MiB: staged / {plain}", target, ratio, ratio.value >= 2 or target == "printed"),
+            Figure(f"pageable {way}, 256 MiB: staged", "printed", gigabytes_per_s(size, mine), True, "GB/s"),
+            Figure(f"pageable {way}, 256 MiB: {plain}", "printed", gigabytes_per_s(size, theirs), True, "GB/s"),
+        ]
+    return figures
+
+
+def on_device(stream) -> list[Figure]:
+    """Copies on the device against cudaMemcpy, between events."""
+    import cupy
+
+    size, figures = 2 * GIB, []
+    begin, end, null = cupy.cuda.Event(), cupy.cuda.Event(), cupy.cuda.Stream.null
+
+    def plain(source, target) -> float:
+        begin.record(null)
+        for _ in range(8):
+            cupy.cuda.runtime.memcpy(target.data.ptr, source.data.ptr, size, 3)
+        end.record(null)
+        end.synchronize()
+        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3 / 8
+
+    for name in ("wide", "memcpy_async"):
+        run = bound(f"transfer/cupy/{name}", Transfer("d2d", size), stream).run
+        take = timing.device(run, stream)  # both copy the same memory: where it lies moves the rate by half a percent
+        mine, theirs = alternating(lambda: take(8) / 8, lambda: plain(*run.ends))  # noqa: B023
+        ratio = over(theirs, mine)
+        target = ">= 1.0" if name == "wide" else "printed"  # the other is the same function of CUDA's
+        figures += [
+            Figure(f"on the device, 2 GiB: {name} / cudaMemcpy", target, ratio, ratio.value >= 1 or name != "wide"),
+            Figure(f"on the device, 2 GiB: {name}", "printed", gigabytes_per_s(2 * size, mine), True, "GB/s"),
+            Figure("on the device, 2 GiB: cudaMemcpy", "printed", gigabytes_per_s(2 * size, theirs), True, "GB/s"),
+        ]
+    return figures
+
+
+def reads(stream) -> list[Figure]:
+    """Reading device memory against cupy.sum, and against the data sheet."""
+    import cupy
+
+    problem = Stream("read", 4 * GIB)
+    prepared = bound("stream/cupy/wide", problem, stream)
+    x = prepared.run.reads  # the same memory on both sides
+    takes = [timing.device(run, stream) for run in (prepared.run, lambda: cupy.sum(x))]
+    mine, theirs = alternating(*(lambda take=take: take(8) / 8 for take in takes))
+    ratio, rate = over(theirs, mine), estimate.median(mine).inverse(problem.bytes_moved * prepared.passes)
+    sheet = SHEETS.get(machine.describe().gpus[0].name)
+    figures = [
+        Figure("HBM read, 4 GiB: ours / cupy.sum", ">= 1.0", ratio, ratio.value >= 1),
+        Figure("HBM read, 4 GiB", "printed", rate.scaled(1e-9), True, "GB/s"),
+    ]
+    if sheet:
+        share = rate.scaled(1 / sheet.bytes_per_s)
+        what = f"HBM read, 4 GiB / the data sheet's {sheet.bytes_per_s / 1e12:.3g} TB/s"
+        figures.append(Figure(what, ">= 0.95", share, share.value >= 0.95))
+    return figures
+
+
+def model(stream) -> list[Figure]:
+    """The law of pinned copies, fitted to every second size and judged at all of them."""
+    figures = []
+    limits = Limits(min_time=0.01, min_samples=20, max_noise=0.01, max_time=0.15)
+    for way in ("h2d", "d2h"):
+        parts: dict[int, list] = {}
+        for _ in range(MODEL_ROUNDS):  # all sizes in turn: what disturbs one round does not stay with one size
+            for n in sorted({4 * round(2 ** (power / 2) / 4) for power in range(4, 61)}):
+                prepared = bound("transfer/cupy/memcpy_async", Transfer(way, n, "pinned"), stream)
+                wait_until_clocked(prepared, stream)
+                take = timing.latency(prepared.run, stream.synchronize)
+                parts.setdefault(n, []).append(timing.collect(take, limits, "host-latency"))
+        rows = [Measurement("transfer/cupy/memcpy_async", Transfer(way, n, "pinned"), GPU, "ok",
+                            samples=(sweep.joined(taken, "rounds"),)) for n, taken in parts.items()]  # fmt: skip
+        for name, fitted in (("held-out", links.every_second(rows)), ("in-sample", rows)):
+            (link,) = links.fits(fitted)
+            if name == "held-out":
+                print(links.sentence(link), f"({len(link.pieces)} pieces)")
+            errors = links.errors(link, rows)
+            middle = max(errors, key=lambda e: e[3] * (16 << 10 <= e[0] <= 4 * MIB))
+            others = max(errors, key=lambda e: e[3] * (not 16 << 10 <= e[0] <= 4 * MIB))
+            for where, (n, _, _, error), most in (("16 KiB..4 MiB", middle, 0.10), ("elsewhere", others, 0.05)):
+                what = f"law of pinned {way}, {name}, largest error {where} (at {n} bytes)"
+                figures.append(Figure(what, f"<= {most:.0%}", exactly(100 * error), error <= most, "%"))
+    return figures
+
+
+def wait_until_clocked(prepared: copies.Prepared, stream, spend_s: float = 0.05) -> None:
+    """Copies for a moment: a link that idled while the data was made falls back in generation."""
+    begin = time.perf_counter()
+    while time.perf_counter() - begin < spend_s:
+        prepared.run()
+        stream.synchronize()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

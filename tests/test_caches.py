@@ -1,0 +1,224 @@
+"""Cold calls: what empties the caches, that it comes before every call and is not timed, and what has no cold rows."""
+
+import sys
+import threading
+import types
+
+import msgspec
+import numpy as np
+import pytest
+from fake_gpu import write
+
+from kernels import registry
+from kernels.problems import Conv, Launch, Matmul, Peak, Stream
+from workloads import caches, copies, measure, timing
+from workloads.results import Row, Settings
+from workloads.timing import Limits
+
+COLD = Settings(cache="cold")
+KERNEL = registry.Kernel("matmul", "numpy", "fake", lambda problem, a, b: lambda: a @ b, ("cpu",))
+
+
+def problem_and_inputs():
+    problem = Matmul(3, 4, 5)
+    return problem, problem.inputs(1, True)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """A machine with two CPUs, each with a cache of 64 KiB of its own; -> the bytes that each thread reads."""
+    monkeypatch.setattr(caches.host, "affinity", lambda: frozenset({0}))
+    monkeypatch.setattr(caches, "_stay_on", lambda cpu: None)
+    monkeypatch.setattr(caches.host, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
+    monkeypatch.setattr(caches, "last_caches", len)
+    caches._cpu.cache_clear()
+    yield
+    caches._cpu.cache_clear()
+
+
+def test_every_cpu_reads_four_times_its_last_cache(small, monkeypatch):
+    read = []
+
+    class Part(np.ndarray):
+        def sum(self):
+            read.append((threading.get_ident(), self.nbytes, float(np.asarray(self).min())))
+
+    monkeypatch.setattr(caches.np, "ones", lambda size: np.full(size, 1.0).view(Part))
+    flush = caches._cpu(frozenset({2, 5, 7}))
+    assert len({thread for thread, *_ in read}) == 3  # once when it was made, each thread one part
+    read.clear()
+    flush()
+    assert sorted(nbytes for _, nbytes, _ in read) == [4 << 16] * 3
+    assert {least for *_, least in read} == {1.0}  # touched pages, not the kernel's page of zeros
+
+
+def test_the_threads_stay_each_on_a_cpu(small, monkeypatch):
+    stayed = []
+    monkeypatch.setattr(caches, "_stay_on", stayed.append)
+    caches._cpu(frozenset({3, 9}))()
+    assert sorted(stayed) == [3, 9]
+
+
+def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path):
+    folder = "sys/devices/system/cpu/cpu{}/cache/index{}/{}"
+    files = {}
+    for cpu in range(8):
+        for index, (level, shared) in enumerate([("1", f"{cpu}"), ("2", f"{cpu}"), ("3", "0-3" if cpu < 4 else "4-7")]):
+            files |= {folder.format(cpu, index, "level"): level, folder.format(cpu, index, "shared_cpu_list"): shared}
+    write(tmp_path, files)
+    assert caches.last_caches(frozenset(range(8)), tmp_path) == 2
+    assert caches.last_caches(frozenset({1, 2}), tmp_path) == 1
+    assert caches.last_caches(frozenset({40, 41}), tmp_path) == 1  # nothing is known of them
+
+
+def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):
+    monkeypatch.setattr(caches.machine, "memory_available", lambda: 1 << 19)
+    with pytest.raises(ValueError, match=r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"):
+        caches._cpu(frozenset({0, 1}))
+    monkeypatch.setattr(caches.host, "caches", lambda cpus: {})
+    with pytest.raises(ValueError, match="how large this CPU's caches are is not known"):
+        caches._cpu(frozenset({0, 1}))
+
+
+# ---------------------------------------------------------------- in a row
+
+
+@pytest.mark.parametrize(("settings", "words"), [
+    (Settings(cache="lukewarm"), "unknown state of the caches 'lukewarm'; known: warm, cold"),
+    (Settings("gpu:0", mode="roundtrip", cache="cold"), "cold rows are resident")])  # fmt: skip
+def test_settings_without_a_cold_row(settings, words):
+    problem, inputs = problem_and_inputs()
+    with pytest.raises(ValueError, match=words):
+        copies.prepare(KERNEL, problem, settings, inputs)
+
+
+@pytest.mark.parametrize("problem", [Launch("elementwise"), Peak("float32", 1 << 20)])
+def test_problems_without_data_in_a_cache_have_no_cold_row(problem):
+    kernel = registry.Kernel(problem.op, "numpy", "fake", lambda *_: lambda: None, ("cpu",))
+    with pytest.raises(ValueError, match=f"of matmul, conv, stream; a {problem.op} has none"):
+        copies.prepare(kernel, problem, COLD, problem.inputs(1))
+
+
+def test_a_call_of_many_passes_has_no_cold_row(small):
+    def bind(problem, *arrays):
+        def run():
+            return arrays[0]
+
+        run.passes = 64
+        return run
+
+    problem = Stream("copy", 1 << 12)
+    with pytest.raises(ValueError, match="makes 64 passes over its data, of which only the first would be cold"):
+        copies.prepare(registry.Kernel("stream", "numba", "loop", bind, ("cpu",)), problem, COLD, problem.inputs(1))
+
+
+def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
+    order = []
+
+    def bind(problem, a, b):
+        def run():
+            order.append("run")
+            return a @ b
+
+        run.before = lambda: order.append("reset")
+        return run
+
+    monkeypatch.setattr(caches, "flush", lambda kernel, device: lambda: order.append("flush"))
+    problem, inputs = problem_and_inputs()
+    kernel = registry.Kernel("matmul", "numpy", "fake", bind, ("cpu",))
+    prepared = copies.prepare(kernel, problem, COLD, inputs)
+    measure._waited_for(prepared)(2)
+    assert order == ["reset", "flush", "run"] * 2
+    order.clear()
+    measure._waited_for(copies.prepare(kernel, problem, Settings(), inputs))(1)
+    assert order == ["reset", "run"]
+    assert copies.prepare(KERNEL, problem, Settings(), inputs).before is None
+
+
+@pytest.mark.parametrize("device", ["cpu", "gpu:0"])
+@pytest.mark.parametrize("backend", ["numpy", "cupy", "tensorflow"])
+def test_the_flush_is_the_devices(monkeypatch, device, backend):
+    for name in ("_cpu", "_cupy", "_tensorflow"):
+        monkeypatch.setattr(caches, name, lambda *_, name=name: name)
+    kernel = registry.Kernel("conv", backend, "fake", None, ("cpu", "gpu"))
+    right = {"cpu": "_cpu", "gpu:0": {"tensorflow": "_tensorflow"}.get(backend, "_cupy")}[device]
+    assert caches.flush(kernel, device) == right
+
+
+def test_cupy_reads_four_times_the_second_level_cache(monkeypatch):
+    bound = {}
+    device = types.SimpleNamespace(attributes={"L2CacheSize": 60 << 20})
+    made = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: device), ones=lambda size, dtype: (size, dtype))
+    monkeypatch.setitem(sys.modules, "cupy", made)
+    reader = types.SimpleNamespace(bind=lambda problem, data: bound.update(problem=problem, data=data) or "read")
+    monkeypatch.setattr(caches.registry, "find", {"stream/cupy/wide": reader}.__getitem__)
+    assert caches._cupy.__wrapped__() == "read"
+    assert (bound["problem"].operation, bound["problem"].bytes_moved) == ("read", 240 << 20)
+    assert bound["data"] == (60 << 20, np.float32)
+
+
+@pytest.mark.parametrize(("size", "failed"), [(60 << 20, 0), (0, 0), (60 << 20, 100)])
+def test_tensorflow_asks_the_driver_how_large_the_cache_is(monkeypatch, size, failed):
+    def attribute(place, which, device):
+        assert which == 38 and device.value == 0
+        place._obj.value = size
+        return 0
+
+    driver = types.SimpleNamespace(cuInit=lambda flags: failed, cuDeviceGet=lambda place, index: 0)
+    driver.cuDeviceGetAttribute = attribute
+    monkeypatch.setattr(caches.ctypes, "CDLL", lambda name: driver)
+    if size and not failed:
+        assert caches._l2_bytes() == size
+        return
+    with pytest.raises(ValueError, match=rf"does not say how large the GPU's cache is \(error {failed}\)"):
+        caches._l2_bytes()
+
+
+class Clock:
+    """A clock that only moves when something is called."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(timing.time, "perf_counter", lambda: self.now)
+
+    def takes(self, seconds: float):
+        def call():
+            self.now += seconds
+
+        return call
+
+
+@pytest.mark.parametrize("wait", [1e-6, None])
+def test_the_flush_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, wait):
+    """A call of 10 us after a flush of 0.1 s: a sample is one call, a block one sample, and two seconds hold 20 of them."""
+    clock = Clock(monkeypatch)
+    take = timing.each(clock.takes(10e-6), clock.takes(0.1), clock.takes(wait) if wait else None)
+    assert timing.call_seconds(take, Limits()) == pytest.approx(0.1 + 10e-6 + 2 * (wait or 0))
+    clock.now = 0.0
+    taken = timing.collect(take, Limits(max_noise=0.0), "host-latency")
+    assert (taken.calls, len(taken.seconds), taken.block) == (1, 20, tuple(range(20)))
+    assert np.allclose(taken.seconds, 10e-6 + (wait or 0))
+    assert clock.now == pytest.approx(2.1, abs=0.11)
+
+
+def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
+    flushed = []
+    monkeypatch.setattr(caches, "flush", lambda kernel, device: lambda: flushed.append(device))
+    row = Row("matmul/numpy/blas", Matmul(8, 8, 8), msgspec.structs.replace(COLD, threads=1))
+    m = measure.measure(row, Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3), 1)
+    assert (m.status, m.check, [s.clock for s in m.samples]) == ("ok", "exact", ["host-latency"])
+    assert len(flushed) >= len(m.samples[0].seconds) * m.samples[0].calls > 0
+    assert set(flushed) == {"cpu"}
+    before = len(flushed)
+    measure.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), Limits(max_time=1e-3), 1)
+    assert len(flushed) == before
+
+
+def test_on_a_gpu_the_flush_is_queued_before_each_call_and_both_clocks_are_taken(monkeypatch):
+    monkeypatch.setattr(timing, "device_each", lambda run, before, stream: ("device_each", run, before, stream))
+    prepared = copies.Prepared(lambda: 1, np.asarray, lambda: None, "stream", lambda: None)
+    kernel = types.SimpleNamespace(waits=False, allocates=True)
+    takes = measure._device_takes(kernel, Row("conv/cupy/x", Conv(1, 4, 4, 1, 1, 3, 3), COLD), prepared)
+    assert list(takes) == ["device"]
+    name, run, before, stream = takes["device"]()
+    assert (name, run, stream) == ("device_each", prepared.run, "stream") and before

@@ -1,0 +1,284 @@
+"""python -m workloads.conv: what it plans, what it refuses, its table, and the answers along batch, channels and image size."""
+
+import json
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from fake_measurements import row
+
+from analysis import answers, crossover, families
+from analysis.crossover import LATENCY
+from kernels import reference_conv
+from kernels.problems import Conv, Matmul
+from workloads import conv, matmul, measure, options, plan, tables
+from workloads.results import Measurement, Settings
+
+FAST = ["--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
+
+
+def problems(*argv, of=conv):
+    return of.problems(of.parser().parse_args(list(argv)))
+
+
+def test_a_models_convolutions_each_once_the_first_without_dgrad():
+    found = problems("--model", "cifar10-cnn", "--batch", "8", "--direction", "all")
+    assert [(p.c_in, p.c_out, p.h, p.pad, p.direction) for p in found] == [
+        (3, 32, 32, "same", "fprop"), (3, 32, 32, "same", "wgrad"),
+        *((32, 64, 16, "same", way) for way in Conv.DIRECTIONS),
+        *((64, 64, 16, "valid", way) for way in Conv.DIRECTIONS)]  # fmt: skip
+    assert {p.n for p in found} == {8}
+    assert len(set(problems("--model", "vgg-16"))) == len(problems("--model", "vgg-16")) == 9  # of 13 layers
+    assert problems() == problems("--model", "cifar10-cnn", "--batch", "32", "--direction", "fprop")
+    assert {p.layout for p in problems("--layout", "NCHW")} == {"NCHW"}
+
+
+def test_shapes_with_their_stride_padding_and_groups():
+    (p,) = problems("--shapes", "2x9x7x6:9x3x2", "--stride", "2", "--pad", "1", "--groups", "3", "--layout", "NCHW")
+    assert p == Conv(2, 9, 7, 6, 9, 3, 2, 2, 1, 3, "NCHW")
+    assert problems("--shapes", "2x9x7x6:9x3x2x6")[0].pad == "same"
+    both = problems("--shapes", "2x9x7x6:9x3x2", "--dtypes", "float32", "tf32", "--direction", "dgrad,wgrad")
+    assert [(p.direction, p.math) for p in both] == [(way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")]
+
+
+def test_what_is_varied_and_nothing_else():
+    base = ["--shapes", "2x8x8x4:16x3x3"]
+    assert [(p.n, p.c_in) for p in problems(*base, "--batch", "1:16:x4")] == [(1, 4), (4, 4), (16, 4)]
+    assert [(p.c_in, p.c_out, p.n) for p in problems(*base, "--vary", "channels", "--sizes", "4", "8")] == [(4, 4, 2), (8, 8, 2)]
+    assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == [(8, 8, 16), (16, 16, 16)]
+
+
+@pytest.mark.parametrize(("argv", "message"), [
+    (["--shapes", "1x2x2x3:4x5x5", "--pad", "valid"], "a filter of 5 x 5 is larger than the padded image of 2 x 2"),
+    (["--batch", "0"], "'0' is out of range"),
+    (["--shapes", "0x8x8x3:4x3x3"], "'0' is out of range"),
+    (["--shapes", "1x8x8x4:4x3x3x3"], "filters of 3 channels do not go with images of 4 channels"),
+    (["--shapes", "1x8x8x3:4x3x3", "--groups", "2"], "2 groups do not divide c_in = 3"),
+    (["--shapes", "8x8x3:4x3x3"], "is not a shape NxHxWxC:KxRxS"),
+    (["--shapes", "1x8x8x3:4x3x3", "--pad", "-1"], "'-1' is no padding"),
+    (["--shapes", "1x8x8x3:4x3x3", "--pad", "some"], "'some' is no padding"),
+    (["--vary", "channels", "--groups", "8"], "at channels 4: 8 groups do not divide"),
+    (["--vary", "batch", "--batch", "4"], "leave one out"),
+    (["--shapes", "1x8x8x3:4x3x3", "--sizes", "4"], "--sizes needs --vary"),
+    (["--model", "cifar10-cnn", "--stride", "2"], "--stride is for shapes"),
+    (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn, "),
+    (["--model", "cifar10-mlp"], "cifar10-mlp has no convolutions"),
+    (["--direction", "up"], "unknown direction 'up'; known: fprop, dgrad, wgrad, all"),
+    (["--cache", "hot"], "unknown cache 'hot'; known: warm, cold"),
+    (["--dtypes", "int4"], "unknown dtype 'int4'"),
+    (["--modes", "psychic"], "unknown mode 'psychic'"),
+])  # fmt: skip
+def test_bad_input_is_one_error_line_and_a_command(argv, message, capsys):
+    assert conv.main([*argv, "-q"]) == 2
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert lines[0].startswith("error: ") and message in lines[0] and lines[1].startswith("  try: ") and len(lines) == 2
+    assert not out
+    words = lines[1].partition(" -m workloads.")[2].split()
+    module = {"conv": conv, "matmul": matmul}[words[0]]
+    assert problems(*words[1:], of=module), "the command shown does not work"
+
+
+def test_a_model_without_convolutions_is_sent_to_its_products(capsys):
+    conv.main(["--model", "peaks", "--batch", "7"])
+    assert capsys.readouterr().err.rstrip().endswith("-m workloads.matmul --model peaks --batch 7")
+    dense = problems("--model", "peaks", "--batch", "7", of=matmul)
+    assert {(p.m, p.n, p.k) for p in dense} == {(7, 20, 2), (7, 5, 20), (7, 1, 5)}
+
+
+def test_a_direction_that_no_layer_has():
+    from kernels.networks import NETWORKS, Layer, Network
+
+    NETWORKS["one-conv"] = Network("one-conv", "", (8, 8, 1), 2, (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"),
+                                                                   Layer("classes", "dense", 2)))  # fmt: skip
+    plan.networks.known.cache_clear()
+    try:
+        with pytest.raises(options.Usage, match="the convolutions of one-conv have no dgrad"):
+            problems("--model", "one-conv", "--direction", "dgrad")
+    finally:
+        del NETWORKS["one-conv"]
+        plan.networks.known.cache_clear()
+
+
+def law(n: int, **fields) -> list:
+    """A convolution of batch n: 1e-6 s an image on the CPU; on the GPU 20e-6 s a call, with its copies 80e-6."""
+    p = Conv(**{"n": n, "h": 8, "w": 8, "c_in": 4, "c_out": 4, "r": 3, "s": 3, "pad": "same"} | fields)
+    images = 1e-6 * p.n * p.h * p.c_in / 32
+    return [row("conv/numpy/im2col", p, images, threads=1),
+            row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 1e-6}, device="gpu:0"),
+            row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("varies", "fields", "true"), [
+    ("batch", lambda v: {"n": v}, 20), ("channels", lambda v: {"n": 1, "c_in": v, "c_out": v}, 80),
+    ("size", lambda v: {"n": 1, "h": v, "w": v}, 160)])  # fmt: skip
+def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(varies, fields, true):
+    sizes, done = [4, 1024], [m for v in (4, 1024) for m in law(**{"n": 1} | fields(v))]
+    while added := conv.refine(done, varies):
+        new = dict.fromkeys(r.problem for r in added)
+        assert {r.key for r in added} <= {m.key for p in new for m in law(**msgspec.structs.asdict(p))}
+        done += [m for p in new for m in law(**msgspec.structs.asdict(p))]
+        sizes += [families.Family("conv", varies, families.CONV_FIELDS[varies]).size(p) for p in new]
+    (answer,) = crossover.conv_crossovers(done, [LATENCY], varies=[varies], least={varies: 2})
+    assert answer.family.varies == varies and answer.kind == "gpu-from"
+    (crossing,) = answer.crossings
+    assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
+
+
+def test_families_hold_what_is_equal_in_all_else():
+    rows = [m for n in (1, 64) for m in law(n)] + law(1, direction="wgrad") + law(1, c_in=8, c_out=8) + law(1, h=16, w=16)
+    found = families.conv_rows(rows)
+    assert {f.varies: set(r["float32"]) for f, r in found.items()} == {"batch": {1, 64}}  # two sizes are no sweep of sizes
+    assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == {"batch", "channels", "size"}
+    (family,) = found
+    assert family.at(5, "tf32") == Conv(5, 8, 8, 4, 4, 3, 3, 1, "same", math="tf32")
+    assert families.SQUARES.at(7, "bfloat16") == Matmul(7, 7, 7, "bfloat16")
+    lone = [m for n in (1, 64) for m in law(n, c_in=3, h=9)]
+    assert {f.varies for f in families.conv_rows(lone, least=dict.fromkeys(families.VARIES, 1))} == {"batch"}
+
+
+def test_a_size_that_is_no_problem_is_not_added():
+    rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
+    added = conv.refine(rows, "channels")
+    assert added and all(r.problem.c_in % 8 == 0 for r in added)
+
+
+def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
+    rows = [m for n in (4, 1024) for m in law(n)]
+    for n in (4, 1024):
+        p = rows[0].problem if n == 4 else rows[3].problem
+        rows.append(row("conv/tensorflow/function", p, 1e-9, device="gpu:0"))
+        rows.append(row("conv/tensorflow/function", p, 1.0))
+        rows.append(row("conv/tensorflow/held", p, 1e-12))
+    (raw,) = crossover.conv_crossovers(rows, [LATENCY])
+    assert raw.kind == "gpu-from"
+    assert {s.kernel for p in raw.points for s in (p.cpu, p.gpu)} == {"conv/numpy/im2col", "conv/cudnn/plan"}
+    (own,) = crossover.conv_crossovers(rows, [LATENCY], "tensorflow")
+    assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
+    assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
+    cold = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
+    assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
+    assert crossover.conv_crossovers(cold, [LATENCY], cache="warm") == ()
+
+
+def test_answers_in_words_name_the_family_and_what_varies():
+    rows = [m for n in (4, 1024) for m in law(n, stride=2, groups=2)]
+    said = answers.lines(answers.every(rows, "conv"), rows)
+    family = "convolution Nx8x8x4:4x3x3 fprop (stride 2, 2 groups, pad same)"
+    assert said[0].startswith(f"float32, {family}, data already on the GPU, one call at a time: the GPU")
+    assert "the GPU wins from batch = 20.0, between the measured 4 and 1024 (measured range 4..1024)." in said[0]
+    always = [m for n in (64, 1024) for m in law(n)]
+    assert "already at the smallest batch (measured range 64..1024)" in answers.lines(answers.every(always, "conv"), always)[0]
+    cpu = [m for m in rows if m.settings.device == "cpu"]
+    (told,) = answers.lines(answers.every(cpu, "conv"), cpu)
+    assert told == "No GPU was measured on this machine, so there is no crossover here."
+    many = answers.lines(answers.every(rows, "conv"), rows, most=1)
+    assert len(many) == 2 and many[1].startswith("... and 1 more answer")
+
+
+def test_all_layers_together_count_each_as_often_as_it_occurs():
+    args = conv.parser().parse_args(["--model", "vgg-16", "--batch", "2"])
+    works = conv.works(args)
+    rows = [row("conv/numpy/im2col", p, 1e-3, threads=t) for p in conv.problems(args) for t in (1, 2)]
+    (said,) = answers.together(works, rows, "convolutions of vgg-16")
+    assert "all 13 convolutions of vgg-16 (fprop, 61.4 GFLOP) take 13.0 ms on the CPU, the fastest" in said
+    assert answers.together(works, rows[:3], "convolutions") == []
+
+
+def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
+    args = conv.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
+    names, planned = plan.layer_names(conv.works(args)), conv.problems(args)
+    table = tables.Convs(fake.GPU_MACHINE, names, planned)
+    added = msgspec.structs.replace(planned[0], n=7)
+    for p in (*planned, added):
+        table.shown(row("conv/numpy/im2col", p, 2e-3, threads=2))
+        table.shown(row("conv/numpy/im2col", p, 3e-3, threads=1))
+        table.shown(row("conv/cupy/im2col", p, {"host-latency": 1e-4, "device": 9e-5}))
+        table.shown(row("conv/cudnn/plan", p, {"host-latency": 5e-5, "device": 4e-5}, device="gpu:0"))
+        table.shown(row("conv/cudnn/plan", p, 5e-3, device="gpu:0", mode="roundtrip"))
+        table.shown(row("conv/tensorflow/jit", p, 1e-9, device="gpu:0"))
+    table.finish()
+    head, first, *others = capsys.readouterr().out.splitlines()
+    assert head.split("  ")[-1].strip() == "winner" and "tensorflow jit GPU ms" in head
+    assert first.split()[:5] == ["conv1", "32x32x32x3:32x3x3", "same", "fprop", "float32"]
+    flops = 2 * 32 * 32 * 32 * 27 * 32
+    cells = first.split()
+    assert cells[5] == "2.00" and float(cells[6]) == pytest.approx(flops / 2e-3 / 1e9, rel=1e-2)
+    assert cells[8:10] == ["0.0500", "5.00"] and first.endswith("GPU resident (cudnn/plan)")
+    assert others[-2] == "sizes added around the crossovers:" and others[-1].split()[0] == "conv1"
+
+
+def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
+    args = conv.parser().parse_args(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
+    found = [r for r in conv.rows(args, fake.CPU_MACHINE) if r.problem.op == "conv"]
+    assert [(r.kernel, r.settings.cache) for r in found] == [("conv/numpy/im2col", "warm"), ("conv/numpy/im2col", "cold")]
+    from kernels.registry import Kernel
+
+    on_gpu = Kernel("conv", "cudnn", "plan", lambda p, a, b: None, ("gpu",))
+    modes = list(options.MODES)
+    assert [s.mode for s in plan.settings(on_gpu, ["cpu", "gpu:0"], args, modes)] == modes
+    assert [(s.mode, s.cache) for s in plan.settings(on_gpu, ["gpu:0"], args, modes, "cold")] == [("resident", "cold")]
+    framework = Kernel("conv", "tensorflow", "jit", lambda p, a, b: None, ("cpu", "gpu"))
+    assert [s.mode for s in plan.settings(framework, ["gpu:0"], args, modes)] == ["resident"]
+
+
+def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])  # they take longer than all else here
+    assert conv.main(["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o", str(tmp_path), *FAST]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [(r["direction"], r["c_out"], r["status"]) for r in found] == [(way, 4, "ok") for way in Conv.DIRECTIONS]
+    frame = conv.run(shapes=["2x8x8x3:4x3x3"], output=str(tmp_path / "f"), backends="numpy", threads=1, max_time=0.05)
+    assert frame.status.tolist() == ["ok"] and frame.c_out.tolist() == [4]
+
+
+def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
+    """A kernel whose answer is off by less than it says is `bound`, one that is off by more is wrong."""
+    from kernels import registry
+    from workloads.results import Row
+    from workloads.timing import Limits
+
+    def planted(error: float, bound: float | None):
+        def bind(p, a, b):
+            answer = reference_conv.conv(p, a, b)
+
+            def run():
+                return answer + a.dtype.type(error)
+
+            run.notes = {"plan": "winograd"}
+            if bound is not None:
+                run.bound = bound
+            return run
+
+        return registry.Kernel("conv", "numpy", "planted", bind, ("cpu",))
+
+    problem = Conv(2, 6, 6, 3, 4, 3, 3)
+    for dtype in ("float32", "float16"):
+        for error, bound, status in ((0.0, None, "ok"), (0.03, 0.1, "ok"), (0.2, 0.1, "wrong"), (0.25, None, "wrong")):
+            if dtype == "float16" and status == "wrong":
+                error *= 10  # beyond what 16 bits round away
+            made = planted(error, bound)
+            monkeypatch.setattr(measure.registry, "find", lambda name, made=made: made)
+            p = msgspec.structs.replace(problem, dtype=dtype, math=dtype)
+            done = measure.measure(Row("conv/numpy/planted", p, Settings(threads=1)), Limits(1e-3, 3, 0.5, 1e-2), 1)
+            assert (done.status, done.check) == (status, "exact" if bound is None else "bound"), (dtype, error, bound)
+            assert done.notes == ({"plan": "winograd"} if status == "ok" else {})
+
+
+def test_notes_are_kept_in_files():
+    made = Measurement("conv/cudnn/plan", Conv(1, 4, 4, 1, 1, 3, 3), Settings("gpu:0"), "ok", notes={"plan": "eng0"})
+    assert msgspec.json.decode(msgspec.json.encode(made), type=Measurement) == made
+    old = msgspec.json.encode({k: v for k, v in msgspec.to_builtins(made).items() if k != "notes"})
+    assert msgspec.json.decode(old, type=Measurement).notes == {}
+
+
+def test_what_a_kernel_says_of_itself_outlives_the_copies_around_it():
+    from workloads import copies
+
+    def compute():
+        pass
+
+    compute.notes, compute.bound = {"plan": "eng0"}, 0.1
+    prepared = copies.Prepared(copies._told(lambda: None, compute), lambda value: value)
+    assert (prepared.notes, prepared.bound) == ({"plan": "eng0"}, 0.1)
+    plain = copies.Prepared(copies._told(lambda: None, lambda: None), lambda value: value)
+    assert (plain.notes, plain.bound) == ({}, None)

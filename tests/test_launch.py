@@ -1,0 +1,141 @@
+"""The launch command: its rows, its table, its refusals; and what happens once, in real fresh processes."""
+
+import importlib
+import json
+import sys
+
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+
+from kernels import registry
+from kernels.problems import Launch
+from workloads import launch, options, starts, sweep
+from workloads.results import Row, Settings
+from workloads.worker import Order, Worker, environment
+
+
+def rows(*flags: str, here=CPU_MACHINE) -> list[Row]:
+    return launch.rows(launch.parser().parse_args(["-q", *flags]), here)
+
+
+def test_counts_threads_and_once_are_planned():
+    made = rows("--backends", "numba")
+    prange = {(r.problem.count, r.settings.threads) for r in made if r.kernel == "launch/numba/prange"}
+    threads = {t for _, t in prange}
+    assert 1 in threads and prange == {(n, t) for n in (1, 64) for t in threads}
+    assert {r.problem.call for r in made if r.kernel == "launch/numba/njit"} == {"empty", "elementwise"}
+    once = [r for r in made if r.problem.once]
+    assert [(r.kernel, r.problem.call) for r in once] == [("launch/numba/once", c) for c in ("import", "compile")]
+    assert {r.settings.process for r in once} == {"fresh"}
+    assert {r.settings.process for r in made if not r.problem.once} == {"warm"}
+
+
+def test_calls_counts_and_variants_choose():
+    asked = ("--calls", "elementwise", "--counts", "3")
+    assert {r.problem for r in rows("--backends", "numpy", *asked)} == {Launch("elementwise", 3)}
+    assert {r.kernel for r in rows("--backends", "numba", "--variants", "once")} == {"launch/numba/once"}
+    assert {r.kernel for r in rows("--backends", "numba", "--variants", "njit")} == {"launch/numba/njit"}
+
+
+@pytest.mark.parametrize("here", [CPU_MACHINE, GPU_MACHINE])
+def test_tensorflow_rows_by_device(here, monkeypatch):
+    """As if TensorFlow were there: its kernels are named in files that import it in workers only."""
+    made_up = [registry.Kernel("launch", "tensorflow", v, lambda p: None, ("cpu", "gpu")) for v in ("eager", "fit", "fit_jit")]
+    monkeypatch.setattr(registry, "load", lambda op, backend: made_up)
+    devices = ["cpu", "gpu:0"][: 1 + len(here.gpus)]
+    made = rows("--backends", "tensorflow", here=here)
+    once = [(r.kernel.split("/")[1], r.problem.call, r.settings.device, r.settings.switches.get("jit_compile")) for r in made
+            if r.problem.once]  # fmt: skip
+    assert once[0] == ("tensorflow", "import", "cpu", None)
+    assert [o for o in once if o[1] != "import"] == [
+        (backend, call, device, jit) for device in devices for backend, call, jit in (
+            ("tensorflow", "device_start", None), ("tensorflow", "compile", "on"), ("tensorflow", "compile", "off"),
+            ("keras", "compile", "auto"))]  # fmt: skip
+    quick = rows("--backends", "tensorflow", "--fast", here=here)
+    assert {r.kernel.split("/")[2] for r in quick} == {"eager", "fit", "once"}
+    assert [r.problem.call for r in quick if r.problem.once] == ["import"]
+    assert {r.settings.device for r in quick} == set(devices)
+
+
+@pytest.mark.parametrize(("flags", "code", "words"), [
+    (["--calls", "nap"], 2, "unknown call 'nap'; known: empty, "),
+    (["--variants", "fastest"], 2, "unknown variant 'fastest'"),
+    (["--backends", "numpy", "--calls", "empty"], 2, "none of these kernels has empty"),
+    (["--counts", "0"], 2, "sizes start at 1"),
+    (["--backends", "cupy", "--device", "cpu"], 3, "cupy needs a GPU")])  # fmt: skip
+def test_bad_input_is_one_line_and_its_exit_code(flags, code, words, capsys):
+    assert launch.main(["-q", *flags]) == code
+    said = capsys.readouterr().err.splitlines()
+    assert said[-2].startswith("error: ") and words in said[-2] and said[-1].startswith("  try: ")
+
+
+def test_the_command_prints_rows_and_constants(tmp_path, capsys):
+    flags = ["--backends", "numpy", "--calls", "elementwise", "--counts", "1", "8", "--fast", "--max-time", "0.02", "-q"]
+    assert launch.main([*flags, "-o", str(tmp_path)]) == 0
+    head, first, *rest = capsys.readouterr().out.splitlines()
+    assert head.split()[:3] == ["kernel", "call", "where"] and "us a call" in head
+    assert first.split()[:4] == ["numpy/ufunc", "elementwise", "x1", "1"]
+    assert "On the CPU:" in rest and rest[-1].startswith("  `x + 1` on 256 values, a fresh array each time: ")
+    assert launch.main([*flags, "-o", str(tmp_path), "--resume", "--format", "json"]) == 0
+    lines = json.loads(capsys.readouterr().out)
+    assert {(line["variant"], line["call"], line["count"]) for line in lines} == {
+        (v, "elementwise", n) for v in ("ufunc", "operator") for n in (1, 8)}  # fmt: skip
+
+
+def test_cells_have_every_clock_and_the_switch():
+    clocks = {"host-latency": 10.3e-6, "host-throughput": 5.2e-6, "host-issue": 5.1e-6, "device": 2.5e-6}
+    m = row("launch/cupy/rawkernel", Launch("empty"), clocks, flags=("cpu-clock",))
+    assert launch.Table().cells(m) == ["cupy/rawkernel", "empty x1", "gpu:0", "10.3", "0", "5.20", "5.10", "2.50", "cpu-clock"]
+    failed = row("launch/cupy/graph", Launch("empty"), None, status="failed", reason="no memory")
+    assert launch.Table().cells(failed)[3:] == ["failed", "", "", "", "", "no memory"]
+
+
+def test_a_refused_row_is_not_in_the_table(capsys):
+    launch.Table().shown(row("launch/cupy/graph", Launch("copy"), None, status="skipped", reason="it has no copy"))
+    assert capsys.readouterr().out == ""
+
+
+def once(backend: str, call: str) -> Row:
+    return Row(f"launch/{backend}/once", Launch(call), Settings("cpu", process="fresh"))
+
+
+def fresh(wanted: Row):
+    worker = Worker(environment(wanted, {}))
+    try:
+        return worker.ask(Order("measure", wanted), 60)
+    finally:
+        worker.close()
+
+
+def test_a_fresh_process_gives_one_sample_without_what_came_before():
+    m = fresh(once("numba", "compile"))
+    (samples,) = m.samples
+    assert (m.status, m.check, samples.stop_reason, samples.calls) == ("ok", "nothing is computed", "once", 1)
+    assert list(m.phases_s) == ["import"]
+    assert samples.seconds[0] > 0.01 and m.phases_s["import"] > 0.01
+
+
+def test_what_a_backend_has_not_is_skipped_with_the_reason():
+    m = fresh(once("numba", "device_start"))
+    assert (m.status, m.reason) == ("skipped", "numba has no device_start of its own; it has import, compile")
+
+
+def test_a_process_that_is_not_fresh_fails():
+    importlib.import_module("numba")
+    with pytest.raises(RuntimeError, match="numba is imported already"):
+        starts.measure(once("numba", "import"))
+
+
+def test_a_missing_library_is_not_installed(monkeypatch):
+    for name in ("cupy", "cupy_backends"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.setattr(registry, "BACKENDS", {**registry.BACKENDS, "cupy": registry.Backend(("gpu",), "cupy_", "cupy")})
+    with pytest.raises(registry.NotInstalled, match="pip install cupy"):
+        starts.measure(once("cupy", "import"))
+
+
+def test_five_processes_are_merged_with_their_spread(tmp_path):
+    args = options.namespace(launch.parser(), backends=["numba"], calls=["import"], quiet=True, output=str(tmp_path))
+    (m,) = launch.measure(args, "test").measurements
+    assert len(m.on("host-latency").seconds) == sweep.RIGOROUS_PROCESSES == len(set(m.on("host-latency").block))
+    assert min(m.on("host-latency").seconds) > 0.01 and not m.phases_s  # the import itself, not a second one

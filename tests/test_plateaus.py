@@ -1,0 +1,143 @@
+"""Plateaus of memory bandwidth, found in curves whose levels are known."""
+
+import itertools
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from fake_measurements import STREAM_SIZES, stairs, stream_curve
+
+from analysis import plateaus
+
+KIB, MIB, GIB = 2**10, 2**20, 2**30
+SAPPHIRE = fake.GPU_MACHINE  # L1d 48 KiB and L2 2 MiB a core, L3 105 MiB, 16 cores; a GPU with 60 MiB of L2
+ONE_CORE = stairs((48 * KIB, 400e9), (2 * MIB, 150e9), (105 * MIB, 36e9), last=12e9)
+
+
+def found(rows, machine=SAPPHIRE):
+    return {p.name: p for p in plateaus.plateaus(rows, machine)}
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.02, 0.06])
+def test_four_levels_are_found_with_their_bandwidths_and_the_transitions_left_out(spread):
+    seen = found(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES, spread=spread))
+    assert list(seen) == ["L1", "L2", "L3", "DRAM"]
+    for (name, p), rate in zip(seen.items(), (400e9, 150e9, 36e9, 12e9), strict=True):
+        assert p.rate.value == pytest.approx(rate, rel=0.02 if spread < 0.05 else 0.05), name
+        assert p.rate.low <= rate * 1.001 and p.rate.high >= rate * 0.999, name
+    # 64 KiB, 2 and 4 MiB, 128 MiB lie between the levels
+    spans = [(round(p.from_bytes / KIB), round(p.to_bytes / KIB), p.points) for p in seen.values()]
+    assert spans == [(8, 32, 3), (128, 1024, 4), (8192, 65536, 4), (256 * 1024, 2048 * 1024, 4)]
+    assert plateaus.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES, spread=spread), SAPPHIRE) == []
+
+
+def test_noise_alone_makes_no_levels():
+    (one,) = plateaus.plateaus(stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None)
+    assert one.points == len(STREAM_SIZES) - 6
+    assert one.rate.value == pytest.approx(1e10, rel=0.05)
+
+
+def test_a_slope_is_no_level():
+    falling = stream_curve("stream/numba/loop", lambda n: 1e15 / n**0.4, STREAM_SIZES)
+    assert plateaus.plateaus(falling, SAPPHIRE) == ()
+    gentle = stream_curve("stream/numba/loop", lambda n: 1e12 / n**0.14, STREAM_SIZES)  # 9 % from size to size
+    assert plateaus.plateaus(gentle, SAPPHIRE) == ()
+
+
+def test_a_curve_without_a_flat_end_has_no_dram_plateau_and_says_why():
+    law = stairs((48 * KIB, 400e9), (2 * MIB, 150e9), last=36e9)
+    short = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 64 * MIB])
+    assert list(found(short)) == ["L1", "L2", "L3"]
+    assert plateaus.missing(short, SAPPHIRE) == [
+        "cpu: no DRAM plateau found (triad with 1 thread): the largest working set, 64.0 MiB, may lie in the L3 of 105 MiB that "
+        "the machine claims"]  # fmt: skip
+    steep = stream_curve("stream/numba/loop", lambda n: law(n) if n <= 64 * MIB else 36e9 * 64 * MIB / n, STREAM_SIZES)
+    (said,) = plateaus.missing(steep, SAPPHIRE)
+    assert said.endswith("has no flat part of 3 sizes up to the largest working set, 2.00 GiB")
+
+
+def test_a_machine_that_claims_more_cache_than_it_has_gets_no_made_up_dram():
+    claims = msgspec.structs.replace(fake.CPU_MACHINE, caches_bytes={"L1d": 32 * KIB, "L2": 2 * MIB, "L3": 480 * MIB})
+    law = stairs((32 * KIB, 300e9), (2 * MIB, 100e9), (40 * MIB, 40e9), last=9e9)
+    rows = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 512 * MIB])
+    seen = found(rows, claims)
+    assert list(seen)[-2:] == ["L3", "L3 or DRAM"]
+    assert seen["L3 or DRAM"].rate.value == pytest.approx(9e9)
+    said = plateaus.missing(rows, claims)
+    assert any("no DRAM plateau found" in s and "cannot be told from it" in s for s in said)
+    whole = stream_curve("stream/numba/loop", law, STREAM_SIZES)
+    assert list(found(whole, claims))[-1] == "DRAM"  # 2 GiB cannot lie in 480 MiB
+
+
+def test_caches_of_a_core_count_for_every_thread_and_l3_once():
+    assert plateaus.levels(SAPPHIRE, "cpu", 4) == (("L1", 192 * KIB), ("L2", 8 * MIB), ("L3", 105 * MIB))
+    assert plateaus.levels(SAPPHIRE, "cpu", 64)[0] == ("L1", 768 * KIB)  # 16 cores
+    assert plateaus.levels(SAPPHIRE, "gpu:0") == (("L2", 60 * MIB),)
+    assert plateaus.levels(SAPPHIRE, "gpu:7") == plateaus.levels(None, "cpu", 1) == ()
+    law = stairs((192 * KIB, 1.5e12), (8 * MIB, 600e9), (105 * MIB, 120e9), last=40e9)
+    seen = found(stream_curve("stream/numba/loop", law, STREAM_SIZES, threads=4))
+    assert seen["L1"].to_bytes >= 127 * KIB and seen["L2"].threads == 4
+
+
+def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
+    machine = msgspec.structs.replace(SAPPHIRE, gpus=(msgspec.structs.replace(fake.H200, l2_bytes=50 * MIB),))
+
+    def law(n):
+        rate = 7e12 if n <= 34 * MIB else 5.5e12 if n < 100 * MIB else 4.2e12
+        return min(rate, 5e10 if n <= 40 * KIB else rate * n / (4 * MIB))  # flat at first, then rising: calls, not bytes
+
+    rows = stream_curve("stream/cupy/wide", law, STREAM_SIZES, None)
+    seen = {p.name: p for p in plateaus.plateaus(rows, machine)}
+    assert list(seen) == ["L2", "HBM"]
+    assert seen["L2"].rate.value == pytest.approx(7e12)
+    assert seen["HBM"].rate.value == pytest.approx(4.2e12)
+    assert seen["HBM"].from_bytes == pytest.approx(128 * MIB, rel=0.01)
+    assert seen["L2"].threads is None
+
+
+def test_the_device_clock_counts_on_a_gpu():
+    rows = stream_curve("stream/cupy/wide", lambda n: 4e12, STREAM_SIZES[-5:], None)
+    assert {round(p.rate.value) for p in plateaus.plateaus(rows, SAPPHIRE)} == {4 * 10**12}
+
+
+def test_too_few_sizes_have_no_plateau():
+    assert plateaus.plateaus(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == ()
+    assert plateaus.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == []
+    two_in_l1 = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[1:])
+    assert "L1" not in found(two_in_l1)
+    assert any("no L1 plateau found" in s and "2 sizes between 0 bytes and 48.0 KiB, a plateau needs 3" in s
+               for s in plateaus.missing(two_in_l1, SAPPHIRE))  # fmt: skip
+
+
+def test_the_best_variant_at_each_size_counts_and_is_named():
+    slow, fast = (stream_curve(f"stream/numba/{name}", law, STREAM_SIZES) for name, law in (
+        ("loop", lambda n: ONE_CORE(n) * (0.7 if n > 100 * MIB else 1.0)),
+        ("nontemporal", lambda n: ONE_CORE(n) * (1.0 if n > 100 * MIB else 0.3))))  # fmt: skip
+    seen = found([*slow, *fast])
+    assert seen["DRAM"].rate.value == pytest.approx(12e9)
+    assert seen["DRAM"].source == "stream/numba/nontemporal, triad, 256 MiB to 2.00 GiB, 1 thread"
+    assert seen["L1"].source.startswith("stream/numba/loop, ")
+
+
+@pytest.mark.parametrize("change", [{"status": "failed"}, {"mode": "roundtrip"}])
+def test_rows_that_are_not_ok_or_copy_do_not_count(change):
+    curve = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
+    rows = [fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]
+    assert plateaus.curves(rows) == {}
+
+
+def test_cold_rows_and_the_passes_of_a_training_step_do_not_count():
+    (m, *_) = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
+    cold = msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
+    relu = fake.row("stream/numba/loop", fake.Stream("relu", MIB), 1e-6, threads=1)
+    assert plateaus.curves([cold, relu]) == {}
+
+
+def test_between_two_levels_the_faster_one_may_still_hold():
+    rows = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
+    spans = [(p.name, start, end) for p, start, end in plateaus.held(plateaus.plateaus(rows, SAPPHIRE))]
+    assert [name for name, *_ in spans] == ["L1", "L2", "L3", "DRAM"]
+    for (_, _, end), (name, start, _) in itertools.pairwise(spans):
+        assert start == end + 1, name
+    assert 64 * KIB < spans[0][2] < 128 * KIB  # the transition at 64 KiB is L1's
+    assert spans[3][2] == pytest.approx(2 * GIB, rel=1e-6)

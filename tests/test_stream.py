@@ -1,0 +1,197 @@
+"""STREAM in Numba: the passes of a call, the instructions the compiler made, the slices; and the command's rows and table."""
+
+import bench_stream
+import fake_measurements as fake
+import numba
+import numpy as np
+import pytest
+
+from kernels import reference, registry, simd, stream_numba
+from kernels.problems import Stream, empty
+from workloads import options, peak, plan, stream, tables
+
+LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))
+OURS = [LOOP, NONTEMPORAL]
+FAR = stream_numba._FAR_BYTES
+
+
+@pytest.fixture
+def threads():
+    """Sets Numba's threads for a test."""
+    before = numba.get_num_threads()
+    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(before)
+
+
+@numba.njit
+def near(a, b, out, factor, stop):
+    stream_numba._pass("triad", "near", a, b, out, factor, 0, stop)
+
+
+@numba.njit
+def far(a, b, out, factor, stop):
+    stream_numba._pass("triad", "far", a, b, out, factor, 0, stop)
+
+
+@numba.njit
+def past(a, b, out, factor, stop):
+    stream_numba._pass("triad", "nontemporal", a, b, out, factor, 0, stop)
+
+
+def assembly(function) -> list[str]:
+    """The function's assembly after a call on 1000 values that is checked."""
+    a, b, out = (empty((1000,), np.dtype(np.float64)) for _ in range(3))
+    a[:], b[:], out[:] = 1, np.arange(1000), 0
+    function(a, b, out, 3.0, 999)
+    np.testing.assert_array_equal(out, np.append(1 + 3.0 * np.arange(999), 0))
+    return next(iter(function.inspect_asm().values())).splitlines()
+
+
+@pytest.mark.parametrize(("function", "width"), [(near, simd.vector_bytes()), (far, min(FAR, simd.vector_bytes()))])
+def test_the_triad_is_whole_vectors_without_spills(function, width):
+    register = {64: "zmm", 32: "ymm", 16: "xmm"}[width]
+    lines = assembly(function)
+    fused = [i for i, line in enumerate(lines) if ("vfmadd" in line and "pd" in line and register in line) or "fmla" in line]
+    assert len(fused) >= stream_numba._UNROLL
+    loop = lines[fused[0] - stream_numba._UNROLL : fused[stream_numba._UNROLL - 1] + stream_numba._UNROLL + 1]
+    assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
+    assert not [line for line in lines if "vmovnt" in line]
+    assert any("prefetch" in line or "prfm" in line for line in loop) is (function is far)
+
+
+def test_the_stores_past_the_caches_are_nontemporal_and_fenced():
+    features = simd.llvm.get_host_cpu_features()
+    if not features.get("avx"):
+        pytest.skip("no AVX2 on this CPU")
+    lines = assembly(past)
+    stores = [line for line in lines if "vmovntp" in line]
+    assert len(stores) >= stream_numba._UNROLL and all("ymm" in line for line in stores)
+    assert [line for line in lines if "sfence" in line]
+
+
+def test_every_pass_of_a_call_is_made(threads):
+    threads(2)
+    for nontemporal in (False, True):
+        x = empty((100,), np.dtype(np.float64))
+        x[:] = 1
+        stream_numba._compiled("scale", nontemporal)(x, x, x, 3.0, 56, 4, True)  # 56: seven lines, two slices
+        np.testing.assert_array_equal(x, np.full(100, 81.0))
+    width = stream_numba._SUMS * simd.lanes(np.dtype(np.float64))
+    x = empty((2 * width,), np.dtype(np.float64))
+    x[:] = 1
+    # the sums lie on the first half: each pass adds the second half's ones to them
+    stream_numba._read(x, x[:width].reshape(1, -1), np.empty(1), 2 * width, 5)
+    np.testing.assert_array_equal(x, np.repeat([6.0, 1.0], width))
+
+
+def test_a_call_moves_64_mib_a_thread_at_least(threads):
+    threads(1)
+    problems = Stream("triad", 1 << 20), Stream("copy", 3 << 25), Stream("add", 24)
+    small, large, tiny = (LOOP.bind(p, *p.inputs(1)) for p in problems)
+    assert small.passes == 64  # 43690 values of three arrays, 16 bytes less than 1 MiB
+    assert large.passes == 1
+    assert tiny.passes == stream_numba._MOST_PASSES
+
+
+@pytest.mark.parametrize("kernel", OURS, ids=lambda k: k.variant)
+@pytest.mark.parametrize("count", [1, 2])
+def test_edges_of_lines_vectors_and_slices(kernel, count, threads):
+    threads(count)
+    for dtype in ("float32", "float64"):
+        for n in (1, 7, 8, 9, 15, 17, 63, 64, 65, 129, 4099):
+            for operation in ("triad", "read") if kernel is LOOP else ("triad",):
+                problem = Stream(operation, n * (12 if operation == "triad" else 4) * (2 if dtype == "float64" else 1), dtype)
+                assert problem.elements == n
+                inputs = problem.inputs(3, True)
+                assert reference.check(problem, inputs, kernel.bind(problem, *inputs)()).passed, (problem, count)
+
+
+def test_nothing_is_written_behind_the_end():
+    for how in (near, far, past):
+        a, out = empty((80,), np.dtype(np.float32)), empty((80,), np.dtype(np.float32))
+        a[:], out[:] = 2, 7
+        how(a, a, out, np.float32(3), 37)
+        np.testing.assert_array_equal(out, np.repeat(np.float32([8, 7]), [37, 43]))
+
+
+@pytest.mark.parametrize(("kernel", "problem", "reason"), [
+    (NONTEMPORAL, Stream("read", 8000), "a read stores nothing"),
+    (LOOP, Stream("relu", 8000), "no relu of float64 in Numba's vectors; they have copy, scale"),
+    (LOOP, Stream("copy", 8000, "bfloat16"), "no copy of bfloat16")])  # fmt: skip
+def test_what_it_cannot_do_is_refused(kernel, problem, reason):
+    with pytest.raises(ValueError, match=reason):
+        kernel.bind(problem, *problem.inputs(1))
+
+
+def asked(module, **words):
+    return options.namespace(module.parser(), **{"device": ["cpu"], "threads": ["1"], "quiet": True, **words})
+
+
+def test_the_command_knows_every_operation():
+    assert set(stream.OPERATIONS) == set(Stream.WEIGHTS)
+
+
+def test_kernels_without_the_operation_make_no_rows():
+    rows = stream.rows(asked(stream, sizes=["1MiB"], operations=["triad", "read"]), fake.CPU_MACHINE)
+    assert {(r.kernel, r.problem.operation) for r in rows} == {
+        ("stream/numpy/ufunc", "triad"), ("stream/numba/loop", "triad"), ("stream/numba/nontemporal", "triad"),
+        ("stream/numpy/ufunc", "read"), ("stream/numba/loop", "read")}  # fmt: skip
+    with pytest.raises(options.Usage, match="no relu of float64") as stop:
+        stream.rows(asked(stream, operations=["relu"]), fake.CPU_MACHINE)
+    assert stop.value.tip == "python -m workloads.stream --operations relu --backends tensorflow"
+
+
+def test_peaks_are_those_that_this_chip_has(monkeypatch):
+    from kernels import peak_numba_bfloat16 as bfloat16
+
+    def maths(**words):
+        return {(r.kernel.split("/")[2], r.problem.math) for r in peak.rows(asked(peak, **words), fake.CPU_MACHINE)}
+
+    monkeypatch.setattr(bfloat16.llvm, "get_host_cpu_features", dict)
+    plain = {("fma", "float32"), ("fma", "float64")}
+    assert maths() == plain
+    monkeypatch.setattr(bfloat16.llvm, "get_host_cpu_features", lambda: {"avx512f": True, "avx512bf16": True})
+    assert maths() == plain | {("dot", "bfloat16")}
+    assert maths(dtypes=["float32"]) == {("fma", "float32")}
+    assert maths(dtypes=["tf32"]) == {(v, "tf32") for v in ("fma", "dot", "tiles")}  # asked for: rows that say why not
+    with pytest.raises(options.Usage, match="unknown dtype 'half'"):
+        maths(dtypes=["half"])
+
+
+def test_tensorflow_runs_on_request_only(monkeypatch):
+    seen = {}
+    monkeypatch.setattr(plan, "kernels", lambda op, args, on, **more: seen.update(more) or [LOOP])
+    stream.rows(asked(stream, sizes=["1MiB"]), fake.CPU_MACHINE)
+    assert seen == {"on_request": ("tensorflow",)}
+
+
+def test_the_bus_carries_a_third_more_than_a_triad_counts(capsys):
+    gib = Stream("triad", 3 << 30)
+    rows = [fake.row("stream/numba/loop", Stream("triad", 1 << 20), 1e-5, threads=1),
+            fake.row("stream/numba/loop", gib, gib.nbytes / 30e9, threads=2),
+            fake.row("stream/numba/nontemporal", gib, gib.nbytes / 40e9, threads=2),
+            fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2)]  # fmt: skip
+    run = type("Run", (), {"machine": fake.CPU_MACHINE})
+    stream.said(type("Outcome", (), {"run": run, "measurements": rows}))
+    assert capsys.readouterr().out == (
+        "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
+        "before it is written; STREAM counts 30.0 GB/s\n")  # fmt: skip
+
+
+def test_lines_read_well_and_leave_skipped_rows_to_the_end(capsys):
+    table = tables.Lines(fake.CPU_MACHINE)
+    table.shown(fake.row("stream/numba/loop", Stream("triad", 24 << 10), 24576e-9, threads=1))
+    for size in (1, 2):
+        table.shown(fake.row("stream/cupy/wide", Stream("relu", size << 20), None, status="skipped", reason="no relu"))
+    table.finish()
+    lines = capsys.readouterr().out.splitlines()
+    assert " ".join(lines[1].split()) == "stream/numba/loop triad 24.0 KiB float64 1 thread 24.6 us 0 1.00 GB/s -"
+    assert len(lines) == 2
+
+
+@pytest.mark.parametrize(("compiler", "said"), [("no-such-compiler", "no C compiler 'no-such-compiler' here"),
+                                                ("false", "false cannot compile stream.c with -O3")])  # fmt: skip
+def test_the_bench_says_what_its_compiler_lacks(compiler, said, monkeypatch, capsys):
+    monkeypatch.setenv("CC", compiler)
+    assert bench_stream.main() == 3
+    assert capsys.readouterr().err.startswith(f"error: {said}")

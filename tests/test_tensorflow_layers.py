@@ -1,0 +1,177 @@
+"""Matmul and convolution as TensorFlow runs them, and as the layers of Keras do, in the suite's one TensorFlow process.
+
+A row is `ok` only when the worker found the answer equal to the reference's on whole numbers; the kernels `layer` also
+compare their Keras layer's shapes with the problem's.
+"""
+
+import msgspec
+import pytest
+
+from kernels import in_tensorflow, layers, networks
+from kernels.problems import Conv, Launch, Matmul
+from workloads.results import Row, Settings
+from workloads.timing import Limits
+from workloads.worker import Order, environment
+
+QUICK = Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3)
+WAYS = ("eager", "function", "jit")
+SEEDS = [network for network in networks.NETWORKS.values() if network.seed]
+
+
+@pytest.fixture(scope="module")
+def measured(train):
+    """measured(kernel, problem): its row on the CPU."""
+
+    def ask(kernel: str, problem, **settings):
+        return train.worker.ask(Order("measure", Row(kernel, problem, Settings("cpu", **settings)), QUICK), 120)
+
+    return ask
+
+
+def right(m) -> bool:
+    """Whether the row is exact and timed. A CPU without instructions for 16-bit numbers is refused, in these words."""
+    if m.problem.dtype in ("float16", "bfloat16") and m.status == "skipped":
+        assert m.reason == f"TensorFlow has only general {m.problem.dtype} kernels for this CPU, which round sums on the way"
+        return not m.kernel.endswith("jit")
+    assert (m.status, m.reason, m.check) == ("ok", "", "exact"), m.problem
+    return [s.clock for s in m.samples] == ["host-latency"]
+
+
+# ---------------------------------------------------------------- Keras's own layers
+
+
+def layer_problems(network: networks.Network) -> list:
+    """Every product of every dense and convolution layer, the first layer's dgrad too."""
+    found = []
+    for layer, shape in zip(network.layers, networks.inputs(network), strict=True):
+        if layer.kind == "conv":
+            found += [layers.conv(layer, shape, 2, direction) for direction in Conv.DIRECTIONS]
+        elif layer.kind == "dense":
+            rows, features, units = 2, shape[-1], layer.units
+            found += [Matmul(rows, units, features), Matmul(rows, features, units, layout="nt"),
+                      Matmul(features, units, rows, layout="tn")]  # fmt: skip
+    return found
+
+
+def small(network: networks.Network) -> networks.Network:
+    """The network for images of 75 x 75, the smallest that Inception takes, where they are larger."""
+    return msgspec.structs.replace(network, input=(75, 75, 3)) if network.input[0] > 75 else network
+
+
+def test_the_seeds_layers_are_all_there():
+    """Layers as the articles count them, and Inception V3's 94 convolutions; three products each."""
+    counts = {n.name: [sum(p.op == op for p in layer_problems(small(n))) / 3 for op in ("conv", "matmul")] for n in SEEDS}
+    assert counts == {"cifar10-cnn": [3, 2], "cifar10-mlp": [0, 3], "fashion-mlp": [0, 6], "mnist-cnn": [2, 1], "peaks": [0, 3],
+                      "inception-v3": [94, 1]}  # fmt: skip
+
+
+@pytest.mark.parametrize("problem", dict.fromkeys(p for n in SEEDS for p in layer_problems(small(n))), ids=str)
+def test_keras_layers_have_our_shapes_and_the_references_numbers(measured, problem):
+    assert right(measured(f"{problem.op}/tensorflow/layer", problem))
+
+
+@pytest.mark.parametrize("problem", dict.fromkeys(p for n in SEEDS if n == small(n) for p in layer_problems(n)), ids=str)
+def test_tensorflows_operations_have_them_too(measured, problem):
+    assert right(measured(f"{problem.op}/tensorflow/function", problem))
+
+
+# ---------------------------------------------------------------- awkward ones
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
+def test_products_are_right_in_every_layout(measured, way, dtype):
+    for layout in ("nn", "nt", "tn"):
+        assert right(measured(f"matmul/tensorflow/{way}", Matmul(17, 33, 65, dtype, layout=layout)))
+
+
+CONVS = [Conv(2, 9, 8, 3, 5, 3, 3, 1, "same"), Conv(2, 9, 8, 4, 6, 3, 2, 2, "same"), Conv(3, 6, 6, 4, 6, 3, 3, 2, "valid"),
+         Conv(2, 6, 11, 1, 4, 5, 2, 1, 2), Conv(1, 5, 5, 4, 6, 1, 1, 3, 4)]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
+def test_convolutions_are_right_in_every_direction(measured, way, direction):
+    for problem in CONVS:
+        assert right(measured(f"conv/tensorflow/{way}", msgspec.structs.replace(problem, direction=direction)))
+
+
+@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_convolutions_are_right_in_other_precisions(measured, direction, dtype):
+    p = Conv(2, 9, 8, 4, 6, 3, 3, 1, "same", direction=direction, dtype=dtype)
+    assert all(right(measured(f"conv/tensorflow/{way}", p)) for way in WAYS)
+
+
+@pytest.mark.parametrize("direction", Conv.DIRECTIONS)
+def test_groups_are_right_or_refused_in_tensorflows_words(measured, direction):
+    """XLA has all of them; TensorFlow's own CPU kernels may have no gradients of groups, and say so."""
+    problem = Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3, direction=direction)
+    assert right(measured("conv/tensorflow/jit", problem))
+    for way in ("eager", "function", "layer"):
+        m = measured(f"conv/tensorflow/{way}", problem)
+        assert m.status == "ok" or (m.status == "skipped" and m.reason.startswith("TensorFlow cannot do this: ")), m.reason
+
+
+@pytest.mark.parametrize("problem", [
+    Conv(2, 9, 8, 16, 32, 3, 3, 1, "same"), Conv(2, 9, 8, 3, 5, 3, 2, 2, "same"), Conv(2, 9, 8, 4, 6, 3, 2, 1, 1),
+    Conv(2, 9, 8, 16, 32, 3, 3, 1, "same", direction="dgrad"), Conv(2, 9, 8, 4, 6, 3, 2, 1, "valid", direction="dgrad"),
+    Conv(2, 9, 8, 4, 6, 4, 2, 1, "same", 2, direction="dgrad"), Conv(2, 9, 8, 8, 8, 3, 3, 1, "same", dtype="bfloat16"),
+    ], ids=str)  # fmt: skip
+def test_fifty_in_a_row_are_right_and_counted(measured, problem):
+    m = measured("conv/tensorflow/held", problem)
+    assert right(m)
+    assert m.samples[0].calls % 50 == 0
+
+
+# ---------------------------------------------------------------- what cannot be
+
+
+SMALL = Conv(2, 5, 5, 4, 4, 3, 3)
+
+
+@pytest.mark.parametrize(("kernel", "problem", "words"), [
+    ("matmul/tensorflow/function", Matmul(4, 4, 4, math="tf32"), "TF32 is an arithmetic of GPUs"),
+    ("matmul/tensorflow/jit", Matmul(4, 4, 4, "bfloat16", out="float32"), "in its operands' dtype"),
+    ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
+    ("conv/tensorflow/eager", msgspec.structs.replace(SMALL, math="tf32"), "TF32 is an arithmetic of GPUs"),
+    ("conv/tensorflow/jit", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
+    ("conv/tensorflow/layer", msgspec.structs.replace(SMALL, pad=1), "pad them `same` or `valid`"),
+    ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="wgrad"), "filters whose layout can be held"),
+    ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="dgrad", stride=2), "filters whose layout can be held"),
+    ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="dgrad", pad=3), "padded by less than the filter"),
+    ], ids=str)  # fmt: skip
+def test_what_it_cannot_do_is_skipped_with_the_reason(measured, kernel, problem, words):
+    m = measured(kernel, problem)
+    assert m.status == "skipped"
+    assert words in m.reason
+
+
+def test_rows_with_and_without_tf32_have_processes_of_their_own():
+    """On a GPU only: TensorFlow keeps the plan of a product by its shape."""
+
+    def override(problem, device="gpu:0", backend="tensorflow"):
+        return environment(Row(f"{problem.op}/{backend}/x", problem, Settings(device)), {}).get("NVIDIA_TF32_OVERRIDE")
+
+    assert [override(p) for p in (Matmul(2, 2, 2), SMALL)] == ["0", "0"]
+    others = (Matmul(2, 2, 2, math="tf32"), msgspec.structs.replace(SMALL, math="tf32"), Matmul(2, 2, 2, "bfloat16"),
+              Launch("matmul"))  # fmt: skip
+    assert {override(p) for p in others} == {override(SMALL, "cpu")} == {override(SMALL, backend="cupy")} == {None}
+
+
+def test_a_gpus_arithmetic_is_the_problems(monkeypatch):
+    import sys
+    import types
+
+    asked = []
+    config = types.SimpleNamespace(experimental=types.SimpleNamespace(enable_tensor_float_32_execution=asked.append))
+    monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(config=config))
+    tensor = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
+    for math in ("tf32", "float32"):
+        in_tensorflow.allow(Matmul(2, 2, 2, math=math), tensor, "jit")
+    assert asked == [True, False]
+    monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
+    with pytest.raises(ValueError, match="forbids TF32"):
+        in_tensorflow.allow(Matmul(2, 2, 2, math="tf32"), tensor, "jit")
+    with pytest.raises(ValueError, match="no float8_e4m3"):
+        in_tensorflow.allow(Matmul(2, 2, 2, "float8_e4m3", out="bfloat16"), tensor, "jit")

@@ -1,0 +1,268 @@
+"""`python -m workloads.transfer`: its rows, its table and words, what it refuses before anything is allocated."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import msgspec
+import pytest
+from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+
+from kernels import registry
+from kernels.problems import Matmul, Transfer
+from kernels.registry import Kernel
+from workloads import machine, measure, options, plan, results, telemetry, transfer
+from workloads.results import Row, Settings
+from workloads.worker import ROOT
+
+VARIANTS = {"cupy": ("array", "asarray", "memcpy_async", "overlap_copy", "overlap_both"), "tensorflow": ("constant", "dataset")}
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """Kernels that are there by name only."""
+    monkeypatch.setattr(registry, "backends", lambda op: list(VARIANTS))
+
+    def bind(variant):
+        made = lambda problem, data: None  # noqa: E731
+        made.takes = lambda problem: bool(problem.compute) == variant.startswith("overlap_")
+        return made
+
+    named = {b: [Kernel("transfer", b, v, bind(v), ("gpu",)) for v in variants] for b, variants in VARIANTS.items()}
+    monkeypatch.setattr(registry, "load", lambda op, backend: named[backend])
+
+
+def arguments(*words):
+    return transfer.parser().parse_args([*words, "--quiet"])
+
+
+def planned(*words, here=GPU_MACHINE):
+    return transfer.rows(arguments(*words), here)
+
+
+def command(*words, **variables):
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
+    return subprocess.run([sys.executable, "-m", "workloads.transfer", *words], cwd=ROOT, capture_output=True, text=True,
+                          check=False, env=env)  # fmt: skip
+
+
+def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
+    if machine.gpu_problem() == "":
+        pytest.skip("no GPU is missing here")
+    done = command("--sizes", "4KiB:256MiB:x4", "--fast")
+    assert done.returncode == 3 and not done.stdout
+    said = done.stderr.splitlines()
+    assert said[0] == f"error: every row of transfer copies to or from a GPU: {machine.gpu_problem()}"
+    assert said[1].startswith("  try: ") and "pip install" in said[1] and len(said) == 2
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--sizes", "0"], "'0' is out of range"),
+    (["--sizes", "4KiB:1KiB:x4"], "is empty"),
+    (["--directions", "up"], "unknown direction 'up'; known: h2d, d2h, d2d, both"),
+    (["--directions", ","], "--directions names nothing"),
+    (["--host-memory", "paged"], "unknown host memory 'paged'"),
+    (["--host-memory", ","], "--host-memory names nothing"),
+    (["--host-memory", "managed", "--sizes", "2GiB"], "managed memory; at most 1073741824"),
+    (["--sizes", "4KiB", "--overlap", "16B", "--chunks", "32"], "16 bytes cannot be cut into 32 chunks"),
+    (["--sizes", "4KiB", "--overlap", "--streams", "0"], "'0' is out of range"),
+    (["--study", "small-dataset", "--sizes", "4KiB"], "--study brings its own sizes and ways; leave --sizes out"),
+])  # fmt: skip
+def test_bad_words_are_one_line_with_a_command_that_works(capsys, words, said):
+    assert transfer.main(words) == 2
+    out, err = capsys.readouterr()
+    lines = err.splitlines()
+    assert not out and len(lines) == 2
+    assert lines[0].startswith("error: ") and said in lines[0]
+    assert lines[1].startswith("  try: ") and "-m workloads.transfer --" in lines[1]
+
+
+def test_a_cpu_alone_copies_nothing(kernels):
+    with pytest.raises(options.Usage, match="--device names none"):
+        planned("--device", "cpu")
+    with pytest.raises(options.Missing, match="every row of transfer copies to or from a GPU"):
+        planned(here=CPU_MACHINE)
+
+
+def test_the_default_rows_are_all_ways_over_all_sizes_and_no_managed_memory(kernels):
+    rows = planned()
+    assert {r.settings.device for r in rows} == {"gpu:0"} and {r.settings.mode for r in rows} == {"resident"}
+    assert {r.kernel.split("/")[1] for r in rows} == {"cupy"}, "TensorFlow takes seconds to start: on request"
+    one = [r.problem for r in rows if r.kernel == "transfer/cupy/array"]
+    assert len(one) == (3 * 4 + 1) * 15, "h2d d2h both x four memories, d2d once, 4 B ... 1 GiB"
+    assert len({r.key for r in rows}) == len(rows)
+    assert {p.host_memory for p in one} == {"", "pageable", "pinned", "write-combined", "registered"}
+    assert sorted({p.nbytes for p in one}) == [4 << 2 * i for i in range(15)]
+    assert not any(r.problem.compute for r in rows)
+    assert not any("overlap" in r.kernel for r in rows), "without --overlap there is nothing to overlap"
+    first = [(r.kernel, r.problem.direction, r.problem.host_memory) for r in rows]
+    assert first == [way for way in dict.fromkeys(first) for _ in range(15)], "each way over its sizes in one go"
+
+
+def test_overlap_adds_a_kernel_beside_the_copy_in_chunks_over_streams(kernels):
+    rows = [r for r in planned("--sizes", "4KiB", "--directions", "d2d", "--overlap") if r.problem.compute]
+    assert {r.kernel for r in rows} == {"transfer/cupy/overlap_copy", "transfer/cupy/overlap_both"}
+    assert {r.problem for r in rows} == {Transfer("h2d", 256 << 20, "pinned", compute, 32, streams)
+                                         for compute in ("fma", "triad") for streams in (1, 2, 4)}  # fmt: skip
+    rows = planned("--sizes", "4KiB", "--directions", "h2d", "--host-memory", "managed", "--overlap", "1MiB", "--chunks", "64")
+    assert {(r.problem.nbytes, r.problem.chunks) for r in rows if r.problem.compute} == {(1 << 20, 64)}
+    assert {r.problem.host_memory for r in rows if not r.problem.compute} == {"managed"}
+
+
+def test_the_study_has_both_libraries_and_each_size_once(kernels):
+    from analysis import study
+
+    rows = planned("--study", "small-dataset")
+    ways = {(r.kernel, r.problem.host_memory) for r in rows}
+    assert ways == {("transfer/cupy/array", "pageable"), ("transfer/cupy/array", "pinned"), ("transfer/cupy/asarray", "pageable"),
+                    ("transfer/tensorflow/constant", "pageable"), ("transfer/tensorflow/dataset", "pageable")}  # fmt: skip
+    assert ways <= set(study.WAYS), "each has its words"
+    assert len(rows) == len(ways) * len(study.sizes()) == len({r.key for r in rows})
+    assert {r.problem.direction for r in rows} == {"h2d"}
+    assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == {"transfer/cupy/memcpy_async"}
+
+
+def test_a_row_in_words_names_its_way():
+    assert "h2d pinned nbytes=4096" in plan.name(Row("transfer/cupy/array", Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
+
+
+def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/cupy/memcpy_async", **fields):
+    return row(kernel, Transfer(direction, n, memory), seconds, device="gpu:0", **fields)
+
+
+def test_the_table(capsys):
+    clocks = {"host-latency": 30e-6, "host-issue": 4e-6, "device": 20e-6}
+    table = transfer.Table()
+    table.shown(copy(clocks))
+    table.shown(copy({"host-latency": 2e-3}, memory="pageable", kernel="transfer/cupy/array", flags=("other-tenant",)))
+    table.shown(copy({"host-latency": 1e-3, "device": 1e-6}, direction="d2d", memory="", kernel="transfer/cupy/wide"))
+    table.shown(row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 28, "pinned", "fma", 32, 2), 5e-3))
+    refused = [copy(None, n=1 << k, kernel="transfer/cupy/staged", status="skipped", reason="pageable only") for k in (3, 4)]
+    for m in refused:
+        table.shown(m)
+    table.finish()
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head.split() == ["way", "host", "memory", "size", "kernel", "us", "waited", "+-%", "enqueue", "us", "GB/s", "notes"]
+    assert lines[0].split() == ["h2d", "pinned", "1.00", "MiB", "cupy/memcpy_async", "30.0", "0", "4.00", "52.4"]
+    assert lines[1].split() == ["h2d", "pageable", "1.00", "MiB", "cupy/array", "2000", "0", "-", "0.524", "other-tenant"]
+    assert lines[2].split()[-1] == "2097", "on the device a byte is read and written"
+    assert lines[3].endswith("fma, 32 chunks, 2 streams")
+    assert len(lines) == 5 and lines[4].endswith("pageable only"), "what a kernel cannot do is said once"
+
+
+def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys, monkeypatch):
+    from workloads import show
+
+    rows = [copy(10e-6 + n / 50e9, n) for n in (1 << k for k in range(2, 31, 2))]
+    outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
+    monkeypatch.setattr(show, "session", lambda *given: given[-1](outcome) or 0)
+    transfer.session(arguments(), "", alone=True)
+    said = capsys.readouterr().out
+    assert "pinned h2d by cupy/memcpy_async: 10.0 us + 50.0 GB/s; half of that bandwidth from 488 KiB" in said
+    transfer.session(arguments("--study", "small-dataset"), "", alone=True)
+    assert "1,875 calls of 98.0 KiB" in capsys.readouterr().out
+    transfer.session(arguments(), "")
+    assert not capsys.readouterr().out, "within a suite its report says it"
+
+
+def test_the_frame_has_the_ways_as_columns():
+    table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
+    assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == [
+        "h2d", 1 << 20, "pinned", 20e-6, 1 << 20]  # fmt: skip
+
+
+def memory(host, gpu=100 * GIB):
+    return lambda where: host if where == "cpu" else gpu
+
+
+@pytest.mark.parametrize("kind", ["pinned", "write-combined", "registered", "managed"])
+def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
+    problem = Transfer("h2d", 1 << 30, kind)
+    with pytest.raises(measure.DoesNotFit, match=f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"):
+        measure.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
+    measure.require_memory(problem, "gpu:0", memory(6 * GIB))
+    with pytest.raises(measure.DoesNotFit, match=f"needs 2 GiB of {kind} host memory"):
+        measure.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
+
+
+def test_a_copy_needs_room_for_its_check_and_on_the_gpu():
+    problem = Transfer("h2d", 1 << 30, "pageable")
+    with pytest.raises(measure.DoesNotFit, match="needs 6 GiB of host memory, 6 GiB are free"):
+        measure.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
+    measure.require_memory(problem, "gpu:0", memory(6 * GIB))
+    with pytest.raises(measure.DoesNotFit, match="needs 2 GiB of GPU memory"):
+        measure.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
+    measure.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
+
+
+def test_refused_before_any_input_is_made(monkeypatch):
+    monkeypatch.setattr(measure, "inputs", lambda *_: pytest.fail("something was allocated"))
+    monkeypatch.setattr(measure.require_memory, "__defaults__", (memory(GIB),))
+    asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
+    done = measure.guarded(asked, lambda: measure.measure(asked, None, 1))
+    assert (done.status, "pinned host memory" in done.reason) == ("skipped", True)
+
+
+class CUDARuntimeError(RuntimeError):
+    pass
+
+
+@pytest.mark.parametrize(("limit", "said"), [
+    (64 << 20, "`ulimit -l` allows 64 MiB: raise it with `ulimit -l unlimited`"),
+    (None, "`ulimit -l` sets no limit")])  # fmt: skip
+def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypatch, limit, said):
+    monkeypatch.setattr(measure, "lock_limit", lambda: limit)
+
+    def fails(text="cudaErrorMemoryAllocation: out of memory"):
+        raise CUDARuntimeError(text)
+
+    asked = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20, "registered"), Settings("gpu:0"))
+    done = measure.guarded(asked, fails)
+    assert done.status == "skipped"
+    assert done.reason == ("the driver gave no 256 MiB of registered host memory (cudaErrorMemoryAllocation: out of memory); "
+                           + said)  # fmt: skip
+    assert measure.guarded(asked, lambda: fails("cudaErrorInvalidValue: no")).status == "failed"
+    pageable = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20), Settings("gpu:0"))
+    assert measure.guarded(pageable, fails).status == "failed", "nothing was locked"
+
+
+def test_the_lock_limit_is_the_systems(monkeypatch):
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (8 << 20, resource.RLIM_INFINITY))
+    assert measure.lock_limit() == 8 << 20
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    assert measure.lock_limit() is None
+
+
+def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
+    fake_cupy(monkeypatch)
+    generations = iter([1, 5, 5, 1])  # an idle link falls back
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: next(generations),
+                                   nvmlDeviceGetCurrPcieLinkWidth=16))  # fmt: skip
+    watch = telemetry.GpuWatch(0, lambda: None, link=True)
+    for _ in range(3):
+        watch.before_block()
+    assert watch.seen() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: pytest.fail("only for copies")))
+    assert telemetry.GpuWatch(0, lambda: None).seen() == ({}, ())
+    use_nvml(monkeypatch, None)
+    assert telemetry.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
+
+
+@pytest.mark.parametrize(("op", "link"), [("transfer", True), ("stream", False)])
+def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
+    """measure() makes the watch; everything around it is a stand-in."""
+    from kernels.problems import Stream
+
+    asked = []
+    monkeypatch.setattr(telemetry, "watch", lambda device, link=False, framework=False: asked.append((device, link)))
+    monkeypatch.setattr(measure, "require_memory", lambda *_: None)
+    monkeypatch.setattr(measure.registry, "find", lambda name: None)
+    monkeypatch.setattr(measure, "_checked", lambda *_: (measure.reference.Check("exact", True, 0.0), 0.1))
+    monkeypatch.setattr(measure, "_prepared", lambda *_: None)
+    monkeypatch.setattr(measure, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))
+    problem = Transfer("h2d", 64, "pinned") if op == "transfer" else Stream("copy", 64)
+    done = measure.measure(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), None, 1)
+    assert asked == [("gpu:0", link)]
+    assert (done.status, done.values, done.flags) == ("ok", {"pcie_generation": 5.0}, ("other-tenant",))

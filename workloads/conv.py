@@ -1,0 +1,234 @@
+"""Times the convolutions of a network, or of any shape, on the CPU and the GPU, each way that training needs them."""
+
+import argparse
+import re
+import sys
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
+LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS) and the GPU (cuBLAS, cuDNN):
+resident on the device and with each kind of copy, under measured roofs. Over a range of batches, channels or image sizes it
+ends with the crossover in words."""
+SHAPES = "python -m workloads.conv --shapes 32x32x32x3:64x3x3 --pad same"
+VARY = ("batch", "channels", "size")
+_SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
+_BASE = "32x32x32x64:64x3x3"
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.conv."""
+    made = options.parser("workloads.conv", LONG, EXAMPLE)
+    made.add_argument("--model", metavar="NAME", help="the convolutions of this network's training step, each distinct one once "
+                      "(cifar10-cnn, unless there are --shapes or --vary)")  # fmt: skip
+    made.add_argument("--batch", nargs="+", metavar="N", help="images a call: 32 | 1:2048:x4 (32, or as the shape says)")
+    made.add_argument("--direction", nargs="+", default=["fprop"], metavar="WAY", help="fprop dgrad wgrad all (fprop)")
+    made.add_argument("--shapes", nargs="+", metavar="NxHxWxC:KxRxS",
+                      help="N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3")  # fmt: skip
+    made.add_argument("--stride", type=options.number, metavar="N", help="of --shapes (1)")
+    made.add_argument("--pad", metavar="PAD", help="of --shapes: same, valid or the zeros on every side (same)")
+    made.add_argument("--groups", type=options.number, metavar="N", help="of --shapes (1)")
+    made.add_argument("--vary", choices=VARY, metavar="WHAT",
+                      help=f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})")  # fmt: skip
+    made.add_argument("--sizes", nargs="+", metavar="N",
+                      help=f"what --vary goes through ({', '.join(f'{k} {v}' for k, v in _SIZES.items())})")  # fmt: skip
+    made.add_argument("--layout", choices=("NHWC", "NCHW"), default="NHWC", help="how images lie in memory (NHWC)")
+    made.add_argument("--dtypes", nargs="+", default=["float32"], metavar="TYPE",
+                      help="float64 float32 tf32 float16 bfloat16 (default float32)")  # fmt: skip
+    made.add_argument(
+        "--modes", nargs="+", metavar="MODE", help=f"copy modes on a GPU (default: {' '.join(options.MODES)})"
+    )
+    made.add_argument("--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)")
+    made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
+    options.add_measuring(made)
+    return made
+
+
+def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(dtype, math) of each precision asked for.
+
+    Raises: Usage for an unknown one.
+    """
+    from kernels.problems import precision
+
+    try:
+        return [precision(word) for word in options.words(args.dtypes)]
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
+
+
+def axis(args: argparse.Namespace) -> str:
+    """What a crossover is looked for in: what --vary says, else the batch where there are several; "" for neither."""
+    return args.vary or ("batch" if args.batch and len(options.sizes(args.batch)) > 1 else "")
+
+
+def works(args: argparse.Namespace) -> list:
+    """The convolutions of the model's step, in every batch and precision asked for; [] where shapes are asked for.
+
+    Raises: Usage.
+    """
+    from workloads import plan
+
+    if args.model is None and (args.shapes or args.vary):
+        return []
+    for flag in ("shapes", "stride", "pad", "groups", "vary", "sizes"):
+        if getattr(args, flag) is not None:
+            tip = "python -m workloads.conv --model cifar10-cnn --batch 1:2048:x4" if flag in ("vary", "sizes") else SHAPES
+            raise options.Usage(f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip)
+    asked = argparse.Namespace(**{**vars(args), "model": args.model or "cifar10-cnn"})
+    return [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, precisions(args))]
+
+
+def problems(args: argparse.Namespace) -> list:
+    """The convolutions asked for, each once: by batch, layer and direction, or by shape and size; then by precision.
+
+    Raises: Usage for what is no convolution.
+    """
+    import msgspec
+
+    found = [msgspec.structs.replace(w.problem, layout=args.layout) for w in works(args)] or _of_shapes(args)
+    return list(dict.fromkeys(found))
+
+
+def _of_shapes(args: argparse.Namespace) -> list:
+    from analysis import families
+    from kernels.problems import Conv
+    from workloads import plan
+
+    bases = [_shape(text) for text in options.words(args.shapes) or [_BASE]]
+    varies, sizes = _varied(args)
+    common = {"stride": args.stride or 1, "pad": _pad(args.pad), "groups": args.groups or 1, "layout": args.layout}
+    found = []
+    for numbers in bases:
+        fields = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
+        filter_channels = fields.pop("c", None)
+        for size in sizes:
+            of = fields | (dict.fromkeys(families.CONV_FIELDS[varies], size) if varies else {})
+            if filter_channels not in (None, of["c_in"] / common["groups"]):
+                raise options.Usage(f"filters of {filter_channels} channels do not go with images of {of['c_in']} channels"
+                                    f"{f' in {args.groups} groups' if args.groups else ''}", SHAPES)  # fmt: skip
+            for direction in plan.directions(args):
+                for dtype, math in precisions(args):
+                    try:
+                        found.append(Conv(**of, **common, direction=direction, dtype=dtype, math=math))
+                    except ValueError as error:
+                        where = f"at {varies} {size}: " if varies else ""
+                        raise options.Usage(f"{where}{error}", SHAPES) from error
+    return found
+
+
+def _varied(args: argparse.Namespace) -> tuple[str, list]:
+    """(what is varied, its sizes); ("", [None]) for shapes as they are."""
+    if args.sizes and not args.vary:
+        raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", "python -m workloads.conv --vary batch --sizes 1:1024:x4")
+    if args.vary and args.batch:
+        raise options.Usage("--batch and --vary both say what to go through; leave one out",
+                            "python -m workloads.conv --vary batch --sizes 1:1024:x4")  # fmt: skip
+    if args.vary:
+        return args.vary, options.sizes(args.sizes or [_SIZES[args.vary]])
+    return ("batch", options.sizes(args.batch)) if args.batch else ("", [None])
+
+
+def _shape(text: str) -> tuple[int, ...]:
+    """(n, h, w, c_in, c_out, r, s) and perhaps the filters' channels of a shape's words."""
+    images, _, filters = text.partition(":")
+    if len(images.split("x")) != 4 or len(filters.split("x")) not in (3, 4):
+        raise options.Usage(f"{text!r} is not a shape NxHxWxC:KxRxS", SHAPES)
+    return options.shape(images) + options.shape(filters)
+
+
+def _pad(text: str | None) -> str | int:
+    text = "same" if text is None else str(text)
+    if text not in ("same", "valid") and not re.fullmatch(r"\d{1,6}", text):
+        raise options.Usage(f"{text!r} is no padding; it is same, valid or the zeros on every side", SHAPES)
+    return int(text) if text.isdigit() else text
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """The rows of the sweep on this machine: the roofs first, then problem by problem every kernel in every setting.
+
+    Raises: Usage, Missing.
+    """
+    from workloads import plan
+    from workloads.results import Row
+
+    wanted = problems(args)
+    on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
+    kernels = plan.kernels("conv", args, on, on_request=("tensorflow",))
+    used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
+    found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args))
+    return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
+                    for s in plan.settings(kernel, on, args, modes, cache)]  # fmt: skip
+
+
+def refine(done: list, varies: str) -> list:
+    """The rows still needed to pin down each crossover in batch, channels or image size."""
+    from analysis import answers, crossover
+    from workloads import plan
+
+    forms = (crossover.LATENCY, *crossover.COPIES)
+    found = answers.every(done, "conv", [varies], {varies: 2}, forms)
+    added = []
+    for family in dict.fromkeys(a.family for a in found):
+        sizes = {family.size(m.problem) for m in done if m.problem.op == "conv"}
+        added += plan.refined(done, [a for a in found if a.family == family], sizes)
+    return list({row.key: row for row in sorted(added, key=_order)}.values())
+
+
+def _order(row) -> tuple:
+    p = row.problem
+    precision = (p.math != "float32", p.math)
+    return (p.n, p.h, p.c_in, p.c_out, p.direction, *precision, row.settings.cache != "warm", row.settings.device)
+
+
+def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
+    from workloads import sweep
+
+    run, varies = run or sweep.header(args, command), axis(args)
+    more = (lambda done: refine(done, varies)) if varies and not args.no_refine else lambda done: []
+    return sweep.sweep(rows(args, run.machine), args, "conv", command, shown, more, run)
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(model="cifar10-cnn", batch=[32, 128], fast=True)."""
+    from workloads import show
+
+    args = options.namespace(parser(), **{"quiet": True, **keywords})
+    return show.frame(measure(args, f"workloads.conv.run(**{keywords!r})"), "conv")
+
+
+def session(args: argparse.Namespace, command: str, run=None) -> int:
+    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
+    import msgspec
+
+    from workloads import plan, show, tables
+
+    found = [msgspec.structs.replace(w, problem=msgspec.structs.replace(w.problem, layout=args.layout)) for w in works(args)]
+    names = plan.layer_names(found) if found else None
+    planned, cold = problems(args), "cold" in plan.caches(args)
+    return show.session(args, run, command, "conv", rows, measure, lambda here: tables.Convs(here, names, planned, cold),
+                        lambda outcome: _said(args, outcome, found))  # fmt: skip
+
+
+def _said(args: argparse.Namespace, outcome, works_: list) -> None:
+    """What all layers come to, and the crossover, in words."""
+    from analysis import answers
+
+    varies, said = axis(args), []
+    if works_:
+        said += answers.together(works_, outcome.measurements, f"convolutions of {args.model or 'cifar10-cnn'}")
+    if varies:
+        found = answers.every(outcome.measurements, "conv", [varies], {varies: 2})
+        said += answers.lines(found, outcome.measurements, outcome.run.machine)
+    if said:
+        print("\n" + "\n".join(said))
+
+
+def main(argv: list[str] | None = None) -> int:
+    command = options.command_line("workloads.conv", argv)
+    return options.command(parser(), argv, lambda args: session(args, command))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""Times calls that do almost nothing: what a launch, a library call, a Keras step and a process's start cost."""
+
+import argparse
+import sys
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.launch --backends numpy numba"
+LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and
+an epoch of a Keras model with almost no work; and what happens once in a process: imports, the device's start, first
+compilations. The costs of one call, node, step or epoch are worked out from rows of several counts."""
+# call -> how many of it in a row. Several counts tell what one costs apart from what the call around them costs.
+COUNTS = {"empty": (1, 64), "elementwise": (1, 16, 64), "matmul": (1,), "copy": (1,), "step": (1, 64, 256), "epoch": (1, 4, 16),
+          "predict": (1, 64), "train_on_batch": (1,)}  # fmt: skip
+FAST_COUNTS = {**COUNTS, "elementwise": (1, 64), "step": (1, 64), "epoch": (1, 8)}
+# backend -> what happens once in a process, with its switches. `import tensorflow` brings Keras with it.
+ONCE = {
+    "numba": (("import", {}), ("compile", {})),
+    "cupy": (("import", {}), ("device_start", {}), ("compile", {})),
+    "tensorflow": (("import", {}), ("device_start", {}), ("compile", {"jit_compile": "on"}), ("compile", {"jit_compile": "off"})),
+    "keras": (("compile", {"jit_compile": "auto"}),),
+}
+# Left out with --fast unless named: Keras with another jit_compile than its own choice, nine slow rows each.
+NOT_FAST = ("fit_jit", "fit_op_by_op")
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.launch."""
+    made = options.parser("workloads.launch", LONG, EXAMPLE)
+    made.add_argument("--calls", nargs="+", metavar="CALL",
+                      help="empty elementwise matmul copy step epoch predict train_on_batch import device_start compile "
+                           "(default: all; --fast: of TensorFlow's once-in-a-process calls only the import)")  # fmt: skip
+    made.add_argument("--counts", nargs="+", metavar="N", help="so many of a call in a row (default: by call, 1 and more)")
+    options.add_measuring(made)
+    return made
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """The rows of the sweep, by device, backend, kernel, call and count; then what happens once in a process.
+
+    Raises: Usage for an unknown call or variant; Missing for a backend or device asked for that is not here.
+    """
+    from kernels.problems import Launch
+    from workloads import plan
+
+    calls = options.words(args.calls) or list(Launch.CALLS)
+    if unknown := set(calls) - set(Launch.CALLS):
+        raise options.Usage(f"unknown call {min(unknown)!r}; known: {', '.join(Launch.CALLS)}")
+    on = plan.devices(args, here)
+    variants = options.words(args.variants)
+    once = variants is None or "once" in variants
+    rest = [v for v in variants or [] if v != "once"]
+    repeated = [c for c in calls if c not in Launch.ONCE]
+    kernels = plan.kernels("launch", argparse.Namespace(**{**vars(args), "variants": rest or None}), on)
+    if variants and not rest:
+        repeated = []
+    if args.fast and not variants:
+        kernels = [k for k in kernels if k.variant not in NOT_FAST]
+    made = [row for device in on for k in kernels for row in _repeated(k, repeated, device, args)]
+    backends = list(dict.fromkeys(k.backend for k in kernels))
+    made += [row for device in on for row in _once(backends, calls, device, on, args)] if once else []
+    if not made:
+        raise options.Usage(f"none of these kernels has {' or '.join(calls)}; try other --calls, --backends or --variants")
+    return made
+
+
+def _repeated(kernel, calls: list[str], device: str, args: argparse.Namespace):
+    """The rows of a kernel on a device: every call it has, every count, every number of threads."""
+    from kernels.problems import Launch
+    from workloads import plan
+    from workloads.results import Row
+
+    has = getattr(kernel.bind, "calls", calls)  # a kernel that does not say is asked when it is bound
+    counts = FAST_COUNTS if args.fast else COUNTS
+    asked = options.sizes(args.counts) if args.counts else None
+    for call in (c for c in calls if c in has):
+        for count in asked or counts[call]:
+            for settings in plan.settings(kernel, [device], args):
+                yield Row(kernel.name, Launch(call, count), settings)
+
+
+def _once(backends: list[str], calls: list[str], device: str, on: list[str], args: argparse.Namespace):
+    """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
+    from kernels import registry
+    from kernels.problems import Launch
+    from workloads import plan
+    from workloads.results import Row, Settings
+
+    named = [*backends, *(["keras"] if "tensorflow" in backends else [])]
+    for backend in (b for b in named if plan.usable(registry.BACKENDS[b], [device])):
+        first = next(d for d in on if plan.usable(registry.BACKENDS[backend], [d]))
+        for call, switches in ONCE.get(backend, ()):
+            again = call == "import" and device != first
+            slow = args.fast and backend in registry.FRAMEWORKS and call != "import" and not args.calls
+            if call in calls and not again and not slow:
+                settings = Settings(device=device, process="fresh", switches=switches)
+                yield Row(f"launch/{backend}/once", Launch(call), settings)
+
+
+def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
+    from workloads import sweep
+
+    run = run or sweep.header(args, command)
+    return sweep.sweep(rows(args, run.machine), args, "launch", command, shown, run=run)
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(calls=["elementwise"], backends=["numpy"], fast=True)."""
+    from workloads import show
+
+    args = options.namespace(parser(), **{"quiet": True, **keywords})
+    return show.frame(measure(args, f"workloads.launch.run(**{keywords!r})"), "launch")
+
+
+class Table:
+    """A line a row: microseconds a call waited for, queued and only issued, and on the device's clock."""
+
+    HEAD = (("kernel", 20), ("call", 16), ("where", 10), ("us a call", 9), ("+-%", 5), ("queued", 8), ("issue", 8),
+            ("device", 8), ("notes", 5))  # fmt: skip
+
+    def __init__(self, machine=None):
+        self._headed = False
+
+    def shown(self, m) -> None:
+        """Prints a row's line. What a kernel refused is said at the end of the command, by its reason."""
+        from workloads.tables import line
+
+        if m.status == "skipped":
+            return
+        widths = [width for _, width in self.HEAD]
+        if not self._headed:
+            print(line(list(self.HEAD)))
+        self._headed = True
+        print(line(list(zip(self.cells(m), widths, strict=True))).rstrip(), flush=True)
+
+    def cells(self, m) -> list[str]:
+        from analysis.estimate import of
+        from workloads.show import number
+
+        p, s = m.problem, m.settings
+        call = p.call if p.once else f"{p.call} x{p.count}"
+        where = s.device if s.device != "cpu" or not s.threads else f"{s.threads} thread{'s' * (s.threads != 1)}"
+        head = [m.kernel.split("/", 1)[1], call, where]
+        if m.status != "ok":
+            return [*head, m.status, "", "", "", "", m.reason]
+        clocks = {taken.clock: of(taken) for taken in m.samples}
+        waited = clocks["host-latency"]
+        others = [number(clocks[c].value * 1e6) if c in clocks else "-" for c in ("host-throughput", "host-issue", "device")]
+        jit = s.switches.get("jit_compile")
+        notes = [f"jit_compile {jit}"] if jit else []
+        return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), *others, " ".join([*notes, *m.flags])]
+
+    def finish(self) -> None:
+        pass
+
+
+def _said(outcome) -> None:
+    """The constants under the table, in words."""
+    from analysis import overheads
+
+    told = overheads.lines(overheads.constants(outcome.measurements))
+    if told:
+        print("\nWhat one of each costs (with its 95 % interval):")
+        print("\n".join(told))
+
+
+def session(args: argparse.Namespace, command: str, run=None) -> int:
+    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
+    from workloads import show
+
+    return show.session(args, run, command, "launch", rows, measure, Table, _said)
+
+
+def main(argv: list[str] | None = None) -> int:
+    command = options.command_line("workloads.launch", argv)
+    return options.command(parser(), argv, lambda args: session(args, command))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,174 @@
+"""Times copies between host and device, and on the device: what a call costs, and what its bytes do."""
+
+import argparse
+import sys
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
+SIZES = "4B:1GiB:x4"
+# Managed memory is asked for by name only: the driver moves it when it likes, and holds it twice meanwhile.
+HOST_MEMORIES = ("pageable", "pinned", "write-combined", "registered")
+# The ways of the study, as people copy batches; and the host memories of those that take more than pageable.
+STUDY_VARIANTS = ("array", "asarray", "staged", "constant", "dataset")
+STUDY_MEMORIES = {"array": ("pageable", "pinned")}
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.transfer."""
+    made = options.parser("workloads.transfer", "Copies between host and device, and on the device: latency, bandwidth, what "
+                          "enqueueing one costs, and how well copies hide behind kernels.", EXAMPLE)  # fmt: skip
+    made.add_argument("--sizes", nargs="+", metavar="BYTES", help=f"bytes of a copy, each way ({SIZES})")
+    made.add_argument("--directions", nargs="+", metavar="WAY", help="h2d d2h d2d both (all four)")
+    made.add_argument("--host-memory", nargs="+", metavar="KIND",
+                      help=f"{' '.join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)")  # fmt: skip
+    made.add_argument("--overlap", nargs="?", const="256MiB", metavar="BYTES",
+                      help="also a copy beside a kernel of its length, alone and overlapped (256MiB)")  # fmt: skip
+    made.add_argument("--chunks", nargs="+", default=["32"], metavar="N", help="pieces of an overlapped copy (32)")
+    made.add_argument("--streams", nargs="+", default=["1", "2", "4"], metavar="N", help="streams they share (1 2 4)")
+    made.add_argument("--study", choices=("small-dataset",), help="the copies of the articles' data sets and batches, by CuPy "
+                      "and by TensorFlow, instead of --sizes")  # fmt: skip
+    options.add_measuring(made)
+    return made
+
+
+def problems(args: argparse.Namespace) -> list:
+    """The copies asked for: way by way, then by size; those with a kernel beside them last.
+
+    Raises: Usage for a word that is no size, direction or host memory, and for what cannot be copied.
+    """
+    from kernels.problems import Transfer
+
+    if args.study:
+        from analysis import study
+
+        given = [f"--{flag.replace('_', '-')}" for flag in ("sizes", "directions", "host_memory", "overlap")
+                 if getattr(args, flag)]  # fmt: skip
+        if given:
+            raise options.Usage(f"--study brings its own sizes and ways; leave {' '.join(given)} out",
+                                f"python -m workloads.transfer --study {args.study}")  # fmt: skip
+        return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in study.sizes()]
+    directions = options.words(args.directions) if args.directions else list(Transfer.DIRECTIONS)
+    memories = options.words(args.host_memory) if args.host_memory else list(HOST_MEMORIES)
+    sizes = options.sizes(args.sizes or [SIZES])
+    for flag, found in (("--directions", directions), ("--host-memory", memories)):
+        if not found:
+            raise options.Usage(f"{flag} names nothing")
+    try:
+        ways = [(d, m) for d in directions for m in ([""] if d == "d2d" else memories)]
+        made = [Transfer(d, n, m) for d, m in ways for n in sizes]
+        if args.overlap:
+            made += [Transfer("h2d", options.number(args.overlap), "pinned", compute, chunks, streams)
+                     for compute in Transfer.COMPUTES for chunks in options.sizes(args.chunks)
+                     for streams in options.sizes(args.streams)]  # fmt: skip
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
+    return made
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """The rows of the sweep: kernel by kernel, each way over all its sizes, as a law is read off them.
+
+    Raises: Usage; Missing without a GPU, which every copy needs.
+    """
+    from workloads import machine, plan
+    from workloads.results import Row
+
+    wanted = problems(args)
+    on = [device for device in plan.devices(args, here) if device != "cpu"]
+    if not here.gpus:
+        why = f"every row of transfer copies to or from a GPU: {machine.gpu_problem()}"
+        raise options.Missing(why, plan.no_device("cupy")[1])
+    if not on:
+        raise options.Usage("every row of transfer copies to or from a GPU; --device names none", f"{EXAMPLE} --device gpu")
+    kernels = plan.kernels("transfer", args, on, on_request=() if args.study else ("tensorflow",))
+    if args.study and not args.variants:
+        kernels = [k for k in kernels if k.variant in STUDY_VARIANTS]
+
+    def fits(kernel, problem) -> bool:
+        if args.study:
+            return problem.host_memory in STUDY_MEMORIES.get(kernel.variant, ("pageable",))
+        return getattr(kernel.bind, "takes", lambda problem: not problem.compute)(problem)
+
+    return [Row(k.name, p, s) for k in kernels for p in wanted if fits(k, p) for s in plan.settings(k, on, args)]
+
+
+def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
+    from workloads import sweep
+
+    run = run or sweep.header(args, command)
+    return sweep.sweep(rows(args, run.machine), args, "transfer", command, shown, run=run)
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["1MiB"], directions=["h2d"], fast=True)."""
+    from workloads import show
+
+    args = options.namespace(parser(), **{"quiet": True, **keywords})
+    return show.frame(measure(args, f"workloads.transfer.run(**{keywords!r})"), "transfer")
+
+
+class Table:
+    """A line a copy: microseconds of a call that is waited for, what the host pays to enqueue it, and the rate on the
+    device's clock where there is one; both ways' bytes, read and written ones on the device. What a kernel cannot do is said
+    once."""
+
+    HEAD = (("way", 4), ("host memory", 14), ("size", 9), ("kernel", 22), ("us waited", 10), ("+-%", 5), ("enqueue us", 10),
+            ("GB/s", 7), ("notes", 5))  # fmt: skip
+
+    def __init__(self, machine=None):
+        self._headed = False
+        self._said: set[tuple[str, str]] = set()
+
+    def shown(self, m) -> None:
+        from workloads.tables import line
+
+        if m.status == "skipped" and (m.kernel, m.reason) in self._said:
+            return
+        self._said.add((m.kernel, m.reason))
+        widths = [width for _, width in self.HEAD]
+        if not self._headed:
+            print(line(list(self.HEAD)))
+        self._headed = True
+        print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
+
+    def cells(self, m) -> list[str]:
+        from analysis import estimate, roofline, units
+        from workloads.show import number
+
+        p = m.problem
+        start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.kernel.partition("/")[2]]
+        if m.status != "ok":
+            return [*start, m.status, "", "", "", m.reason]
+        waited, issued = (m.on(clock) and estimate.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
+        beside = f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
+        moves = not m.kernel.endswith("overlap_compute")
+        rate = number(p.bytes_moved / roofline.seconds_of(m).value / 1e9) if moves else "-"
+        return [*start, number(waited.value * 1e6), number(100 * waited.noise, 2), number(issued.value * 1e6) if issued else "-",
+                rate, " ".join(filter(None, (beside, *m.flags)))]  # fmt: skip
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+
+def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
+    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
+    from workloads import show
+
+    def said(outcome) -> None:
+        from analysis import links, study
+
+        told = study.lines(outcome.measurements) if args.study else links.lines(outcome.measurements)
+        print("\n".join(["", *told]))
+
+    return show.session(args, run, command, "transfer", rows, measure, Table, said if alone else lambda outcome: None)
+
+
+def main(argv: list[str] | None = None) -> int:
+    command = options.command_line("workloads.transfer", argv)
+    return options.command(parser(), argv, lambda args: session(args, command, alone=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
