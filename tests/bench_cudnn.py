@@ -12,7 +12,7 @@ from must_reach import Figure, table
 from analysis.estimate import Estimate
 from kernels import networks, registry
 from kernels.problems import Matmul
-from workloads import copies, timing
+from workloads import copies, machine, timing
 from workloads.results import Settings
 from workloads.timing import Limits
 
@@ -22,10 +22,8 @@ TICK_S = 0.5e-6  # the resolution that CUDA promises of an event's time; it is s
 
 
 def main() -> int:
-    import cupy
-
-    if not cupy.is_available():
-        print("error: this bench needs an NVIDIA GPU and CuPy", file=sys.stderr)
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
     figures, stream = [], copies.gpu_stream()
     try:

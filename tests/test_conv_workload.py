@@ -141,6 +141,8 @@ def test_a_size_that_is_no_problem_is_not_added():
     rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
     added = conv.refine(rows, "channels")
     assert added and all(r.problem.c_in % 8 == 0 for r in added)
+    rows = [m for v in (6, 96) for m in law(1, c_in=v, c_out=v, groups=3)]
+    assert conv.refine(rows, "channels") == []  # 32, in the middle, is not in three groups
 
 
 def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():

@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -260,7 +261,7 @@ def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
     monkeypatch.setattr(measure, "require_memory", lambda *_: None)
     monkeypatch.setattr(measure.registry, "find", lambda name: None)
     monkeypatch.setattr(measure, "_checked", lambda *_: (measure.reference.Check("exact", True, 0.0), 0.1))
-    monkeypatch.setattr(measure, "_prepared", lambda *_: None)
+    monkeypatch.setattr(measure, "_prepared", lambda *_: SimpleNamespace(notes={}))
     monkeypatch.setattr(measure, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))
     problem = Transfer("h2d", 64, "pinned") if op == "transfer" else Stream("copy", 64)
     done = measure.measure(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), None, 1)
