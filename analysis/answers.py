@@ -104,4 +104,5 @@ def lines(answers: Iterable[Answer], measurements: "Iterable[Measurement]", mach
         return [sentences.no_gpu_sentence(measurements, machine)]
     said = list(dict.fromkeys(sentence(a) for a in answers))
     more = len(said) - most
-    return said if more <= 0 else [*said[:most], f"... and {count(more, 'more answer')}; fewer layers or modes at a time show theirs"]
+    rest = f"... and {count(more, 'more answer')}; fewer layers or modes at a time show theirs"
+    return said if more <= 0 else [*said[:most], rest]

@@ -214,15 +214,15 @@ def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int |
 
     found = plateaus.held(plateaus.plateaus(rows, machine))
     claimed = plateaus.levels(machine, device, threads)
-    innermost = claimed[0][0] if claimed else ""
+    smallest = min((start for _, start, _ in found), default=1)
+    # Of working sets smaller than any on a level nothing is known, unless the innermost level was seen.
+    begins = 0 if claimed and any(p.name == claimed[0][0] for p, _, _ in found) else smallest - 1
     for name, group in _groups(found, lambda one: one[0].name).items():
         memory = name == plateaus.memory_name(device)
-        first, last = min(start for _, start, _ in group), max(end for _, _, end in group)
+        last = max(end for _, _, end in group)
         inside = [m for p, start, end in group for m in rows if m.problem.operation == p.operation
                   and start <= m.problem.footprint_bytes and (memory or m.problem.footprint_bytes <= end)]  # fmt: skip
-        # Where a smaller level was measured, that one counts for what it holds; else nothing is known of smaller sets.
-        known = name == innermost or any(p.to_bytes < first for p, _, _ in found)
-        floor = max(start for _, start, _ in group) - 1 if memory else 0 if known else first - 1
+        floor = max(start for _, start, _ in group) - 1 if memory else begins
         yield _best(inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last)
 
 

@@ -37,6 +37,8 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     told = told or _cpu_story(measurements, answers, ceilings, machine)
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
     told += facts.other_sentences(measurements, ceilings)
+    if not any(m.problem.op == "matmul" for m in measurements):  # a run of roofs, launches or copies answers with those
+        told += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
     return [*told, trouble] if trouble else told
 

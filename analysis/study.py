@@ -137,14 +137,16 @@ def sizes() -> list[int]:
 
 
 def ways(measurements: "Iterable[Measurement]") -> list[Way]:
-    """The ways of copying to the device that have rows, those of WAYS first."""
+    """The ways of copying to the device that have rows: those of WAYS, or whatever there is where none of them was run."""
     rows = [m for m in measurements if m.problem.op == "transfer" and m.problem.direction == "h2d" and m.status == "ok"
             and not m.problem.compute and m.on("host-latency")]  # fmt: skip
     fitted = links.fits(rows)
     found: dict[tuple[str, str], list] = {key: [] for key in WAYS}
     for m in rows:
         found.setdefault((m.kernel, m.problem.host_memory), []).append(m)
-    return [Way(key, group, links.find(fitted, "h2d", key[1], key[0])) for key, group in found.items() if group]
+    named = any(found[key] for key in WAYS)
+    return [Way(key, group, links.find(fitted, "h2d", key[1], key[0])) for key, group in found.items()
+            if group and (key in WAYS or not named)]  # fmt: skip
 
 
 def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:

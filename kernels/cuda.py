@@ -21,18 +21,12 @@ def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
     return cupy.RawKernel((FOLDER / f"{file}.cu").read_text(encoding="utf-8"), kernel, options=options)
 
 
-def stream(real: str, formula: str, arrays: int, nbytes: int, passes: int = 1):
+def stream(real: str, formula: str, arrays: int, nbytes: int):
     """(the element-wise kernel of stream_cupy.cu, its blocks) for arrays of `nbytes` each, of which it reads one or two.
 
     One load a thread where one array is read and two an array where two are: most on an H200 (copy 4.27 TB/s against 4.13
     with two, triad 4.39 against 4.37 with one).
     """
-    macros = {"FORMULA": formula.replace(" ", ""), "HAS_B": arrays - 1, "FLIGHT": arrays, **many(passes)}
+    macros = {"FORMULA": formula.replace(" ", ""), "HAS_B": arrays - 1, "FLIGHT": arrays}
     compiled = load("stream_cupy", "stream", REAL=real, **macros)
     return compiled, -(-nbytes // (STREAM_THREADS * arrays * 16))
-
-
-def many(passes: int) -> dict[str, int]:
-    """The macro for kernels that make more than one pass a launch: loads that the compiler may not share between passes. They
-    are 3 % slower than plain ones where a pass comes from device memory."""
-    return {"MANY": 1} if passes > 1 else {}

@@ -3,8 +3,8 @@
 import functools
 
 import cupy
-import nvmath  # noqa: F401  the library whose bindings follow: its absence is told apart from a broken CUDA
 import numpy as np
+import nvmath  # noqa: F401  the library whose bindings follow: its absence is told apart from a broken CUDA
 from nvmath.bindings import cublasLt as library
 
 from kernels.problems import Matmul

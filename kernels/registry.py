@@ -29,7 +29,6 @@ BACKENDS = {
     "mkl": Backend(("cpu",), "mkl", "mkl"),
     "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
     "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python"),
-    "cudnn": Backend(("gpu",), "cudnn", "'nvidia-cudnn-frontend<1.29'"),
     "tensorflow": Backend(("cpu", "gpu"), "tensorflow", "tensorflow"),
     "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),
 }

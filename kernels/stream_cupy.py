@@ -9,7 +9,6 @@ from kernels.registry import kernel
 
 _EXPRESSIONS = {"copy": "a", "scale": "3 * a", "add": "a + b", "triad": "a + 3 * b"}
 _REALS = {"float32": "float", "float64": "double"}
-_PASSED_BYTES, _MOST_PASSES = 1 << 30, 1024
 _SUM_FLIGHT, _SUM_PLACES = 16, 1024  # as stream_cupy_sum.cu has them
 
 
@@ -61,41 +60,31 @@ def elementwise(problem: Stream, *arrays):
 
 @kernel
 def wide(problem: Stream, *arrays):
-    """16-byte loads, several in flight a thread: enough requests under way to keep the memory busy. Small arrays: many passes
-    a launch."""
+    """16-byte loads, several in flight a thread: enough requests under way to keep the memory busy."""
     _known(problem, *_EXPRESSIONS, "read")
     real = _REALS[problem.dtype]
     if problem.operation == "read":
         return _sum(problem, arrays[0], real)
     out = cupy.empty(problem.elements, arrays[0].dtype)
-    passes = _passes(problem)
-    compiled, blocks = cuda.stream(real, _EXPRESSIONS[problem.operation], len(arrays), out.nbytes, passes)
-    arguments = (arrays[0], arrays[-1], out, np.int64(problem.elements), np.int32(passes))
+    compiled, blocks = cuda.stream(real, _EXPRESSIONS[problem.operation], len(arrays), out.nbytes)
+    arguments = (arrays[0], arrays[-1], out, np.int64(problem.elements))
 
     def run():
         compiled((blocks,), (cuda.STREAM_THREADS,), arguments)
         return out
-
-    run.passes = passes
     return run
 
 
-def _passes(problem: Stream) -> int:
-    """How often a launch goes over arrays that the last cache may hold: so often that the launch itself does not show."""
-    return max(1, min(_MOST_PASSES, _PASSED_BYTES // problem.nbytes)) if problem.nbytes <= _PASSED_BYTES // 4 else 1
-
-
 def _sum(problem: Stream, array, real: str):
-    passes = _passes(problem)
-    tiles, places_of = (cuda.load("stream_cupy_sum", name, REAL=real, **cuda.many(passes)) for name in ("tiles", "places"))
+    tiles, places_of = (cuda.load("stream_cupy_sum", name, REAL=real) for name in ("tiles", "places"))
     blocks = -(-array.nbytes // (cuda.STREAM_THREADS * _SUM_FLIGHT * 16))
     places, out = cupy.zeros(_SUM_PLACES, array.dtype), cupy.empty(1, array.dtype)
-    sums, total = (array, places, np.int64(problem.elements), np.int32(passes)), (places, out)
+    sums, total = (array, places, np.int64(problem.elements)), (places, out)
 
     def run():
         tiles((blocks,), (cuda.STREAM_THREADS,), sums)
         places_of((1,), (_SUM_PLACES,), total)
         return out
 
-    run.passes, run.reads = passes, array
+    run.reads = array
     return run

@@ -7,31 +7,21 @@
 
 constexpr int N = 16 / sizeof(REAL), FLIGHT = 16, SLOTS = 1024;
 union Wide { int4 raw; REAL v[N]; };
-#ifdef MANY  // passes: every one loads anew, from beyond the first-level cache
-__device__ __forceinline__ int4 load(const int4* at) {
-    int4 x;
-    asm volatile("ld.global.cg.v4.s32 {%0, %1, %2, %3}, [%4];" : "=r"(x.x), "=r"(x.y), "=r"(x.z), "=r"(x.w) : "l"(at));
-    return x;
-}
-#else
-__device__ __forceinline__ int4 load(const int4* at) { return __ldg(at); }
-#endif
 
 __device__ REAL warp_sum(REAL value) {
     for (int w = 16; w; w /= 2) value += __shfl_down_sync(~0u, value, w);
     return value;
 }
 
-extern "C" __global__ void tiles(const REAL* __restrict__ a, REAL* places, long long count, int passes) {
+extern "C" __global__ void tiles(const REAL* __restrict__ a, REAL* places, long long count) {
     const int4* wa = (const int4*)a;
     const long long wide = count / N, first = (long long)blockIdx.x * blockDim.x * FLIGHT + threadIdx.x;
     Wide x[FLIGHT];
-    for (int pass = 0; pass < passes; pass++)
-        #pragma unroll
-        for (int f = 0; f < FLIGHT; f++) {
-            const long long i = first + f * blockDim.x;
-            x[f].raw = i < wide ? load(wa + i) : make_int4(0, 0, 0, 0);
-        }
+    #pragma unroll
+    for (int f = 0; f < FLIGHT; f++) {
+        const long long i = first + f * blockDim.x;
+        x[f].raw = i < wide ? wa[i] : make_int4(0, 0, 0, 0);
+    }
     REAL mine = 0;
     #pragma unroll
     for (int f = 0; f < FLIGHT; f++)

@@ -259,7 +259,7 @@ def wide(problem: Transfer, data):
     """Device to device by a kernel of ours with 16-byte loads, several in flight: no copy engine."""
     source, target = _ends(problem, data)
     compiled, blocks = cuda.stream("char", "a", 1, problem.nbytes)
-    arguments = (source, source, target, np.int64(problem.nbytes), np.int32(1))
+    arguments = (source, source, target, np.int64(problem.nbytes))
 
     def run():
         compiled((blocks,), (cuda.STREAM_THREADS,), arguments)

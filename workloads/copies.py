@@ -126,13 +126,14 @@ _stream = None
 
 
 def gpu_stream():
-    """This process's one CUDA stream, made current: not the legacy default stream, which waits for all others."""
+    """This process's one CUDA stream, made current each time it is asked for, as a library may have chosen another: not the
+    legacy default stream, which waits for all others."""
     import cupy
 
     global _stream
     if _stream is None:
         _stream = cupy.cuda.Stream(non_blocking=True)
-        _stream.use()
+    _stream.use()
     return _stream
 
 

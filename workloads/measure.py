@@ -206,7 +206,7 @@ def _a_pass(samples: Samples, passes: int) -> Samples:
     """Samples of one pass from samples of calls that make `passes` of them."""
     if passes == 1:
         return samples
-    seconds = tuple(s / passes for s in samples.seconds)
+    seconds = tuple(timing.rounded(s / passes) for s in samples.seconds)
     return msgspec.structs.replace(samples, seconds=seconds, calls=samples.calls * passes)
 
 

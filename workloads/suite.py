@@ -10,7 +10,8 @@ import time
 from workloads import options
 
 EXAMPLE = "python -m workloads.suite --quick"
-LONG = "Roofs, matrix products, their crossover and one Keras row in one folder, with a report. --quick takes about a minute."
+LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
+--quick leaves all but the products and the Keras row out and takes about a minute."""
 STORED = pathlib.Path(__file__).parent.parent / "reports"
 SHARED = ("device", "threads", "require_gpu", "min_time", "min_samples", "max_noise", "max_time", "fast", "rigorous", "seed",
           "resume", "quiet", "verbose")  # fmt: skip
@@ -20,7 +21,7 @@ def parser() -> options.Parser:
     """The command line of python -m workloads.suite."""
     made = options.parser("workloads.suite", LONG, EXAMPLE)
     made.add_argument("--quick", action="store_true", help="small sizes and short blocks")
-    made.add_argument("--only", nargs="+", metavar="WORKLOAD", help="only these: peak stream matmul training")
+    made.add_argument("--only", nargs="+", metavar="WORKLOAD", help="only these: peak stream launch transfer matmul training")
     options.add_measuring(made)
     return made
 
@@ -32,8 +33,10 @@ def plan(quick: bool, gpu: bool) -> list[tuple[str, dict]]:
         return [("matmul", {"sizes": ["64:1024:x2"], "fast": True}), ("training", {"steps": 60, "fast": True})]
     dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
     return [
-        ("peak", {"dtypes": ["float32", "float64"]}),
-        ("stream", {"sizes": ["1GiB", "2GiB"] if gpu else ["256MiB"]}),
+        ("peak", {}),
+        ("stream", {"sizes": ["8KiB:2GiB:x2"], "fast": True}),
+        ("launch", {"fast": True}),
+        *([("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True})] if gpu else []),
         ("matmul", {"sizes": ["64:4096:x2" if gpu else "64:2048:x2"], "dtypes": dtypes}),
         *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": ["gpu"]})] if gpu else []),
         ("training", {"steps": 300}),

@@ -61,8 +61,9 @@ def _draw(loaded: Loaded, folder: pathlib.Path) -> bool:
 
     rows, machine = list(loaded.measurements), machine_of(loaded)
     pictures.save(roofline.figure(rows, roofs(rows, machine)), folder / "roofline.svg")
-    pictures.save(pictures.crossover(crossovers(rows), rows), folder / "crossover.svg")
-    pictures.save(pictures.rates(rows), folder / "rates.svg")
+    if any(m.problem.op == "matmul" for m in rows):
+        pictures.save(pictures.crossover(crossovers(rows), rows), folder / "crossover.svg")
+        pictures.save(pictures.rates(rows), folder / "rates.svg")
     if movement.has_memory(rows):
         pictures.save(movement.memory(rows, machine), folder / "memory.svg")
     if movement.has_copies(rows):

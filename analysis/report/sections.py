@@ -84,6 +84,8 @@ def details_section(loaded: "Loaded") -> list[str]:
 
 def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...], pictures: bool) -> list[str]:
     """The picture, who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
+    if not any(m.problem.op == "matmul" for m in measurements):
+        return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
     says = sentences.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
     lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures and bool(answers))]
@@ -155,10 +157,11 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], 
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
     heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
     lines = ["## Kernels", "", *image("rates.svg", says, pictures and bool(paths))]
-    lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2)
+    lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2) if ranked else []
     rows = [(m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m)) for m in measurements
             if m.problem.op in ("stream", "peak") and quick_seconds(m)]  # fmt: skip
-    return lines + (table(("kernel", "problem", "device", "threads", "rate"), rows, 3) if rows else [])
+    lines += table(("kernel", "problem", "device", "threads", "rate"), rows, 3) if rows else []
+    return lines if ranked or rows else []
 
 
 def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
