@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kernels import registry
-from kernels.problems import Conv, Matmul, Problem, precision
+from kernels.arrays import precision
+from kernels.problems import Conv, Matmul, Problem
 
 if TYPE_CHECKING:
     from workloads.results import Measurement

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels import reference
-from kernels.problems import ITEM_BYTES, Conv, Matmul
+from kernels.arrays import ITEM_BYTES
+from kernels.problems import Conv, Matmul
 
 if importlib.util.find_spec("tensorflow") is None:
     raise ModuleNotFoundError("no tensorflow", name="tensorflow")

@@ -3,7 +3,8 @@
 import numba
 import numpy as np
 
-from kernels.problems import Launch, empty
+from kernels.arrays import empty
+from kernels.problems import Launch
 from kernels.registry import kernel
 
 _NOTHING = np.empty(0)

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from kernels.problems import Launch, empty
+from kernels.arrays import empty
+from kernels.problems import Launch
 from kernels.registry import kernel
 
 

@@ -3,7 +3,8 @@
 import numba
 import numpy as np
 
-from kernels.problems import Matmul, empty
+from kernels.arrays import empty
+from kernels.problems import Matmul
 from kernels.registry import kernel
 
 _TILE_K, _TILE_J = 64, 256

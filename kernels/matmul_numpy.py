@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from kernels.problems import Matmul, empty, numpy_dtype
+from kernels.arrays import empty, numpy_dtype
+from kernels.problems import Matmul
 from kernels.reference import operands
 from kernels.registry import kernel
 

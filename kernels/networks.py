@@ -8,6 +8,7 @@ import functools
 import re
 from math import prod
 
+from kernels.arrays import ITEM_BYTES
 from kernels.layers import (
     Layer,
     Network,
@@ -20,7 +21,7 @@ from kernels.layers import (
     sources,
     trainable,
 )  # fmt: skip
-from kernels.problems import ITEM_BYTES, Training
+from kernels.problems import Training
 from kernels.steps import Work, inference, step
 
 __all__ = ["NETWORKS", "Layer", "Network", "Shape", "Work", "find", "footprint_bytes", "inference", "inputs", "known",

@@ -4,7 +4,8 @@ import numba
 import numpy as np
 
 from kernels import simd
-from kernels.problems import Peak, numpy_dtype
+from kernels.arrays import numpy_dtype
+from kernels.problems import Peak
 from kernels.registry import kernel
 
 

@@ -12,7 +12,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels import simd
-from kernels.problems import Peak, empty, numpy_dtype
+from kernels.arrays import empty, numpy_dtype
+from kernels.problems import Peak
 from kernels.registry import kernel
 
 llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it

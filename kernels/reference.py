@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 
 from kernels import passes
-from kernels.problems import Conv, Launch, Matmul, Peak, Problem, Stream, Transfer, numpy_dtype
+from kernels.arrays import numpy_dtype
+from kernels.problems import Conv, Launch, Matmul, Peak, Problem, Stream, Transfer
 
 # Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 24

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.problems import Conv, numpy_dtype
+from kernels.arrays import numpy_dtype
+from kernels.problems import Conv
 from kernels.reference import Check, equal
 
 # Up to this many products the whole answer is worked out in integers, without any BLAS.

@@ -11,8 +11,9 @@ from math import prod
 import msgspec
 
 from kernels import layers
+from kernels.arrays import ITEM_BYTES
 from kernels.layers import INPUT, Layer, Network, Shape
-from kernels.problems import ITEM_BYTES, Matmul, Problem, Stream
+from kernels.problems import Matmul, Problem, Stream
 
 
 class Work(msgspec.Struct, frozen=True):

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from kernels.problems import Stream, empty
+from kernels.arrays import empty
+from kernels.problems import Stream
 from kernels.registry import kernel
 
 _OPERATIONS = ("copy", "scale", "add", "triad", "read")

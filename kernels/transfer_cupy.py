@@ -13,7 +13,8 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels import cuda
-from kernels.problems import Transfer, empty
+from kernels.arrays import empty
+from kernels.problems import Transfer
 from kernels.registry import kernel
 
 _H2D, _D2H, _D2D = 1, 2, 3  # cudaMemcpyKind

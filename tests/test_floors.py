@@ -8,7 +8,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
-    *(f"kernels.{name}" for name in ("problems", "registry", "reference", "reference_conv", "passes")),
+    *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
     *(f"kernels.{name}" for name in ("layers", "networks", "steps")),
     *(f"workloads.{name}" for name in ("options", "results", "machine", "host", "nvidia")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from kernels import reference, registry
-from kernels.problems import MATHS, Conv, Launch, Matmul, Peak, Stream, Transfer
+from kernels.arrays import MATHS
+from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
 
 AWKWARD = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
 # 1 x 1 images, one channel and three, odd ones, a filter that is not square

@@ -5,7 +5,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training, precision, random_array
+from kernels.arrays import precision, random_array
+from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
 
 
 def test_matmul_counts():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from kernels.problems import Matmul, Peak, Stream, numpy_dtype
+from kernels.arrays import numpy_dtype
+from kernels.problems import Matmul, Peak, Stream
 
 
 def product(p, inputs):

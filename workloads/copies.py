@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.problems import Problem, numpy_dtype
+from kernels.arrays import numpy_dtype
+from kernels.problems import Problem
 from kernels.registry import Kernel
 from workloads import caches
 from workloads.results import Settings

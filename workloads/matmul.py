@@ -38,7 +38,7 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
 
     Raises: Usage for an unknown one.
     """
-    from kernels.problems import precision
+    from kernels.arrays import precision
 
     try:
         return [precision(word) for word in options.words(args.dtypes)]

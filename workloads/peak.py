@@ -26,7 +26,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage for an unknown dtype.
     """
-    from kernels.problems import MATHS
+    from kernels.arrays import MATHS
     from workloads import plan
     from workloads.results import Row
 

@@ -20,6 +20,7 @@ RIGOROUS_PROCESSES = 5
 FMA_MATHS = ("float32", "float64")
 # The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
+_TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
 _PEAKS = {"cpu": {"float32": ("fma",), "float64": ("fma",)},
           "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR}}  # fmt: skip
 # Problems' fields that name what is done.
@@ -265,7 +266,8 @@ def roof_rows(maths: Iterable[str], on: list[str], here: Machine, threads: Itera
                 wanted = Settings(device=device, threads=count)
                 looked = [(k, m) for k in peaks for m in maths if k.variant in _PEAKS["cpu" if cpu else "gpu"].get(m, ())]
                 rows += [Row(k.name, peak_problem(m, wanted), wanted) for k, m in looked]
-            rows += [Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1])) for k in streams]
+            rows += [Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1]))
+                     for k in streams if k.variant in _TRIADS]  # fmt: skip
     return rows
 
 
