@@ -191,12 +191,13 @@ def link_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
     said = []
     for device in dict.fromkeys(r.device for r in roofs if r.kind == "link"):
         ways = {"h2d": "to", "d2h": "from"}
-        words = [f"{bytes_rate(r.rate.value)} {ways[r.name]} {_device(device)}" for r in roofs
-                 if (r.device, r.kind) == (device, "link")]  # fmt: skip
+        here = [r for r in roofs if (r.device, r.kind) == (device, "link")]
+        words = [f"{bytes_rate(r.rate.value)} {ways[r.name]} {_device(device)}" for r in here]
+        ends = {"h2d": "from", "d2h": "to"}[here[0].name] if len(here) == 1 else "from and to"
         memory = pick(roofs, device, "memory")
-        slower = min(r.rate.value for r in roofs if (r.device, r.kind) == (device, "link"))
+        slower = min(r.rate.value for r in here)
         times_less = f", {digits(memory.rate.value / slower)} times less than its own memory gives" if memory else ""
-        said.append(f"Large copies from and to pinned host memory reach {join(words)}{times_less}.")
+        said.append(f"Large copies {ends} pinned host memory reach {join(words)}{times_less}.")
     return said
 
 

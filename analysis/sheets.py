@@ -14,7 +14,7 @@ class Sheet(msgspec.Struct, frozen=True):
 # By the exact product name, because a maker's variants differ (an H200 NVL is not an H200).
 # Source: the NVIDIA data sheets named; tensor-core numbers are the dense ones, half of those marked "with sparsity".
 _HOPPER = {"float64 vector": 34e12, "float64": 67e12, "float32": 67e12, "tf32": 494.7e12, "float16": 989.4e12,
-           "bfloat16": 989.4e12}  # fmt: skip
+           "bfloat16": 989.4e12, "float8_e4m3": 1978.9e12}  # fmt: skip
 _AMPERE = {"float64 vector": 9.7e12, "float64": 19.5e12, "float32": 19.5e12, "tf32": 156e12, "float16": 312e12,
            "bfloat16": 312e12}  # fmt: skip
 SHEETS = {

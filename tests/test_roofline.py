@@ -133,7 +133,7 @@ def test_faster_than_the_data_sheet_is_an_error_even_for_the_best_matmul_seen():
 def test_data_sheets_are_dense_and_only_for_the_exact_product():
     sheet = {r.name: r.rate.value for r in roofline.sheet_roofs(fake.GPU_MACHINE)}
     assert sheet == {"float64 vector": 34e12, "float64": 67e12, "float32": 67e12, "tf32": 494.7e12, "float16": 989.4e12,
-                     "bfloat16": 989.4e12, "HBM": 4.8e12}  # fmt: skip
+                     "bfloat16": 989.4e12, "float8_e4m3": 1978.9e12, "HBM": 4.8e12}  # fmt: skip
     assert "NVIDIA H200 NVL" not in sheets.SHEETS
     assert not roofline.sheet_roofs(fake.CPU_MACHINE)
     assert not roofline.sheet_roofs(None)

@@ -36,6 +36,8 @@ def backends() -> list[tuple[str, str, str]]:
     from workloads import machine
 
     software = machine.software()
+    others = {"mkl": machine.version("mkl"), "cublaslt": machine.version("nvmath-python")}
+    software |= {name: number for name, number in others.items() if number}
     return [(name, *_state(name, software)) for name in BACKENDS]
 
 
@@ -43,7 +45,7 @@ def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
     from kernels import registry
     from workloads import machine
 
-    if name == "cupy" and (problem := machine.gpu_problem()):
+    if registry.BACKENDS[name].devices == ("gpu",) and (problem := machine.gpu_problem()):
         return "absent", problem
     if name not in software:
         return "absent", str(registry.NotInstalled(name))
@@ -86,7 +88,7 @@ def overview() -> str:
     lines = [f"Crossover on {here.key}: {here.cpu}, {here.cores} cores, {here.memory_bytes / 2**30:.0f} GiB"]
     lines += [f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in here.gpus]
     lines += ["", "Backends"]
-    lines += [f"  {name:7} {state:7} {about}" for name, state, about in backends()]
+    lines += [f"  {name:10} {state:7} {about}" for name, state, about in backends()]
     found = list(commands())
     lines += ["", "Commands"]
     width = max((len(module) for module, _ in found), default=0)

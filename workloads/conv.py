@@ -7,9 +7,9 @@ import sys
 from workloads import options
 
 EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
-LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS) and the GPU (cuBLAS, cuDNN):
-resident on the device and with each kind of copy, under measured roofs. Over a range of batches, channels or image sizes it
-ends with the crossover in words."""
+LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS) and the GPU (cuBLAS), and
+as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of copy, under measured roofs.
+Over a range of batches, channels or image sizes it ends with the crossover in words."""
 SHAPES = "python -m workloads.conv --shapes 32x32x32x3:64x3x3 --pad same"
 VARY = ("batch", "channels", "size")
 _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}

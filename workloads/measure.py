@@ -192,14 +192,14 @@ def _device_takes(kernel, row: Row, prepared: copies.Prepared) -> dict[str, Call
     if row.problem.op in ("transfer", "launch"):
         takes["host-issue"] = lambda: timing.issue(run, wait)
     if stream and not kernel.allocates:
-        takes["device"] = lambda: _on_device(prepared)
+        takes["device"] = lambda: _on_device(prepared, getattr(row.problem, "count", 1))
     return takes
 
 
-def _on_device(prepared: copies.Prepared) -> timing.Take:
+def _on_device(prepared: copies.Prepared, launches: int) -> timing.Take:
     """Device time by events: around queued calls when they are long, else around calls that wait behind a held stream."""
     take = timing.device(prepared.run, prepared.stream)
-    return timing.held(prepared.run, prepared.stream) if take(3) / 3 < timing.HELD_BELOW_S else take
+    return timing.held(prepared.run, prepared.stream, launches) if take(3) / 3 < timing.HELD_BELOW_S else take
 
 
 def _a_pass(samples: Samples, passes: int) -> Samples:

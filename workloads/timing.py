@@ -155,9 +155,10 @@ def device(run: Callable, stream) -> Take:
     return take
 
 
-def held(run: Callable, stream) -> Take:
+def held(run: Callable, stream, launches: int = 1) -> Take:
     """Device clock around calls that all wait in the queue before the first begins, as a kernel of ours holds the stream
-    until they are issued (50 ms at most; it ends by itself). `run` must not allocate, synchronize or load a module.
+    until they are issued (50 ms at most; it ends by itself). `run` must not allocate, synchronize or load a module; `launches`
+    is how many it makes in a call: a stream's launch queue has room for about a thousand, and who meets it full waits.
     """
     import cupy
 
@@ -179,8 +180,9 @@ def held(run: Callable, stream) -> Take:
         return cupy.cuda.get_elapsed_time(begin, end) * 1e-3
 
     def take(calls: int) -> float:
-        whole, rest = divmod(calls, HELD_CALLS)
-        return sum(batch(HELD_CALLS) for _ in range(whole)) + (batch(rest) if rest else 0.0)
+        most = max(1, HELD_CALLS // launches)
+        whole, rest = divmod(calls, most)
+        return sum(batch(most) for _ in range(whole)) + (batch(rest) if rest else 0.0)
 
     return take
 

@@ -193,7 +193,7 @@ def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
         return []
     found = overheads.constants(measurements)
     rows = [(c.name, c.device, c.clock, c.threads or "-", c.jit or "-", seconds(max(0.0, c.seconds.value)),
-             cells.width(c.seconds), c.source) for c in found]  # fmt: skip
+             cells.width(c.seconds) if c.seconds.value > 0 else "-", c.source) for c in found]  # fmt: skip
     heads = ("constant", "device", "clock", "threads", "jit_compile", "a time", "+-", "from")
     listed = [f"- {text(s)}" for s in facts.launch_sentences(roofs)]
     listed += [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]
