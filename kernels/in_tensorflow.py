@@ -18,6 +18,7 @@ from kernels.problems import Conv, Matmul
 if importlib.util.find_spec("tensorflow") is None:
     raise ModuleNotFoundError("no tensorflow", name="tensorflow")
 
+
 def on_gpu(tensor) -> bool:
     return "GPU" in tensor.device
 

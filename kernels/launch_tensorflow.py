@@ -7,6 +7,7 @@ import importlib.util
 
 import numpy as np
 
+from kernels import in_tensorflow
 from kernels.problems import Launch
 from kernels.registry import kernel
 
@@ -96,19 +97,10 @@ def _in_a_function(problem: Launch, arrays, jit_compile: bool):
 
 def _require(problem: Launch, call) -> None:
     """Raises RuntimeError unless the graph that runs, after TensorFlow's optimizer, has `count` operations of the call."""
-    from tensorflow.python.eager import context  # no public way to the optimized graph
-
-    context.context().enable_graph_collection()
-    try:
-        call()
-        graphs = context.context().export_run_metadata().partition_graphs
-    finally:
-        context.context().disable_graph_collection()
-    operation = "MatMul" if problem.call == "matmul" else "Sub"  # oneDNN's begin with _Mkl
-    found = sum(node.op.endswith(operation) for graph in graphs for node in graph.node)
+    ran = in_tensorflow.ran(call)
+    found = ran["MatMul" if problem.call == "matmul" else "Sub"]
     if found != problem.count:
-        held = sorted({node.op for graph in graphs for node in graph.node})
-        raise RuntimeError(f"the optimized graph has {found} operations, not {problem.count}; it holds {', '.join(held)}")
+        raise RuntimeError(f"the optimized graph has {found} operations, not {problem.count}; it holds {', '.join(sorted(ran))}")
 
 
 @kernel(allocates=True)

@@ -75,6 +75,7 @@ def peaks(samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, 
                - np.exp(-((x + 1) ** 2) - y**2) / 3)  # fmt: skip
     return points.astype(dtype), heights.astype(dtype)[:, np.newaxis]
 
+
 def _download(name: str):
     """The training images and labels of one of Keras's data sets."""
     import keras
