@@ -471,4 +471,26 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
         return 5 * self.epochs * (self.samples * sample_s + self.steps * 20e-3)
 
 
-Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training
+class Inference(msgspec.Struct, frozen=True, tag="inference"):
+    """The answers of the model of that name to `batch` samples at a time."""
+
+    model: str
+    batch: int
+    dtype: str = "float32"
+    op: ClassVar[str] = "inference"
+
+    def __post_init__(self):
+        _check_counts(batch=self.batch)
+
+    @property
+    def footprint_bytes(self) -> int:
+        """Raises ValueError for a model that is not in kernels.networks."""
+        return Training(self.model, self.batch, self.batch, dtype=self.dtype).footprint_bytes
+
+    @property
+    def patience_s(self) -> float:
+        """Seconds to wait for a row beyond any other's: as for the training of so many samples."""
+        return Training(self.model, self.batch, self.batch).patience_s
+
+
+Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training | Inference

@@ -10,16 +10,17 @@ PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
     *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
     *(f"kernels.{name}" for name in ("layers", "networks", "steps")),
-    *(f"workloads.{name}" for name in ("options", "results", "machine", "host", "nvidia")),
+    *(f"workloads.{name}" for name in ("options", "results", "machine", "host", "nvidia", "switches")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks models data keras_child cluster show setup
-starts tensors"""
+starts tensors trainers feeds loops fits usermodels together answering studies"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
-CHILDREN = {f"workloads.{name}" for name in ("keras_child", "models", "data", "tensors", "starts", "caches")}
+CHILDREN = {f"workloads.{name}" for name in ("keras_child", "models", "data", "tensors", "starts", "caches", "trainers", "feeds", "loops",
+            "fits", "usermodels", "answering")}
 
 
 def modules() -> dict[str, ast.Module]:
