@@ -28,6 +28,7 @@ BACKENDS = {
     "numba": Backend(("cpu",), "numba", "numba"),
     "mkl": Backend(("cpu",), "mkl", "mkl"),
     "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
+    "cudnn": Backend(("gpu",), "cudnn", "'nvidia-cudnn-frontend<1.29'"),
     "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python"),
     "tensorflow": Backend(("cpu", "gpu"), "tensorflow", "tensorflow"),
     "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),
