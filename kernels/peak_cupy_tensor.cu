@@ -40,6 +40,11 @@ extern "C" __global__ void mma_chains(SUM* out, double factor, int trips) {
                 asm volatile(MMA " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
                              : "+" TO(d[c][0]), "+" TO(d[c][1]), "+" TO(d[c][2]), "+" TO(d[c][3])
                              : AS(a[0]), AS(a[1]), AS(a[2]), AS(a[3]), AS(b[0]), AS(b[1]));
+#elif A_WORDS == 8
+                asm volatile(MMA " {%0,%1,%2,%3}, {%4,%5,%6,%7,%8,%9,%10,%11}, {%12,%13,%14,%15}, {%0,%1,%2,%3};"
+                             : "+" TO(d[c][0]), "+" TO(d[c][1]), "+" TO(d[c][2]), "+" TO(d[c][3])
+                             : AS(a[0]), AS(a[1]), AS(a[2]), AS(a[3]), AS(a[4]), AS(a[5]), AS(a[6]), AS(a[7]),
+                               AS(b[0]), AS(b[1]), AS(b[2]), AS(b[3]));
 #else
                 asm volatile(MMA " {%0,%1}, {%2}, {%3}, {%0,%1};"
                              : "+" TO(d[c][0]), "+" TO(d[c][1]) : AS(a[0]), AS(b[0]));

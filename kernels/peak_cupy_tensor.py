@@ -7,14 +7,15 @@ from kernels import cuda
 from kernels.problems import Peak
 from kernels.registry import kernel
 
-# math -> k of a product of 16 x 8 x k, and the instruction's words and types. Sums are float32 (float64 of float64).
+# math -> rows and k of a product of rows x 8 x k, and the instruction's words and types. Sums are float32 (float64 of float64).
+_DOUBLE = {"PACK": "packed_f64", "WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"'}
 _MMA = {
-    "float16": (16, "f32.f16.f16.f32", {"PACK": "packed_f16"}),
-    "bfloat16": (16, "f32.bf16.bf16.f32", {"PACK": "packed_bf16"}),
-    "tf32": (8, "f32.tf32.tf32.f32", {"PACK": "packed_tf32"}),
-    "float64": (4, "f64.f64.f64.f64", {"PACK": "packed_f64", "WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"',
-                                       "A_WORDS": 1, "SUMS": 2}),
-}  # fmt: skip
+    "float16": (16, 16, "f32.f16.f16.f32", {"PACK": "packed_f16"}),
+    "bfloat16": (16, 16, "f32.bf16.bf16.f32", {"PACK": "packed_bf16"}),
+    "tf32": (16, 8, "f32.tf32.tf32.f32", {"PACK": "packed_tf32"}),
+    "float64": (16, 16, "f64.f64.f64.f64", {**_DOUBLE, "A_WORDS": 8, "SUMS": 4}),
+}
+_FLOAT64_BEFORE_HOPPER = (8, 4, "f64.f64.f64.f64", {**_DOUBLE, "A_WORDS": 1, "SUMS": 2})
 _SINGLE = {"WORD": "unsigned", "SUM": "float", "AS": '"r"', "TO": '"f"', "A_WORDS": 4, "SUMS": 4}
 _CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 4, 256, 4
 _LEAST_TRIPS, _MOST_TRIPS = 20, 1 << 18
@@ -37,8 +38,12 @@ def _trips(problem: Peak, a_trip: int) -> int:
     return trips
 
 
+def _capability() -> int:
+    return int(cupy.cuda.Device().compute_capability[:-1])
+
+
 def _require(major: int, only: bool = False) -> None:
-    have = int(cupy.cuda.Device().compute_capability[:-1])
+    have = _capability()
     if have < major or (only and have != major):
         raise ValueError(f"needs a GPU of compute capability {major}.0{'' if only else ' or newer'}, this one has {have}.x")
 
@@ -49,14 +54,13 @@ def tensor(problem: Peak, constants):
     if problem.math not in _MMA:
         raise ValueError(f"mma.sync has no {problem.math}; this kernel has {', '.join(_MMA)}")
     _require(8)
-    depth, types, words = _MMA[problem.math]
-    shape = "m8n8k4" if problem.math == "float64" else f"m16n8k{depth}"
-    rows, columns = (8, 8) if problem.math == "float64" else (16, 8)
-    macros = {**_SINGLE, **words, "MMA": f'"mma.sync.aligned.{shape}.row.col.{types}"'}
+    before = problem.math == "float64" and _capability() < 9
+    rows, depth, types, words = _FLOAT64_BEFORE_HOPPER if before else _MMA[problem.math]
+    macros = {**_SINGLE, **words, "MMA": f'"mma.sync.aligned.m{rows}n8k{depth}.row.col.{types}"'}
     compiled = cuda.load("peak_cupy_tensor", "mma_chains", **macros)
     blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * _BLOCKS_A_MULTIPROCESSOR
     warps = blocks * _THREADS // 32
-    trips = _trips(problem, 2 * rows * columns * depth * warps * _CHAINS * _UNROLL)
+    trips = _trips(problem, 2 * rows * 8 * depth * warps * _CHAINS * _UNROLL)
     dtype = np.float64 if problem.math == "float64" else np.float32
     out = cupy.empty((_CHAINS * macros["SUMS"], blocks * _THREADS), dtype)
     arguments = (out, float(cupy.asnumpy(constants)[0]), np.int32(trips))

@@ -12,12 +12,14 @@ from kernels.registry import kernel
 from kernels.transfer_cupy import H2D, LOCKED, device_array, forks, host_array, only
 
 _COPY_THREADS = 256
+_RAMP = 4  # so many chunks at either end grow and shrink
 _TRIAD_VALUES = 1 << 24  # a power of two, as the kernel in transfer_cupy_overlap.cu wraps around it
 
 
 @functools.lru_cache(maxsize=8)
 def _trips(problem_bytes: int, compute: str, chunks: int) -> int:
-    """Loop trips that make the kernels over all chunks about as long as the copies of their bytes, measured here."""
+    """Loop trips of a chunk of average size that make the kernels over all chunks about as long as the copies of their
+    bytes, measured here."""
     problem = Transfer("h2d", problem_bytes, "pinned", compute, chunks)
     data = problem.inputs(1)[0]
     stream = cupy.cuda.get_current_stream()
@@ -43,6 +45,13 @@ def _device_seconds(work, stream) -> float:
     return least
 
 
+def _shares(chunks: int) -> np.ndarray:
+    """Each chunk's share of the bytes: the first and the last are small, as nothing runs beside a pipeline's ends."""
+    ends = np.minimum(np.arange(1, chunks + 1), np.arange(chunks, 0, -1))
+    weights = np.minimum(ends / _RAMP, 1)
+    return weights / weights.sum()
+
+
 def _pieces(problem: Transfer, data, streams, trips: int):
     """[(copy, compute)] of every chunk, the target, and what the kernels write.
 
@@ -56,12 +65,14 @@ def _pieces(problem: Transfer, data, streams, trips: int):
     blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * (4 if problem.compute == "fma" else 8)
     triad = problem.compute == "triad"
     room = cupy.ones((3, _TRIAD_VALUES), np.float64) if triad else cupy.zeros(blocks * _COPY_THREADS, np.float32)
-    bounds = np.linspace(0, problem.nbytes, problem.chunks + 1).astype(np.int64)
+    shares = _shares(problem.chunks)
+    bounds = np.round(problem.nbytes * np.concatenate([[0], np.cumsum(shares)])).astype(np.int64)
     made = []
     for i, (start, stop) in enumerate(zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True)):
         copier, computer = streams[0], (streams[1:] or streams)[i % max(1, len(streams) - 1)]
         copied = (target.data.ptr + start, source.ctypes.data + start, stop - start, H2D, copier.ptr)
-        there, arguments = cupy.cuda.Event(disable_timing=True), (room, np.int32(trips))
+        own = max(1, round(trips * problem.chunks * shares[i]))
+        there, arguments = cupy.cuda.Event(disable_timing=True), (room, np.int32(own))
 
         def copy(copied=copied, there=there, copier=copier, keep=source):
             runtime.memcpyAsync(*copied)
