@@ -1,33 +1,30 @@
 """An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
 square products in n, whose words are those of analysis.sentences, in a framework or from cold caches."""
 
-import re
 from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
-from analysis import crossover, sentences
+import msgspec
+
+from analysis import crossover, layers, sentences, shapes
 from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, fastest, framework_of
 from analysis.families import batch_family
 from analysis.roofline import is_gpu
 from analysis.units import count, digits, join, seconds
 
 if TYPE_CHECKING:
+    from analysis.roofline import Roof
     from kernels.networks import Work
     from workloads.results import Machine, Measurement
 
 _UNTRANSPOSED = "nn"
-_SMALLEST = {"batch": "the smallest batch", "channels": "the fewest channels"}
 
 
 def sentence(answer: Answer) -> str:
     """Who wins where in one form, with the measured range: `float32, 3x3 convolution ... in its batch, data already on the
     GPU, one call at a time: the GPU wins from batch = 12 ...`."""
-    said = sentences.crossing_sentence(answer)
-    name, colon, rest = said.partition(": ")
-    rest = re.sub(r"\bn = ", f"{answer.family.varies} = ", rest)
-    rest = rest.replace("the smallest size", _SMALLEST.get(answer.family.varies, "the smallest size"))
-    return f"{name.replace(', ', f', {about(answer)}, ', 1)}{colon}{rest}"
+    return f"{sentences.precision_name(answer)}, {about(answer)}, {sentences.crossing_words(answer)}"
 
 
 def about(answer: Answer) -> str:
@@ -45,10 +42,7 @@ def family_name(family: Family) -> str:
     if family.op == "matmul":
         layout = "" if of["layout"] == _UNTRANSPOSED else f" ({of['layout']})"
         return f"product {of['m']}x{of['n']}x{of['k']}{layout}"
-    more = [f"stride {of['stride']}"] * (of["stride"] != 1) + [f"{of['groups']} groups"] * (of["groups"] != 1)
-    more += [of["layout"]] * (of["layout"] != "NHWC") + [f"pad {of['pad']}"]
-    image = f"{of['n']}x{of['h']}x{of['w']}x{of['c_in']}:{of['c_out']}x{of['r']}x{of['s']}"
-    return f"convolution {image} {of['direction']} ({', '.join(more)})"
+    return f"convolution {shapes.conv_words(of)}"
 
 
 def every(measurements: "Iterable[Measurement]", op: str, varies: Iterable[str] = crossover.VARIES, least=None,
@@ -66,12 +60,21 @@ def every(measurements: "Iterable[Measurement]", op: str, varies: Iterable[str] 
     return found
 
 
-def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", what: str) -> list[str]:
-    """What all layers' problems of a step come to, each as often as it occurs: a sentence for each batch and precision.
+class Total(msgspec.Struct, frozen=True):
+    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and the seconds of the fastest
+    rows of each side, waited for one by one (None where a problem has no time)."""
 
-    Sums of the fastest rows, waited for one by one: the CPU's over kernels and threads, the GPU's with the data there.
-    Where a problem has no time there is no sum.
-    """
+    batch: int
+    math: str
+    works: int
+    directions: tuple[str, ...]
+    flops: int
+    cpu: float | None
+    gpu: float | None
+
+
+def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
+    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
     best: dict = {}
     for m in measurements:
         if framework_of(m) or (m.settings.mode, m.settings.cache, m.settings.process) != ("resident", "warm", "warm"):
@@ -82,17 +85,26 @@ def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", wha
     for work in works:
         batch = getattr(work.problem, batch_family(work.problem).fields[0])
         groups.setdefault((batch, work.problem.math), []).append(work)
+
+    def sum_of(group: "list[Work]", gpu: bool) -> float | None:
+        whole = sum(min(best.get((w.problem, gpu), [inf])) for w in group)
+        return whole if whole < inf else None
+
+    return [Total(batch, math, len(group), tuple(dict.fromkeys(w.direction for w in group)), sum(w.flops for w in group),
+                  sum_of(group, False), sum_of(group, True)) for (batch, math), group in groups.items()]  # fmt: skip
+
+
+def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", what: str) -> list[str]:
+    """The totals as sentences; `what` is many of them in words: convolutions of vgg-16. Without any time there is no sentence."""
     said = []
-    for (batch, math), group in groups.items():
-        sums = []
-        for gpu, name in ((False, "CPU"), (True, "GPU, data already there")):
-            times = [min(best.get((w.problem, gpu), [inf])) for w in group]
-            sums += [f"{seconds(sum(times))} on the {name}"] * (sum(times) < inf)
-        ways = join(dict.fromkeys(w.direction for w in group))
+    for t in totals(works, measurements):
+        sides = ((t.cpu, "CPU"), (t.gpu, "GPU, data already there"))
+        sums = [f"{seconds(time)} on the {name}" for time, name in sides if time is not None]
         if sums:
-            flops = sum(w.flops for w in group)
-            said.append(f"{math}, batch {batch}: all {len(group)} {what} ({ways}, {digits(flops / 1e9)} GFLOP) take "
-                        f"{join(sums)}, the fastest kernel each, one call at a time.")  # fmt: skip
+            many, _, of = what.partition(" ")
+            every = f"all {t.works} {what}" if t.works > 1 else f"the one {many.removesuffix('s')} {of}"
+            said.append(f"{t.math}, batch {t.batch}: {every} ({join(t.directions)}, {digits(t.flops / 1e9)} GFLOP) "
+                        f"take{'s' * (t.works == 1)} {join(sums)}, the fastest kernel each, one call at a time.")  # fmt: skip
     return said
 
 
@@ -106,3 +118,49 @@ def lines(answers: Iterable[Answer], measurements: "Iterable[Measurement]", mach
     more = len(said) - most
     rest = f"... and {count(more, 'more answer')}; fewer layers or modes at a time show theirs"
     return said if more <= 0 else [*said[:most], rest]
+
+
+def summaries(answers: Iterable[Answer]) -> list[str]:
+    """How all families of an operation fare together, a sentence for each of what varies, precision and form: how many have
+    the GPU win from where."""
+    groups: dict = {}
+    for a in answers:
+        if a.points and a.family != SQUARES:
+            form = (a.family.op, a.family.varies, sentences.precision_name(a), sentences.form_name(a.form))
+            groups.setdefault((*form, a.form.framework, a.form.cache), []).append(a)
+    return [_summary(*key[:4], group) for key, group in groups.items() if len(group) > 1]
+
+
+def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer]) -> str:
+    first, family = group[0].form, group[0].family
+    how = [f"by {first.framework}"] * bool(first.framework) + [f"{first.cache} caches"] * (first.cache != "warm")
+    kinds = {kind: [a for a in group if a.kind == kind] for kind in dict.fromkeys(a.kind for a in group)}
+    parts = []
+    for kind in ("gpu-at-smallest", "gpu-from", "cpu-throughout", "several", "cant-tell"):
+        if of := kinds.get(kind, []):
+            ends = sorted(a.crossings[0].at.value for a in of) if kind == "gpu-from" else []
+            words = {"gpu-at-smallest": f"the GPU wins already at {family.smallest}", "cpu-throughout": "the CPU wins throughout",
+                     "several": "the GPU loses again somewhere", "cant-tell": "one can't tell"}  # fmt: skip
+            between = " to ".join(dict.fromkeys(digits(end) for end in (ends[0], ends[-1]))) if ends else ""
+            parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
+    low, high = min(a.low_n for a in group), max(a.high_n for a in group)
+    noun = {"conv": "convolutions", "matmul": "products"}[op]
+    return (f"{', '.join([precision, *how, form])}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
+            f"(measured range {low}..{high}).")  # fmt: skip
+
+
+def story(measurements: "Iterable[Measurement]", op: str, ceilings: "tuple[Roof, ...]" = (),
+          machine: "Machine | None" = None) -> list[str]:  # fmt: skip
+    """The layers of an operation in a few sentences: who wins with the data there and with copies as people write them, in
+    the first precision, and how fast each device is; [] without any."""
+    rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
+    found = [a for a in every(rows, op, forms=(LATENCY, COPIES[0])) if not a.form.framework and a.form.cache == "warm"]
+    rates = layers.rate_sentences(rows, op, ceilings)
+    if not any(is_gpu(m.settings.device) for m in rows) or (found and all(a.kind == "no-gpu" for a in found)):
+        return [sentences.no_gpu_sentence(rows, machine), *rates] if rows else []
+    first = [a for a in found if a.precision == found[0].precision]
+    said = []
+    for form in (LATENCY, COPIES[0]):
+        own = [a for a in first if a.form == form and a.points]
+        said += summaries(own) or [sentence(a) for a in own]
+    return [*said, *rates]

@@ -9,6 +9,7 @@ from analysis.units import count, join, seconds, size
 from kernels import networks
 from kernels.networks import Network, Work
 from kernels.problems import Problem, Training
+from workloads import switches
 from workloads.results import Measurement
 
 OUR_OWN = ("numba", "cuda")  # kernels written here; every other backend is a library
@@ -200,7 +201,8 @@ def _copies(training: Measurement, network: Network | None, measurements: list[M
 def budgets(measurements: Iterable[Measurement]) -> list[Budget]:
     """A budget for every training row that has a time."""
     rows = list(measurements)
-    return [budget(m, rows) for m in rows if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")]
+    return [budget(m, rows) for m in rows
+            if m.problem.op == "training" and m.status == "ok" and m.on("host-latency") and switches.ordinary(m)]  # fmt: skip
 
 
 def device_words(device: str) -> str:

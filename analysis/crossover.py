@@ -208,7 +208,7 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Fami
             defaults += [Point(n, default, gpu)] if default else []
         else:
             both = (("CPU", cpu, cpu_rows), ("GPU", gpu, gpu_rows))
-            gaps += [_gap(f"{family.varies} = {n}", who, rows) for who, side, rows in both if side is None and rows]
+            gaps += [_gap(f"{family.size_name} = {n}", who, rows) for who, side, rows in both if side is None and rows]
     if not points:
         missing = "no-cpu" if any(fastest([m], form.clock) for m in tried) else "no-gpu"
         return Answer(precision, form, missing, tried_n[0], tried_n[-1], gaps=tuple(gaps), tried=tried_n, family=family)

@@ -3,6 +3,7 @@
 import functools
 import math
 import statistics
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -100,6 +101,23 @@ def median(seconds, block=None) -> Estimate:
     if len(groups) == 1:
         return Estimate(value, value, value)
     return Estimate(value, *_ends(value, _resampled_medians(groups, 1), len(groups)))
+
+
+def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -> tuple[Estimate, ...]:
+    """Numbers worked out of several medians, each with its 95 % interval: `rounds` (quantities x rounds) holds what was taken
+    side by side, `numbers` makes them of medians (quantities x any). Whole rounds are resampled; a difference may be negative,
+    so the interval is widened about the value itself where the rounds are few. Of one round nothing is known but its values.
+    """
+    count = rounds.shape[1]
+    values = numbers(np.median(rounds, axis=1)[:, np.newaxis])[:, 0]
+    if count == 1:
+        return tuple(Estimate(float(v), float(v), float(v)) for v in values)
+    picks = np.random.default_rng(1).integers(0, count, (RESAMPLES, count))
+    draws = np.sort(numbers(np.median(rounds[:, picks], axis=2)), axis=1)
+    last, tail, wider = RESAMPLES - 1, (1 - CONFIDENCE) / 2, _few_blocks(count)
+    low, high = draws[:, math.floor(tail * last)], draws[:, math.ceil((1 - tail) * last)]
+    return tuple(Estimate(float(v), float(v + min(a - v, 0) * wider), float(v + max(b - v, 0) * wider))
+                 for v, a, b in zip(values, low, high, strict=True))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=8192)

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 from analysis.crossover import square_rows
 from analysis.estimate import middle, of
 from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, level, pick, quick_seconds, ridge
-from analysis.roofs import QUEUED, TENSOR_VARIANTS, WAITED
+from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
+from workloads import switches
 
 if TYPE_CHECKING:
     from analysis.roofline import Roof
@@ -149,11 +150,22 @@ def other_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
         memory = pick(roofs, device, "memory")
         peaks = [r for r in roofs if r.measured and (r.device, r.kind) == (device, "compute")]
         best = {r.name: max(o.rate.value for o in peaks if o.name == r.name) for r in peaks}
-        words = [f"{bytes_rate(memory.rate.value)} from {memory.name}"] if memory else []
+        whence = f" ({memory.note})" if memory and memory.note.startswith(NO_PLATEAU) else ""
+        words = [f"{bytes_rate(memory.rate.value)} from {memory.name}{whence}"] if memory else []
         words += [f"{flops_rate(rate)} in {name}" for name, rate in best.items()]
         if words:
             said.append(f"Measured ceilings of {'the CPU' if device == 'cpu' else device}: {join(words)}.")
     return said + training_sentences(measurements)
+
+
+def unflat_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
+    """What stands for a memory whose bandwidth has no flat part: where its ceiling comes from."""
+    said = []
+    for r in (r for r in roofs if r.kind == "memory" and r.note.startswith(NO_PLATEAU)):
+        threads = f" with {count(r.threads, 'thread')}" if r.threads else ""
+        what = r.note.partition(": ")[2]
+        said.append(f"{r.device}: the {r.name} ceiling{threads}, {bytes_rate(r.rate.value)}, is {what} ({r.source}).")
+    return said
 
 
 def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
@@ -209,7 +221,9 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """Seconds per training step on each device, and who wins."""
     cases: dict = {}
     for m in measurements:
-        if m.problem.op == "training" and m.status == "ok" and (s := m.on("host-latency")) and s.seconds:
+        if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
+            continue
+        if (s := m.on("host-latency")) and s.seconds:
             side = "GPU" if is_gpu(m.settings.device) else "CPU"
             sides = cases.setdefault((m.problem.model, m.problem.batch), {})
             sides[side] = min(sides.get(side, s), s, key=middle)

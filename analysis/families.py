@@ -46,6 +46,26 @@ class Family(msgspec.Struct, frozen=True):
         """The size of one of its problems."""
         return getattr(problem, self.fields[0])
 
+    def holds(self, problem: Problem) -> bool:
+        """Whether a problem is one of its own."""
+        if problem.op != self.op or len({getattr(problem, field) for field in self.fields}) != 1:
+            return False
+        if not self.fixed:
+            return problem.layout == "nn"
+        out = getattr(problem, "out", problem.dtype) == dict(self.fixed).get("out", problem.dtype)
+        return out and all(getattr(problem, name) == value for name, value in self.fixed)
+
+    @property
+    def size_name(self) -> str:
+        """What varies, in words that stand before `= 32`."""
+        return {"size": "image side"}.get(self.varies, self.varies)
+
+    @property
+    def smallest(self) -> str:
+        """Its smallest size, in words."""
+        return {"batch": "the smallest batch", "channels": "the fewest channels",
+                "size": "the smallest images"}.get(self.varies, "the smallest size")  # fmt: skip
+
 
 # Kernels that stand for no side: what they time is not one call of a program. TensorFlow's `held` are 50 convolutions in one.
 _ASIDE = ("held",)
@@ -94,11 +114,15 @@ def comparable(measurements: "Iterable[Measurement]", op: str, framework: str = 
 def square_rows(measurements: "Iterable[Measurement]", framework: str = "",
                 cache: str = "warm") -> "dict[str, dict[int, list[Measurement]]]":  # fmt: skip
     """precision -> n -> rows of the square, untransposed matmuls; a framework's only when it is named."""
+    return rows_of(measurements, SQUARES, framework, cache)
+
+
+def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: str = "", cache: str = "warm") -> Rows:
+    """precision -> size -> rows of one family."""
     found: Rows = {}
-    for m in comparable(measurements, "matmul", framework, cache):
-        p = m.problem
-        if p.m == p.n == p.k and p.layout == "nn":
-            found.setdefault(precision_of(p), {}).setdefault(p.n, []).append(m)
+    for m in comparable(measurements, family.op, framework, cache):
+        if family.holds(m.problem):
+            found.setdefault(precision_of(m.problem), {}).setdefault(family.size(m.problem), []).append(m)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from analysis import shapes
 from analysis.sheets import SHEETS
 from analysis.units import count, size
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
 BEST_MATMUL = "best matmul seen"
+# Of a memory without a plateau over so many sizes, the roof is the best rate of large working sets, and says so.
+NO_PLATEAU = "no plateau there: the best rate of working sets"
 # Arithmetic that GPUs also do on tensor cores, which an FMA loop cannot reach.
 TENSOR_MATHS = ("float64", "tf32", "float16", "bfloat16")
 # The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.
@@ -83,7 +86,9 @@ def describe(measurement: "Measurement") -> str:
     p, threads = measurement.problem, measurement.settings.threads
     what = ""
     if p.op == "matmul":
-        what = f"n = {p.n}" if p.m == p.n == p.k else f"{p.m} x {p.n} x {p.k}"
+        what = f"n = {p.n}" if p.m == p.n == p.k and p.layout == "nn" else shapes.product(p)
+    elif p.op == "conv":
+        what = shapes.convolution(p)
     elif p.op in ("stream", "transfer"):
         what = size(p.nbytes)
     elif p.op == "peak":
@@ -205,7 +210,16 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
         if cache and largest <= cache:  # a cache's rate is no memory's
             continue
         for group in _groups(kept, lambda m: m.settings.threads).values():
-            yield _best(group, "memory", name, floor_bytes=start - 1)
+            own = [m for m in on_device if m.settings.threads == group[0].settings.threads]
+            note = f"{NO_PLATEAU} from {size(start)}" if _searched(own) else ""
+            yield _best(group, "memory", name, floor_bytes=start - 1, note=note)
+
+
+def _searched(rows: "list[Measurement]") -> bool:
+    """Whether there are sizes enough to look for levels in."""
+    from analysis import plateaus
+
+    return any(len(curve) >= plateaus.LEAST_SIZES for curve in plateaus.curves(rows).values())
 
 
 def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int | None) -> "Iterable[Roof]":

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import facts
-from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
+from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
 from analysis.roofline import is_gpu, roofs
 from analysis.units import count, digits, join, percent, seconds
 from analysis.why import REMAINDER, Why, why
@@ -35,9 +35,10 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     trouble = facts.trouble_sentence(measurements, ceilings, machine)
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
+    told = _with_layers(told, _layer_story(measurements, ceilings, machine))
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
     told += facts.other_sentences(measurements, ceilings)
-    if not any(m.problem.op == "matmul" for m in measurements):  # a run of roofs, launches or copies answers with those
+    if not any(m.problem.op in ("matmul", "conv") for m in measurements):  # a run of roofs, launches or copies answers with those
         told += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
     return [*told, trouble] if trouble else told
@@ -78,13 +79,25 @@ def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
     return told or [crossing_sentence(a) for a in first[:2]]
 
 
+def _layer_story(measurements, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
+    """What the convolutions say, then the products that are no square ones."""
+    from analysis import answers  # it says its answers in this module's words
+
+    return [said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)]
+
+
+def _with_layers(told: list[str], layers: list[str]) -> list[str]:
+    """The squares' sentences with the layers' first one third; without squares the layers' alone."""
+    return [*told[:2], *layers[:1], *told[2:]] if told else layers[:MOST]
+
+
 def _reason(measurements, a: Answer | None) -> list[str]:
     found = [w for w in why(measurements, a) if w.parts] if a else []
     return [why_sentence(found[0], a.form)] if found else []
 
 
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
-    if not any(m.problem.op == "matmul" for m in measurements):
+    if not answers:
         return []
     told = [no_gpu_sentence(measurements, machine)]
     told += facts.rate_sentences(measurements, ceilings)[:1] + facts.library_sentences(measurements)
@@ -129,7 +142,12 @@ def precision_name(a: Answer) -> str:
 
 def crossing_sentence(a: Answer) -> str:
     """Who wins where, for one precision and form, with the measured range and the answer for default threads."""
-    return f"{precision_name(a)}, {form_name(a.form)}: {verdict_words(a)}{range_words(a)}{default_words(a)}."
+    return f"{precision_name(a)}, {crossing_words(a)}"
+
+
+def crossing_words(a: Answer) -> str:
+    """The same without the precision: the form, the verdict, its range, what default threads change."""
+    return f"{form_name(a.form)}: {verdict_words(a)}{range_words(a)}{default_words(a)}."
 
 
 def default_words(a: Answer) -> str:
@@ -147,25 +165,27 @@ def same_answer(a: Answer, b: Answer) -> bool:
 
 
 def range_words(a: Answer) -> str:
-    return f" (at n = {a.low_n}, the only size measured)" if a.low_n == a.high_n else (
+    """` (measured range 64..128)`."""
+    return f" (at {a.family.size_name} = {a.low_n}, the only size measured)" if a.low_n == a.high_n else (
         f" (measured range {a.low_n}..{a.high_n})")  # fmt: skip
 
 
 def verdict_words(a: Answer) -> str:
-    """The answer without its range: `the GPU wins from n = 131 (128..136)`."""
+    """The answer without its range: `the GPU wins from n = 131 (128..136)`, the family's own size named."""
+    name = a.family.size_name
     match a.kind:
         case "gpu-from":
-            return f"the GPU wins from {n_words(a.crossings[0])}{band_words(a)}"
+            return f"the GPU wins from {n_words(a.crossings[0], name)}{band_words(a)}"
         case "gpu-at-smallest":
-            return f"the GPU wins already at the smallest size{band_words(a)}"
+            return f"the GPU wins already at {a.family.smallest}{band_words(a)}"
         case "cpu-throughout":
             return f"the CPU wins throughout{band_words(a)}"
         case "several":
-            turns = [f"from {n_words(c)} the {c.to.upper()}" for c in a.crossings]
+            turns = [f"from {n_words(c, name)} the {c.to.upper()}" for c in a.crossings]
             changes = "once" if len(turns) == 1 else f"{len(turns)} times"
             start = a.points[0].n if a.points[0].sign else a.crossings[0].below
             first = "CPU" if a.crossings[0].to == "gpu" else "GPU"
-            return f"the winner changes {changes}: at n = {start} the {first} wins, {join(turns)}{band_words(a)}"
+            return f"the winner changes {changes}: at {name} = {start} the {first} wins, {join(turns)}{band_words(a)}"
         case "cant-tell":
             return _cant_tell_words(a)
         case "no-gpu":
@@ -173,27 +193,29 @@ def verdict_words(a: Answer) -> str:
     return "the CPU has no time, so there is no crossover"
 
 
-def n_words(c: Crossing) -> str:
-    """`n = 131 (128..136)`, and the measured sizes that it is interpolated between where they are > 5 % apart."""
+def n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
+    """`n = 131 (128..136)`, and the measured sizes that it is interpolated between where they are > 5 % apart; `name` is what
+    varies."""
     low, high = digits(c.at.low), digits(c.at.high)
     interval = f" ({low}..{high})" if low != high else ""
     coarse = "" if c.fine else f", between the measured {c.below} and {c.above}"
-    return f"n = {digits(c.at.value)}{interval}{coarse}"
+    return f"{name} = {digits(c.at.value)}{interval}{coarse}"
 
 
 def band_words(a: Answer) -> str:
     if not a.bands:
         return ""
-    return f" (too close to tell {join(_span(*band) for band in a.bands)})"
+    return f" (too close to tell {join(_span(a, *band) for band in a.bands)})"
 
 
-def _span(first: int, last: int) -> str:
-    return f"at n = {first}" if first == last else f"between n = {first} and {last}"
+def _span(a: Answer, first: int, last: int) -> str:
+    name = a.family.size_name
+    return f"at {name} = {first}" if first == last else f"between {name} = {first} and {last}"
 
 
 def _cant_tell_words(a: Answer) -> str:
     winners = {p.sign for p in a.points} - {0}
-    told = f"can't tell {join(_span(*band) for band in a.bands)}, where the times differ by less than their intervals"
+    told = f"can't tell {join(_span(a, *band) for band in a.bands)}, where the times differ by less than their intervals"
     return f"{told}; elsewhere the {'GPU' if 1 in winners else 'CPU'} wins" if winners else told
 
 
@@ -222,7 +244,7 @@ def why_sentence(w: Why, form: Form, lead: str = "Why") -> str:
     share = "all of it" if not rest else "most of it" if parts[first] > total / 2 else "the largest part"
     split = f"{share} {first} ({seconds(parts[first])})" + (f", the rest {join(rest)}" if rest else "")
     call = "a GPU call" if form.mode == "resident" else "a GPU call with its copies"
-    return (f"{lead}: at n = {w.n} {call} costs {seconds(total)}, {split}; "
+    return (f"{lead}: at {w.family.size_name} = {w.n} {call} costs {seconds(total)}, {split}; "
             f"the CPU ({side_name(w.cpu)}) needs {seconds(w.cpu.seconds.value)}.")  # fmt: skip
 
 

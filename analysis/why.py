@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.crossover import Answer, Point, Side, square_rows
+from analysis.crossover import Answer, Point, Side
 from analysis.estimate import middle
+from analysis.families import SQUARES, Family, rows_of
 from analysis.roofline import is_gpu
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch an
 
 
 class Why(msgspec.Struct, frozen=True):
-    """Both sides at size n, and the GPU's seconds in parts that add up to its total with `remainder` (signed).
+    """Both sides at size n of the family, and the GPU's seconds in parts that add up to its total with `remainder` (signed).
 
     arithmetic: the device clock of the resident kernel. overhead: resident host latency less that. copies: the copying
     call less the resident one. A part that was not measured is None, and its time is in the remainder.
@@ -28,6 +29,7 @@ class Why(msgspec.Struct, frozen=True):
     arithmetic: float | None
     overhead: float | None
     copies: float | None
+    family: Family = SQUARES
 
     @property
     def parts(self) -> dict[str, float]:
@@ -60,10 +62,16 @@ def deciding_points(answer: Answer) -> tuple[Point, ...]:
 
 
 def why(measurements: "Iterable[Measurement]", answer: Answer) -> tuple[Why, ...]:
-    """The deciding points of an answer with the GPU's time in parts, smallest size first; empty without points."""
-    rows = square_rows(measurements).get(answer.precision, {})
+    """The deciding points of an answer with the GPU's time in parts, smallest size first; empty without points.
+
+    Rows of the answer's own family, framework and caches tell.
+    """
+    points, form = deciding_points(answer), answer.form
+    if not points:
+        return ()
+    rows = rows_of(measurements, answer.family, form.framework, form.cache).get(answer.precision, {})
     return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if is_gpu(m.settings.device)])
-                 for p in deciding_points(answer))  # fmt: skip
+                 for p in points)  # fmt: skip
 
 
 def _split(point: Point, answer: Answer, gpu_rows) -> Why:
@@ -75,7 +83,7 @@ def _split(point: Point, answer: Answer, gpu_rows) -> Why:
     resident = total if form.mode == "resident" else _least(same, "host-latency")
     copies = None if form.mode == "resident" or resident is None else max(0.0, total - resident)
     overhead = None if arithmetic is None or resident is None else max(0.0, resident - arithmetic)
-    return Why(point.n, point.cpu, point.gpu, arithmetic, overhead, copies)
+    return Why(point.n, point.cpu, point.gpu, arithmetic, overhead, copies, answer.family)
 
 
 def _least(rows, clock: str) -> float | None:

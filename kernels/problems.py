@@ -483,6 +483,14 @@ class Inference(msgspec.Struct, frozen=True, tag="inference"):
         _check_counts(batch=self.batch)
 
     @property
+    def flops(self) -> int:
+        """FLOPs of the products that answer a batch; 0 for a model that is not in kernels.networks."""
+        from kernels import networks
+
+        network = networks.known(self.model)
+        return self.batch * networks.inference_flops(network) if network else 0
+
+    @property
     def footprint_bytes(self) -> int:
         """Raises ValueError for a model that is not in kernels.networks."""
         return Training(self.model, self.batch, self.batch, dtype=self.dtype).footprint_bytes

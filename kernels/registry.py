@@ -32,11 +32,12 @@ BACKENDS = {
     "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python"),
     "tensorflow": Backend(("cpu", "gpu"), "tensorflow", "tensorflow"),
     "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),
+    "jax": Backend(("cpu", "gpu"), "jax", "jax"),
 }
 
 
 # Backends that bring a device runtime of their own: their kernels run in a process where no CuPy is imported.
-FRAMEWORKS = ("tensorflow", "keras")
+FRAMEWORKS = ("tensorflow", "keras", "jax")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -71,3 +71,15 @@ def train(tmp_path_factory):
     ask.worker, ask.row = worker, row
     yield ask
     worker.close()
+
+
+@pytest.fixture(scope="session")
+def inside(train):
+    """inside(name): (status, reason) of a function of tests/inside.py, run in the suite's one TensorFlow process."""
+
+    def ask(name: str) -> tuple[str, str]:
+        of = Row("training/keras/build", Training(f"tests.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"}))
+        m = train.worker.ask(Order("measure", of, Limits()), 120)
+        return m.status, m.reason
+
+    return ask

@@ -3,6 +3,7 @@
 import math
 import zlib
 
+import msgspec
 import numpy as np
 
 from kernels.arrays import precision
@@ -226,3 +227,51 @@ def cpu_run(spread: float = 0.01, sizes=SIZES[:5]) -> Loaded:
     failed = row("matmul/numba/parallel", square(2048), None, threads=2, status="failed", reason="the worker died")
     rows = [*_cpu_rows(spread, 2, sizes), failed, *training_rows(gpu=False)]
     return Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("suite.jsonl",))
+
+
+_LAYER_BATCHES = (1, 8, 32, 128, 512)
+_LAYER_WAYS = {"eager": 40e-6, "function": 60e-6, "jit": 50e-6}
+
+
+def layer_rows(model: str = "cifar10-cnn", batches=_LAYER_BATCHES, spread: float = 0.01, maths=("float32", "tf32", "bfloat16"),
+               kinds=("conv", "dense")) -> list[Measurement]:  # fmt: skip
+    """The convolutions and dense products of a network: a CPU of 100 GFLOP/s a thread whose call costs 5 us; a GPU of 30
+    TFLOP/s in float32, 4 times that in tf32 and 10 times in bfloat16 (half where channels are no multiples of 8), whose call
+    costs 30 us; TensorFlow at 1.5 times the library and its own overhead; cold calls twice as long; copies at 10 to 50 GB/s."""
+    from kernels import networks
+    from kernels.steps import step
+
+    made = []
+    for batch, math_ in ((b, m) for b in batches for m in maths):
+        for w in (w for w in step(networks.find(model), batch, *precision(math_)) if w.kind in kinds):
+            cpu, gpu = {"conv": ("numpy/im2col", "cudnn/plan"), "dense": ("numpy/blas", "cublaslt/best")}[w.kind]
+            op, p = w.problem.op, w.problem
+            rate = 30e12 * {"float32": 1, "tf32": 4, "bfloat16": 10}[math_] * (1 if p.alignment == 8 else 0.5)
+            device = 2e-6 + p.flops / rate
+            own = {"device": "gpu:0", "spread": spread}
+            made.append(row(f"{op}/{gpu}", p, {"host-latency": device + 30e-6, "device": device}, **own))
+            made.append(row(f"{op}/cupy/{'im2col' if op == 'conv' else 'cublas'}", p,
+                            {"host-latency": 2 * device + 40e-6, "device": 2 * device}, **own))  # fmt: skip
+            made += [row(f"{op}/{gpu}", p, device + 40e-6 + p.footprint_bytes / rate_, mode=mode, **own)
+                     for mode, rate_ in _LINK.items()]  # fmt: skip
+            made += [row(f"{op}/tensorflow/{way}", p, 1.5 * device + cost, **own) for way, cost in _LAYER_WAYS.items()]
+            if math_ != "float32":
+                continue
+            for threads in (1, 16):
+                time = 5e-6 * threads**0.5 + p.flops / (100e9 * min(threads, 12))
+                made.append(row(f"{op}/{cpu}", p, time, threads=threads, spread=spread))
+                cold = row(f"{op}/{cpu}", p, 2 * time, threads=threads, spread=spread)
+                made.append(msgspec.structs.replace(cold, settings=msgspec.structs.replace(cold.settings, cache="cold")))
+            fastest = min(5e-6 * t**0.5 + p.flops / (100e9 * min(t, 12)) for t in (1, 16))
+            ways = _LAYER_WAYS | ({"held": 0.0} if op == "conv" else {})
+            made += [row(f"{op}/tensorflow/{way}", p, 1.5 * fastest + cost, spread=spread) for way, cost in ways.items()]
+    return list({m.key: m for m in made}.values())
+
+
+def layers_run(spread: float = 0.01, **how) -> Loaded:
+    """A run of a network's layers with the roofs of whole_run."""
+    command = f"python -m workloads.conv --model {how.get('model', 'cifar10-cnn')} --batch 1 8 32 128 512 --direction all"
+    peaks = [m for m in gpu_run(spread, (64,)).measurements if m.problem.op in ("peak", "stream")]
+    rows = [*peaks, *memory_rows(spread), *transfer_rows(spread), *launch_rows(spread), *tensor_peaks(),
+            *layer_rows(spread=spread, **how)]  # fmt: skip
+    return Loaded((run(GPU_MACHINE, command),), tuple(rows), 0, ("conv.jsonl",))

@@ -30,10 +30,24 @@ def test_synthetic_data_follows_the_seed_and_the_type():
     wide, j = data.load("synthetic", S0, 5, 1, "float64")
     assert wide.dtype == np.float64
     assert (i == j).all()
-    with pytest.raises(ValueError, match="float32 or float64, not int8"):
+    with pytest.raises(ValueError, match="float32, float64, uint8, not int8"):
         data.load("synthetic", S0, 5, 1, "int8")
     with pytest.raises(ValueError, match="unknown data 'imaginary'"):
         data.load("imaginary", S0, 5, 1)
+
+
+def test_uint8_inputs_are_whole_numbers_of_the_same_images(monkeypatch):
+    x, y = data.load("synthetic", S0, 50, 1, "uint8")
+    scaled, same = data.load("synthetic", S0, 50, 1)
+    assert (x.dtype, x.min(), x.max()) == (np.uint8, 0, 255)
+    assert np.abs(x / 255 - scaled).max() <= 0.5 / 255 + 1e-6
+    assert (y == same).all()
+    images = np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1) * np.ones((32, 32, 3), np.uint8)
+    monkeypatch.setitem(data.REAL, "cifar10", ("CIFAR-10", lambda: (images, np.zeros((6, 1), np.uint8))))
+    assert (data.load("real", S0, 6, 1, "uint8")[0] == images).all()
+    assert networks.sample_bytes(S0, "uint8") == 3072
+    with pytest.raises(ValueError, match="no whole numbers"):
+        data.load("synthetic", networks.find("peaks"), 5, 1, "uint8")
 
 
 def test_real_data_is_scaled_and_never_swapped_for_made_up_data(monkeypatch):

@@ -12,10 +12,10 @@ from analysis.roofline import roofs
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 
-DESIGN = ["dtype", "math", "mode", "reuse", "device", "threads", "cache", "median_s", "low_s", "high_s",
+DESIGN = ["dtype", "math", "mode", "reuse", "device", "threads", "cache", "switches", "median_s", "low_s", "high_s",
           "device_median_s", "throughput_median_s", "first_call_s", "flops", "bytes_moved", "flops_per_s",
           "bytes_per_s",
-          "roof_fraction", "noise", "status", "reason", "flags"]  # fmt: skip
+          "roof_fraction", "joules_per_sample", "noise", "status", "reason", "flags"]  # fmt: skip
 KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
 
 
@@ -71,7 +71,7 @@ def test_rows_without_a_time_are_absent_not_zero(status):
     table = results.frame([row("matmul/numpy/blas", square(64), None, status=status, reason="why, \"so\"")])
     r = table.iloc[0]
     assert (r.status, r.reason) == (status, "why, \"so\"")
-    assert table[["median_s", "low_s", "flops_per_s", "roof_fraction", "noise", "first_call_s"]].isna().all(axis=None)
+    assert table[["median_s", "low_s", "flops_per_s", "roof_fraction", "joules_per_sample", "noise", "first_call_s"]].isna().all(axis=None)
     assert pandas.isna(r.threads)
     assert table.threads.dtype == "Int64"
     assert table.median_s.dtype == "float64"

@@ -13,7 +13,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import budget
 from kernels import networks
 from kernels.problems import Training
-from workloads import keras_child, models, options, results, sweep, tensors, training
+from workloads import keras_child, measure, models, options, results, sweep, tensors, trainers, training
 from workloads.keras_child import Broken
 from workloads.results import Row, Settings
 from workloads.timing import Limits
@@ -53,6 +53,30 @@ def test_start_up_is_in_a_process_first_row_only_and_losses_do_not_depend_on_the
     assert trained.series["loss"] == pytest.approx(second.series["loss"], rel=1e-4)
 
 
+def test_a_row_says_what_a_fit_an_epoch_and_a_step_took_and_of_what_it_was_made(trained):
+    forms = {name: len(found) for name, found in trained.series.items() if name.startswith("fit_s ")}
+    assert {"fit_s 1x1", "fit_s 3x1"} < set(forms) and len(forms) == 3 and min(forms.values()) >= 3
+    assert len(trained.series["epoch_s"]) == 1
+    assert trained.phases_s["first_call"] > trained.phases_s["compile"] > 0
+    assert len(trained.series["accuracy"]) == 3
+    assert trained.values["peak_memory_bytes"] > 100e6
+    assert trained.notes["backend"].startswith("tensorflow ") and trained.notes["gpu"] == "hidden"
+
+
+def test_a_smaller_last_batch_is_compiled_by_itself(train, trained):
+    m = train(4, 10)
+    assert m.status == "ok" and m.on("host-latency").calls == 3
+    assert 0 < m.phases_s["compile_last"] < m.phases_s["first_call"]
+
+
+def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, trained):
+    one, two = (train(4, 8, dropout="off", shuffle="off", residence=where) for where in ("numpy", "tf.data"))
+    assert len(one.series["step_loss"]) == 20
+    assert one.series["step_loss"][0] == pytest.approx(2.3, abs=0.4)  # ln 10, as ten classes are guessed at
+    assert one.series["loss"] == pytest.approx(two.series["loss"], rel=1e-5)
+    assert one.series["loss"] != pytest.approx(trained.series["loss"], rel=1e-5)
+
+
 def test_real_data_without_a_network_fails_clearly(train):
     m = train(4, 8, data="real")
     assert m.status == "failed"
@@ -69,7 +93,11 @@ def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
 @pytest.mark.parametrize(("fields", "words"), [
     ({"threads": 1}, "already runs with other threads"),
     ({"model": "vgg"}, "unknown model 'vgg'"),
-    ({"residence": "device"}, "unknown switches: residence"),
+    ({"residence": "device"}, "residence can be numpy, tf.data, prefetch, generator, fed, resident, not 'device'"),
+    ({"residence": "fed"}, "model.fit takes its samples from numpy, tf.data, prefetch, generator, not fed"),
+    ({"colour": "red"}, "unknown switches: colour"),
+    ({"targets": "float64"}, "only the targets of a regression can be float64"),
+    ({"gpu": "visible"}, "beside a GPU that TensorFlow sees; it sees none"),
     ({"jit_compile": "maybe"}, "jit_compile can be auto, on, off"),
     ({"samples": 10**8}, "GiB of host memory")])  # fmt: skip
 def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
@@ -113,7 +141,8 @@ class FakeModel:
         table = zip(S0.layers, networks.outputs(S0), networks.layer_weights(S0), strict=True)
         self.layers = [self._layer(la.name, *changed.get(la.name, (shape, weights))) for la, shape, weights in table]
         self.trainable_variables = [SimpleNamespace(value=SimpleNamespace(device="/device:CPU:0"))]
-        self.optimizer = SimpleNamespace(build=lambda variables: None)
+        self.variables = []
+        self.optimizer = SimpleNamespace(build=lambda variables: None, variables=[])
         self.jit_compile = False
 
     @staticmethod
@@ -139,9 +168,14 @@ def test_a_model_that_is_not_the_tables_is_named_layer_by_layer():
 def child(monkeypatch):
     """keras_child without TensorFlow; the model it builds is set by child.model."""
     fake = SimpleNamespace(model=FakeModel())
-    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(utils=SimpleNamespace(set_random_seed=lambda seed: None)))
-    monkeypatch.setattr(tensors, "begin", lambda device, threads: {"import": 1.0})
-    monkeypatch.setattr(keras_child, "_tf32", lambda row: 0.0)
+    keras = SimpleNamespace(utils=SimpleNamespace(set_random_seed=lambda seed: None),
+                            config=SimpleNamespace(set_dtype_policy=lambda name: None),
+                            backend=SimpleNamespace(clear_session=lambda: None))  # fmt: skip
+    monkeypatch.setitem(sys.modules, "keras", keras)
+    monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
+    monkeypatch.setattr(tensors, "about", lambda row, chosen: {})
+    monkeypatch.setattr(keras_child, "_mark_memory", lambda device, chosen: None)
+    monkeypatch.setattr(trainers, "_use_tf32", lambda chosen: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
     fake.measure = lambda device="cpu": keras_child.measure(
         Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1)  # fmt: skip
@@ -163,31 +197,30 @@ def test_a_gpu_row_whose_variables_are_on_the_cpu_failed(child):
     assert "variables are on /device:CPU:0, not on a GPU" in m.reason
 
 
-def test_a_loss_that_is_no_number_is_a_failure_with_its_reason(child, monkeypatch):
+def test_a_loss_that_is_no_number_is_a_failure_with_its_reason(child):
     child.model.fit = lambda *args, **keywords: SimpleNamespace(history={"loss": [2.3, float("nan")]})
-    monkeypatch.setattr(keras_child, "_snapshot", lambda model: [])
-    monkeypatch.setattr(keras_child, "_EpochSeconds", lambda keras: SimpleNamespace(callback=None, seconds=[1.0]))
     m = child.measure()
     assert (m.status, m.reason) == ("failed", "the loss is nan after epoch 2")
     with pytest.raises(Broken):
-        keras_child._finite([float("inf")])
+        trainers.finite([float("inf")])
+
+
+def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child):
+    def fit(*args, **keywords):
+        raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")
+
+    child.model.fit = fit
+    wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
+    m = measure.guarded(wanted, child.measure)
+    assert (m.status, m.reason) == ("skipped", "out of GPU memory: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")
 
 
 def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
-    from workloads import measure
-
     monkeypatch.setitem(sys.modules, "keras", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
     m = measure.guarded(wanted, lambda: keras_child.measure(wanted, Limits(), 1))
     assert m.status == "skipped"
     assert "pip install tensorflow" in m.reason
-
-
-@pytest.mark.parametrize(("seconds", "spent", "reason"), [
-    ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1, 1, 1, 1], 1, "steady"),
-    ([1, 2, 3, 4], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
-def test_when_to_stop(seconds, spent, reason):
-    assert keras_child._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
 def test_the_line_that_says_what_tensorflow_missed():
@@ -197,10 +230,6 @@ def test_the_line_that_says_what_tensorflow_missed():
     assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
     assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
     assert tensors.missed(log[:1]) == "its log does not say why"
-
-
-def test_the_loss_run_keeps_to_whole_batches():
-    assert [keras_child._whole_batches(Training("m", 32, n)) for n in (9600, 100, 64, 20)] == [640, 96, 64, 20]
 
 
 def arguments(*words):

@@ -7,6 +7,8 @@ import numpy as np
 from kernels.networks import Network
 
 KINDS = ("synthetic", "real")
+DTYPES = ("float32", "float64", "uint8")
+LEVELS = 255  # of uint8 images: they are fed as they are, 0..255, and nothing scales them but the weights
 NOISE = 0.25  # of the pattern's range: enough that a class is not one image, little enough that it is learned
 _CHUNK, _CHUNK_VALUES = 1024, 1 << 26  # samples, and numbers in them, made at a time
 PEAKS_SIDE = 200
@@ -21,13 +23,16 @@ class Unavailable(Exception):
 
 
 def load(kind: str, network: Network, samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
-    """(x, y): `samples` inputs in [0, 1] of the network's shape, and their classes as int32 (one-hot as float32 where the
-    loss is categorical cross-entropy). Of a regression: points and the numbers to learn, made by formula and so always real.
+    """(x, y): `samples` inputs in [0, 1] (uint8: whole numbers 0..255) of the network's shape, and their classes as int32
+    (one-hot as float32 where the loss is categorical cross-entropy). Of a regression: points and the numbers to learn, made
+    by formula and so always real.
 
     Raises: ValueError for an unknown kind or dtype and for more samples than there are; Unavailable.
     """
-    if dtype not in ("float32", "float64"):
-        raise ValueError(f"inputs can be float32 or float64, not {dtype}")
+    if dtype not in DTYPES:
+        raise ValueError(f"inputs can be {', '.join(DTYPES)}, not {dtype}")
+    if network.regression and dtype == "uint8":
+        raise ValueError(f"{network.name} learns from points that are no whole numbers: not as uint8")
     if kind not in KINDS:
         raise ValueError(f"unknown data {kind!r}; known: {', '.join(KINDS)}")
     if network.regression:
@@ -51,7 +56,8 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
         if cell > 1:
             images = images.repeat(cell, axis=1).repeat(cell, axis=2)[:, : sides[0], : sides[1]]
         noise = NOISE * rng.standard_normal((len(labels), *network.input), dtype=np.float32)
-        np.clip(images + noise, 0, 1, out=x[begin : begin + chunk], casting="same_kind")
+        images = np.clip(images + noise, 0, 1)
+        x[begin : begin + chunk] = np.rint(images * LEVELS) if dtype == "uint8" else images
     return x, _targets(network, y)
 
 
@@ -92,7 +98,8 @@ REAL = {
 
 
 def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
-    """The first training images of the network's own data set, scaled to [0, 1]; Keras downloads and keeps them.
+    """The first training images of the network's own data set, scaled to [0, 1] (uint8: as they are); Keras downloads and
+    keeps them.
 
     Raises: Unavailable when they cannot be had; ValueError for more samples than there are.
     """
@@ -105,5 +112,6 @@ def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.nda
         raise Unavailable(f"{name} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
     if samples > len(x):
         raise ValueError(f"{name} has {len(x)} training images, {samples} were asked for")
-    scaled = x[:samples].astype(dtype).reshape(samples, *network.input) / np.asarray(255, dtype)
+    images = x[:samples].astype(dtype).reshape(samples, *network.input)
+    scaled = images if dtype == "uint8" else images / np.asarray(LEVELS, dtype)
     return scaled, _targets(network, y[:samples].reshape(-1).astype(np.int32))

@@ -1,32 +1,35 @@
-"""Inside a worker: one Keras training, from import to Measurement. The worker's environment chose its device."""
+"""Inside a worker: one training, from import to Measurement. The worker's environment chose its device."""
 
-import math
-import time
-from collections.abc import Callable
+import gc
+import re
+import resource
+import sys
 
-from analysis import estimate
 from kernels import networks
 from kernels.problems import Training
-from workloads import data, models, telemetry, tensors
+from workloads import data, fits, switches, telemetry, tensors, trainers, usermodels
 from workloads.measure import now, require_memory
-from workloads.results import Measurement, Row, Samples
-from workloads.tensors import Broken, log_lines, missed, timed
+from workloads.results import Measurement, Row
+from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
-FEWEST_FITS = 3
-MOST_FITS = 20
-LOSS_EPOCHS, LOSS_BATCHES = 3, 20
-JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
+_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OOM when allocating", "Out of memory")
+
+
+class OutOfMemory(Exception):
+    """A training that does not fit: its row is skipped, and the process goes on."""
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     """Trains the row's model: `host-latency` samples are seconds a step, each the mean over one warm `fit`.
 
-    A warm fit runs the problem's epochs as a user's would, so the cost of a fit and of an epoch is in it; no callback
-    runs in it. phases_s: import and device_start (in a process's first row), build, first_call (the first fit).
-    The losses come from a run of their own, from the first weights again.
-    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit.
+    A warm fit runs the problem's epochs as a user's would, so the cost of a fit and of an epoch is in it; nothing of ours
+    runs in it. phases_s: import and device_start (in a process's first row), build, compile and compile_last (fits),
+    first_call (the first fit, what was compiled for it included). Series: the seconds of fits that vary one thing each, of
+    the first fit's epochs, and the losses and accuracies of a run of its own, from the first weights again.
+    A row of process `fresh` has import, start, build and the first step alone.
+    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
     """
     phases: dict[str, float] = {}
     values: dict[str, float] = {}
@@ -35,8 +38,13 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         fields = _trained(row, limits, seed, phases, values)
     except (Broken, data.Unavailable) as error:
         fields = {"status": "failed", "reason": str(error)}
-    about = {"phases_s": phases, "values": values, "at": now()}
-    return Measurement(row.kernel, row.problem, row.settings, **{"status": "ok", **fields, **about})
+    except Exception as error:
+        if not isinstance(error, MemoryError) and any(words in str(error) for words in _OUT_OF_MEMORY):
+            _forget()
+            raise OutOfMemory(" ".join(str(error).split())[:200]) from None
+        raise
+    return Measurement(row.kernel, row.problem, row.settings,
+                       **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()})  # fmt: skip
 
 
 def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:
@@ -44,134 +52,124 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
     Raises: Broken; data.Unavailable.
     """
-    problem, switches = row.problem, _switches(row)
+    problem, chosen = row.problem, switches.of(row)
     if not isinstance(problem, Training):
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
-    network = networks.find(problem.model)
+    network = None if switches.own_model(problem.model) else networks.find(problem.model)
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
-    phases |= tensors.begin(row.settings.device, row.settings.threads)
-    import keras
-
-    keras.utils.set_random_seed(seed)
-    x, y = data.load(switches["data"], network, problem.samples, seed, problem.dtype)
-    with timed(phases, "build"):
-        model = models.build(network, JIT[switches["jit_compile"]])
-        model.optimizer.build(model.trainable_variables)
-    values |= {"parameters": float(model.count_params()), "tf32": _tf32(row)}
-    values["jit_compile"] = float(model.jit_compile is True)
-    if wrong := models.differences(model, network):
-        return {"status": "wrong", "reason": "; ".join(wrong)[:500], "check": "weights"}
-    _require_device(model, row.settings.device)
+    phases |= tensors.begin(row.settings.device, row.settings.threads, chosen["keras_backend"])
+    _require_sight(chosen)
+    _forget()
+    _mark_memory(row.settings.device, chosen)
+    x, y = _samples(row, chosen, network, seed)
+    order = trainers.Order(row, chosen, network, x, y, seed, phases)
     if row.kernel == BUILD:
-        return {"check": "weights"}
-    fresh = _snapshot(model)
+        made = trainers.built(order)
+        values |= made.values
+        return {"check": "weights", "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
+    trainer = trainers.way(row.kernel)(order)
+    values |= trainer.values
+    if trainer.wrong:
+        return {"status": "wrong", "reason": trainer.wrong, "check": trainer.check}
+    if row.settings.process == "fresh":
+        with timed(phases, "first_call"):
+            trainer.fit(min(problem.batch, problem.samples), 1)
+        return {"check": trainer.check, "notes": trainer.notes}
+    return _timed(row, trainer, len(x), limits, phases, values)
 
-    def fit(samples: int = problem.samples, epochs: int = problem.epochs, callbacks=None) -> list[float]:
-        history = model.fit(x[:samples], y[:samples], problem.batch, epochs, verbose=0, callbacks=callbacks)
-        return _finite(history.history["loss"])
 
-    epochs_s = _EpochSeconds(keras)
-    with timed(phases, "first_call"):
-        fit(callbacks=[epochs_s.callback])
-    values["first_epoch_s"] = epochs_s.seconds[0]
+def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
+    """The clocks of a Trainer, in order: compilation, its own first fit, warm fits, fits that vary one thing, losses."""
+    problem, chosen = row.problem, switches.of(row)
+    fits.compiled(trainer, problem, phases)
+    once = phases["compile"] + phases.get("compile_last", 0.0)
+    trainer.restore()
+    found: list[trainers.Fitted] = []
+    own_s = fits.seconds(lambda: found.append(trainer.fit(problem.samples, problem.epochs, stamped=True)))
+    (first,) = found
+    phases["first_call"] = once + own_s
+    values["first_epoch_s"] = once + first.epochs_s[0]
     watch = telemetry.watch(row.settings.device, framework=True)
-    samples = _repeat(fit, problem.steps * problem.epochs, limits, watch.before_block)
+    samples = fits.repeated(trainer, problem, first, own_s, limits, watch.before_block)
+    series = {"epoch_s": first.epochs_s} | fits.apart(trainer, problem, held, limits)
     seen, flags = watch.seen()
-    _restore(fresh)
-    keras.utils.set_random_seed(seed)
-    losses = fit(_whole_batches(problem), LOSS_EPOCHS)
-    values |= {**seen, "final_loss": losses[-1]}
-    return {"samples": (samples,), "series": {"loss": tuple(losses)}, "check": "weights", "flags": flags}
+    values |= seen | _peak_memory(row.settings.device, chosen)
+    if problem.epochs > 1:
+        series |= {"job_loss": first.losses} | ({"job_accuracy": first.accuracies} if first.accuracies else {})
+    learned = fits.learned(trainer, problem)
+    series |= {"loss": learned.losses} | ({"accuracy": learned.accuracies} if learned.accuracies else {})
+    values["final_loss"] = learned.losses[-1]
+    if trainer.step_losses and chosen["dropout"] == chosen["shuffle"] == "off":
+        trainer.restore()
+        series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))
+    return {"samples": (samples,), "series": series, "check": trainer.check, "flags": flags, "notes": trainer.notes}
 
 
-def _switches(row: Row) -> dict[str, str]:
-    """The row's switches with the defaults filled in.
+def _samples(row: Row, chosen: dict[str, str], network, seed: int):
+    """(x, y) for the problem, more of them where its fits are too short to tell what a step costs; none twice as long."""
+    problem = row.problem
+    if network is None:
+        model, _ = usermodels.load(problem.model, "auto")
+        each = 4
+        for side in model.input_shape[1:]:
+            each *= side or 1
+        x, y = usermodels.samples(model, fits.samples_held(problem, each), seed, problem.dtype)
+        _forget()
+        return x, y
+    x, y = data.load(chosen["data"], network, problem.samples, seed, problem.dtype)
+    if network.regression:
+        y = y.astype(chosen["targets"])
+    elif chosen["targets"] != "float32":
+        raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
+    if row.settings.process == "fresh":
+        return x, y
+    return fits.resized(x, y, fits.samples_held(problem, networks.sample_bytes(network, problem.dtype)))
 
-    Raises: ValueError for one that nothing here obeys, since its row would claim what was not done.
-    """
-    given = {name: text for name, text in row.settings.switches.items() if not name.startswith("TF_")}
-    switches = {"data": "synthetic", "jit_compile": "auto"} | given
-    if unknown := set(switches) - {"data", "jit_compile"}:
-        raise ValueError(f"unknown switches: {', '.join(sorted(unknown))}")
-    if switches["jit_compile"] not in JIT:
-        raise ValueError(f"jit_compile can be {', '.join(JIT)}, not {switches['jit_compile']!r}")
-    return switches
+
+def _require_sight(chosen: dict[str, str]) -> None:
+    """Raises ValueError for a row whose process should see a GPU where there is none."""
+    if chosen["gpu"] == "visible":
+        import tensorflow
+
+        if not tensorflow.config.list_physical_devices("GPU"):
+            raise ValueError("gpu=visible puts a training on the CPU beside a GPU that TensorFlow sees; it sees none")
 
 
-def _require_device(model, device: str) -> None:
-    """Raises Broken unless the model's variables live where the row says."""
-    lives, wanted = model.trainable_variables[0].value.device, "CPU" if device == "cpu" else "GPU"
-    if f"device:{wanted}:" not in lives:
-        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted}: {missed(log_lines())}")
+def _forget() -> None:
+    """Lets go of the models before, and of what was traced for them."""
+    if "keras" in sys.modules:
+        import keras
+
+        keras.backend.clear_session()
+    gc.collect()
 
 
-def _tf32(row: Row) -> float:
-    """1 where float32 products may be done in TF32: on a GPU, TensorFlow's default."""
+def _mark_memory(device: str, chosen: dict[str, str]) -> None:
+    """From now on peaks of memory count."""
+    if device == "cpu":
+        try:
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")  # resets VmHWM (proc(5))
+        except OSError:
+            pass
+    elif chosen["keras_backend"] == "tensorflow":
+        import tensorflow
+
+        tensorflow.config.experimental.reset_memory_stats("GPU:0")
+
+
+def _peak_memory(device: str, chosen: dict[str, str]) -> dict[str, float]:
+    """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
+    if device == "cpu":
+        try:
+            with open("/proc/self/status") as status:
+                peak = re.search(r"VmHWM:\s+(\d+) kB", status.read())
+        except OSError:
+            peak = None
+        held = int(peak[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"peak_memory_bytes": held * 1024.0}
+    if chosen["keras_backend"] != "tensorflow":
+        return {}
     import tensorflow
 
-    return float(row.settings.device != "cpu" and tensorflow.config.experimental.tensor_float_32_execution_enabled())
-
-
-def _snapshot(model) -> list[tuple]:
-    """Every variable of the model and its optimizer with its value; seeds of dropout are among them."""
-    every = {id(v): v for v in (*model.variables, *model.optimizer.variables)}
-    return [(v, v.numpy().copy()) for v in every.values()]
-
-
-def _restore(snapshot: list[tuple]) -> None:
-    for variable, value in snapshot:
-        variable.assign(value)
-
-
-class _EpochSeconds:
-    """A callback that stamps epochs, never batches: those would wait for each step."""
-
-    def __init__(self, keras):
-        self.seconds: list[float] = []
-        begin = 0.0
-
-        def on_begin(epoch, logs=None):
-            nonlocal begin
-            begin = time.perf_counter()
-
-        def on_end(epoch, logs=None):
-            self.seconds.append(time.perf_counter() - begin)
-
-        self.callback = keras.callbacks.LambdaCallback(on_epoch_begin=on_begin, on_epoch_end=on_end)
-
-
-def _finite(losses: list[float]) -> list[float]:
-    """The losses of a fit; raises Broken when one is not a finite number."""
-    for epoch, loss in enumerate(losses, 1):
-        if not math.isfinite(loss):
-            raise Broken(f"the loss is {loss} after epoch {epoch}")
-    return [float(loss) for loss in losses]
-
-
-def _repeat(fit: Callable, steps: int, limits: Limits, before_block: Callable) -> Samples:
-    """Seconds a step of warm fits of that many steps, each fit a block of its own."""
-    seconds: list[float] = []
-    begin, reason = time.perf_counter(), ""
-    while not reason:
-        before_block()
-        start = time.perf_counter()
-        fit()
-        seconds.append((time.perf_counter() - start) / steps)
-        reason = _enough(seconds, time.perf_counter() - begin, limits)
-    return Samples("host-latency", tuple(seconds), steps, tuple(range(len(seconds))), reason)
-
-
-def _enough(seconds: list[float], spent: float, limits: Limits) -> str:
-    """Why to stop after these fits: the time is up, or the interval is narrow enough; empty to go on."""
-    if len(seconds) < FEWEST_FITS:
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(seconds) > FEWEST_FITS and estimate.median(seconds).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(seconds) == MOST_FITS else ""
-
-
-def _whole_batches(problem: Training) -> int:
-    """Samples for the run that gives the losses: few, and in whole batches, so that nothing is compiled anew."""
-    return min(problem.samples // problem.batch, LOSS_BATCHES) * problem.batch or problem.samples
+    return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}

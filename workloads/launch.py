@@ -114,9 +114,10 @@ def run(**keywords):
 
 
 class Table:
-    """A line a row: microseconds a call waited for, queued and only issued, and on the device's clock."""
+    """A line a row: microseconds of all that its call does (`step x64`: 64 steps), waited for, queued and only issued, and on
+    the device's clock."""
 
-    HEAD = (("kernel", 20), ("call", 16), ("where", 10), ("us a call", 9), ("+-%", 5), ("queued", 8), ("issue", 8),
+    HEAD = (("kernel", 20), ("call", 16), ("where", 10), ("us in all", 9), ("+-%", 5), ("queued", 8), ("issue", 8),
             ("device", 8), ("notes", 5))  # fmt: skip
 
     def __init__(self, machine=None):
@@ -152,7 +153,8 @@ class Table:
         return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), *others, " ".join([*notes, *m.flags])]
 
     def finish(self) -> None:
-        pass
+        if self._headed:
+            print("us in all: of everything in a row, of `step x64` the time of 64 steps together")
 
 
 def _said(outcome) -> None:

@@ -15,6 +15,9 @@ from workloads.results import Machine
 HOST_MARGIN_BYTES = 256 << 20
 LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products
 _LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
+# What results may stand on, by the name of its distribution; what is not installed is left out.
+_PACKAGES = {"llvmlite": "llvmlite", "scipy": "scipy", "mkl": "mkl", "tensorflow": "tensorflow", "keras": "keras", "jax": "jax",
+             "nvmath": "nvmath-python", "cudnn_frontend": "nvidia-cudnn-frontend"}  # fmt: skip
 _PROJECT = Path(__file__).parent.parent
 
 
@@ -160,7 +163,7 @@ def software() -> dict[str, str]:
     found |= {"numpy": version("numpy")} | blas()
     if number := version("numba"):
         found |= {"numba": number, "numba_layer": numba_layer(), "numba_threads": str(numba_threads())}
-    found |= {name: version(name) for name in ("llvmlite", "scipy", "tensorflow", "keras")}
+    found |= {name: version(package) for name, package in _PACKAGES.items()}
     found |= nvidia.software()
     return {name: value for name, value in found.items() if value}
 

@@ -33,6 +33,10 @@ def obey(order) -> Measurement:
     """Carries out one Order."""
     if order.verb == "block":
         return guarded(order.row, lambda: block(order.row, order.limits, order.seed, order.handicap))
+    if order.verb != "measure":
+        from workloads import windows
+
+        return guarded(order.row, lambda: windows.obey(order.verb, order.row, order.limits, order.seed))
     return guarded(order.row, lambda: measure(order.row, order.limits, order.seed))
 
 
@@ -122,6 +126,13 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         try:
             return keras_child.measure(row, limits, seed)
         except ValueError as error:  # a model or a switch that it does not know
+            raise CannotDo(str(error)) from error
+    if row.problem.op == "inference":
+        from workloads import answering
+
+        try:
+            return answering.measure(row, limits, seed)
+        except ValueError as error:
             raise CannotDo(str(error)) from error
     if row.problem.op == "launch" and row.problem.once:
         from workloads import starts

@@ -1,6 +1,7 @@
 """Chooses what to run: devices, kernels and settings from the words of a command line, and the plan that --dry-run prints."""
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Iterable, Iterator
 
@@ -237,13 +238,22 @@ def name(row: Row) -> str:
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
-    """Prints the plan: rows, the largest footprint, the seconds it can take at most."""
+    """Prints the plan: rows, the largest footprint, the seconds it can take at most; as one JSON object with --format json.
+
+    Raises: Usage for the other formats, which are of rows that were measured.
+    """
+    if args.format in ("csv", "md"):
+        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}; it prints a list, or JSON")
     rows = list(rows)
     limits = options.limits(args)
     clocks = sum(1 if r.settings.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows)
     own = sum(getattr(r.problem, "patience_s", 0.0) for r in rows)
     seconds = (clocks * limits["max_time"] + len(rows) * 0.2 + own) * (RIGOROUS_PROCESSES if args.rigorous else 1)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
+    if args.format == "json":
+        planned = [msgspec.to_builtins(row) for row in rows]
+        print(json.dumps({"rows": planned, "largest_bytes": largest, "seconds_at_most": seconds}, indent=1))
+        return
     for row in rows:
         print(name(row))
     print(f"{len(rows)} rows, at most {largest / 2**20:.4g} MiB of arrays at a time, at most about {seconds:.0f} s")

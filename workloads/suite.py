@@ -125,7 +125,8 @@ def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
 
 def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
     for name, flags in parts:
-        print(f"\n{name}")
+        if args.format != "json":  # then it is one part, and its plan an object
+            print(f"\n{name}")
         module = importlib.import_module(f"workloads.{name}")
         made = arguments(args, name, flags, pathlib.Path(), None)
         made.dry_run = True

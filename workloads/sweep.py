@@ -90,7 +90,7 @@ def sweep(rows: list[Row], args: argparse.Namespace, workload: str, command: str
     run = run or header(args, command)
     begin = time.monotonic()
     limits = Limits(**options.limits(args))
-    with results.Writer(place(args, workload, run), run, args.resume) as writer, _signals():
+    with results.Writer(place(args, workload, run), run, args.resume) as writer, signals():
         kept = {m.key: m for m in writer.done if m.status == "ok"}
         outcome = Outcome(run, writer.path, [])
         runner = _Runner(run.machine, limits, args)
@@ -181,14 +181,17 @@ def _way(row: Row) -> str:
 
 
 def merged(parts: list[Measurement], reason: str = "") -> Measurement:
-    """One measurement from several: each becomes one block, so intervals are over processes (or alternating blocks)."""
+    """One measurement from several: each becomes one block, so intervals are over processes (or alternating blocks). What
+    happened once in each process is a series: `import_s`, `first_call_s`."""
     bad = next((m for m in parts if m.status != "ok"), None)
     if bad:
         return bad
     clocks = [s.clock for s in parts[0].samples]
     samples = tuple(joined([m.on(c) for m in parts], reason or f"{len(parts)} processes") for c in clocks)
     flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
-    return msgspec.structs.replace(parts[-1], samples=samples, flags=flags)
+    once = {} if reason else {f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
+                              for name in dict.fromkeys(name for m in parts for name in m.phases_s)}  # fmt: skip
+    return msgspec.structs.replace(parts[-1], samples=samples, flags=flags, series={**parts[-1].series, **once})
 
 
 def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8, most: int = 160, same_process: bool = False,
@@ -272,7 +275,7 @@ def progress(args: argparse.Namespace) -> Iterator[Callable[[Row, int, int], Non
 
 
 @contextlib.contextmanager
-def _signals() -> Iterator[None]:
+def signals() -> Iterator[None]:
     """SIGINT and SIGTERM end the sweep in order."""
 
     def stop(number, frame):

@@ -3,6 +3,9 @@
 Only `data` is always written out, so that every row says what it was trained on.
 """
 
+import os
+import re
+
 from workloads.results import Row
 
 # name -> the texts it may have, the default first; (): a whole number, 1 by default
@@ -18,9 +21,22 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "targets": ("float32", "float64"),  # of a regression: S4's were float64
     "keras_backend": ("tensorflow", "jax", "torch"),
     "shuffle": ("on", "off"),
+    "in_flight": (),  # requests that a server answers at the same time
+    "beside": ("", "nothing", "student", "teacher", "fits"),  # what ran at the same time, where that was the question
+    "at_once": (),  # so many processes do the same, this one among them
+    "clear_session": ("off", "on"),  # before each further model that a process makes
 }
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
+FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
+_STUDIED = {"beside", "at_once", "clear_session"}
+
+
+def ordinary(row: Row) -> bool:
+    """Whether a row (or a Measurement) tells what a call costs by itself: nothing was made to run beside it, and it is no
+    trial, whose time is that of a whole training with its compilation."""
+    return not _STUDIED & set(row.settings.switches) and row.kernel.rpartition("/")[2] != "trial"
 
 
 def default(name: str) -> str:
@@ -42,10 +58,32 @@ def of(row: Row) -> dict[str, str]:
             raise ValueError(f"{name} can be {', '.join(allowed)}, not {text!r}")
         if not allowed and not (text.isdigit() and int(text)):
             raise ValueError(f"{name} takes a whole number of at least 1, not {text!r}")
-    return {name: default(name) for name in KNOWN} | given
+    return {name: default(name) for name in KNOWN} | {"keras_backend": _library(row)} | given
+
+
+def _library(row: Row) -> str:
+    """What does the arithmetic where no switch says: JAX in JAX's own loop, which is no Keras but starts as Keras's JAX does."""
+    return "jax" if row.kernel.split("/")[1] == "jax" else default("keras_backend")
 
 
 def changed(given: dict[str, str]) -> dict[str, str]:
     """The switches to write into a row: `data`, and those that are not their default."""
     return {name: text for name, text in given.items()
             if name == "data" or name.startswith(VARIABLES) or text != default(name)}  # fmt: skip
+
+
+def own_model(name: str) -> bool:
+    """Whether a model's name means a user's own (`package.module:function`, `file.keras`), not a table of kernels.networks."""
+    return name.endswith(".keras") or _FUNCTION.fullmatch(name) is not None
+
+
+def environment_for(row: Row) -> dict[str, str]:
+    """The variables that the row's library reads when it is imported: Keras's backend, JAX's device and memory, and the
+    folder that a user's own model is looked for in."""
+    backend = row.settings.switches.get("keras_backend") or _library(row)
+    wanted = {"KERAS_BACKEND": backend}
+    if backend == "jax":
+        wanted |= {"JAX_PLATFORMS": "cpu" if row.settings.device == "cpu" else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if own_model(row.problem.model):
+        wanted[FOLDER] = os.getcwd()
+    return wanted

@@ -69,7 +69,14 @@ class Matmuls:
         columns = [c for side, found in sides.items() if found
                    for c in (*(f"{name} ms" for name in found),
                              *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()))]  # fmt: skip
+        known = {side for side in _SIDES if self._has_roof(side)}
+        columns = [c for c in columns if not c.endswith(" % of roof") or c.split()[0] in known]
         return [*self.head(group[0].problem), "type", *columns, "winner" if sides["CPU"] and sides["GPU"] else "fastest"]
+
+    def _has_roof(self, side: str) -> bool:
+        """Whether there is a ceiling to be a part of: those that are measured are, before the first line."""
+        return any(r.measured and r.kind == "compute" and r.note != roofline.BEST_MATMUL
+                   and (r.device == "cpu") == (side == "CPU") for r in roofline.roofs(self._all, self._machine))  # fmt: skip
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem

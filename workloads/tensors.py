@@ -2,14 +2,20 @@
 
 import contextlib
 import functools
+import importlib
 import os
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from kernels import registry
+from workloads.options import python
+from workloads.results import Row
 
+_PIP = f"{python()} -m pip install"
 _LOG = "/proc/self/fd/2"
 # Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
 _TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
@@ -28,10 +34,12 @@ def timed(phases: dict[str, float], name: str) -> Iterator[None]:
     phases[name] = time.perf_counter() - begun
 
 
-def begin(device: str, threads: int | None) -> dict[str, float]:
-    """Imports Keras and starts the device; the seconds of both, empty when this process has done so before.
+def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict[str, float]:
+    """Imports Keras, on the backend of that name, and starts the device; the seconds of both, empty when this process has done
+    so before.
 
-    Raises: NotInstalled; ValueError when the process already runs with other threads; Broken without the GPU asked for.
+    Raises: NotInstalled; ValueError for a backend of Keras that is not installed, and when the process already runs with other
+    threads; Broken without the GPU asked for.
     """
     global _started
     phases: dict[str, float] = {}
@@ -40,22 +48,104 @@ def begin(device: str, threads: int | None) -> dict[str, float]:
     with timed(phases, "import"):
         try:
             import keras  # noqa: F401
-            import tensorflow
+
+            importlib.import_module(library)
         except ImportError as error:
-            if (error.name or "").split(".")[0] in ("keras", "tensorflow"):
+            missing = (error.name or "").split(".")[0]
+            if missing in ("keras", "tensorflow"):
                 raise registry.NotInstalled("keras") from error
+            if missing == library:
+                raise ValueError(f"Keras's backend {library} is not installed; install it with: {_PIP} {library}") from error
             raise
-    _limit_threads(tensorflow.config.threading, threads)
     with timed(phases, "device_start"):
-        gpus = tensorflow.config.list_physical_devices("GPU")
-        if device != "cpu" and not gpus:
-            raise Broken(f"TensorFlow finds no GPU: {missed(log_lines())}")
-        if not _started:
-            for gpu in gpus:
-                tensorflow.config.experimental.set_memory_growth(gpu, True)
-        tensorflow.zeros(1).numpy()
+        _START[library](device, threads)
     first, _started = not _started, True
     return phases if first else {}
+
+
+def _start_tensorflow(device: str, threads: int | None) -> None:
+    import tensorflow
+
+    _limit_threads(tensorflow.config.threading, threads)
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    if device != "cpu" and not gpus:
+        raise Broken(f"TensorFlow finds no GPU: {missed(log_lines())}")
+    if not _started:
+        for gpu in gpus:
+            tensorflow.config.experimental.set_memory_growth(gpu, True)
+    tensorflow.zeros(1).numpy()
+
+
+def _start_jax(device: str, threads: int | None) -> None:
+    import jax
+
+    if threads:
+        raise ValueError("JAX has no switch for its number of threads")
+    found = jax.default_backend()
+    if (device == "cpu") != (found == "cpu"):
+        raise Broken(f"JAX runs on {found}, not on {device}")
+    jax.numpy.zeros(1).block_until_ready()
+
+
+def _start_torch(device: str, threads: int | None) -> None:
+    import torch
+
+    if device != "cpu" and not torch.cuda.is_available():
+        raise Broken("PyTorch finds no GPU")
+    if threads:
+        torch.set_num_threads(threads)
+    torch.zeros(1, device="cpu" if device == "cpu" else "cuda").cpu()
+
+
+_START: dict[str, Callable[[str, int | None], None]] = {
+    "tensorflow": _start_tensorflow, "jax": _start_jax, "torch": _start_torch}  # fmt: skip
+
+
+def require_device(model, device: str, library: str) -> None:
+    """Raises Broken unless the model's variables live where the row says."""
+    if not model.trainable_variables:
+        raise Broken("the model has nothing to train")
+    value = model.trainable_variables[0].value
+    if library == "jax":
+        lives = ", ".join(d.platform for d in value.devices())
+    else:
+        lives = str(value.device)
+    wanted = "cpu" if device == "cpu" else "gpu"
+    if not any(word in lives.lower() for word in ((wanted,) if wanted == "cpu" else ("gpu", "cuda"))):
+        why = f": {missed(log_lines())}" if library == "tensorflow" else ""
+        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted.upper()}{why}")
+
+
+def about(row: Row, chosen: dict[str, str]) -> dict[str, str]:
+    """What a training or inference row should say of its software: Keras's version and backend, the oneDNN flag, threads, and
+    for which CUDA TensorFlow was built and which libraries it runs on."""
+    import keras
+
+    library = chosen["keras_backend"]
+    found = {"keras": keras.__version__, "backend": f"{library} {sys.modules[library].__version__}"}
+    if library != "tensorflow":
+        return found
+    import tensorflow
+
+    threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
+    found["threads"] = str(threads) if threads else "TensorFlow's choice"
+    if row.settings.device == "cpu":
+        found["onednn"] = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "TensorFlow's choice")
+        found["gpu"] = chosen["gpu"]
+    else:
+        found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
+        if major := _cublas_loaded():
+            found["cuda"] += f", on cuBLAS {major}"
+    return found
+
+
+def _cublas_loaded() -> str:
+    """The major version of the cuBLAS in this process, by the name of the file behind it; "" when there is none."""
+    try:
+        with open("/proc/self/maps") as maps:
+            return next((m[1] for m in map(re.compile(r"libcublas\.so\.(\d+)").search, maps) if m), "")
+    except OSError:
+        return ""
 
 
 def _limit_threads(threading, threads: int | None) -> None:

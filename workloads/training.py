@@ -1,75 +1,64 @@
-"""Times Keras trainings on the CPU and the GPU, and sets each step beside the sum of its measured parts."""
+"""Trains models on the CPU and the GPU, and says what a step, an epoch, a fit and a whole job cost, and who wins from where."""
 
 import argparse
 import sys
 
 from workloads import options
 
-EXAMPLE = "python -m workloads.training --model cifar10-cnn --batch 32 --steps 300"
-LONG = """Trains a Keras model on the CPU (the GPU hidden) and on the GPU, in a process for each: milliseconds a step
-over warm fits, what the first fit and the start-up cost, and the step's budget from the matrix products measured
-beside it."""
-STEPS = 300
+EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
+LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
+and a fit, each from runs that vary it alone, what compilation and start-up cost, and the whole job. A model is NAME (unknown
+names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
+package.module:function, or file.keras. Flags that take several words run every combination."""
+MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
+STUDIES = ("seeds", "batches", "small-dataset", "width", "depth", "epochs", "residence", "switches", "backends", "starts",
+           "together", "trials", "teacher")  # fmt: skip
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.training."""
     made = options.parser("workloads.training", LONG, EXAMPLE)
-    made.add_argument("--model", default="cifar10-cnn", metavar="NAME", help="the model to train (cifar10-cnn)")
-    made.add_argument("--batch", nargs="+", default=["32"], metavar="N", help="samples a step (32)")
-    size = made.add_mutually_exclusive_group()
+    what = made.add_argument_group("the model and its data")
+    what.add_argument("--model", nargs="+", metavar="NAME", help="the models to train (cifar10-cnn)")
+    for flag, default, about in (("--inputs", "784", "inputs of mlp"), ("--width", "500", "units of its hidden layers"),
+                                 ("--depth", "2", "its hidden layers"), ("--outputs", "10", "its classes"),
+                                 ("--hidden-layers", "5", "hidden layers of fashion-mlp")):  # fmt: skip
+        what.add_argument(flag, nargs="+", metavar="N", help=f"{about} ({default})")
+    what.add_argument("--batch", nargs="+", metavar="N", help="samples a step (32; peaks: all of them)")
+    size = what.add_mutually_exclusive_group()
     size.add_argument("--samples", nargs="+", metavar="N", help="samples an epoch (default: as --steps says)")
-    size.add_argument("--steps", type=options.number, metavar="N", help=f"steps an epoch ({STEPS})")
-    made.add_argument("--epochs", type=options.number, default=1, metavar="N", help="epochs a fit (1)")
-    made.add_argument("--data", choices=("synthetic", "real"), default="synthetic",
+    size.add_argument("--steps", type=options.number, metavar="N", help="steps an epoch (300; peaks: 1)")
+    what.add_argument("--epochs", nargs="+", metavar="N", help="epochs a fit (1; peaks: 100)")
+    what.add_argument("--dtypes", nargs="+", metavar="TYPE",
+                      help="of the inputs: float32, float64 (the articles'), uint8 (float32)")  # fmt: skip
+    what.add_argument("--data", choices=("synthetic", "real"), default="synthetic",
                       help="made-up samples of the same shape, or the real ones, downloaded (synthetic)")  # fmt: skip
+    what.add_argument("--targets", nargs="+", metavar="TYPE", help="of a regression's targets: float32, float64 (float32)")
+    how = made.add_argument_group("how it is trained")
+    for flag, about in (("--residence", "where the samples live: numpy tf.data prefetch generator; resident (the whole set on "
+                         "the device); fed (to a bare loop, each step) (numpy)"),
+                        ("--jit", "auto on off: XLA (auto)"), ("--steps-per-execution", "steps that Keras runs in one call (1)"),
+                        ("--precision", "float32 mixed_bfloat16 mixed_float16 (float32)"), ("--tf32", "on off: on a GPU (on)"),
+                        ("--dropout", "on off (on)"), ("--shuffle", "on off (on)"),
+                        ("--keras-backend", "tensorflow jax torch (tensorflow)"),
+                        ("--onednn", "on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)"),
+                        ("--cpu-forms", "hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible "
+                         "(beside a visible GPU, as the articles do), or all (hidden)")):  # fmt: skip
+        how.add_argument(flag, nargs="+", metavar="WORD", help=about)
+    made.add_argument("--study", nargs="+", metavar="NAME", help=f"rows made for a question, instead of the above: "
+                      f"{' '.join(STUDIES)}, or all")  # fmt: skip
     options.add_measuring(made)
     return made
 
 
-def problems(args: argparse.Namespace) -> list:
-    """The trainings asked for, by batch and then samples.
-
-    Raises: Usage for an unknown model and for words that are no sizes.
-    """
-    from kernels import networks
-    from kernels.problems import Training
-
-    try:
-        networks.find(args.model)
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
-    found = []
-    for batch in _sizes(args.batch):
-        samples = _sizes(args.samples) if args.samples else [batch * (args.steps or STEPS)]
-        found += [Training(args.model, batch, count, args.epochs) for count in samples]
-    return found
-
-
-def _sizes(given) -> list[int]:
-    """Sizes from words, or from a number where a function call gave one."""
-    return options.sizes([str(v) for v in (given if isinstance(given, (list, tuple)) else [given])])
-
-
 def rows(args: argparse.Namespace, here) -> list:
-    """The trainings on every device; the products for their budget are known when they have run.
+    """The trainings in every way asked for, or those of --study; the products for their budget are known when they have run.
 
-    Raises: Usage for a backend or variant that trains nothing; Missing for a device that is not here.
+    Raises: Usage for what trains nothing; Missing for a device or library that is not here.
     """
-    from workloads import plan
-    from workloads.results import Row, Settings
+    from workloads import asked
 
-    for flag, known in (("backends", "keras"), ("variants", "fit")):
-        if unknown := set(options.words(getattr(args, flag)) or []) - {known}:
-            raise options.Usage(f"unknown {flag[:-1]} {min(unknown)!r} for training; known: {known}")
-    switches = {"data": args.data}
-    threads = options.sizes(args.threads) if args.threads else [None]
-    found = []
-    for problem in problems(args):
-        for device in plan.devices(args, here):
-            for count in threads if device == "cpu" else [None]:
-                found.append(Row("training/keras/fit", problem, Settings(device, count, switches=switches)))
-    return found
+    return asked.rows(args, here)
 
 
 def products(here, done: list) -> list:
@@ -89,19 +78,47 @@ def products(here, done: list) -> list:
 
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the trainings and then their products; the sweep.Outcome.
+    """Runs the trainings, those of one environment together, and then their products; the sweep.Outcome. A study measures
+    no products: its rows are many, and their budgets are another command's.
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
-    from workloads import sweep
+    from workloads import forecast, studies, sweep
 
     require_keras()
     run = run or sweep.header(args, command)
-    outcome = sweep.sweep(rows(args, run.machine), args, "training", command, shown,
-                          lambda done: products(run.machine, done), run)  # fmt: skip
+    wanted = forecast.grouped(rows(args, run.machine))
+    apart = studies.experiments(options.words(args.study) or [])
+    if apart and not wanted:
+        return _experiments(apart, None, args, command, shown, run)
+    outcome = sweep.sweep(wanted, args, "training", command, shown,
+                          lambda done: [] if args.study else products(run.machine, done), run)  # fmt: skip
     lost = [m for m in outcome.measurements if m.reason.startswith("no data:")]
     if lost:
         raise options.Missing(lost[0].reason.removeprefix("no data: "), _synthetic(command))
+    return _experiments(apart, outcome, args, command, shown, run) if apart else outcome
+
+
+def _experiments(names: list[str], outcome, args: argparse.Namespace, command: str, shown, run):
+    """The studies whose rows run beside each other, each in its file beside the others; all rows in one Outcome."""
+    import time
+
+    from workloads import together
+
+    begin, args = time.monotonic(), argparse.Namespace(**vars(args))
+    work = {"together": together.side_by_side, "trials": together.trials, "teacher": together.teacher}
+    limit = args.stop_after
+    for name in names:
+        if outcome is not None:
+            args.output = str(outcome.path.parent)
+            if outcome.stopped:
+                outcome.left += len(together.rows(name, args, run.machine))
+                continue
+            args.stop_after = limit and max(1e-3, limit - (time.monotonic() - begin))
+        made = work[name](args, run.machine, command, shown, run)
+        if outcome is not None:
+            made.measurements[:0] = outcome.measurements
+        outcome = made
     return outcome
 
 
@@ -129,13 +146,16 @@ def run(**keywords):
 
 
 class Table:
-    """A line a training: milliseconds a step, and seconds of what happens once."""
+    """A line a training on 120 columns. What a step, an epoch and a fit cost is fitted from runs that vary it alone
+    (analysis.costs); where that failed, ms/step is a whole fit's. `comp. s` is compilation, `job s` start-up, building,
+    compilation and all its epochs."""
 
-    HEAD = (("model", 12), ("batch", 6), ("steps", 6), ("device", 16), ("ms/step", 8), ("+-%", 5), ("first fit s", 11),
-            ("import s", 8), ("start-up s", 10), ("loss", 14), ("notes", 5))  # fmt: skip
+    HEAD = (("model", 12), ("batch", 5), ("samples", 7), ("ep", 4), ("where", 11), ("how", 9), ("ms/step", 7), ("ms/ep", 6),
+            ("ms/fit", 6), ("comp. s", 7), ("start s", 7), ("job s", 6), ("notes", 5))  # fmt: skip
 
     def __init__(self, machine=None):
         self._headed = False
+        self._all: list = []
 
     def shown(self, m) -> None:
         """Prints a training's line; the products of its budget are in the budget."""
@@ -143,6 +163,7 @@ class Table:
             return
         from workloads.tables import line
 
+        self._all.append(m)
         widths = [width for _, width in self.HEAD]
         if not self._headed:
             print(line(list(self.HEAD)))
@@ -150,19 +171,21 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
 
     def cells(self, m) -> list[str]:
+        from analysis import job_words, jobs
         from analysis.estimate import of
         from workloads.show import number
 
-        where = m.settings.device + (f" x{m.settings.threads}" if m.settings.threads else "")
-        start = [m.problem.model, str(m.problem.batch), str(m.problem.steps), where]
-        once = [number(m.phases_s.get(name)) for name in ("first_call", "import", "device_start")]
-        losses = m.series.get("loss", ())
-        loss = f"{number(losses[0])} to {number(losses[-1])}" if losses else "-"
+        p = m.problem
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), job_words.where_word(m), job_words.way_word(m)]
+        once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
+        began = number(sum(once)) if once else "-"
         if m.status != "ok":
-            return [*start, m.status, "-", *once, loss, m.reason]
-        step = of(m.on("host-latency"))
-        jit = "jit compiled" if m.values.get("jit_compile") else "op by op"
-        return [*start, number(step.value * 1e3), number(100 * step.noise, 2), *once, loss, " ".join((jit, *m.flags))]
+            return [*start, m.status, "-", "-", "-", began, "-", m.reason]
+        law, job = jobs.law(m, self._all), jobs.job(m, self._all)
+        step, waited = law and law.step, of(m.on("host-latency"))
+        thousand = [number(e.value * 1e3) if e else "-" for e in (step or waited, law and law.epoch, law and law.fit)]
+        return [*start, *thousand, number(law.compile.value) if law and law.compile else "-", began,
+                number(job.value) if job else "-", " ".join(job_words.notes(m))]  # fmt: skip
 
     def finish(self) -> None:
         """Nothing is held back."""
@@ -170,16 +193,23 @@ class Table:
 
 def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show
+    from workloads import forecast, machine, show
 
+    if args.dry_run:
+        here = machine.describe()
+        print("\n".join(forecast.lines(rows(args, here), args, here)))
+        return options.OK
     return show.session(args, run, command, "training", rows, measure, Table, _said if alone else lambda outcome: None)
 
 
 def _said(outcome) -> None:
-    from analysis import budget
+    from analysis import budget, job_words, published, together
 
-    print()
-    print("\n".join(budget.lines(outcome.measurements)))
+    told = [line for part in (job_words, published, together) for line in part.lines(outcome.measurements)]
+    trained = [m for m in outcome.measurements if m.problem.op == "training"]
+    products = any(m.problem.op == "matmul" for m in outcome.measurements)
+    budgets = (budget.lines if len(trained) <= MOST_BUDGETS else budget.sentences)(outcome.measurements) if products else []
+    print("\n" + "\n".join([*told, *([""] if told and budgets else []), *budgets]))
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -13,6 +13,7 @@ import time
 import msgspec
 
 from kernels.registry import FRAMEWORKS
+from workloads import switches
 from workloads.results import Measurement, Row
 from workloads.timing import Limits
 
@@ -35,7 +36,8 @@ class Order(msgspec.Struct, frozen=True):
 def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     """The variables that must be set before the row's libraries are imported. Rows with the same share a worker."""
     device = row.settings.device
-    gpu = "" if device == "cpu" else gpu_uuids.get(device, device.rpartition(":")[2])
+    sees = device if device != "cpu" else "gpu:0" if row.settings.switches.get("gpu") == "visible" else ""
+    gpu = gpu_uuids.get(sees, sees.rpartition(":")[2])
     wanted = {"CUDA_VISIBLE_DEVICES": gpu, "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
     if row.problem.op == "launch" and row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
@@ -43,7 +45,9 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
         wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         if row.settings.threads:  # TensorFlow reads them once, so each count has a worker of its own
             wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.settings.threads) for which in ("INTRA", "INTER")}
-        wanted |= {name: value for name, value in row.settings.switches.items() if name.startswith("TF_")}
+        wanted |= {name: value for name, value in row.settings.switches.items() if name.startswith(switches.VARIABLES)}
+        if row.problem.op in ("training", "inference"):
+            wanted |= switches.environment_for(row)
         if device != "cpu" and row.problem.op in ("matmul", "conv") and row.problem.math == "float32":
             wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
     return wanted

@@ -4,11 +4,13 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from analysis import shapes
 from analysis.estimate import Estimate, of
 from analysis.roofline import quick_seconds
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
 
 if TYPE_CHECKING:
+    from kernels.problems import Problem
     from workloads.results import Measurement
 
 
@@ -18,11 +20,15 @@ def text(value: object) -> str:
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
 
 
-def table(heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1) -> list[str]:
-    """A Markdown table and an empty line; the first `left` columns are words, the others numbers."""
+def table(heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()) -> list[str]:
+    """A Markdown table and an empty line; the first `left` columns are words, the others numbers. `optional` columns are
+    left out where they say nothing (a dash or nothing in every row)."""
     heads, rows = list(heads), [list(row) for row in rows]
     if not rows:
         return ["Nothing was measured.", ""]
+    empty = {i for i, head in enumerate(heads) if head in optional and all(str(row[i]) in ("", "-") for row in rows)}
+    heads, *rows = [[cell for i, cell in enumerate(row) if i not in empty] for row in (heads, *rows)]
+    left -= sum(i < left for i in empty)
     marks = ["---"] * left + ["---:"] * (len(heads) - left)
     return [line(heads), line(marks), *(line(text(c) for c in row) for row in rows), ""]
 
@@ -39,9 +45,8 @@ def portable(command: str) -> str:
 def problem(m: "Measurement") -> str:
     """What was computed, in a few words."""
     p = m.problem
-    if p.op == "matmul":
-        shape = str(p.n) if p.m == p.n == p.k else f"{p.m} x {p.n} x {p.k}"
-        return shape if p.layout == "nn" else f"{shape} {p.layout}"
+    if p.op in ("matmul", "conv"):
+        return shape(p)
     if p.op == "stream":
         return f"{p.operation} {size(p.nbytes)} {p.dtype}"
     if p.op == "training":
@@ -50,8 +55,19 @@ def problem(m: "Measurement") -> str:
         beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
         return " ".join(filter(None, (p.direction, p.host_memory, size(p.nbytes), beside)))
     if p.op == "launch":
-        return p.call if p.count == 1 else f"{p.call} x{p.count}"
+        return p.call if p.count == 1 else f"{p.call} x{p.count} together"
     return getattr(p, "math", p.op)
+
+
+def shape(problem: "Problem") -> str:
+    """What tells products or convolutions of one n apart; empty of others."""
+    words = {"matmul": shapes.product, "conv": shapes.convolution}.get(problem.op)
+    return words(problem) if words else ""
+
+
+def mode(m: "Measurement") -> str:
+    """How data get there, and that nothing lay in the caches."""
+    return m.settings.mode + (f", {m.settings.cache}" if m.settings.cache != "warm" else "")
 
 
 def rate(m: "Measurement") -> str:

@@ -87,6 +87,8 @@ def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.report import pictures
     from analysis.report import roofline as hierarchical
 
+    if not hierarchical.has_any(loaded.measurements, ceilings):
+        return options.OK
     folder = pathlib.Path(arguments.out) if arguments.out else page.folder_of(arguments.runs[0])
     folder.mkdir(parents=True, exist_ok=True)
     print(pictures.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))

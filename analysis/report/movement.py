@@ -150,8 +150,9 @@ def has_copies(measurements: "Iterable[Measurement]") -> bool:
     return any(m.problem.op == "transfer" for m in measurements) and bool(_laws(list(measurements)))
 
 
-def memory_section(measurements: "list[Measurement]", machine: "Machine | None", picture_line: list[str]) -> list[str]:
-    """The levels found with their bandwidth, and those looked for in vain."""
+def memory_section(measurements: "list[Measurement]", machine: "Machine | None", picture_line: list[str],
+                   roofs: tuple[Roof, ...] = ()) -> list[str]:  # fmt: skip
+    """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
     if not has_memory(measurements):
         return []
     rows = [(p.device, p.threads or "-", p.operation, p.name, bytes_rate(p.rate.value), cells.width(p.rate),
@@ -161,6 +162,7 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
     heads = ("device", "threads", "operation", "level", "bandwidth", "+-", "working sets", "sizes", "fastest there")
     told = facts.level_sentences(measurements, machine)
     lost = [f"- {text(words)}" for words in plateaus.missing(measurements, machine)]
+    lost += [f"- {text(words)}" for words in facts.unflat_sentences(roofs)]
     return ["## Memory: how fast at every level", "", *picture_line, *(f"- {text(s)}" for s in told), *([""] if told else []),
             *table(heads, rows, 4), *lost, *([""] if lost else [])]  # fmt: skip
 

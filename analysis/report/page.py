@@ -6,7 +6,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from analysis.crossover import crossovers
-from analysis.report import movement, sections
+from analysis.report import choose, layers, movement, sections, training
 from analysis.roofline import roofs
 from workloads.results import Loaded, read
 
@@ -57,17 +57,25 @@ def _draw(loaded: Loaded, folder: pathlib.Path) -> bool:
     """Writes the pictures; False without matplotlib."""
     if not has_matplotlib():
         return False
-    from analysis.report import pictures, roofline
+    from analysis.report import layer_pictures, pictures, roofline
 
     rows, machine = list(loaded.measurements), machine_of(loaded)
-    pictures.save(roofline.figure(rows, roofs(rows, machine)), folder / "roofline.svg")
-    if any(m.problem.op == "matmul" for m in rows):
-        pictures.save(pictures.crossover(crossovers(rows), rows), folder / "crossover.svg")
+    ceilings, answers = roofs(rows, machine), crossovers(rows)
+    if roofline.has_any(rows, ceilings):
+        pictures.save(roofline.figure(rows, ceilings), folder / "roofline.svg")
+    if answers:
+        pictures.save(pictures.crossover(answers, rows), folder / "crossover.svg")
+    if choose.by_kernel(rows):
         pictures.save(pictures.rates(rows), folder / "rates.svg")
+    for of in (layers.found(loaded, op, ceilings) for op in layers.SECTIONS):
+        for name, _ in layers.pictures_of(of):
+            pictures.save(layer_pictures.figure(of, name), folder / f"{name}.svg")
     if movement.has_memory(rows):
         pictures.save(movement.memory(rows, machine), folder / "memory.svg")
     if movement.has_copies(rows):
         pictures.save(movement.transfers(rows), folder / "transfers.svg")
+    for name, figure in training.figures(rows).items():
+        pictures.save(figure, folder / name)
     return True
 
 
@@ -80,13 +88,17 @@ def markdown(loaded: Loaded, pictures: bool) -> str:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += sections.crossover_section(rows, answers, pictures)
     lines += sections.roofline_section(rows, ceilings, pictures)
+    for of in (layers.found(loaded, op, ceilings) for op in layers.SECTIONS):
+        shown = {name: sections.image(f"{name}.svg", says, pictures) for name, says in layers.pictures_of(of)}
+        lines += layers.section(of, shown)
     says = "Bandwidth against working set, with the levels that it shows."
-    lines += movement.memory_section(rows, machine_of(loaded), sections.image("memory.svg", says, pictures))
+    lines += movement.memory_section(rows, machine_of(loaded), sections.image("memory.svg", says, pictures), ceilings)
     says = "Time of copies between host and device against their bytes, with the fitted laws."
     lines += movement.copies_section(rows, ceilings, sections.image("transfers.svg", says, pictures))
     lines += movement.launches_section(rows, ceilings)
     lines += sections.kernels_section(rows, ceilings, pictures)
     lines += sections.keras_section(rows)
+    lines += training.section(rows, {name: sections.image(name, says, pictures) for name, says in training.PICTURES.items()})
     lines += sections.details_section(loaded)
     lines += sections.how_section(loaded)
     lines += sections.numbers_section(rows, ceilings)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _LINES = {"CPU, best": BLUE, "GPU, one call": RED, "GPU, queued calls": PURPLE, "GPU, copies as written": ORANGE,
           "GPU, copies, pinned": GREEN, "GPU, copies, pageable": BLACK, "CPU, default threads": SKY}  # fmt: skip
-_BANDS = {-1: (SKY, "CPU wins"), 0: ("#BBBBBB", "can't tell"), 1: (ORANGE, "GPU wins")}
+BANDS = {-1: (SKY, "CPU wins"), 0: ("#BBBBBB", "can't tell"), 1: (ORANGE, "GPU wins")}
 
 
 def save(figure: "Figure", path: "str | os.PathLike") -> pathlib.Path:
@@ -85,7 +85,7 @@ def _bands(axes, a: Answer) -> None:
     low, high = axes.get_xlim()
     across = axes.get_xaxis_transform()  # x in data, y in parts of the height
     for first, last, sign in spans(a):
-        color, words = _BANDS[sign]
+        color, words = BANDS[sign]
         left, right = (low if first == a.points[0].n else first), (high if last == a.points[-1].n else last)
         axes.axvspan(left, right, color=color, alpha=0.16, lw=0)
         if math.log(right / left) > 0.13 * math.log(high / low):

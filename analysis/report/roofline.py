@@ -4,6 +4,8 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from analysis import layers
+from analysis.families import precision_of
 from analysis.report.choose import best_resident
 from analysis.report.style import (
     BLACK,
@@ -20,7 +22,7 @@ from analysis.report.style import (
 )
 from analysis.roofline import Roof, is_gpu, pick, quick_seconds, ridge
 from analysis.roofs import WAITED
-from analysis.units import bytes_rate, flops_rate, seconds
+from analysis.units import bytes_rate, flops_rate, join, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -33,18 +35,22 @@ _LAUNCH = {WAITED: (PURPLE, (3, 1.5)), "": (PURPLE, (1, 1.2))}
 _FONT = 9
 _COLUMN = 0.36  # of the axes' width: the names of the slopes stand left of where these start
 _FEWEST_POWERS = 3
+_MARKS = {"conv": ("^", "convolution"), "matmul": ("v", "layer's product")}
 _BESIDE = ((8, -10), (0, -13), (-8, -10), (8, 10), (0, 13), (-8, 10), (10, 0), (-10, 0), (0, -24), (0, 24))
 
 
 def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> "Figure":
     """Slopes: every level of memory, and the link; level lines: arithmetic; data-sheet peaks dashed; curves: what a call
-    that computes nothing leaves of the rate of small float32 matmuls; points: square matmuls, n growing to the right."""
+    that computes nothing leaves of the rate of small float32 matmuls; points: square matmuls, n growing to the right, and
+    each convolution and dense layer at its largest batch."""
     paths = {key: _powers(path) for key, path in best_resident(measurements).items()}
-    points = [(_intensity(m), m.problem.flops / quick_seconds(m)) for path in paths.values() for m in path.values()]
+    others = layer_points(measurements)
+    points = [_point(m) for m in (*(m for path in paths.values() for m in path.values()), *others)]
     corners = [ridge(c, m) for c, m in _pairs(roofs)]
     left, right = min([1.0, *(x for x, _ in points), *corners]) / 2, max([100.0, *(x for x, _ in points), *corners]) * 3
     slopes, tops = _slopes(roofs), [r.rate.value for r in roofs if r.kind == "compute"] + [y for _, y in points]
-    title = "Roofline: square matmuls, data resident"
+    kinds = ["square matmuls"] * bool(paths or not others) + ["layers"] * bool(others)
+    title = f"Roofline: {join(kinds)}, data resident"
     with picture(title, "FLOP per byte that must move", "FLOP/s", 8.0, 8.8, 0.685, 0.15, 0.95) as (made, axes):
         edge = left * (left / right) ** (_COLUMN / (1 - _COLUMN)) if slopes else left
         axes.set_xlim(edge, right)
@@ -59,6 +65,10 @@ def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> 
         _draw_launches(axes, roofs, left, right, (bottom, top))
         for (device, precision), path in paths.items():
             _draw_path(axes, device, precision, path)
+        for m in others:
+            gpu, color = is_gpu(m.settings.device), PRECISIONS.get(precision_of(m.problem), BLACK)
+            axes.plot(*([at] for at in _point(m)), color=color, marker=_MARKS[m.problem.op][0], ms=5, ls="", alpha=0.8, mew=0.9,
+                      mfc=color if gpu else "white", zorder=3)  # fmt: skip
         axes.set_xlim(edge, right)
         axes.set_ylim(bottom, top)
         unit_axis(axes, flops_rate)
@@ -69,8 +79,29 @@ def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> 
         for (device, precision), path in paths.items():
             if precision == "float32":
                 _name_ends(axes, device, path)
-        _legend(made, roofs, paths)
+        _legend(made, roofs, paths, others)
     return made
+
+
+def has_any(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> bool:
+    """Whether there is anything to draw: a measured ceiling of arithmetic or memory, or a point."""
+    measurements = list(measurements)
+    drawn = any(r.measured and r.kind in ("compute", "memory", "cache") for r in roofs)
+    return drawn or bool(best_resident(measurements) or layer_points(measurements))
+
+
+def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+    """The fastest library row of every convolution and dense layer at its largest batch, a device and arithmetic."""
+    best: dict = {}
+    for m in (m for op in _MARKS for m in layers.largest(measurements, op)):
+        if not layers.framework_of(m):
+            key = (m.problem, m.settings.device)
+            best[key] = min(best.get(key, m), m, key=quick_seconds)
+    return list(best.values())
+
+
+def _point(m: "Measurement") -> tuple[float, float]:
+    return _intensity(m), m.problem.flops / quick_seconds(m)
 
 
 def _powers(path: "dict[int, Measurement]") -> "dict[int, Measurement]":
@@ -198,16 +229,19 @@ def _ticks(axes, left: float, right: float) -> None:
     axes.xaxis.set_major_formatter(lambda x, _: f"{x:g}")
 
 
-def _legend(made, roofs, paths) -> None:
+def _legend(made, roofs, paths, others) -> None:
     from matplotlib.lines import Line2D
 
     compute = [r.name.partition(" ")[0] for r in roofs if r.kind == "compute" and r.measured]
-    precisions = dict.fromkeys([*(precision for _, precision in paths), *compute])
+    precisions = dict.fromkeys([*(precision for _, precision in paths), *(precision_of(m.problem) for m in others), *compute])
     handles = [Line2D([], [], color=PRECISIONS.get(p, BLACK), lw=3, label=p) for p in precisions]
     kinds = dict.fromkeys(is_gpu(device) for device, _ in paths)
     handles += [Line2D([], [], color=BLACK, marker="s" if gpu else "o", mfc=BLACK if gpu else "white", lw=0.9,
                        dashes=() if gpu else (1, 1.5), label="GPU, n growing" if gpu else "CPU, n growing")
                 for gpu in kinds]  # fmt: skip
+    for op, gpu in dict.fromkeys((m.problem.op, is_gpu(m.settings.device)) for m in others):
+        (marker, words), where = _MARKS[op], "GPU" if gpu else "CPU"
+        handles.append(Line2D([], [], color=BLACK, marker=marker, mfc=BLACK if gpu else "white", ls="", label=f"{where} {words}"))
     handles.append(Line2D([], [], color=BLACK, marker="D", mfc="white", ls="", label="ridge point"))
     for roof in (r for r in roofs if r.kind == "launch"):
         color, dashes = _LAUNCH.get(roof.name, _LAUNCH[""])

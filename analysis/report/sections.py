@@ -10,6 +10,7 @@ from analysis.estimate import of
 from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
+from analysis.report.roofline import has_any
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline import Roof, is_gpu, judge, pick, quick_seconds, ridge, seconds_of
 from analysis.units import count, digits, join, percent, seconds, size
@@ -18,11 +19,11 @@ from analysis.why import why
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Loaded, Measurement
+    from workloads.results import Loaded, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-_SHOWN_SOFTWARE = 12
+_RIDGE = "ridge, FLOP per byte"
 _WHERE_TIME_GOES = (
     "Where the GPU's time goes, at the sizes on both sides of each crossing. The last four columns add up to its "
     "time: the device clock, what a resident call takes beyond it, what copying adds to that, and the remainder."
@@ -84,11 +85,11 @@ def details_section(loaded: "Loaded") -> list[str]:
 
 def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...], pictures: bool) -> list[str]:
     """The picture, who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
-    if not any(m.problem.op == "matmul" for m in measurements):
+    if not answers:
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
     says = sentences.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
-    lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures and bool(answers))]
+    lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
     if not told:
         return [*lines, "No GPU was measured, so there is no crossover.", ""]
     heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")
@@ -122,15 +123,17 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
     """The picture, the ceilings and the matmuls under them."""
     says = " ".join(facts.other_sentences([], roofs)) or "No roof was measured."
-    heads = ("device", "ceiling", "rate", "+-", "of the data sheet", "ridge, FLOP per byte", "measured by")
-    lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures)]
-    lines += table(heads, [_roof_row(r, roofs) for r in roofs if r.measured], 2)
+    heads = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
+    drawn = has_any(measurements, roofs)
+    lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures and drawn)]
+    lines += table(heads, [_roof_row(r, roofs) for r in roofs if r.measured], 2, ("of the data sheet", _RIDGE))
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     paths = best_resident(measurements)
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
     heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "the roof", "flag")
-    return [*lines, *table(heads, rows, 2), f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if rows else lines
+    lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
+    return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
 
 
 def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
@@ -157,7 +160,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], 
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
     heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
     lines = ["## Kernels", "", *image("rates.svg", says, pictures and bool(paths))]
-    lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2) if ranked else []
+    lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
     rows = [(m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m)) for m in measurements
             if m.problem.op in ("stream", "peak") and quick_seconds(m)]  # fmt: skip
     lines += table(("kernel", "problem", "device", "threads", "rate"), rows, 3) if rows else []
@@ -193,7 +196,7 @@ def how_section(loaded: "Loaded") -> list[str]:
     """Checks, stop reasons, flags, seed, software and limits of what was measured."""
     ms = loaded.measurements
     run = loaded.runs[-1] if loaded.runs else None
-    software = [f"{k} {v}" for k, v in (run.software if run else {}).items()][:_SHOWN_SOFTWARE]
+    software = software_words(loaded.runs)
     checks = _counted(m.check or "not checked" for m in ms if m.status == "ok")
     return [
         "## How it was measured", "",
@@ -211,6 +214,17 @@ def how_section(loaded: "Loaded") -> list[str]:
     ]  # fmt: skip
 
 
+def software_words(runs: "Iterable[Run]") -> list[str]:
+    """`numpy 2.4.6`: what any of the runs stood on; every version where they differ, the last one last."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for name, version in run.software.items():
+            versions = found.setdefault(name, {})
+            versions.pop(version, None)
+            versions[version] = None
+    return [f"{name} {' or '.join(versions)}" for name, versions in found.items()]
+
+
 def _counted(names: "Iterable[str]") -> str:
     return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
 
@@ -226,20 +240,28 @@ def numbers_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
         key = (m.kernel, m.reason)
         skipped[key] = skipped.get(key, 0) + 1
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
-    return ["## All numbers", "", *table(heads, rows, 2), *(["", *left] if left else [])]
+    said = f"A time of `{several[0]}` is that of all of them." if (several := _several(timed)) else ""
+    return ["## All numbers", "", *([said, ""] if said else []), *table(heads, rows, 2, ("device time", "queued", "of its roof")),
+            *(["", *left] if left else [])]  # fmt: skip
+
+
+def _several(measurements: "list[Measurement]") -> list[str]:
+    """The rows of launches that do the same many times over, in words."""
+    return [cells.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
 
 
 def _number_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
     judged, host = judge(m, roofs), cells.on(m, "host-latency")
     doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
     return (m.kernel, cells.problem(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
-            m.settings.mode, cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
+            cells.mode(m), cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
             cells.time(cells.on(m, "host-throughput")), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
 
 
 def _order(m: "Measurement") -> tuple:
     p, s = m.problem, m.settings
-    return p.op, getattr(p, "math", ""), getattr(p, "n", 0), is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
+    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), cells.shape(p)
+    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
 
 
 def _size(p) -> tuple:

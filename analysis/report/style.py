@@ -78,6 +78,20 @@ def unit_axis(axes, words) -> None:
     axes.set_ylabel("")
 
 
+def rates_axis(axes) -> None:
+    """Labels the x axis with rates of arithmetic, at the powers of ten, or 1 2 5 where there are few of them."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    from analysis.units import flops_rate
+
+    low, high = axes.get_xlim()
+    few = math.log10(high / low) <= 2
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=20))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: re.sub(r"\.0+(?!\d)", "", flops_rate(x))))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("")
+
+
 def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float = 9.5) -> None:
     """Writes (y, text, color) right of the axes at the height of y, moved apart where they would overlap.
 

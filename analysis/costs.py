@@ -1,0 +1,127 @@
+"""What a training costs apart: a fit, an epoch, a step, compiling, starting a process; each from runs that vary it alone.
+
+The law: a warm fit of E epochs of S steps takes fit + E (epoch + S step) seconds. A row keeps the raw seconds of short fits
+as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis import estimate
+from analysis.estimate import Estimate
+from kernels.problems import Training
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+_FORM = re.compile(r"fit_s (\d+)x(\d+)")
+_STARTS = ("import", "device_start")
+_MADE = ("build", "compile", "compile_last")
+
+
+class Costs(msgspec.Struct, frozen=True):
+    """Seconds of each part of a training. `fit` and `epoch` may be negative where they are smaller than their noise.
+
+    build: building the model. compile: what the first fit of one whole batch takes beyond a warm one; compile_last: the same for
+    the smaller batch that ends an epoch, None where there is none. start: importing and starting the device, in a process
+    of its own. What no row told is None.
+    """
+
+    fit: Estimate
+    epoch: Estimate
+    step: Estimate
+    build: Estimate | None = None
+    compile: Estimate | None = None
+    compile_last: Estimate | None = None
+    start: Estimate | None = None
+
+    def fit_seconds(self, epochs: int, steps: int) -> Estimate:
+        """Seconds of a warm fit of `epochs` epochs of `steps` steps; the ends add too, however the parts hang together."""
+        return _sum(self.fit, self.epoch.scaled(epochs), self.step.scaled(epochs * steps))
+
+
+def _sum(*parts: Estimate | None) -> Estimate:
+    found = [e for e in parts if e]
+    return Estimate(sum(e.value for e in found), sum(e.low for e in found), sum(e.high for e in found))
+
+
+def job_seconds(costs: Costs, epochs: int, steps: int) -> Estimate:
+    """Seconds of a whole job in a process of its own: start-up, build, every compilation, and one fit."""
+    return _sum(costs.start, costs.build, costs.compile, costs.compile_last, costs.fit_seconds(epochs, steps))
+
+
+def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
+    """(epochs, steps) -> seconds of the row's short fits, fewest first."""
+    found = {tuple(map(int, match.groups())): values for name, values in m.series.items()
+             if (match := _FORM.fullmatch(name)) and values}  # fmt: skip
+    return dict(sorted(found.items()))
+
+
+def law(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Estimate, Estimate] | None:
+    """(fit, epoch, step) of the law from fits by (epochs, steps), each from two that differ in it alone, as far apart as there
+    are; None where nothing varied steps or epochs alone. Whole repeats are resampled, so what shifted all of them cancels."""
+    steps, epochs = _apart(taken, 1), _apart(taken, 0)
+    if not (steps and epochs):
+        return None
+    order, base = list(taken), min(taken)
+    rounds = min(map(len, taken.values()))
+    at = {form: i for i, form in enumerate(order)}
+
+    def parts(t: np.ndarray) -> np.ndarray:
+        few, many = steps
+        step = (t[at[many]] - t[at[few]]) / (many[0] * (many[1] - few[1]))
+        few, many = epochs
+        epoch = (t[at[many]] - t[at[few]]) / (many[0] - few[0]) - few[1] * step
+        return np.stack([t[at[base]] - base[0] * (epoch + base[1] * step), epoch, step])
+
+    return estimate.of_rounds(np.array([taken[form][:rounds] for form in order]), parts)
+
+
+def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
+    """The two forms that differ in their epochs (0) or steps (1) alone, and most."""
+    taken = list(taken)
+    pairs = [(a, b) for a in taken for b in taken if a[which] < b[which] and a[1 - which] == b[1 - which]]
+    return max(pairs, key=lambda pair: pair[0][1 - which] * (pair[1][which] - pair[0][which]), default=None)
+
+
+def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
+    """The costs of a training row; None without the fits that tell them. Only a process's first row has a start-up: others are
+    given that of rows like it among `measurements`."""
+    if m.status != "ok" or not (found := law(forms(m))):
+        return None
+    build, compiled, last = (_phase(m, name) for name in _MADE)
+    return Costs(*found, build, compiled, last, start(m, measurements))
+
+
+def _phase(m: "Measurement", name: str) -> Estimate | None:
+    """Seconds of a phase: over processes where the row was taken in several, else the one number."""
+    if each := m.series.get(f"{name}_s"):
+        return estimate.median(each)
+    return Estimate(*[m.phases_s[name]] * 3) if name in m.phases_s else None
+
+
+def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
+    """Seconds of importing and starting the device, over processes: the row's own, else those of rows of its device and library,
+    in its own form (the GPU hidden or visible) before others; None where no row says."""
+    rows = [row for row in measurements if isinstance(row.problem, Training) and _library(row) == _library(m)]
+    same = [row for row in rows if row.settings.switches.get("gpu") == m.settings.switches.get("gpu")]
+    for group in ([m], same, rows):
+        if seconds := [s for row in group for s in _began(row)]:
+            return estimate.median(seconds)
+    return None
+
+
+def _library(m: "Measurement") -> tuple[str, str]:
+    """The device and what is imported to use it."""
+    loop = m.kernel.split("/")[1] == "jax"
+    return m.settings.device, "jax loop" if loop else m.settings.switches.get("keras_backend", "tensorflow")
+
+
+def _began(m: "Measurement") -> list[float]:
+    """Import and device start of each process that the row was the first of."""
+    every = [m.series.get(f"{name}_s") or ((m.phases_s[name],) if name in m.phases_s else ()) for name in _STARTS]
+    return [sum(parts) for parts in zip(*every, strict=False)]

@@ -1,0 +1,206 @@
+"""Answers of a model in batches: samples a second on the CPU and the GPU, with copies and without, joules, and from which batch
+the GPU wins."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import sentences
+from analysis.crossover import Answer, Family, Form, Point, Side, classify, refine
+from analysis.estimate import Estimate, of
+from analysis.roofline import is_gpu
+from analysis.units import digits, join
+from workloads import switches
+
+if TYPE_CHECKING:
+    from workloads.results import Machine, Measurement
+
+KERAS = "inference/keras"
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How a batch is answered: the kernel, the copies in it, the GPU's clock, and that in words."""
+
+    kernel: str
+    mode: str
+    clock: str
+    words: str
+
+    @property
+    def form(self) -> Form:
+        return Form(self.mode, self.clock, framework="keras")
+
+
+RESIDENT = Way(f"{KERAS}/call", "resident", "host-latency", "samples already on the device, one call at a time")
+QUEUED = Way(f"{KERAS}/call", "resident", "host-throughput", "samples already on the device, calls queued")
+ROUNDTRIP = Way(f"{KERAS}/call", "roundtrip", "host-latency", "array to array by a tf.function")
+PREDICT = Way(f"{KERAS}/predict", "roundtrip", "host-latency", "array to array by model.predict")
+WAYS = (RESIDENT, QUEUED, ROUNDTRIP, PREDICT)
+SERVE = f"{KERAS}/serve"
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What was asked of a model: rows of a case differ in batch, device, threads and how they were compiled."""
+
+    model: str
+    dtype: str
+    precision: str
+
+    @property
+    def name(self) -> str:
+        more = [self.precision] * (self.precision != "float32") + [f"{self.dtype} inputs"] * (self.dtype != "float32")
+        return ", ".join([self.model, *more])
+
+
+def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement]]":
+    """The inference rows that stand for themselves, by case."""
+    found: dict[Case, list] = {}
+    for m in measurements:
+        if m.problem.op == "inference" and m.settings.process == "warm" and switches.ordinary(m):
+            precision = m.settings.switches.get("precision", switches.default("precision"))
+            found.setdefault(Case(m.problem.model, m.problem.dtype, precision), []).append(m)
+    return found
+
+
+def _side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
+    """The fastest row of a side at a batch, and its seconds a call."""
+    clock = way.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
+    timed = [(m, of(s)) for m in rows
+             if (m.kernel, m.settings.mode, m.problem.batch, is_gpu(m.settings.device)) == (way.kernel, way.mode, batch, gpu)
+             and m.status == "ok" and (s := m.on(clock)) and s.seconds]  # fmt: skip
+    return min(timed, key=lambda pair: pair[1].value, default=None)
+
+
+def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, Answer]]:
+    """Who wins at which batch, for every case and way that has rows of both sides. A side is its fastest row over threads,
+    ways to compile and libraries; `point.n` is the batch."""
+    found = []
+    for case, rows in cases(measurements).items():
+        family = Family("inference", "batch", ("batch",), (("model", case.model), ("dtype", case.dtype)))
+        batches = sorted({m.problem.batch for m in rows})
+        for way in WAYS:
+            points = []
+            for batch in batches:
+                cpu, gpu = (_side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+                if cpu and gpu:
+                    points.append(Point(batch, *(_as_side(case, m, seconds) for m, seconds in (cpu, gpu))))
+            if points:
+                tried = tuple(sorted({m.problem.batch for m in rows if (m.kernel, m.settings.mode) == (way.kernel, way.mode)}))
+                answer = classify(case.precision, way.form, points, family=family)
+                found.append((case, way, msgspec.structs.replace(answer, tried=tried)))
+    return found
+
+
+def _as_side(case: Case, m: "Measurement", seconds: Estimate) -> Side:
+    return Side(m.kernel, m.settings.device, m.settings.threads, case.precision, seconds)
+
+
+def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":
+    """(row, batch): the winners on either side of each crossover, to be measured at that batch too."""
+    measurements, found = list(measurements), {}
+    for case, way, answer in crossovers(measurements):
+        rows = cases(measurements)[case]
+        for batch in refine(answer):
+            near = min((p.n for p in answer.points), key=lambda n: abs(n / batch - 1))
+            for gpu in (False, True):
+                if side := _side(rows, way, gpu, near):
+                    found[side[0].kernel, side[0].settings.device, way.mode, case, batch] = (side[0], batch)
+    return list(found.values())
+
+
+def lines(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+    """What the rows say: samples a second at the smallest and the largest batch, what batching brings, joules, requests in
+    flight, and the crossovers in batch."""
+    measurements = list(measurements)
+    said = []
+    for case, rows in cases(measurements).items():
+        batches = sorted({m.problem.batch for m in rows if m.kernel != SERVE})
+        said += [line for batch in dict.fromkeys(batches[:1] + batches[-1:]) if (line := rate_sentence(case, rows, batch))]
+        said += batching_sentences(case, rows, batches) + energy_sentences(case, rows) + serving_sentences(case, rows)
+    found = crossovers(measurements)
+    said += [crossing_sentence(*one) for one in found]
+    inference = [m for m in measurements if m.problem.op == "inference"]
+    if inference and not found:
+        said.append(sentences.no_gpu_sentence(inference, machine))
+    return said
+
+
+def rate_sentence(case: Case, rows: "Iterable[Measurement]", batch: int) -> str:
+    """Samples a second at a batch on both sides, way by way; "" without a time."""
+    told = []
+    for way in WAYS:
+        cpu, gpu = (_side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+        if gpu and cpu:
+            ratio = cpu[1].value / gpu[1].value
+            more = f"{digits(ratio)} times as many" if ratio >= 1 else f"{digits(1 / ratio)} times fewer"
+            told.append(f"{way.words}, {_rate(cpu, batch)} on the CPU and {_rate(gpu, batch)} on the GPU ({more})")
+        elif (side := gpu or cpu) and (gpu or way != QUEUED):  # the CPU queues nothing: it is RESIDENT's time again
+            told.append(f"{way.words}, {_rate(side, batch)} on the {'GPU' if gpu else 'CPU'}")
+    return f"{case.name} at batch {batch} answers, in samples a second: {'; '.join(told)}." if told else ""
+
+
+def _rate(side: "tuple[Measurement, Estimate]", batch: int) -> str:
+    return digits(batch / side[1].value)
+
+
+def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[int]) -> list[str]:
+    """How many times the samples a second grow from the smallest batch to the largest, for each device and, on the CPU, each
+    setting of oneDNN: `Larger batches`."""
+    if len(batches) < 2:
+        return []
+    told = []
+    for gpu in (True, False):
+        for onednn in ((None,) if gpu else (None, "1", "0")):
+            mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
+            ends = [_side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1])]
+            if all(ends):
+                gain = batches[-1] / ends[1][1].value / (batches[0] / ends[0][1].value)
+                how = {None: "", "1": " with oneDNN", "0": " without oneDNN"}[onednn]
+                told.append(f"{digits(gain)} times as many on the {'GPU' if gpu else 'CPU'}{how}")
+    if not told:
+        return []
+    return [f"{case.name}: from batch {batches[0]} to {batches[-1]} the samples a second, array to array, become {join(told)}."]
+
+
+def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
+    """Joules a sample at the smallest and the largest batch that have them, by device."""
+    told = []
+    for gpu in (False, True):
+        metered = {m.problem.batch: m for m in sorted(rows, key=lambda m: -m.values.get("joules_per_sample", 0.0))
+                   if "joules_per_sample" in m.values and m.kernel != SERVE and is_gpu(m.settings.device) == gpu}  # fmt: skip
+        ends = sorted(metered)[:1] + sorted(metered)[1:][-1:]
+        of_what = next((m.notes.get("energy", "") for m in metered.values()), "")
+        told += [f"{digits(metered[b].values['joules_per_sample'])} J on the {'GPU' if gpu else 'CPU'} at batch {b}"
+                 + (f" ({of_what})" if b == ends[-1] and of_what else "") for b in ends]  # fmt: skip
+    return [f"{case.name}: a sample takes at least {join(told)}."] if told else []
+
+
+def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
+    """Single requests, several in flight, beside one at a time and beside the largest batch."""
+    said = []
+    for gpu in (False, True):
+        served: dict[int, tuple[float, float]] = {}
+        for m in rows:
+            if m.kernel == SERVE and is_gpu(m.settings.device) == gpu and m.status == "ok" and m.on("host-throughput"):
+                flying = int(m.settings.switches.get("in_flight", "1"))
+                now = (m.problem.batch / of(m.on("host-throughput")).value, of(m.on("host-latency")).value)
+                served[flying] = max(served.get(flying, now), now)
+        if not served:
+            continue
+        best = max(served, key=lambda n: served[n][0])
+        words = [f"{digits(served[n][0])} with {n} in flight (each waits {digits(1e3 * served[n][1])} ms)"
+                 for n in dict.fromkeys((min(served), best))]  # fmt: skip
+        largest = max((m.problem.batch for m in rows if _side([m], ROUNDTRIP, gpu, m.problem.batch)), default=0)
+        batched = f"; batches of {largest} give {_rate(_side(rows, ROUNDTRIP, gpu, largest), largest)}" if largest else ""
+        where = "GPU" if gpu else "CPU"
+        said.append(f"{case.name}, single requests on the {where}, in samples a second: {join(words)}{batched}.")
+    return said
+
+
+def crossing_sentence(case: Case, way: Way, answer: Answer) -> str:
+    """`inception-v3, array to array by model.predict: the GPU wins from batch = 3 (2..4) (measured range 1..256).`"""
+    told = sentences.verdict_words(answer) + sentences.range_words(answer)
+    told = re.sub(r"\bn = ", "batch = ", told).replace("the smallest size", "the smallest batch")
+    return f"{case.name}, {way.words}: {told}."

@@ -1,0 +1,228 @@
+"""Trainings in words: crossovers, when the GPU pays back its start, the small-dataset study, the CPU's forms as a trap, where
+the samples live and what each switch does."""
+
+import re
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import jobs, sentences
+from analysis.crossover import Answer
+from analysis.estimate import Estimate, of
+from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
+from analysis.roofline import is_gpu
+from analysis.units import count, digits, join, percent, seconds, times
+from kernels import networks
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+_NOISY = 0.05
+_LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
+_SMALLEST = {"batch": "the smallest batch", "samples": "the fewest samples", "width": "the smallest width",
+             "depth": "the fewest layers", "epochs": "one epoch"}  # fmt: skip
+# Switches that have no words of their own: name -> how it is said, {} its text.
+_SAID = {"steps_per_execution": "{} steps an execution", "tf32": "TF32 {}", "precision": "{}", "dropout": "dropout {}",
+         "targets": "{} targets", "shuffle": "shuffle {}", "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}", "gpu": "GPU {}",
+         "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data"}  # fmt: skip
+
+
+def where_word(m: "Measurement") -> str:
+    """The device, its form and threads, for a table: `cpu jit x4`, `cpu visible`, `gpu:0`."""
+    form = jobs.form_of(m)
+    jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
+    threads = f"x{m.settings.threads}" if m.settings.threads else ""
+    return " ".join(filter(None, (m.settings.device, "seen" * seen, "jit" * jit, threads)))
+
+
+def way_word(m: "Measurement") -> str:
+    """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
+    _, backend, variant = m.kernel.split("/")
+    home = m.settings.switches.get("residence", "numpy")
+    if variant != "loop":
+        return variant if home == "numpy" else home
+    return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
+
+
+def notes(m: "Measurement") -> list[str]:
+    """What else a row should say: how it was compiled, further switches, its noise where it is wide, flags."""
+    said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
+    said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
+    said += [m.problem.dtype] * (m.problem.dtype != "float32")
+    noise = of(m.on("host-latency")).noise
+    return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
+
+
+def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
+    """Switches that are not their default, in words."""
+    named = dict(given)
+    return [_SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
+            if name not in without and (name, text) != ("data", "synthetic")]  # fmt: skip
+
+
+def subject(setup: Setup, varies: str = "") -> str:
+    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs, Keras's fit`; what varies is left out."""
+    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
+    name = f"{setup.model} ({network.seed})" if network and network.seed else setup.model
+    if setup.batch == setup.samples and varies != "batch":
+        sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
+    else:
+        sizes = [f"batch {setup.batch}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
+    given = dict(setup.switches)
+    _, backend, variant = setup.kernel.split("/")
+    how = ["Keras's fit"] if variant == "fit" else [f"a bare {backend} loop"] if variant == "loop" else ["one loop on the device"]
+    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * (variant == "loop")}
+    how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
+    return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
+
+
+def answer_sentence(a: Answer) -> str:
+    """Who wins along a size, by what: `cifar10-cnn (S0), ...: by a step the GPU wins from batch = 3.1 (2.9..3.3) ...`."""
+    varies = a.family.varies
+    words = sentences.verdict_words(a)
+    words = re.sub(r"\bn = ", f"{varies} = ", words).replace("the smallest size", _SMALLEST[varies])
+    fixed = dict(a.family.fixed)
+    own = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
+    setup = Setup(**own, switches=tuple(fixed.items()))
+    job = _job_words(setup, varies) if a.form.mode == BY_JOB else ""
+    measured = "" if varies == "epochs" else f" (measured {a.low_n}..{a.high_n})"
+    return f"{subject(setup, varies)}: by {a.form.mode}{job}, {words}{measured}."
+
+
+def _job_words(setup: Setup, varies: str) -> str:
+    """What the whole job is, where it does not vary itself."""
+    if varies == "epochs":
+        return ""
+    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
+    epochs = count(network.epochs, "epoch") if network else "the model's epochs"
+    return f" of {network.samples:,} samples and {epochs}" if network and varies != "samples" else f" of {epochs}"
+
+
+def payback_sentence(pair: Pair) -> str:
+    """When a GPU has paid back what it costs to begin."""
+    found, cpu = jobs.payback(pair), pair.cpu(BY_JOB)
+    begins = f"begins in {seconds(pair.gpu.begins().value)}, the CPU in {seconds(cpu.begins().value)}"
+    an = f"an epoch takes {seconds(pair.gpu.epoch(pair.steps).value)} and {seconds(cpu.epoch(pair.steps).value)}"
+    if found is None:
+        end = "so the GPU never catches up"
+    elif found.value == 0:
+        end = "so the GPU is ahead from the first epoch"
+    else:
+        far = f"{digits(found.low)}..{digits(found.high)}" if found.high < inf else f"{digits(found.low)} or more"
+        end = f"so the GPU pays its start back after {digits(found.value)} epochs ({far})"
+    return f"{subject(pair.setup)}: the GPU {begins}; {an}; {end}."
+
+
+def trap_sentence(pair: Pair) -> str:
+    """The CPU's forms beside each other by the step; empty where there is one."""
+    if len(pair.cpus) < 2:
+        return ""
+    best = pair.cpu(BY_STEP)
+    told = [f"{seconds(side.costs.step.value)} with the {side.form} ({times(side.costs.step.value / best.costs.step.value)})"
+            for side in pair.cpus if side is not best]  # fmt: skip
+    return (f"{subject(pair.setup)}: the CPU's step takes {seconds(best.costs.step.value)} with the {best.form}, "
+            f"and, a trap for who compares with it, {join(told)}; the GPU's {seconds(pair.gpu.costs.step.value)}.")  # fmt: skip
+
+
+class Small(msgspec.Struct, frozen=True):
+    """The small-dataset study, training half: one training at growing samples, the rest fixed."""
+
+    fixed: Setup
+    pairs: tuple[Pair, ...]
+
+
+def small_datasets(made: Iterable[Pair], least: int = 3) -> list[Small]:
+    """Trainings that ran with at least so many sample counts."""
+    groups: dict[Setup, dict[int, Pair]] = {}
+    for pair in made:
+        if not set(dict(pair.setup.switches)) - {"residence"} and (at := jobs.size_of(pair.setup, "samples")):
+            groups.setdefault(at[1], {})[at[0]] = pair
+    return [Small(fixed, tuple(p for _, p in sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) >= least]
+
+
+def small_sentence(pair: Pair) -> str:
+    """Where the seconds of a job go on each device, largest first, at the model's own epochs."""
+    epochs = jobs.planned(pair.setup, "samples")[1]
+    told = []
+    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
+        made = jobs.split(side, epochs, pair.steps)
+        ranked = sorted(made.parts, key=lambda part: -part[1].value)
+        parts = [f"{seconds(max(0.0, e.value))} {name}" for name, e in ranked if e.value > 0.005 * made.total.value]
+        told.append(f"the {'GPU' if is_gpu(side.device) else 'CPU'} {seconds(made.total.value)}: {join(parts)}")
+    samples = f"{pair.setup.samples:,} sample{'s' * (pair.setup.samples != 1)}, {count(epochs, 'epoch')}"
+    return f"{samples}: {'; '.join(told)}."
+
+
+def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, Estimate, Estimate]]:
+    """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one in
+    where the samples live, in one switch, in its type or in its threads."""
+    rows = jobs.trainings(measurements)
+    plain = {(m.kernel, m.problem.model, m.problem.batch, m.problem.samples, m.problem.dtype, m.settings.device): m
+             for m in rows if not switch_words(m.settings.switches) and m.settings.threads is None}  # fmt: skip
+    found = []
+    for m in rows:
+        p, fit = m.problem, "training/keras/fit"
+        own = (p.model, p.batch, p.samples, p.dtype, m.settings.device)
+        same, single = plain.get((fit, *own)), plain.get((fit, p.model, p.batch, p.samples, "float32", m.settings.device))
+        base = single if same is m or same is None else same
+        if base is None or base is m or m.kernel.endswith("/loop"):
+            continue
+        what = switch_words(m.settings.switches)
+        what += [f"{p.dtype} inputs"] * (p.dtype != base.problem.dtype)
+        what += [count(m.settings.threads, "thread")] * (m.settings.threads is not None)
+        pair = jobs.law(m), jobs.law(base)
+        if what and all(pair):
+            name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"
+            found.append((name, m.settings.device, ", ".join(what), _a_step(pair[0], p), _a_step(pair[1], base.problem)))
+    return found
+
+
+def _a_step(law, problem) -> Estimate:
+    """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
+    epoch = Estimate(*(getattr(law.epoch, end) + problem.steps * getattr(law.step, end) for end in ("value", "low", "high")))
+    return epoch.scaled(1 / problem.steps)
+
+
+def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """A sentence for each training and device: what each change does to a step."""
+    groups: dict[tuple, list[str]] = {}
+    for name, device, what, changed, plain in changes(measurements):
+        ratio = Estimate(changed.value / plain.value, changed.low / plain.high, changed.high / plain.low)
+        same = ratio.low <= 1 <= ratio.high
+        told = f"{what}: {seconds(changed.value)}" + (" (can't tell)" if same else f" ({times(ratio.value)})")
+        groups.setdefault((name, device, seconds(plain.value)), []).append(told)
+    return [f"{name}, on {'the CPU' if device == 'cpu' else device}: a step of a warm epoch takes {own} as Keras does it by "
+            f"itself; {'; '.join(told)}." for (name, device, own), told in groups.items()]  # fmt: skip
+
+
+def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """Of models that train all samples in one batch: an epoch of Keras's fit beside the steps of bare loops, which are the same
+    arithmetic."""
+    groups: dict[tuple, list[tuple[str, Estimate]]] = {}
+    for m in jobs.trainings(measurements):
+        p, found = m.problem, jobs.law(m)
+        if found and p.batch == p.samples and (m.settings.device == "cpu" or jobs.is_default(m)):
+            name = ", ".join([way_word(m), *switch_words(m.settings.switches, ("residence", "gpu"))])
+            name += f" ({jobs.form_of(m)})" if m.settings.switches.get("gpu") else ""
+            groups.setdefault((p.model, p.samples, p.dtype, m.settings.device), []).append((name, _a_step(found, p)))
+    said = []
+    for (model, samples, _, device), ways in groups.items():
+        if len(ways) > 1:
+            told = join(f"{seconds(e.value)} by {name}" for name, e in sorted(ways, key=lambda way: way[1].value))
+            said.append(f"{model}, {samples:,} samples in one batch, on {'the CPU' if device == 'cpu' else device}: "
+                        f"a step takes {told}.")  # fmt: skip
+    return said
+
+
+def lines(measurements: "Iterable[Measurement]") -> list[str]:
+    """What the trainings say, a sentence a line; empty where no two rows can be compared."""
+    every = list(measurements)
+    made = jobs.pairs(every)
+    said = [answer_sentence(a) for a in jobs.answers(every)]
+    said += [payback_sentence(p) for p in made if not p.setup.switches]
+    said += filter(None, (trap_sentence(p) for p in made))
+    return [*said, *way_sentences(every), *change_sentences(every)]
+
+

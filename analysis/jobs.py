@@ -1,0 +1,278 @@
+"""Training on the CPU or the GPU: who wins from which batch, samples, width, depth or epochs, by the step and by the whole
+job with its start-up and compilation; and how many epochs a GPU needs to pay back what it costs to begin.
+
+What a row's parts cost is analysis.costs'; brackets, signs and their words are analysis.crossover's.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import costs, crossover
+from analysis.costs import Costs
+from analysis.crossover import Answer, Family, Form, Point, Side
+from analysis.estimate import Estimate, of
+from analysis.roofline import is_gpu
+from kernels import networks
+from workloads import switches
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+# The CPU in its forms: (jit_compile on, the GPU visible) -> words.
+FORMS = {(False, False): "GPU hidden", (True, False): "GPU hidden, jit on", (False, True): "GPU visible",
+         (True, True): "GPU visible, jit on"}  # fmt: skip
+_FORM_SWITCHES = ("jit_compile", "gpu")
+_EPOCHS = tuple(sorted({round(10 ** (i / 4)) for i in range(21)}))  # 1 to 100,000
+BY_STEP, BY_EPOCH, BY_JOB = "a step", "an epoch", "the whole job"
+_MLP = re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)")
+_FASHION = re.compile(r"fashion-mlp-(\d+)")
+VARIES = ("batch", "samples", "width", "depth")
+
+
+class Setup(msgspec.Struct, frozen=True, order=True):
+    """Everything about a training but its device, the CPU's form and its epochs: rows of one Setup are the two sides of a
+    comparison. `switches`: those that are not their default, without the two that make a form."""
+
+    kernel: str
+    model: str
+    batch: int
+    samples: int
+    dtype: str
+    switches: tuple[tuple[str, str], ...] = ()
+
+
+class Device(msgspec.Struct, frozen=True):
+    """What one row says of its device: `form` in words, and the law of its costs."""
+
+    row: "Measurement"
+    form: str
+    costs: Costs
+
+    @property
+    def device(self) -> str:
+        return self.row.settings.device
+
+    def epoch(self, steps: int) -> Estimate:
+        """Seconds of a warm epoch of so many steps."""
+        return _sum(self.costs.epoch, self.costs.step.scaled(steps))
+
+    def job(self, epochs: int, steps: int) -> Estimate:
+        """Seconds of a job in a process of its own: start-up, build, compilation and the fit."""
+        return costs.job_seconds(self.costs, epochs, steps)
+
+    def begins(self) -> Estimate:
+        """Seconds of a job that do not grow with its epochs."""
+        return _difference(self.job(1, 1), self.epoch(1))
+
+
+class Pair(msgspec.Struct, frozen=True):
+    """Both sides of a training: the GPU as the framework runs it by default, and the CPU in each form that was measured."""
+
+    setup: Setup
+    gpu: Device
+    cpus: tuple[Device, ...]
+
+    @property
+    def steps(self) -> int:
+        """Steps of an epoch."""
+        return -(-self.setup.samples // self.setup.batch)
+
+    def cpu(self, by: str, epochs: int = 1) -> Device:
+        """The CPU's best form by that count."""
+        return min(self.cpus, key=lambda side: seconds_by(side, by, self.steps, epochs).value)
+
+
+def seconds_by(side: Device, by: str, steps: int, epochs: int = 1) -> Estimate:
+    """Seconds of a step, of an epoch of so many steps, or of the whole job of so many epochs."""
+    if by == BY_STEP:
+        return side.costs.step
+    return side.epoch(steps) if by == BY_EPOCH else side.job(epochs, steps)
+
+
+def _sum(*parts: Estimate) -> Estimate:
+    return Estimate(sum(e.value for e in parts), sum(e.low for e in parts), sum(e.high for e in parts))
+
+
+def _difference(a: Estimate, b: Estimate) -> Estimate:
+    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
+
+
+def form_of(m: "Measurement") -> str:
+    """The form of a CPU row in words; empty for a GPU's."""
+    if is_gpu(m.settings.device):
+        return ""
+    given = m.settings.switches
+    return FORMS[given.get("jit_compile") == "on", given.get("gpu") == "visible"]
+
+
+def setup_of(m: "Measurement") -> Setup:
+    p = m.problem
+    given = tuple(sorted((name, text) for name, text in m.settings.switches.items()
+                         if name not in _FORM_SWITCHES and (name, text) != ("data", "synthetic")))  # fmt: skip
+    return Setup(m.kernel, p.model, p.batch, p.samples, p.dtype, given)
+
+
+def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+    """The rows of warm processes that trained by themselves and have a time."""
+    return [m for m in measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
+            and m.settings.process == "warm" and switches.ordinary(m)]  # fmt: skip
+
+
+def is_default(m: "Measurement") -> bool:
+    """Whether a row may stand for a side: the CPU in a form with the threads that the framework takes, the GPU by default."""
+    given = m.settings.switches
+    if is_gpu(m.settings.device):
+        return given.get("jit_compile", "auto") == "auto"
+    return m.settings.threads is None and given.get("jit_compile") != "off"
+
+
+def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
+    """The costs of a row; its start-up is that of another row of the same device where its process had begun before.
+
+    A bare loop over one batch has no epochs, and its few short fits tell its microseconds badly: its step is its own fit's,
+    of thousands, with what a fit costs shared among them.
+    """
+    found = costs.costs(m, measurements)
+    own = m.on("host-latency")
+    if found and own and m.kernel.endswith("/loop") and m.problem.batch >= m.problem.samples:
+        none = Estimate(0.0, 0.0, 0.0)
+        return msgspec.structs.replace(found, fit=none, epoch=none, step=of(own))
+    return found
+
+
+def job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
+    """Seconds of a row's own job: its epochs in a process of its own."""
+    found = law(m, measurements)
+    return costs.job_seconds(found, m.problem.epochs, m.problem.steps) if found else None
+
+
+def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
+    """The trainings that ran on both a CPU and the first GPU. Of rows that differ in epochs alone the longest stands."""
+    every = list(measurements)
+    groups: dict[Setup, dict[tuple[str, str], Measurement]] = {}
+    for m in trainings(every):
+        if is_default(m) and m.settings.device in ("cpu", "gpu:0"):
+            sides = groups.setdefault(setup_of(m), {})
+            key = (m.settings.device, form_of(m))
+            sides[key] = max(sides.get(key, m), m, key=lambda row: row.problem.epochs)
+    found = []
+    for setup, sides in sorted(groups.items()):
+        made = [Device(m, form, c) for (_, form), m in sides.items() if (c := law(m, every))]
+        gpu = next((d for d in made if is_gpu(d.device)), None)
+        cpus = tuple(d for d in made if not is_gpu(d.device))
+        if gpu and cpus:
+            found.append(Pair(setup, gpu, cpus))
+    return found
+
+
+def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
+    """(the size, the setup with 0 in its place) along what varies; None where the model has no such size.
+
+    A batch that holds all samples moves with them: then both are 0.
+    """
+    change = msgspec.structs.replace
+    if varies == "batch":
+        return None if setup.batch == setup.samples else (setup.batch, change(setup, batch=0, samples=0))
+    if varies == "samples":
+        return setup.samples, change(setup, samples=0, batch=0 if setup.batch == setup.samples else setup.batch)
+    if found := _MLP.fullmatch(setup.model):
+        inputs, units, layers, outputs = found.groups()
+        if varies == "width":
+            return int(units), change(setup, model=f"mlp-{inputs}-Wx{layers}-{outputs}")
+        return int(layers), change(setup, model=f"mlp-{inputs}-{units}xD-{outputs}")
+    if varies == "depth" and (found := _FASHION.fullmatch(setup.model)):
+        return int(found[1]), change(setup, model="fashion-mlp-D")
+    return None
+
+
+def _family(fixed: Setup, varies: str) -> Family:
+    words = tuple((name, value) for name, value in msgspec.structs.asdict(fixed).items() if name != "switches")
+    return Family("training", varies, (varies,), (*words, *fixed.switches))
+
+
+def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
+    cpu = min(pair.cpus, key=lambda side: seconds_by(side, by, steps, epochs).value)
+
+    def side(of_: Device) -> Side:
+        m = of_.row
+        return Side(m.kernel, m.settings.device, m.settings.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs))
+
+    return Point(size, side(cpu), side(pair.gpu))
+
+
+def planned(setup: Setup, varies: str) -> tuple[int, int]:
+    """(samples, epochs) of the whole job that rows are compared by: the article's; its samples only where they do not vary
+    and the rows are short ones."""
+    network = networks.known(setup.model)
+    samples = network.samples if network and varies != "samples" else setup.samples
+    return samples, network.epochs if network else 1
+
+
+def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES) -> list[Answer]:
+    """Who wins along each size that was swept (two of it at least): by the step, and by the whole job of the model's own
+    samples and epochs; along samples by the epoch too."""
+    made = pairs(measurements)
+    found = []
+    for name in varies:
+        groups: dict[Setup, dict[int, Pair]] = {}
+        for pair in made:
+            if at := size_of(pair.setup, name):
+                held = groups.setdefault(at[1], {})
+                held[at[0]] = max(held.get(at[0], pair), pair, key=lambda p: p.setup.samples)
+        for fixed, sizes in groups.items():
+            if len(sizes) < 2:
+                continue
+            for by in (BY_STEP, BY_EPOCH, BY_JOB) if name == "samples" else (BY_STEP, BY_JOB):
+                points = []
+                for size, pair in sorted(sizes.items()):
+                    samples, epochs = planned(pair.setup, name)
+                    points.append(_point(pair, size, by, -(-samples // pair.setup.batch), epochs))
+                found.append(crossover.classify(fixed.dtype, Form(by), points, family=_family(fixed, name)))
+    return found
+
+
+def over_epochs(pair: Pair) -> Answer:
+    """Who has finished first after 1 to 100,000 epochs, start-up and compilation included."""
+    points = [_point(pair, epochs, BY_JOB, pair.steps, epochs) for epochs in _EPOCHS]
+    return crossover.classify(pair.setup.dtype, Form(BY_JOB), points, family=_family(pair.setup, "epochs"))
+
+
+def payback(pair: Pair) -> Estimate | None:
+    """Epochs after which the GPU, which begins later, has finished first; 0 where it does not begin later, None where its
+    epochs are no shorter. The upper end is infinite where they may be no shorter."""
+    cpu = pair.cpu(BY_JOB, _usual_epochs(pair))
+    later = _difference(pair.gpu.begins(), cpu.begins())
+    gain = _difference(cpu.epoch(pair.steps), pair.gpu.epoch(pair.steps))
+    if gain.value <= 0:
+        return None
+    if later.value <= 0:
+        return Estimate(0.0, 0.0, max(0.0, later.high / gain.low) if gain.low > 0 else float("inf"))
+    low = max(0.0, later.low) / gain.high
+    return Estimate(later.value / gain.value, low, later.high / gain.low if gain.low > 0 else float("inf"))
+
+
+def _usual_epochs(pair: Pair) -> int:
+    return planned(pair.setup, "epochs")[1]
+
+
+class Split(msgspec.Struct, frozen=True):
+    """Where the seconds of a whole job go, in order; they add up to `total`."""
+
+    side: Device
+    epochs: int
+    parts: tuple[tuple[str, Estimate], ...]
+
+    @property
+    def total(self) -> Estimate:
+        return _sum(*(e for _, e in self.parts))
+
+
+def split(side: Device, epochs: int, steps: int) -> Split:
+    """A job in parts: start-up, building and compiling, what a fit, its epochs and its steps cost."""
+    c, none = side.costs, Estimate(0.0, 0.0, 0.0)
+    made = _sum(*(e for e in (c.build, c.compile, c.compile_last) if e))
+    return Split(side, epochs, (("start-up", c.start or none), ("build and compile", made), ("per fit", c.fit),
+                                ("per epoch", c.epoch.scaled(epochs)), ("per step", c.step.scaled(epochs * steps))))  # fmt: skip

@@ -1,0 +1,145 @@
+"""The articles' results beside ours: the gain of the GPU as they published it and as it was measured here, and each
+difference put down to what the rows can tell - or said to be not measured."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import job_words, jobs
+from analysis.cases import CASES, Case, Claim
+from analysis.estimate import Estimate
+from analysis.jobs import BY_EPOCH, BY_STEP, Pair
+from analysis.units import digits, join, percent, seconds, times
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+NOT_MEASURED = "not measured"
+_RESIDENT = ("residence", "resident")
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """One claim beside our rows. `here`: how many times as fast as the CPU the GPU was, None without both sides. `way`: which
+    of our ways of training it was. `why`: the difference in sentences, numbers of the rows alone."""
+
+    case: Case
+    claim: Claim
+    way: str
+    pair: Pair | None
+    here: Estimate | None
+    why: tuple[str, ...]
+
+    @property
+    def faster(self) -> str:
+        """The device that is faster here: cpu, gpu, or neither where the interval holds 1; empty without rows."""
+        if self.here is None:
+            return ""
+        return "gpu" if self.here.low > 1 else "cpu" if self.here.high < 1 else "neither"
+
+
+def beside(measurements: "Iterable[Measurement]", cases: Iterable[Case] = CASES) -> list[Beside]:
+    """Every claim with each way of training that it may be compared with; those without rows once, as not measured."""
+    every = list(measurements)
+    found = jobs.pairs(every)
+    made = []
+    for case in cases:
+        for claim in case.claims:
+            own = [p for p in found if _is(p, case, claim)]
+            made += [_compared(case, claim, pair, found) for pair in own]
+            if not own:
+                made.append(Beside(case, claim, "", None, None, (f"{NOT_MEASURED}: no rows of both devices at its settings",)))
+    return made
+
+
+def _is(pair: Pair, case: Case, claim: Claim) -> bool:
+    """Whether a pair is the claim's training: the article's model, type, batch and samples, with no switch but where a
+    bare loop keeps its data."""
+    s = pair.setup
+    batch = claim.samples if case.loop else case.batch
+    if (s.model, s.batch, s.samples) != (case.model, batch, claim.samples) or s.dtype != case.dtype:
+        return False
+    loop = s.kernel.endswith("/loop")
+    return not s.switches or (case.loop and loop and s.switches == (_RESIDENT,))
+
+
+def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside:
+    by = BY_STEP if pair.setup.kernel.endswith("/loop") else BY_EPOCH
+    cpu = jobs.seconds_by(pair.cpu(by), by, pair.steps)
+    gpu = jobs.seconds_by(pair.gpu, by, pair.steps)
+    here = Estimate(cpu.value / gpu.value, cpu.low / gpu.high, cpu.high / gpu.low)
+    told = [*_speeds(case, pair, here), *_floor(pair, found), *_growth(case, claim, pair, found), *_traps(pair, by, gpu)]
+    return Beside(case, claim, job_words.way_word(pair.gpu.row), pair, here, tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",))
+
+
+def _speeds(case: Case, pair: Pair, here: Estimate) -> list[str]:
+    """How many times faster than the article's each of our devices is: the two ratios turn its gain into ours."""
+    theirs = [case.of("cpu"), case.of("gpu")]
+    if not all(p and p.epoch_s for p in theirs):
+        return [f"its own seconds are not known, so whose device moved is {NOT_MEASURED}: it leaves out {case.unknown}"]
+    ours = [pair.cpu(BY_EPOCH).epoch(pair.steps), pair.gpu.epoch(pair.steps)]
+    cpu, gpu = (p.epoch_s.value / o.value for p, o in zip(theirs, ours, strict=True))
+    samples = pair.setup.samples
+    each = [f"{seconds(o.value / samples)} a sample against its {seconds(p.epoch_s.value / samples)}"
+            for p, o in zip(theirs, ours, strict=True)]  # fmt: skip
+    gain = theirs[0].epoch_s.value / theirs[1].epoch_s.value
+    return [f"our CPU takes {each[0]} ({times(cpu)} faster), our GPU {each[1]} ({times(gpu)} faster): "
+            f"its {digits(gain)} x {digits(gpu)} / {digits(cpu)} is our {digits(here.value)}"]  # fmt: skip
+
+
+def _floor(pair: Pair, found: list[Pair]) -> list[str]:
+    """What of the GPU's step does not shrink with its batch: the step of the smallest batch measured of the same model."""
+    s = pair.setup
+    smaller = [p for p in found if p.setup.model == s.model and p.setup.kernel == s.kernel and p.setup.batch < s.batch
+               and p.setup.switches == s.switches]  # fmt: skip
+    if not smaller:
+        return [f"what of the GPU's step is dispatch is {NOT_MEASURED} here: no row of a smaller batch"]
+    least = min(smaller, key=lambda p: (p.setup.batch, p.setup.dtype != s.dtype))
+    small, own = least.gpu.costs.step.value, pair.gpu.costs.step.value
+    cpu = (least.cpu(BY_STEP).costs.step.value, pair.cpu(BY_STEP).costs.step.value)
+    return [f"the GPU's step takes {seconds(own)} at batch {s.batch:,} and still {seconds(small)} ({percent(small / own)}) at "
+            f"batch {least.setup.batch:,}, where the CPU's falls from {seconds(cpu[1])} to {seconds(cpu[0])}"]  # fmt: skip
+
+
+def _growth(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> list[str]:
+    """What feeding a bare loop costs a step: the article's cause, where rows of both are there."""
+    if not case.blames.startswith("frequent transfer"):
+        return []
+    s = pair.setup
+    wanted = msgspec.structs.replace(s, switches=(("residence", "fed"),))
+    fed = next((p for p in found if p.setup == wanted), None)
+    if _RESIDENT not in s.switches:
+        return []
+    if fed is None:
+        return [f"what transfers add at {claim.samples:,} samples is {NOT_MEASURED}: no row that is fed each step"]
+    own, more = pair.gpu.costs.step.value, fed.gpu.costs.step.value
+    return [f"its data is on the GPU here as there, so transfers are not in its step of {seconds(own)}; "
+            f"fed each step it takes {seconds(more)}"]  # fmt: skip
+
+
+def _traps(pair: Pair, by: str, gpu: Estimate) -> list[str]:
+    """What the gain would have been against another form of the CPU."""
+    best = pair.cpu(by)
+    told = [f"{digits(jobs.seconds_by(side, by, pair.steps).value / gpu.value)} with the {side.form}"
+            for side in pair.cpus if side is not best]  # fmt: skip
+    return [f"against the CPU's other forms the gain would read {join(told)} (ours: {best.form})"] if told else []
+
+
+def gain_words(e: Estimate) -> str:
+    """`9.1x (8.8..9.4)`."""
+    return f"{digits(e.value)}x" + (f" ({digits(e.low)}..{digits(e.high)})" if e.low < e.high else "")
+
+
+def sentence(b: Beside) -> str:
+    """A claim, ours beside it, and why they differ."""
+    said = f"{b.case.name} ({b.case.title}), {b.claim.samples:,} samples: published {b.claim.words}"
+    if b.here is None:
+        return f"{said}; here {b.why[0]}."
+    agrees = "as published" if b.faster == b.claim.faster else "unlike the article"
+    winner = {"cpu": "the CPU is faster", "gpu": "the GPU is faster", "neither": "neither is faster"}[b.faster]
+    return f"{said}; here {winner}, {agrees}: {gain_words(b.here)} ({b.way}); {'; '.join(b.why)}."
+
+
+def lines(measurements: "Iterable[Measurement]") -> list[str]:
+    """Every claim that rows have something to say about."""
+    return [sentence(b) for b in beside(measurements) if b.here]

@@ -1,0 +1,169 @@
+"""Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
+half with its picture, the articles beside ours, and what each switch does."""
+
+from typing import TYPE_CHECKING
+
+from analysis import job_words, jobs, published
+from analysis.crossover import Answer
+from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair
+from analysis.report import cells
+from analysis.report.cells import table, text
+from analysis.report.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
+from analysis.roofline import is_gpu
+from analysis.units import digits, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.figure import Figure
+
+    from workloads.results import Measurement
+
+_MOST_LINES = 6
+PICTURES = {"small-dataset.svg": "Seconds of a whole training against its samples, on the CPU and on the GPU.",
+            "batches.svg": "Seconds of a training step against its batch, on the CPU and on the GPU."}  # fmt: skip
+
+
+def swept(measurements: "Iterable[Measurement]", by: str, varies: str) -> list[Answer]:
+    """The answers along one size by one count, those with most sizes first."""
+    found = [a for a in jobs.answers(measurements, (varies,)) if a.form.mode == by and len(a.points) > 2]
+    return sorted(found, key=lambda a: -len(a.points))[:_MOST_LINES]
+
+
+def figures(measurements: "list[Measurement]") -> "dict[str, Figure]":
+    """The pictures that there are rows for, by file name."""
+    batches, samples = swept(measurements, BY_STEP, "batch"), swept(measurements, BY_JOB, "samples")
+    made = {}
+    if samples:
+        made["small-dataset.svg"] = _figure("The whole job, start-up and compilation included", "samples", samples)
+    if batches:
+        made["batches.svg"] = _figure("A training step", "batch", batches)
+    return made
+
+
+def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
+    """Both devices' seconds along a size: blue the CPU, red the GPU, a marker and a dash a model."""
+    with picture(title, varies, "seconds", 9.0, 5.6, 0.7, 0.13) as (made, axes):
+        labels, every = [], []
+        for i, a in enumerate(answers):
+            x = [p.n for p in a.points]
+            every += x
+            for color, name, side in ((BLUE, "CPU", "cpu"), (RED, "GPU", "gpu")):
+                y = [getattr(p, side).seconds for p in a.points]
+                axes.plot(x, [e.value for e in y], color=color, marker=MARKERS[i % len(MARKERS)], ms=4.5, lw=1.4,
+                          dashes=DASHES[i % len(DASHES)])  # fmt: skip
+                axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=0.15, lw=0)
+                labels.append((y[-1].value, f"{name}, {_short(a)}", color))
+        unit_axis(axes, seconds)
+        sizes_axis(axes, every)
+        label_right(axes, labels, 9)
+    return made
+
+
+def _short(a: Answer) -> str:
+    """The model, and how it was trained where that is not Keras's fit."""
+    of = dict(a.family.fixed)
+    variant = of["kernel"].rpartition("/")[2]
+    return of["model"] + ("" if variant == "fit" else f" {of['kernel'].split('/')[1]} {of.get('residence', variant)}")
+
+
+def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> list[str]:
+    """The trainings' part of the page below the budgets; `images` are the lines that show a picture, by file name."""
+    if not jobs.trainings(measurements):
+        return []
+    pairs = jobs.pairs(measurements)
+    lines = _answers(jobs.answers(measurements), images) + _small(job_words.small_datasets(pairs), images)
+    lines += _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _changes(measurements)
+    return lines
+
+
+def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
+    if not answers:
+        return []
+    said = [f"- {text(job_words.answer_sentence(a))}" for a in answers]
+    return ["### Where the GPU starts to win a training", "", *images.get("batches.svg", []), *said, ""]
+
+
+def _small(found: "list[job_words.Small]", images: dict[str, list[str]]) -> list[str]:
+    """Samples against where a job's seconds go, both devices on a line each."""
+    if not found:
+        return []
+    lines = ["### Small data sets: the training half", "", *images.get("small-dataset.svg", [])]
+    heads = ("samples", "device", "the whole job", "start-up", "build and compile", "per fit", "per epoch", "per step",
+             "an epoch", "GPU wins by epoch", "by job", "epochs until it pays back")  # fmt: skip
+    for small in found:
+        lines += [f"{text(job_words.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
+        rows = [row for pair in small.pairs for row in _small_rows(pair)]
+        lines += table(heads, rows, 2)
+    return lines
+
+
+def _epochs(pair: Pair) -> int:
+    return jobs.planned(pair.setup, "samples")[1]
+
+
+def _small_rows(pair: Pair) -> list[tuple]:
+    made, epochs = [], _epochs(pair)
+    paid = jobs.payback(pair)
+    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
+        split = jobs.split(side, epochs, pair.steps)
+        name = "GPU" if is_gpu(side.device) else f"CPU, {side.form}"
+        won = ("", "", "")
+        if is_gpu(side.device):
+            won = (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), digits(paid.value) if paid else "never")
+        made.append((f"{pair.setup.samples:,}", name, seconds(split.total.value), *(_signed(e.value) for _, e in split.parts),
+                     seconds(side.epoch(pair.steps).value), *won))  # fmt: skip
+    return made
+
+
+def _signed(value: float) -> str:
+    return ("-" if value < 0 else "") + seconds(abs(value))
+
+
+def _wins(pair: Pair, by: str) -> str:
+    cpu = jobs.seconds_by(pair.cpu(by, _epochs(pair)), by, pair.steps, _epochs(pair))
+    gpu = jobs.seconds_by(pair.gpu, by, pair.steps, _epochs(pair))
+    return "yes" if gpu.high < cpu.low else "no" if gpu.low > cpu.high else "can't tell"
+
+
+def _paybacks(pairs: list[Pair]) -> list[str]:
+    said = [f"- {text(job_words.payback_sentence(p))}" for p in pairs if not p.setup.switches]
+    return ["### When the GPU pays back its start", "", *said, ""] if said else []
+
+
+def _ways(measurements: "list[Measurement]") -> list[str]:
+    said = [f"- {text(s)}" for s in job_words.way_sentences(measurements)]
+    return ["### One batch, several ways", "", *said, ""] if said else []
+
+
+def _articles(measurements: "list[Measurement]") -> list[str]:
+    """Every article's claim beside ours, those that were not measured too; then why they differ."""
+    found = published.beside(measurements)
+    if not any(b.here for b in found):
+        return []
+    heads = ("article", "samples", "published", "here", "how", "faster here")
+    rows = [(f"{b.case.name}, {b.case.model}", f"{b.claim.samples:,}", b.claim.words,
+             published.gain_words(b.here) if b.here else published.NOT_MEASURED, b.way or "-", b.faster or "-")
+            for b in found]  # fmt: skip
+    said = [f"- {text(published.sentence(b))}" for b in found if b.here]
+    return ["### The articles beside this machine", "", *table(heads, rows, 3), *said, ""]
+
+
+def _forms(pairs: list[Pair]) -> list[str]:
+    said = list(filter(None, map(job_words.trap_sentence, pairs)))
+    return ["### The CPU's forms", "", *(f"- {text(s)}" for s in said), ""] if said else []
+
+
+def _changes(measurements: "list[Measurement]") -> list[str]:
+    """Where the samples live, switches, types and threads, each beside the plain row."""
+    found = job_words.changes(measurements)
+    if not found:
+        return []
+    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "times")
+    rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), digits(e.value / plain.value))
+            for name, device, what, e, plain in found]  # fmt: skip
+    said = [f"- {text(s)}" for s in job_words.change_sentences(measurements)]
+    return ["### What switches and the samples' place change", "", "Steps of a warm epoch, its own cost shared among them.", "",
+            *table(heads, rows, 3), *said, ""]  # fmt: skip
+
+

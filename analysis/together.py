@@ -1,0 +1,117 @@
+"""What running things side by side costs and brings: a teacher beside a student, several trainings on one device, and trials
+in one process or in many."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.estimate import Estimate, of, verdict
+from analysis.roofline import is_gpu
+from analysis.units import count, digits, join, seconds
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+TRIAL = "training/keras/trial"
+
+
+def lines(measurements: "Iterable[Measurement]") -> list[str]:
+    """A sentence or two for each such experiment among the rows."""
+    done = [m for m in measurements if m.status == "ok"]
+    return beside_sentences(done) + at_once_sentences(done) + trial_sentences(done)
+
+
+def slowdown(alone: "Measurement", together: "Measurement", clock: str = "host-latency") -> Estimate:
+    """How many times as long a step takes together as alone: by rounds, which took turns."""
+    return verdict(alone.on("host-latency"), together.on(clock), paired=True).ratio
+
+
+def _beside(m: "Measurement") -> str:
+    return m.settings.switches.get("beside", "")
+
+
+def _where(m: "Measurement") -> str:
+    return "GPU" if is_gpu(m.settings.device) else "CPU"
+
+
+def _words(e: Estimate) -> str:
+    return f"{digits(e.value)} ({digits(e.low)}..{digits(e.high)})"
+
+
+def beside_sentences(done: "list[Measurement]") -> list[str]:
+    """The slowdown of teacher and student, and what both at once bring against one after the other."""
+    said = []
+    for student in (m for m in done if _beside(m) == "teacher"):
+        teacher = next((m for m in done if _beside(m) == "student" and m.problem.batch == student.problem.batch), None)
+        alone = [_alone(m, done) for m in (student, teacher) if m]
+        if teacher is None or None in alone:
+            continue
+        slower = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
+        step, answer = (of(m.on("host-latency")).value for m in alone)
+        both = max(of(m.on("host-latency")).value for m in (student, teacher))
+        gain = digits((step + answer) / both)
+        said.append(
+            f"A frozen teacher ({teacher.problem.model}) answering on the {_where(teacher)} while the student "
+            f"({student.problem.model}, batch {student.problem.batch}) trains on the {_where(student)}: the student's step takes "
+            f"{_words(slower[0])} times as long as alone, the teacher's answer {_words(slower[1])} times."
+        )
+        said.append(
+            f"A step and the teacher's answer to its batch take {seconds(step + answer)} one after the other "
+            f"({seconds(step)} and {seconds(answer)}) and {seconds(both)} at once: {gain} times as fast."
+        )
+    return said
+
+
+def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
+    wanted = (m.kernel, m.problem, m.settings.device, m.settings.threads)
+    return next((o for o in done if (o.kernel, o.problem, o.settings.device, o.settings.threads) == wanted
+                 and _beside(o) == "nothing" and o.settings.switches.get("at_once", "1") == "1"), None)  # fmt: skip
+
+
+def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple[int, Estimate]]]]":
+    """Key of the row alone -> that row and (processes, steps a second of all against one) of those that ran at once."""
+    found: dict = {}
+    for m in done:
+        if _beside(m) == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
+            gain = slowdown(alone, m, "host-throughput").inverse()
+            found.setdefault(alone.key, (alone, []))[1].append((int(m.settings.switches["at_once"]), gain))
+    return {alone.key: (alone, sorted(pairs, key=lambda pair: pair[0])) for alone, pairs in found.values()}
+
+
+def at_once_sentences(done: "list[Measurement]") -> list[str]:
+    """What several trainings at once bring."""
+    said = []
+    for alone, pairs in gains(done).values():
+        step = of(alone.on("host-latency")).value
+        told = [f"{k} at once make {_words(gain)} times as many steps a second in all" for k, gain in pairs]
+        p = alone.problem
+        said.append(f"Trainings of {p.model} at batch {p.batch} on one {_where(alone)}, each in its process: one makes "
+                    f"{digits(1 / step)} steps a second, {join(told)}.")  # fmt: skip
+    return said
+
+
+def trial_sentences(done: "list[Measurement]") -> list[str]:
+    """Trials in one process, with clear_session and without, against as many fresh processes."""
+    groups: dict = {}
+    for m in done:
+        if m.kernel == TRIAL:
+            groups.setdefault((m.problem, m.settings.device), []).append(m)
+    said = []
+    for (problem, device), rows in groups.items():
+        told = [_trial_words(m) for m in rows]
+        said.append(f"{problem.model} built, compiled and fitted anew ({count(problem.steps * problem.epochs, 'step')} of batch "
+                    f"{problem.batch}) on the {'GPU' if is_gpu(device) else 'CPU'}: {'; '.join(told)}.")  # fmt: skip
+    return said
+
+
+def _trial_words(m: "Measurement") -> str:
+    trials = int(m.values["trials"])
+    fresh = m.settings.process == "fresh"
+    cleared = m.settings.switches.get("clear_session") == "on"
+    how = f"{trials} fresh processes" if fresh else f"{trials} in one process{', clear_session before each' if cleared else ''},"
+    took = m.on("host-latency").seconds
+    later = sorted(took[1:] or took)
+    middle = later[len(later) // 2]
+    traces = f"the train step traced {count(round(m.values['traces']), 'time')}"
+    grown = m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]
+    memory = "" if fresh or trials < 2 else f", {digits(grown / (trials - 1) / 2**20)} MiB more memory each"
+    return f"{how} took {seconds(sum(took))} ({seconds(middle)} each{'' if fresh else ' after the first'}; {traces}{memory})"

@@ -1,0 +1,194 @@
+"""What is asserted inside the suite's one TensorFlow process: each function here is asked for as a user's own model would be,
+and a failed assertion comes back as the reason of its row."""
+
+import dataclasses
+import functools
+from unittest import mock
+
+import msgspec
+import numpy as np
+
+from kernels import networks
+from kernels.problems import Training
+from workloads import data, dense, feeds, loops, switches, trainers
+from workloads.results import Row, Settings
+
+SAMPLES, BATCH, STEPS = 10, 4, 3  # two whole batches and a smaller one
+AGREE = 2e-5  # relative: float32 sums in another order, over some steps
+MLP = networks.find("mlp-6-8x1-3")
+PEAKS = networks.find("peaks")
+BUILT: list = []
+built = trainers.built
+
+
+def made(function):
+    """The function as a user's model: its assertions run once, then comes a model of one weight."""
+    once = functools.cache(function)
+
+    def build():
+        import keras
+
+        once()
+        return keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, use_bias=False)])
+
+    return build
+
+
+def like_dense(order):
+    """trainers.built with the weights of dense.weights in the model; BUILT keeps it."""
+    of = built(order)
+    first = [w for pair in dense.weights(order.network, order.seed) for w in pair]
+
+    def restore():
+        of.restore()
+        of.model.set_weights(first)
+
+    restore()
+    BUILT.append(of.model)
+    return dataclasses.replace(of, restore=restore)
+
+
+def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
+    """The Trainer of a kernel for SAMPLES samples, its first weights those of dense.weights, whatever the library."""
+    if rate:
+        network = msgspec.structs.replace(network, learning_rate=rate)
+    row = Row(kernel, Training(network.name, BATCH, SAMPLES), Settings(switches={"shuffle": shuffle, **chosen}))
+    every = switches.of(row)
+    x, y = data.load("synthetic", network, SAMPLES, 1)
+    with mock.patch.object(trainers, "built", like_dense), mock.patch.object(loops, "built", like_dense):
+        return trainers.way(kernel)(trainers.Order(row, every, network, x, y, 1, {}))
+
+
+def close(found, wanted, within=AGREE):
+    assert np.allclose(found, wanted, rtol=within, atol=0), f"{np.asarray(found)} and not {np.asarray(wanted)}"
+
+
+def batches(residence, shuffle):
+    """(sizes, the samples' numbers) of two epochs as the residence gives them."""
+    x = np.arange(SAMPLES + 2, dtype=np.float32)[:, None]
+    given = Settings(switches={"residence": residence, "shuffle": shuffle})
+    chosen = switches.of(Row("training/keras/fit", Training("peaks", BATCH, SAMPLES), given))
+    found, how = feeds.feeder(chosen, x, x[:, 0], BATCH, 1)(SAMPLES)
+    if residence == "generator":
+        assert len(found) == STEPS and how == {"shuffle": False}
+        epochs = []
+        for _ in range(2):
+            found.on_epoch_begin()
+            epochs += [found[i] for i in range(STEPS)]
+    else:
+        assert how.get("steps_per_epoch", int(found.cardinality())) == STEPS
+        epochs = [batch for again in range(1 if "steps_per_epoch" in how else 2) for batch in found.take(2 * STEPS)]
+    for inputs, targets in epochs:
+        assert np.array_equal(np.asarray(inputs)[:, 0], np.asarray(targets))
+    numbers = np.concatenate([np.asarray(targets) for _, targets in epochs])
+    return [len(inputs) for inputs, _ in epochs], numbers.reshape(2, SAMPLES)
+
+
+@made
+def order_and_sizes():
+    for residence in ("tf.data", "prefetch", "generator"):
+        sizes, numbers = batches(residence, "off")
+        assert sizes == [4, 4, 2, 4, 4, 2], (residence, sizes)
+        assert np.array_equal(numbers, [np.arange(SAMPLES)] * 2), (residence, numbers)
+        sizes, numbers = batches(residence, "on")
+        assert sizes == [4, 4, 2, 4, 4, 2], (residence, sizes)
+        assert np.array_equal(np.sort(numbers), [np.arange(SAMPLES)] * 2), (residence, numbers)
+        assert not np.array_equal(numbers[0], numbers[1]) and not np.array_equal(numbers[0], np.arange(SAMPLES)), residence
+
+
+@made
+def fits_of_every_residence():
+    """The same losses, and as many steps of the optimizer: a step tried on no batch would count in Adam."""
+    wanted = None
+    for residence in feeds.RESIDENCES:
+        fit = trainer("training/keras/fit", residence=residence).fit
+        losses, steps = fit(SAMPLES, 2).losses, int(BUILT[-1].optimizer.iterations)
+        assert steps == 2 * STEPS, (residence, steps)
+        wanted = wanted or losses
+        close(losses, wanted)
+
+
+FORMS = ((SAMPLES, 3), (2 * BATCH, 1), (BATCH, 1))
+
+
+@functools.cache
+def keras_losses(network, rate=0.0):
+    """The losses of model.fit, each of FORMS from the first weights. As a pipeline it is traced once for all of them."""
+    keras = trainer("training/keras/fit", network, rate=rate, residence="tf.data")
+    return tuple((keras.restore(), keras.fit(*form))[1] for form in FORMS)
+
+
+def agree(loop, network=MLP):
+    """Losses of fits, again after restoring, of a part, and step by step, are those of model.fit."""
+    assert loop.wrong == ""
+    wanted = keras_losses(network)
+    for (samples, epochs), of in zip(FORMS, wanted, strict=True):
+        loop.restore()
+        found = loop.fit(samples, epochs, stamped=True)
+        close(found.losses, of.losses)
+        assert len(found.epochs_s) == epochs and min(found.epochs_s) > 0
+        if found.accuracies:
+            close(found.accuracies, of.accuracies)
+    loop.restore()
+    first, second = loop.step_losses(2)
+    close([first, (first + second) / 2], [wanted[2].losses[0], wanted[1].losses[0]])
+
+
+@made
+def resident_is_keras():
+    loop = trainer("training/keras/resident")
+    agree(loop)
+    assert len(loop.fit(SAMPLES, 2).accuracies) == 2
+
+
+@made
+def tensorflow_loop_is_keras():
+    for residence in ("resident", "fed"):
+        agree(trainer("training/tensorflow/loop", residence=residence))
+
+
+@made
+def compiled_loops_are_keras():
+    for kernel in ("training/keras/resident", "training/tensorflow/loop"):
+        loop = trainer(kernel, jit_compile="on")
+        close(loop.fit(SAMPLES, 3).losses, keras_losses(MLP)[0].losses)
+        assert loop.values["jit_compile"] == 1
+
+
+@made
+def jax_loop_is_keras():
+    for residence in ("resident", "fed"):
+        agree(trainer("training/jax/loop", residence=residence))
+
+
+@made
+def jax_loop_has_keras_cross_entropy_after_a_sigmoid():
+    """Keras on TensorFlow takes that of what went into the sigmoid; here one-hot, with SGD's steps."""
+    layers = (*MLP.layers[:-1], msgspec.structs.replace(MLP.layers[-1], activation="sigmoid"))
+    network = msgspec.structs.replace(MLP, layers=layers, loss="categorical_crossentropy", optimizer="sgd")
+    agree(trainer("training/jax/loop", network), network)
+
+
+@made
+def float64_targets():
+    """The loss is a float64 number then, no rounded float32, and both libraries agree on it."""
+    both = []
+    for kernel, residence in (("training/tensorflow/loop", "fed"), ("training/jax/loop", "resident")):
+        loop = trainer(kernel, PEAKS, residence=residence, targets="float64")
+        agree(loop, PEAKS)
+        loop.restore()
+        (loss,) = loop.step_losses(1)
+        assert loss != float(np.float32(loss)), (kernel, loss)
+        both.append(loss)
+    close(both[:1], both[1:], 1e-6)
+
+
+@made
+def shuffled_epochs_use_every_sample_once():
+    """Where weights stand still the mean over an epoch's samples is the same in any order, and of no other samples."""
+    whole, part, first = keras_losses(MLP, 1e-30)
+    for kernel in ("training/keras/resident", "training/tensorflow/loop", "training/jax/loop"):
+        loop = trainer(kernel, shuffle="on", rate=1e-30, residence="resident")
+        close(loop.fit(SAMPLES, 3).losses, whole.losses)
+        close(loop.fit(2 * BATCH, 1).losses, part.losses)
+        assert not np.isclose(loop.step_losses(1), first.losses, rtol=AGREE), kernel

@@ -1,0 +1,82 @@
+"""Fits that vary one thing each, and when to stop: on a trainer whose fits take no time and say what they were asked."""
+
+import numpy as np
+import pytest
+
+from kernels.problems import Training
+from workloads import fits
+from workloads.timing import Limits
+from workloads.trainers import Fitted, Trainer
+
+
+class Clock:
+    """A trainer that takes 1 s a fit, 0.5 s an epoch and 0.01 s a step on a clock of its own, 3 s more at a new batch size."""
+
+    def __init__(self, monkeypatch, batch, seen=()):
+        self.now, self.batch, self.calls, self.seen = 0.0, batch, [], set(seen)
+        monkeypatch.setattr(fits.time, "perf_counter", lambda: self.now)
+        self.trainer = Trainer(self.fit, lambda: self.calls.append("restore"), {}, {}, "weights")
+
+    def fit(self, samples, epochs, stamped=False):
+        steps = -(-samples // self.batch)
+        sizes = {min(self.batch, samples), samples % self.batch or min(self.batch, samples)}
+        self.now += 1 + epochs * (0.5 + 0.01 * steps) + 3 * len(sizes - self.seen)
+        self.seen |= sizes
+        self.calls.append((samples, epochs))
+        return Fitted((1.0,) * epochs, (0.5,) * epochs, (0.5 + 0.01 * steps,) * epochs)
+
+
+def test_a_compilation_for_each_batch_shape(monkeypatch):
+    phases = {}
+    fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 100), phases)
+    assert phases == pytest.approx({"compile": 3.0, "compile_last": 3.0})
+    phases = {}
+    fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 96), phases)
+    assert phases == pytest.approx({"compile": 3.0})
+    phases = {}
+    fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 20), phases)
+    assert phases == pytest.approx({"compile": 3.0})
+
+
+def test_fits_vary_one_thing_each(monkeypatch):
+    clock = Clock(monkeypatch, 32, {32})
+    found = fits.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
+    assert set(found) == {"fit_s 1x1", "fit_s 1x100", "fit_s 3x1"}  # a third of 3 s at 10 ms a step: 100 steps
+    assert set(found["fit_s 1x1"][-3:]) == {1.51} and set(found["fit_s 1x100"]) == {2.5} and set(found["fit_s 3x1"]) == {2.53}
+    assert {len(v) for v in found.values()} == {3}  # three rounds of 6.54 s are more than twice max_time
+    assert {samples % 32 for samples, _ in clock.calls} == {0}
+    only = fits.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 32, Limits())
+    assert set(only) == {"fit_s 1x1", "fit_s 3x1"}
+
+
+def test_long_fits_count_by_their_epochs(monkeypatch):
+    clock, problem = Clock(monkeypatch, 32, {32}), Training("m", 32, 64, 4)
+    first = Fitted((1.0,) * 4, (), (9.0, 0.4, 0.6, 0.5))
+    taken = fits.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
+    assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == "epochs of one fit"
+    assert clock.calls == []
+    taken = fits.repeated(clock.trainer, problem, first, 1.5, Limits(max_time=2.0), lambda: None)
+    assert set(taken.seconds) == {round((1 + 4 * 0.52) / 8, 6)} and taken.calls == 8
+    assert taken.stop_reason == "max-time" and len(taken.seconds) == 3
+
+
+@pytest.mark.parametrize(("seconds", "spent", "reason"), [
+    ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1, 1, 1, 1], 1, "steady"),
+    ([1, 2, 3, 4], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
+def test_when_to_stop(seconds, spent, reason):
+    assert fits._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+
+
+def test_the_loss_run_begins_anew_and_keeps_to_whole_batches(monkeypatch):
+    for samples, asked in ((9600, 640), (100, 96), (64, 64), (20, 20)):
+        clock = Clock(monkeypatch, 32)
+        assert len(fits.learned(clock.trainer, Training("m", 32, samples)).losses) == 3
+        assert clock.calls == ["restore", (asked, 3)]
+
+
+def test_samples_are_held_for_several_steps_within_a_bound():
+    assert fits.samples_held(Training("m", 32, 100), 12288) == 200 * 32
+    assert fits.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192  # 96 MiB a batch: two, and the bound is 256
+    assert fits.samples_held(Training("m", 32, 50_000), 12288) == 50_000
+    x, y = fits.resized(np.arange(3), np.arange(3), 7)
+    assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]

@@ -1,0 +1,335 @@
+"""Answers of models: checked and timed in the suite's TensorFlow process, and everything around it worked out by hand."""
+
+import json
+from types import SimpleNamespace
+
+import msgspec
+import numpy as np
+import pytest
+from fake_gpu import FakeNvml, use_nvml, write
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+
+from analysis import inference as said
+from kernels import networks
+from kernels.problems import Inference
+from workloads import answering, energy, inference, measure, options, results, sweep, switches
+from workloads.results import Row, Settings
+from workloads.timing import Limits
+from workloads.worker import Order, Worker
+
+CALL, PREDICT, SERVE = answering.CALL, answering.PREDICT, answering.SERVE
+
+
+def test_the_products_of_an_answer_are_counted():
+    assert Inference("mlp-3-5x1-2", 7).flops == 7 * 2 * (3 * 5 + 5 * 2)
+    assert networks.inference_flops(networks.find("cifar10-cnn")) == 2 * (
+        32 * 32 * 32 * 27 + 16 * 16 * 64 * 288 + 14 * 14 * 64 * 576 + 3136 * 512 + 512 * 10)  # fmt: skip
+    assert Inference("somebody:model", 7).flops == 0
+
+
+@pytest.fixture
+def answer(train):
+    """answer(kernel, batch, mode, model, **switches): a row measured in the suite's TensorFlow process."""
+
+    def ask(kernel=CALL, batch=2, mode="roundtrip", model="lenet", device="cpu", **given):
+        wanted = Row(kernel, Inference(model, batch), Settings(device, None, mode, switches=given))
+        return train.worker.ask(Order("measure", wanted, Limits(0.01, 3, 0.5, 0.05)), 120)
+
+    return ask
+
+
+def test_every_way_answers_as_one_operation_at_a_time_does(answer):
+    first = answer(CALL, 2, "resident")
+    assert (first.status, first.reason, first.check) == ("ok", "", "bound")
+    assert first.max_error < 1e-3
+    assert first.values["parameters"] == 61_706
+    assert {"build", "first_call"} <= set(first.phases_s)
+    assert first.on("host-latency") and not first.on("host-throughput")  # a CPU's call has ended when it returns
+    assert "peak_memory_bytes" not in first.values
+    again = answer(CALL, 2, "roundtrip")
+    assert not {"build", "first_call"} & set(again.phases_s)  # the same graph
+    predict = answer(PREDICT, 5)
+    assert (predict.status, "first_call" in predict.phases_s) == ("ok", True)
+    compiled = answer(CALL, 2, jit_compile="on")
+    assert (compiled.status, compiled.values["jit_compile"]) == ("ok", 1.0)
+
+
+def test_requests_in_flight_have_a_rate_and_a_wait(answer):
+    m = answer(SERVE, 1, in_flight="3")
+    assert (m.status, m.reason) == ("ok", "")
+    rate, wait = m.on("host-throughput"), m.on("host-latency")
+    assert rate.calls == wait.calls >= 12
+    assert all(w > s for w, s in zip(wait.seconds, rate.seconds, strict=True))  # three wait at the same time
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({"kernel": PREDICT, "mode": "resident"}, "arrays with arrays"),
+    ({"mode": "roundtrip-pinned"}, "arrays with arrays"),
+    ({"kernel": "inference/keras/guess"}, "unknown way to answer"),
+    ({"in_flight": "2"}, "one request at a time"),
+    ({"shuffle": "off"}, "an inference has no shuffle"),
+    ({"jit_compile": "maybe"}, "jit_compile can be"),
+    ({"batch": 10**9}, "GiB of host memory")])  # fmt: skip
+def test_what_cannot_be_asked_is_skipped_with_the_reason(answer, given, words):
+    m = answer(**given)
+    assert m.status == "skipped"
+    assert words in m.reason
+
+
+def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(answer):
+    m = answer(device="gpu:0")
+    assert m.status == "failed"
+    assert m.reason.startswith("TensorFlow finds no GPU: ")
+
+
+REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 apart
+
+
+@pytest.mark.parametrize(("change", "words"), [
+    (lambda a: a, ""),
+    (lambda a: a + np.array([0.0019, -0.0019]), ""),
+    (lambda a: a[:1], ""),
+    (lambda a: np.concatenate([a, [[0.5, 0.5]]]), ""),
+    (lambda a: a + np.array([0.0021, -0.0021]), "more than 0.01"),
+    (lambda a: a[[1, 0, 2, 3]], "the answers are 1 of their range off"),
+    (lambda a: a * 0.9, "sum to 1 +- 0.1"),
+    (lambda a: np.where(a == 0.9, np.nan, a), "not a finite number")])  # fmt: skip
+def test_wrong_answers_are_named(change, words):
+    error, wrong = answering.compared(change(REFERENCE), REFERENCE, REFERENCE, True, "float32")
+    assert words in wrong
+    assert bool(words) == bool(wrong)
+    assert error < 0.01 or wrong
+
+
+def test_a_reference_that_answers_all_alike_checks_nothing_and_says_so():
+    same = np.full((4, 2), 0.5)
+    assert "nothing can be compared" in answering.compared(same, same, same, True, "float32")[1]
+
+
+def test_probabilities_of_a_sigmoid_need_not_sum_to_one():
+    assert answering.compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, False, "float32") == (0.0, "")
+
+
+def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
+    ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, softmax=True, about={})
+    monkeypatch.setattr(answering, "prepare", lambda *of: (ready, np.zeros((4, 1))))
+    monkeypatch.setattr(answering, "placed", lambda device: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(answering, "caller", lambda *of: lambda: REFERENCE[::-1])
+    wanted = Row(CALL, Inference("lenet", 4), Settings())
+    m = measure.measure(wanted, Limits(), 1)
+    assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5))
+    assert not m.samples
+
+
+def ticking(monkeypatch):
+    """A clock of seconds that a call moves by one, and a board that uses 250 J in each."""
+    state = SimpleNamespace(now=0.0, joules=1000.0)
+
+    def call():
+        state.now += 1
+        state.joules += 250
+
+    return state, call
+
+
+def test_joules_of_a_sample_by_hand(monkeypatch):
+    state, call = ticking(monkeypatch)
+    waits = []
+    used = energy.used(lambda: state.joules, call, lambda: waits.append(state.now), 5, 2.5, 3, lambda: state.now)
+    assert used == energy.Used(50.0, 250.0, (50.0, 50.0, 50.0))  # three calls of 5 samples a window, 750 J in 3 s
+    assert waits == [0, 3, 3, 6, 6, 9]
+    assert energy.used(lambda: 7.0, call, lambda: None, 5, 2.5, 3, lambda: state.now) is None
+    assert energy.used(lambda: None, call, lambda: None, 5, 2.5, 3, lambda: state.now) is None
+
+
+def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
+    def millijoules(handle):
+        return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]
+
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByUUID=lambda uuid: f"the {uuid}",
+                                   nvmlDeviceGetHandleByIndex=lambda i: f"number {i}",
+                                   nvmlDeviceGetTotalEnergyConsumption=millijoules))  # fmt: skip
+    for visible in ("GPU-abc", "1"):
+        read, of = energy.counter("gpu:0", {"CUDA_VISIBLE_DEVICES": visible})
+        assert (read(), of) == ({"GPU-abc": 5.0, "1": 7.0}[visible], "NVML, whole board")
+    assert energy.counter("gpu:1", {})[0]() == 7.0
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByIndex=lambda i: "h"))
+    assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
+    use_nvml(monkeypatch, None)
+    assert energy.counter("gpu:0", {}) == (None, energy.NO_NVML)
+
+
+def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
+    folder = "sys/class/powercap/intel-rapl:"
+    files = {f"{folder}0/name": "package-0\n", f"{folder}0/energy_uj": "9000000\n", f"{folder}0/max_energy_range_uj": "10000000",
+             f"{folder}0:0/name": "core", f"{folder}0:0/energy_uj": "5", f"{folder}1/name": "package-1",
+             f"{folder}1/energy_uj": "0", f"{folder}1/max_energy_range_uj": "10000000", f"{folder}2/name": "psys",
+             f"{folder}2/energy_uj": "1"}  # fmt: skip
+    write(tmp_path, files)
+    read, of = energy.counter("cpu", root=tmp_path)
+    assert (read(), of) == (0.0, "RAPL, CPU packages")
+    write(tmp_path, {f"{folder}0/energy_uj": "1000000", f"{folder}1/energy_uj": "500000"})
+    assert read() == pytest.approx(2.5)  # 2 J past the end of the first, 0.5 J of the second
+    assert energy.counter("cpu", root=tmp_path / "nothing") == (None, energy.NO_RAPL)
+
+
+@pytest.mark.parametrize(("seconds", "spent", "reason"), [
+    ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1] * 5, 1, "steady"),
+    ([1, 2, 3, 4, 5], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
+def test_when_requests_have_been_asked_often_enough(seconds, spent, reason):
+    assert answering.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+
+
+def arguments(*words):
+    return inference.parser().parse_args(list(words))
+
+
+def test_rows_follow_the_device_then_the_model_then_the_batch():
+    found = inference.rows(arguments("--model", "lenet", "peaks", "--batch", "1,8"), GPU_MACHINE)
+    assert [(r.settings.device, r.problem.model, r.problem.batch, r.kernel.rpartition("/")[2], r.settings.mode)
+            for r in found[:7]] == [
+        ("cpu", "lenet", 1, "predict", "roundtrip"), ("cpu", "lenet", 1, "call", "resident"),
+        ("cpu", "lenet", 1, "call", "roundtrip"), ("cpu", "lenet", 8, "predict", "roundtrip"),
+        ("cpu", "lenet", 8, "call", "resident"), ("cpu", "lenet", 8, "call", "roundtrip"),
+        ("cpu", "peaks", 1, "predict", "roundtrip")]  # fmt: skip
+    assert [r.settings.device for r in found] == ["cpu"] * 12 + ["gpu:0"] * 12
+    assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == [1, 4, 16, 64, 256]
+    seeds = inference.rows(arguments("--model", "seeds", "--batch", "1", "--modes", "resident"), CPU_MACHINE)
+    assert [r.problem.model for r in seeds] == list(inference.SEEDS)
+    assert {r.kernel for r in seeds} == {CALL}
+
+
+def test_switches_and_requests_are_written_into_the_rows():
+    words = ["--variants", "serve", "--in-flight", "1", "8", "--onednn", "on", "off", "--jit", "on"]
+    found = inference.rows(arguments(*words), GPU_MACHINE)
+    assert [(r.settings.device, dict(r.settings.switches)) for r in found] == [
+        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "1"}),
+        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "1", "in_flight": "8"}),
+        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "0"}),
+        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "0", "in_flight": "8"}),
+        ("gpu:0", {"data": "synthetic", "jit_compile": "on"}),
+        ("gpu:0", {"data": "synthetic", "jit_compile": "on", "in_flight": "8"})]  # fmt: skip
+    assert all(switches.of(r) for r in found)
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--batch", "0"], "out of range"),
+    (["--model", "vgg"], "unknown model 'vgg'"),
+    (["--variants", "guess"], "unknown variant 'guess'; known: predict, call, serve"),
+    (["--backends", "torch"], "unknown backend 'torch'; known: keras"),
+    (["--modes", "pinned"], "unknown mode 'pinned'; known: resident, roundtrip"),
+    (["--variants", "predict", "--modes", "resident"], "it has no resident mode"),
+    (["--precision", "int8"], "unknown precision 'int8'"),
+    (["--onednn", "maybe"], "known: on, off"),
+    (["--in-flight", "0"], "out of range")])  # fmt: skip
+def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
+    assert inference.main([*words, "--dry-run"]) == 2
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ") and message in error
+    assert tip.startswith(f"  try: {options.python()} -m workloads.inference")
+
+
+def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypatch, capsys):
+    class OneTensorFlow(Worker):
+        def ask(self, order, timeout_s):
+            return train.worker.ask(order, timeout_s)
+
+    monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
+    folder = tmp_path / "run"
+    flags = ["--model", "lenet", "--batch", "1", "8", "--variants", "call", "--device", "cpu", "--fast", "-q", "-o", str(folder)]
+    assert inference.main(flags) == 0
+    out = capsys.readouterr().out
+    assert "samples/s" in out
+    assert "lenet at batch 8 answers, in samples a second: samples already on the device" in out
+    assert "No GPU was measured on this machine" in out
+    read = results.read(folder).measurements
+    assert [(m.kernel, m.problem.batch, m.status) for m in read] == [(CALL, b, "ok") for b in (1, 1, 8, 8)]
+    assert inference.main([*flags, "--resume", "--format", "json"]) == 0
+    table = json.loads(capsys.readouterr().out)
+    assert [(r["model"], r["batch"], r["mode"], r["switches"], r["joules_per_sample"]) for r in table[:2]] == [
+        ("lenet", 1, "resident", "data=synthetic", None), ("lenet", 1, "roundtrip", "data=synthetic", None)]  # fmt: skip
+    assert table[0]["flops"] == Inference("lenet", 1).flops
+    assert results.read(folder).measurements == read
+
+
+def answered(batch, clocks, kernel=CALL, mode="roundtrip", device="cpu", switches=None, **more):
+    made = row(kernel, Inference("lenet", batch), clocks, device=device, mode=mode, **more)
+    return msgspec.structs.replace(made, settings=msgspec.structs.replace(made.settings, switches=switches or {}))
+
+
+def two_sides() -> list:
+    """CPU: 1 ms and 1 ms a sample; GPU: 4 ms a call and 0.25 ms a sample, so they meet at batch 4 (5 ms each)."""
+    cpu = [answered(b, 1e-3 + 1e-3 * b) for b in (1, 2, 8, 16)]
+    gpu = [answered(b, 4e-3 + 0.25e-3 * b, device="gpu:0", values={"joules_per_sample": 2.0 / b, "watts": 100.0},
+                    notes={"energy": "NVML, whole board"}) for b in (1, 2, 8, 16)]  # fmt: skip
+    return cpu + gpu
+
+
+def test_the_batch_from_which_the_gpu_wins():
+    ((case, way, answer),) = said.crossovers(two_sides())
+    assert (case.model, way, answer.kind) == ("lenet", said.ROUNDTRIP, "gpu-from")
+    assert 2 < answer.crossings[0].at.value < 8
+    assert abs(answer.crossings[0].at.value - 4) < 0.5
+    line = said.crossing_sentence(case, way, answer)
+    assert line.startswith("lenet, array to array by a tf.function: the GPU wins from batch = ")
+    assert line.endswith("(measured range 1..16).")
+    added = inference.refine(two_sides())
+    assert [(r.settings.device, r.problem.batch) for r in added] == [("cpu", 4), ("gpu:0", 4)]
+    more = [answered(4, 5.01e-3), answered(4, 5e-3, device="gpu:0")]
+    assert {r.problem.batch for r in inference.refine(two_sides() + more)} <= {3, 5, 6}
+
+
+def test_sentences_by_hand():
+    lines = said.lines([*two_sides(), answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, device="gpu:0",
+                                               switches={"in_flight": "8"})], GPU_MACHINE)  # fmt: skip
+    assert lines[:5] == [
+        "lenet at batch 1 answers, in samples a second: array to array by a tf.function, 500 on the CPU and 235 on the GPU "
+        "(2.12 times fewer).",
+        "lenet at batch 16 answers, in samples a second: array to array by a tf.function, 941 on the CPU and 2000 on the GPU "
+        "(2.12 times as many).",
+        "lenet: from batch 1 to 16 the samples a second, array to array, become 8.50 times as many on the GPU and 1.88 times as "
+        "many on the CPU.",
+        "lenet: a sample takes at least 2.00 J on the GPU at batch 1 and 0.125 J on the GPU at batch 16 (NVML, whole board).",
+        "lenet, single requests on the GPU, in samples a second: 1000 with 8 in flight (each waits 6.00 ms); batches of 16 give "
+        "2000."]  # fmt: skip
+
+
+def test_rows_of_other_precisions_or_beside_something_stand_for_no_side():
+    beside = answered(4, 1e-9, device="gpu:0", switches={"beside": "student"})
+    other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
+    ((_, _, answer),) = said.crossovers([*two_sides(), beside, other])
+    assert [p.n for p in answer.points] == [1, 2, 8, 16]
+    assert {c.precision for c in said.cases([other])} == {"mixed_float16"}
+    assert said.cases([beside]) == {}
+
+
+def test_the_cpus_queue_is_no_way_of_its_own():
+    gpu = answered(1, {"host-latency": 2e-3, "host-throughput": 1e-3}, mode="resident", device="gpu:0")
+    cpu = answered(1, 3e-3, mode="resident")
+    line = said.rate_sentence(*next(iter(said.cases([cpu, gpu]).items())), 1)
+    assert "calls queued, 333 on the CPU and 1000 on the GPU (3.00 times as many)" in line
+    assert "queued" not in said.rate_sentence(*next(iter(said.cases([cpu]).items())), 1)
+
+
+def test_the_table_shows_the_rate_of_requests_and_failures(capsys):
+    table = inference.Table()
+    served = answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, switches={"in_flight": "8"})
+    table.shown(served)
+    table.shown(answered(1, None, status="failed", reason="no luck"))
+    table.shown(answered(1, None, status="skipped", reason="left out"))
+    _, line, lost = capsys.readouterr().out.splitlines()
+    cells = dict(zip([name for name, _ in table.HEAD], table.cells(served), strict=True))
+    assert (cells["ms/call"], cells["queued ms"], cells["samples/s"]) == ("6.00", "1.00", "1000")
+    assert "in_flight=8" in line
+    assert lost.endswith("no luck")
+
+
+def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
+    import importlib.util
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))
+    assert inference.main(["--device", "cpu"]) == 3
+    assert capsys.readouterr().err.splitlines()[1].endswith("-m pip install tensorflow")
+
+

@@ -1,0 +1,233 @@
+"""Crossovers of training by step and by whole job, when a GPU pays its start back, the CPU's forms, the small-dataset study:
+on rows that follow laws whose answers are worked out by hand."""
+
+import xml.etree.ElementTree
+
+import pytest
+from fake_measurements import row
+
+from analysis import job_words, jobs
+from analysis.crossover import Answer
+from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP
+from analysis.report import training as section
+from kernels.problems import Training
+from workloads import switches
+from workloads.results import Measurement, Settings
+
+FIT = "training/keras/fit"
+
+
+def trained(model: str, batch: int, samples: int, law: tuple[float, float, float], *, device: str = "cpu", epochs: int = 1,
+            once: tuple[float, float, float] = (0.0, 0.0, 0.0), kernel: str = FIT, dtype: str = "float32", threads=None,
+            noise: float = 0.0, **given: str) -> Measurement:  # fmt: skip
+    """A row whose short fits follow (fit, epoch, step) seconds to the digit, with (start-up, build, compile) before them.
+    `noise`: two further repeats, that much below and above."""
+    fit, epoch, step = law
+    problem = Training(model, batch, samples, epochs, dtype)
+    series = {f"fit_s {e}x{s}": tuple((fit + e * (epoch + s * step)) * (1 + d) for d in (-noise, 0.0, noise))
+              for e, s in ((1, 8), (1, 40), (3, 8))}  # fmt: skip
+    phases = {"import": once[0] / 2, "device_start": once[0] / 2, "build": once[1], "compile": once[2], "first_call": 1.0}
+    waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
+    made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series,
+               values={"jit_compile": 0.0 if device == "cpu" else 1.0})  # fmt: skip
+    chosen = switches.changed({"data": "synthetic", **given})
+    return Measurement(made.kernel, problem, Settings(device, threads, switches=chosen), "ok", samples=made.samples,
+                       phases_s=phases, series=series, values=made.values)  # fmt: skip
+
+
+def batches() -> list[Measurement]:
+    """CPU 2 ms + 10 us a sample, GPU 4 ms whatever the batch: alike at batch 200. 50,000 samples and 10 epochs (S0's)."""
+    made = []
+    for batch in (50, 100, 400, 800):
+        made.append(trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, 2e-3 + 1e-5 * batch), once=(5.0, 0.0, 0.0)))
+        made.append(trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, 4e-3), device="gpu:0", once=(5.0, 0.0, 3.5)))
+    return made
+
+
+def one(answers: list[Answer], by: str) -> Answer:
+    (found,) = [a for a in answers if a.form.mode == by]
+    return found
+
+
+def test_a_batch_crossover_by_the_step_lies_where_the_laws_meet():
+    found = one(jobs.answers(batches(), ["batch"]), BY_STEP)
+    assert (found.kind, found.low_n, found.high_n, found.family.varies) == ("gpu-from", 50, 800, "batch")
+    (crossing,) = found.crossings
+    assert (crossing.below, crossing.above, crossing.to) == (100, 400, "gpu")
+    # 3/4 and 6/4 of the GPU's time: log(4/3) / log(2) of the way from 100 to 400 in the logarithm
+    assert crossing.at.value == pytest.approx(100 * 4 ** (0.28768207 / 0.69314718), rel=1e-6)
+    said = job_words.answer_sentence(found)
+    assert said.startswith("cifar10-cnn (S0), float32 inputs, Keras's fit: by a step, the GPU wins from batch = 178")
+    assert said.endswith("(measured 50..800).")
+
+
+def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
+    """S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
+    the GPU, faster by the step, loses the job; at 800: 630 steps (62.5 rounded up), 5 + 6.3 against 8.5 + 2.52."""
+    found = one(jobs.answers(batches(), ["batch"]), BY_JOB)
+    assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
+        (50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.3, 11.02)]  # fmt: skip
+    assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
+    assert "by the whole job of 50,000 samples and 10 epochs, the GPU wins from batch = " in job_words.answer_sentence(found)
+
+
+def test_an_interval_that_holds_1_is_no_win():
+    noisy = [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3 + (b - 100) * 1e-7), noise=0.1) for b in (100, 200)]
+    noisy += [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3), device="gpu:0", noise=0.1) for b in (100, 200)]
+    assert one(jobs.answers(noisy, ["batch"]), BY_STEP).kind == "cant-tell"
+
+
+def small_data() -> list[Measurement]:
+    """S1b in batches of 32 (5 epochs): the CPU begins in 6 s, an epoch costs 0.02 s + 8 ms a step; the GPU begins in 16 s,
+    0.06 s + 2 ms a step."""
+    made = []
+    for samples in (320, 3200, 32_000, 320_000):
+        made.append(trained("fashion-mlp", 32, samples, (0.1, 0.02, 8e-3), once=(5.0, 0.4, 0.6)))
+        made.append(trained("fashion-mlp", 32, samples, (0.1, 0.06, 2e-3), device="gpu:0", once=(9.0, 0.4, 6.6)))
+    return made
+
+
+def test_samples_move_the_crossover_by_epoch_and_by_job():
+    found = jobs.answers(small_data(), ["samples"])
+    by_step, by_epoch, by_job = (one(found, by) for by in (BY_STEP, BY_EPOCH, BY_JOB))
+    assert by_step.kind == "gpu-at-smallest"
+    # 10 steps: 0.10 against 0.08, and more steps are more so
+    assert [round(p.ratio.value, 3) for p in by_epoch.points] == [1.25, 3.154, 3.893, 3.989]
+    # 5 epochs and 0.1 s of a fit: 6.1 + 5 x 0.1 against 16.1 + 5 x 0.08, ...
+    assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in by_job.points] == [
+        (6.6, 16.5), (10.2, 17.4), (46.2, 26.4), (406.2, 116.4)]  # fmt: skip
+    assert (by_job.kind, by_job.crossings[0].below, by_job.crossings[0].above) == ("gpu-from", 3200, 32_000)
+
+
+@pytest.mark.parametrize(("samples", "epochs"), [(320, 10 / 0.02), (3200, 10 / 0.56), (32_000, 10 / 5.96)])
+def test_the_epochs_that_pay_back_a_later_start(samples, epochs):
+    """10 s later, and 0.02, 0.56, 5.96 s won an epoch."""
+    pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == samples)
+    assert jobs.payback(pair).value == pytest.approx(epochs)
+    assert (pair.gpu.begins().value, pair.cpu(BY_JOB).begins().value) == (pytest.approx(16.1), pytest.approx(6.1))
+    over = jobs.over_epochs(pair)
+    assert over.crossings[0].below <= epochs <= over.crossings[0].above
+    assert over.crossings[0].at.value == pytest.approx(epochs, rel=0.35)  # interpolated between epochs 1.8 times apart
+
+
+def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
+    slow = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3)), trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]
+    (pair,) = jobs.pairs(slow)
+    assert jobs.payback(pair) is None
+    assert job_words.payback_sentence(pair).endswith("so the GPU never catches up.")
+    quick = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
+             trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    (pair,) = jobs.pairs(quick)
+    assert jobs.payback(pair).value == 0
+    assert job_words.payback_sentence(pair).endswith("ahead from the first epoch.")
+
+
+def test_a_jobs_parts_add_up_and_are_named():
+    pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == 3200)
+    split = jobs.split(pair.gpu, 5, pair.steps)
+    assert [(name, round(e.value, 6)) for name, e in split.parts] == [
+        ("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]  # fmt: skip
+    assert split.total.value == pytest.approx(17.4)
+    assert "the GPU 17.4 s: 9.00 s start-up, 7.00 s build and compile, 1.00 s per step" in job_words.small_sentence(pair)
+
+
+def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
+    law = (0.0, 0.0, 4e-3)
+    every = [trained("cifar10-cnn", 32, 320, law), trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
+             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
+             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    (pair,) = jobs.pairs(every)
+    assert pair.cpu(BY_STEP).form == "GPU hidden, jit on"
+    more = [trained("cifar10-cnn", 64, 640, (0.0, 0.0, 5e-3)),
+            trained("cifar10-cnn", 64, 640, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    assert [p.cpu.seconds.value for p in one(jobs.answers([*every, *more], ["batch"]), BY_STEP).points] == [
+        pytest.approx(3e-3), pytest.approx(5e-3)]  # fmt: skip
+    said = job_words.trap_sentence(pair)
+    assert "takes 3.00 ms with the GPU hidden, jit on, and, a trap" in said
+    assert "4.00 ms with the GPU hidden (1.33 times) and 9.00 ms with the GPU visible (3.00 times); the GPU's 1.00 ms" in said
+
+
+def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
+    gpu = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")
+    aside = [trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), threads=2),
+             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), jit_compile="off"),
+             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), beside="fits"),
+             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), dtype="float64")]  # fmt: skip
+    assert jobs.pairs([gpu, *aside]) == []
+    assert jobs.trainings(aside) == [aside[0], aside[1], aside[3]]
+    slow = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 5e-3), device="gpu:0", jit_compile="off")
+    (pair,) = jobs.pairs([slow, gpu, trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3))])
+    assert pair.gpu.costs.step.value == pytest.approx(1e-3)
+
+
+def test_width_and_depth_are_read_off_the_generators_names():
+    made = []
+    for units, layers in ((10, 2), (100, 2), (1000, 2), (100, 4)):
+        model = f"mlp-784-{units}x{layers}-10"
+        made += [trained(model, 128, 1280, (0.0, 0.0, 1e-5 * units * layers / 2)),
+                 trained(model, 128, 1280, (0.0, 0.0, 3e-3 * layers / 2), device="gpu:0")]  # fmt: skip
+    width = one(jobs.answers(made, ["width"]), BY_STEP)
+    assert [p.n for p in width.points] == [10, 100, 1000]
+    assert (width.kind, width.crossings[0].at.value) == ("gpu-from", pytest.approx(300, rel=1e-6))
+    assert job_words.answer_sentence(width).startswith("mlp-784-Wx2-10, batch 128, 1,280 samples")
+    depth = one(jobs.answers(made, ["depth"]), BY_STEP)
+    assert ([p.n for p in depth.points], depth.kind) == ([2, 4], "cpu-throughout")
+
+
+def test_a_full_batch_varies_in_samples_not_in_batch():
+    made = []
+    for n in (100, 1000, 10_000):
+        loop = {"kernel": "training/jax/loop", "residence": "resident"}
+        made += [trained("peaks", n, n, (0.0, 0.0, 1e-7 * n), **loop),
+                 trained("peaks", n, n, (0.0, 0.0, 1e-4), device="gpu:0", **loop)]  # fmt: skip
+    assert jobs.answers(made, ["batch"]) == []
+    found = one(jobs.answers(made, ["samples"]), BY_STEP)
+    assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))
+    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in job_words.answer_sentence(found)
+
+
+def test_each_change_stands_beside_the_plain_row():
+    plain = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
+    made = [plain, trained("cifar10-cnn", 32, 320, (0.0, 0.05, 5e-3), device="gpu:0", jit_compile="off"),
+            trained("cifar10-cnn", 32, 320, (0.0, 0.05, 2e-3), device="gpu:0", dtype="float64"),
+            trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0", kernel="training/keras/resident",
+                    residence="resident")]  # fmt: skip
+    found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in job_words.changes(made)}
+    assert found == {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3), "resident": (1e-3, 6e-3)}
+    (said,) = job_words.change_sentences(made)
+    assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times)" in said
+
+
+def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones():
+    """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""
+    m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel="training/jax/loop", residence="resident", epochs=2000)
+    found = jobs.law(m)
+    assert (found.fit.value, found.epoch.value) == (0.0, 0.0)
+    assert found.step.value == pytest.approx(1.1e-3)
+    assert jobs.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(0.05)
+
+
+def test_one_batch_by_several_ways():
+    made = [trained("peaks", 100, 100, (0.0, 0.04, 1e-3)),
+            trained("peaks", 100, 100, (0.0, 0.0, 2e-4), kernel="training/tensorflow/loop", residence="fed"),
+            trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel="training/jax/loop", residence="resident")]  # fmt: skip
+    assert job_words.way_sentences(made) == [
+        "peaks, 100 samples in one batch, on the CPU: a step takes 100 us by jax loop, 200 us by tf fed and 41.0 ms by fit."]
+    assert job_words.way_sentences(made[:1]) == []
+
+
+def test_the_section_has_the_study_and_its_pictures(tmp_path):
+    rows = [*batches(), *small_data()]
+    drawn = section.figures(rows)
+    assert set(drawn) == {"batches.svg", "small-dataset.svg"}
+    page = "\n".join(section.section(rows, {name: [f"![]({name})", ""] for name in section.PICTURES}))
+    for heading in ("### Where the GPU starts to win a training", "### Small data sets", "### When the GPU pays back its start"):
+        assert heading in page
+    assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 |" in page
+    assert "| 320 | CPU, GPU hidden | 6.60 s |" in page
+    from analysis.report.pictures import save
+
+    path = save(drawn["small-dataset.svg"], tmp_path / "small-dataset.svg")
+    words = [node.text or "" for node in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
+    assert "GPU, fashion-mlp" in words
+    assert section.section([], {}) == []

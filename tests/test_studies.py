@@ -1,0 +1,131 @@
+"""The studies: what each asks, that all of them are rows that can run, and that the articles' plan fits its time."""
+
+import pytest
+from fake_measurements import GPU_MACHINE
+
+from kernels import networks
+from kernels.problems import Training
+from workloads import asked, forecast, studies, switches, training
+from workloads.results import Row, Settings
+
+BOTH = ["cpu", "gpu:0"]
+VISIBLE = {"data": "synthetic", "gpu": "visible"}
+
+
+@pytest.fixture(autouse=True)
+def every_library(monkeypatch):
+    """As on the machine that has JAX and PyTorch."""
+    monkeypatch.setattr(studies, "available", lambda library: True)
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_that_exist(name):
+    found = studies.rows([name], BOTH)
+    assert {row.settings.device for row in found} == set(BOTH)
+    assert len({row.key for row in found}) == len(found)
+    for row in found:
+        assert networks.known(row.problem.model) is not None
+        chosen = switches.of(row)
+        variant = row.kernel.rpartition("/")[2]
+        assert chosen["residence"] in asked.RESIDENCES[variant]
+        assert row.settings.device == "cpu" or chosen["gpu"] == "hidden"
+        assert row.settings.switches == switches.changed(row.settings.switches)
+        assert row.kernel.split("/")[1] != "jax" or chosen["jit_compile"] == "auto"
+
+
+def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways():
+    found = studies.rows(["seeds"], BOTH)
+    for name in ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn"):
+        of = networks.find(name)
+        whole = [r for r in found if r.problem.model == name and r.problem.samples == of.samples]
+        assert [r.settings.device for r in whole] == BOTH
+        assert {(r.problem.batch, r.problem.dtype) for r in whole} == {(32, "float64")}
+        assert whole[1].problem.epochs == of.epochs
+        forms = [r.settings.switches for r in found if r.problem.model == name and r.problem.samples == studies.SHORT]
+        assert forms == [{"data": "synthetic"}, {"data": "synthetic", "jit_compile": "on"}, VISIBLE, {"data": "synthetic"}]
+    assert [r.problem.epochs for r in found if r.problem == Training("cifar10-cnn", 32, 50_000, 10, "float64")] == [10, 10]
+    loops = [r for r in found if r.kernel.endswith("/loop")]
+    assert {(r.problem.model, r.problem.epochs, r.problem.batch == r.problem.samples) for r in loops} == {("peaks", 2000, True)}
+    for kernel in studies.LOOPS:
+        for device in BOTH:
+            own = [r for r in loops if (r.kernel, r.settings.device) == (kernel, device)]
+            resident = {r.problem.samples for r in own if r.settings.switches == {"data": "synthetic", "residence": "resident"}}
+            assert resident == {100, 200, 1000, 10_000, 40_000}
+            assert {r.problem.samples for r in own if r.settings.switches["residence"] == "fed"} == {100, 40_000}
+            assert {r.problem.samples for r in own if r.settings.switches.get("targets") == "float64"} == {100, 40_000}
+    assert [r for r in found if r.problem.model == "peaks" and r.kernel == studies.FIT]
+
+
+def test_without_a_gpu_no_cpu_row_needs_one():
+    assert not [r for name in studies.STUDIES for r in studies.rows([name], ["cpu"]) if "gpu" in r.settings.switches]
+
+
+def test_all_is_every_study_once_and_the_names_of_the_help_are_the_studies():
+    every = studies.rows(["all"], BOTH)
+    apart = [row.key for name in studies.STUDIES for row in studies.rows([name], BOTH)]
+    assert len(every) == len(set(apart)) < len(apart)
+    assert training.STUDIES == studies.NAMES
+    assert studies.experiments(["all"]) == ["together", "trials", "teacher"]
+    assert studies.experiments(["seeds", "trials"]) == ["trials"]
+
+
+def test_small_data_batches_and_residence_cover_what_they_ask():
+    assert {r.problem.samples for r in studies.rows(["small-dataset"], BOTH)} >= {100, 60_000}
+    batches = studies.rows(["batches"], BOTH)
+    assert {r.problem.batch for r in batches} >= {1, 8192}
+    assert not [r for r in batches if r.problem.samples % r.problem.batch]
+    homes = {(r.problem.batch, switches.of(r)["residence"]) for r in studies.rows(["residence"], BOTH)}
+    assert homes >= {(b, home) for b in (8, 64) for home in ("numpy", "tf.data", "resident")}
+    assert homes >= {(64, "prefetch"), (64, "generator")}
+    assert networks.sample_bytes(networks.find("mnist-cnn"), "float64") * 50_000 == 313_600_000
+    assert {r.settings.process for r in studies.rows(["starts"], BOTH)} == {"fresh"}
+
+
+def test_the_articles_plan_fits_25_minutes_of_an_h200_and_no_other_study_10():
+    minutes = {name: forecast.total(studies.rows([name], BOTH), 16, 2.0) / 60 for name in studies.STUDIES}
+    assert minutes.pop("seeds") < 25
+    assert max(minutes.values()) < 10
+
+
+def one(model="cifar10-cnn", batch=32, samples=320, epochs=1, device="cpu", kernel=studies.FIT, process="warm", **given):
+    return Row(kernel, Training(model, batch, samples, epochs), Settings(device, process=process, switches=given))
+
+
+def test_a_guess_adds_up():
+    """10 steps of 3 ms and 32 x 83.6 MFLOP at 880 GFLOP/s, an epoch of 50 ms, four fits and more up to the 2 s, one
+    compilation, data and the fits for the law."""
+    flops = networks.training_flops(networks.find("cifar10-cnn"))
+    step = 3e-3 + 32 * flops / 880e9
+    assert forecast.step_s(one(), 16) == pytest.approx(step)
+    fit = 0.05 + 10 * step
+    law = 42 * 0.05 + 5 * 2 / 3 + 90 * step
+    wanted = 320 * 3072 * 15e-9 + 1.5 + fit + 20 * fit + law
+    assert 20 * fit > 2.0
+    wanted -= 20 * fit - 2.0
+    assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)
+    assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (wanted + 10))
+    assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == pytest.approx(
+        1.5 - 22 * 3072 * 15e-9)  # fmt: skip
+    long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (2, 3)]
+    epoch = 0.05 + 1000 * step
+    assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never
+
+
+def test_rows_of_one_environment_stay_together_and_fresh_ones_come_last():
+    rows = [one(), one(device="gpu:0"), one(process="fresh"), one(batch=8), one(device="gpu:0", batch=8),
+            one(TF_ENABLE_ONEDNN_OPTS="0")]  # fmt: skip
+    order = forecast.grouped(rows)
+    assert [rows.index(r) for r in order] == [0, 3, 1, 4, 5, 2]
+    warm = sum(forecast.seconds(r, 16, 2.0) for r in rows)
+    assert forecast.total(rows, 16, 2.0) == pytest.approx(warm + 3 * 10)
+
+
+def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():
+    args = training.parser().parse_args(["--study", "width", "trials", "--fast"])
+    rows = asked.rows(args, GPU_MACHINE)
+    said = forecast.lines(rows, args, GPU_MACHINE)
+    assert len(rows) == 10
+    assert sum("training/keras/trial" in line for line in said) == 6
+    assert said[-3].startswith("16 rows, at most ")
+    assert " minutes, a guess: 10 s a process, " in said[-2]
+    assert "--stop-after" in said[-1]

@@ -1,0 +1,365 @@
+"""Trainings beside others: windows, rounds and trials with made-up workers, and once each in the suite's TensorFlow process."""
+
+import itertools
+import threading
+from types import SimpleNamespace
+from typing import ClassVar
+
+import msgspec
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
+
+from analysis import together as said
+from kernels.problems import Inference, Training
+from workloads import machine, measure, options, results, sweep, switches, together, windows
+from workloads.results import Measurement, Row, Samples, Settings
+from workloads.timing import Limits
+from workloads.worker import Order
+
+STUDENT = Row("training/keras/fit", Training("lenet", 4, 8), Settings("gpu:0"))
+
+
+def made(row: Row, **fields) -> Measurement:
+    return Measurement(row.kernel, row.problem, row.settings, fields.pop("status", "ok"), **fields)
+
+
+def window(*stamps: tuple[float, float], steps: float = 2.0) -> Measurement:
+    begins, ends = zip(*stamps, strict=True)
+    return made(STUDENT, series={"begin_s": begins, "end_s": ends}, values={"steps": steps})
+
+
+def test_only_what_ran_while_all_were_at_work_counts():
+    """Two parties: from 1.5 (the later end of a first unit) to 5 both are at work. Units of 2 steps and of 1 step."""
+    first = [window((0, 1), (1, 2), (2, 4)), window((4, 5), (5, 6))]
+    second = [window((0.5, 1.5), (1.5, 2.5), (2.5, 5), steps=1.0)]
+    assert together.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
+    assert together.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
+    assert together.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
+
+
+@pytest.mark.parametrize(("each", "unit", "first", "count"), [
+    (0.1, 1.0, 1, 10), (5.0, 1.0, 1, 1), (0.001, 1.0, 8, 1000), (0.3, 1.0, 8, 3)])  # fmt: skip
+def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
+    clock = SimpleNamespace(now=0.0)
+
+    def work(calls: int) -> None:
+        clock.now += each * calls
+
+    assert windows.counted(work, unit, first, lambda: clock.now) == count
+
+
+def test_the_same_preparation_serves_alone_and_together():
+    alone = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"}))
+    both = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"}))
+    other = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "real", "beside": "teacher"}))
+    assert windows.key(alone) == windows.key(both) != windows.key(other)
+
+
+def test_all_are_asked_at_the_same_time():
+    """Each call ends only when all have begun: one after another they would wait for ever."""
+    barrier = threading.Barrier(3)
+
+    def call(n: int) -> Measurement:
+        barrier.wait(timeout=10)
+        return made(STUDENT, values={"n": float(n)}, status="failed")
+
+    found = together.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
+    assert [m.values["n"] for n in range(3) for m in found[n]] == [0, 1, 2]
+
+
+def test_all_work_on_until_the_slowest_has_done_its_share():
+    """A unit of 1 s beside one of 10 s, in windows of 5 s: three of the slow one's are needed after its first, so 40 s."""
+
+    def worker(unit: float):
+        stamps = itertools.count()
+
+        def ask() -> Measurement:
+            threading.Event().wait(0.001)  # the other's turn
+            begin = next(stamps) * unit
+            return window((begin, begin + unit), steps=1.0)
+
+        return ask
+
+    found = together.inside(together.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
+    assert set(found[0]) == {1.0}
+    assert found[1][:3] == [10.0] * 3
+    assert len(found[0]) >= 29
+    alone = together.at_once({0: worker(1.0)}, 5.0)[0]
+    assert len(alone) == 6  # the first unit is a warm-up
+    assert len(together.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
+
+
+VALUES = {"traces": 2.0, "functions": 30.0, "rss_bytes": 2.0**20, "final_loss": 0.5, "jit_compile": 0.0}
+
+
+class FakeWorker:
+    """Answers at once: units of 10 steps that take a second of its clock for each worker that is at work."""
+
+    every: ClassVar[list] = []
+    asked: ClassVar[list] = []
+    fails: ClassVar[dict] = {}
+    together = 1
+
+    def __init__(self, variables):
+        self.closed, self.now = 0, 0.0
+        FakeWorker.every.append(self)
+
+    def ask(self, order: Order, timeout_s: float) -> Measurement:
+        FakeWorker.asked.append((order.verb, order.row.problem.op))
+        if order.verb in FakeWorker.fails:
+            return made(order.row, status="failed", reason=FakeWorker.fails[order.verb])
+        if order.verb == "trial":
+            return made(order.row, phases_s={"build": 0.5}, check="weights", values=VALUES)
+        if order.verb == "prepare":
+            return made(order.row, values={"parameters": 5.0}, check="weights")
+        begin, self.now = self.now, self.now + FakeWorker.together
+        return made(order.row, series={"begin_s": (begin,), "end_s": (self.now,)}, values={"steps": 10.0})
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def workers(monkeypatch):
+
+    def in_turn(asks, window_s):
+        """Four units of each, all on the same clock; the first is a warm-up."""
+        FakeWorker.together = len(asks)
+        for worker in FakeWorker.every:
+            worker.now = 0.0
+        return {party: [ask() for _ in range(4)] for party, ask in asks.items()}
+
+    FakeWorker.every, FakeWorker.asked, FakeWorker.fails = [], [], {}
+    monkeypatch.setattr(together, "at_once", in_turn)
+    monkeypatch.setattr(together, "Worker", FakeWorker)
+    monkeypatch.setattr(sweep, "header", lambda args, command: run(GPU_MACHINE, command))
+    monkeypatch.setattr(machine, "describe", lambda: GPU_MACHINE)
+    return FakeWorker
+
+
+def arguments(folder, *words):
+    """As the training command has them."""
+    parser = options.parser("workloads.training", "", "python -m workloads.training")
+    parser.add_argument("--model", nargs="+")
+    parser.add_argument("--batch", nargs="+")
+    parser.add_argument("--samples", nargs="+")
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--epochs", nargs="+")
+    parser.add_argument("--jit", nargs="+")
+    parser.add_argument("--data", default="synthetic")
+    options.add_measuring(parser)
+    return parser.parse_args(["-q", "--fast", "-o", str(folder), *words])
+
+
+def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
+    shown = []
+    outcome = together.teacher(arguments(tmp_path), GPU_MACHINE, "command", shown.append)
+    assert [(m.problem.op, m.problem.model, m.settings.device, m.settings.switches["beside"]) for m in shown] == [
+        ("inference", "vgg-small", "cpu", "nothing"), ("training", "cifar10-cnn", "gpu:0", "nothing"),
+        ("inference", "vgg-small", "cpu", "student"), ("training", "cifar10-cnn", "gpu:0", "teacher")]  # fmt: skip
+    assert [m.on("host-latency").seconds for m in shown] == [(0.1,) * 9] * 2 + [(0.2,) * 9] * 2
+    assert shown[0].on("host-latency").block == (0, 0, 0, 1, 1, 1, 2, 2, 2)
+    assert [verb for verb, _ in workers.asked[:2]] == ["prepare", "prepare"]
+    ops = [op[0] for _, op in workers.asked[2:]]  # four units a window; every other round in the opposite order
+    assert "".join(ops) == "iiii" "tttt" "iiiitttt" + "iiiitttt" "tttt" "iiii" + "iiii" "tttt" "iiiitttt"
+    assert all(worker.closed for worker in workers.every)
+    assert (outcome.exit_code, outcome.left) == (0, 0)
+    read = results.read(tmp_path).measurements
+    assert [m.key for m in read] == [m.key for m in shown]
+    assert all(switches.of(m.row) for m in read)
+    assert said.lines(read) == [
+        "A frozen teacher (vgg-small) answering on the CPU while the student (cifar10-cnn, batch 32) trains on the GPU: the "
+        "student's step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 2.00 (2.00..2.00) times.",
+        "A step and the teacher's answer to its batch take 200 ms one after the other (100 ms and 100 ms) and 200 ms at once: "
+        "1.00 times as fast."]  # fmt: skip
+
+
+def test_several_trainings_at_once_share_the_device(workers, tmp_path):
+    outcome = together.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
+    found = outcome.measurements
+    assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == [
+        ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]  # fmt: skip
+    assert [len(m.on("host-latency").seconds) for m in found] == [9, 18, 36]
+    assert found[0].on("host-throughput") is None
+    assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 3)  # two steps in 0.2 s
+    assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 3)
+    assert len(workers.every) == 4
+    (line,) = said.lines(found)
+    more = "at once make 1.00 (1.00..1.00) times as many steps a second in all"
+    assert line == ("Trainings of lenet at batch 32 on one GPU, each in its process: one makes 10.0 steps a second, "
+                    f"2 {more} and 4 {more}.")  # fmt: skip
+
+
+def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
+    """A measurement of three equal rounds."""
+    samples = tuple(Samples(clock, (s,) * 3, 1, (0, 1, 2), "") for clock, s in clocks.items())
+    return made(msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), samples=samples)
+
+
+def test_what_both_at_once_bring_by_hand():
+    """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
+    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
+    rows = [timed(STUDENT, {"host-latency": 0.01}, beside="nothing"), timed(teacher, {"host-latency": 0.03}, beside="nothing"),
+            timed(STUDENT, {"host-latency": 0.02}, beside="teacher"), timed(teacher, {"host-latency": 0.032}, beside="student")]
+    slower, gain = said.lines(rows)
+    assert "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times." in slower
+    assert "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 times as fast." in gain
+    at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
+    (line,) = said.lines([timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once])
+    assert "one makes 100 steps a second, 2 at once make 1.25 (1.25..1.25) times as many steps a second in all." in line
+    assert said.lines([at_once]) == []
+
+
+def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
+    ticks = itertools.count()
+    monkeypatch.setattr(together.time, "perf_counter", lambda: float(next(ticks)))
+    outcome = together.trials(arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on"), GPU_MACHINE, "command")
+    found = outcome.measurements
+    assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == [
+        (said.TRIAL, "warm", "off"), (said.TRIAL, "warm", "on"), (said.TRIAL, "fresh", "off")]  # fmt: skip
+    assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
+    assert [m.on("host-latency").seconds for m in found] == [(1.0, 1.0, 1.0)] * 3
+    assert found[0].values == {"total_s": 3.0, "trials": 3.0, "traces": 6.0, "jit_compile": 0.0}
+    assert found[0].series["build_s"] == (0.5, 0.5, 0.5)
+    assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
+    (line,) = said.lines(found)
+    traced = "the train step traced 6 times"
+    assert f"3 in one process, took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)" in line
+    assert f"3 fresh processes took 3.00 s (1.00 s each; {traced})" in line
+
+
+def test_a_phase_that_one_trial_had_is_zero_in_the_others():
+    row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
+    taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
+    m = together.tried(row, taken, [9.0, 4.0])
+    assert m.series["import_s"] == (3.0, 0.0)
+    assert m.series["build_s"] == (1.0, 2.0)
+    assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
+
+
+def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_asked_for(workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "gpu_problem", lambda: "no NVIDIA driver")
+    monkeypatch.setattr(sweep, "header", lambda args, command: run(CPU_MACHINE, command))
+    for study in (together.teacher, together.side_by_side):
+        outcome = study(arguments(tmp_path / study.__name__), CPU_MACHINE, "command")
+        assert {m.status for m in outcome.measurements} == {"skipped"}
+        assert outcome.measurements[0].reason == "no GPU here: no NVIDIA driver; --device cpu runs all of it on the CPU"
+        assert outcome.exit_code == options.MISSING
+    assert workers.asked == []
+    found = together.rows("teacher", arguments(tmp_path, "--device", "cpu"), CPU_MACHINE)
+    assert {row.settings.device for row in found} == {"cpu"}
+    assert {row.settings.device for row in together.rows("trials", arguments(tmp_path), CPU_MACHINE)} == {"cpu"}
+
+
+@pytest.mark.parametrize("verb", ["prepare", "window"])
+def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, tmp_path, verb):
+    workers.fails[verb] = "no luck"
+    outcome = together.teacher(arguments(tmp_path), GPU_MACHINE, "command")
+    assert [m.status for m in outcome.measurements] == ["failed"] * 4
+    assert [m.reason for m in outcome.measurements] == ["no luck", "what ran beside it ended: no luck"] * 2
+    assert outcome.exit_code == options.FAILED
+    assert all(worker.closed for worker in workers.every)
+
+
+def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
+    monkeypatch.setattr(together, "inside", lambda windows: {party: [] for party in windows})
+    outcome = together.side_by_side(arguments(tmp_path), GPU_MACHINE, "command")
+    assert {m.status for m in outcome.measurements} == {"failed"}
+    assert "no step ended within a window of 2 s" in outcome.measurements[0].reason
+
+
+def test_finished_rows_are_kept_and_not_measured_again(workers, tmp_path):
+    args = arguments(tmp_path, "--device", "cpu", "--stop-after", "1e-9")
+    stopped = together.trials(args, GPU_MACHINE, "command")
+    assert (stopped.stopped, stopped.left, stopped.measurements) == ("stop-after", 3, [])
+    args.stop_after, args.resume = None, True
+    whole = together.trials(args, GPU_MACHINE, "command")
+    asked = len(workers.asked)
+    again = together.trials(args, GPU_MACHINE, "command")
+    assert (len(workers.asked), asked) == (9, 9)
+    assert again.measurements == whole.measurements
+
+
+def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_path, monkeypatch):
+    real = FakeWorker.ask
+
+    def ask(self, order, timeout_s):
+        if order.row.settings.switches["clear_session"] == "on":
+            raise sweep.Stopped("SIGTERM")
+        return real(self, order, timeout_s)
+
+    monkeypatch.setattr(FakeWorker, "ask", ask)
+    outcome = together.trials(arguments(tmp_path, "--device", "cpu"), GPU_MACHINE, "command")
+    assert (outcome.stopped, outcome.left, outcome.exit_code) == ("SIGTERM", 2, options.TERMINATED)
+    assert len(results.read(tmp_path).measurements) == 1
+    assert all(worker.closed for worker in workers.every)
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (["--model", "nobody"], "unknown model 'nobody'"), (["--batch", "0"], "out of range")])  # fmt: skip
+def test_what_cannot_be_studied_is_refused(words, message, tmp_path):
+    for study in ("teacher", "together", "trials"):
+        with pytest.raises(options.Usage, match=message):
+            together.rows(study, arguments(tmp_path, *words), GPU_MACHINE)
+
+
+def test_a_teacher_must_take_the_students_samples(tmp_path):
+    args = arguments(tmp_path)
+    args.teacher = "lenet"
+    with pytest.raises(options.Usage, match="cannot be its teacher"):
+        together.rows("teacher", args, GPU_MACHINE)
+    found = together.rows("teacher", arguments(tmp_path, "--model", "lenet"), GPU_MACHINE)
+    assert {row.problem.model for row in found} == {"lenet"}
+
+
+def test_rows_of_these_studies_are_no_ordinary_rows():
+    assert switches.ordinary(STUDENT)
+    for study in (["--device", "cpu"], []):
+        for name in ("teacher", "together", "trials"):
+            assert not any(map(switches.ordinary, together.rows(name, arguments("nowhere", *study), GPU_MACHINE)))
+
+
+def test_the_plan_has_a_time(tmp_path):
+    args = arguments(tmp_path)
+    assert together.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
+    assert together.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 3 * (2 * 1.3 + 0.5) + 4 * 20)
+
+
+def order(verb: str, row: Row) -> Order:
+    return Order(verb, row, Limits(min_time=0.05))
+
+
+def test_a_window_of_answers_in_a_real_worker(train):
+    row = Row("inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"}))  # of no other test
+    early = train.worker.ask(order("window", row), 60)
+    assert (early.status, early.reason) == ("skipped", "the row was not prepared in this process")
+    prepared = train.worker.ask(order("prepare", row), 120)
+    assert (prepared.status, prepared.reason, prepared.check) == ("ok", "", "bound")
+    beside = msgspec.structs.replace(row, settings=Settings(switches={"beside": "student"}))
+    m = train.worker.ask(order("window", beside), 60)
+    assert m.status == "ok"
+    begins, ends = m.series["begin_s"], m.series["end_s"]
+    assert all(b < e for b, e in zip(begins, ends, strict=True))
+    assert all(e <= b for e, b in zip(ends, begins[1:], strict=False))
+    assert ends[-1] - begins[0] >= 0.05 > ends[-2] - begins[0]
+    assert m.values["steps"] >= 1
+
+
+def test_trials_in_a_real_worker_trace_anew_each_time(train):
+    row = Row(said.TRIAL, Training("lenet", 4, 8), Settings(switches={"clear_session": "off"}))
+    first, second = (train.worker.ask(order("trial", row), 120) for _ in range(2))
+    assert (second.status, second.reason, second.check) == ("ok", "", "weights")
+    assert first.values["traces"] == second.values["traces"] >= 1
+    assert first.values["final_loss"] == pytest.approx(second.values["final_loss"], rel=1e-4)
+    assert second.values["functions"] > first.values["functions"]
+    assert {"data", "clear", "build", "first_call"} <= set(second.phases_s)
+    assert second.values["rss_bytes"] > 2**20
+
+
+def test_a_refusal_is_skipped_with_its_reason(train):
+    row = Row(said.TRIAL, Training("nobody", 4, 8), Settings())
+    m = train.worker.ask(order("trial", row), 60)
+    assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)
+    assert measure.obey(Order("dance", row)).status == "failed"
+
+

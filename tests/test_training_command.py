@@ -1,0 +1,261 @@
+"""python -m workloads.training: which rows its words make, what it refuses and how, its table, its plan and its studies."""
+
+import importlib.util
+import itertools
+from types import SimpleNamespace
+from typing import ClassVar
+
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from test_jobs import trained
+
+from kernels.problems import Training
+from workloads import asked, machine, options, results, studies, sweep, together, training
+from workloads.results import Measurement, Samples
+
+FIT = "training/keras/fit"
+
+
+def arguments(*words):
+    return training.parser().parse_args(list(words))
+
+
+def rows(*words, here=GPU_MACHINE):
+    return training.rows(arguments(*words), here)
+
+
+def shapes(found):
+    return [(r.kernel, r.problem.model, r.problem.batch, r.problem.samples, r.problem.epochs) for r in found]
+
+
+def test_the_simplest_calls_are_one_row_a_device():
+    found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
+    assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
+    assert [(r.settings.device, r.settings.switches) for r in found] == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
+    assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 9600, 1)]
+
+
+def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
+    for jax in (False, True):
+        monkeypatch.setattr(studies, "available", lambda library, jax=jax: jax)
+        found = rows("--model", "peaks", "--samples", "100", "1000", "--device", "cpu")
+        ways = [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found if r.problem.samples == 100]
+        assert ways == [("keras/fit", None), ("tensorflow/loop", "resident"), ("tensorflow/loop", "fed"),
+                        *([("jax/loop", "resident"), ("jax/loop", "fed")] if jax else [])]  # fmt: skip
+        assert {(r.problem.batch, r.problem.samples) for r in found} == {(100, 100), (1000, 1000)}
+        assert {r.problem.epochs for r in found} == {studies.FULL_BATCH_EPOCHS}
+    assert {r.problem.batch for r in rows("--model", "peaks", "--device", "cpu")} == {40_000}
+    assert {(r.problem.batch, r.problem.epochs) for r in rows("--model", "peaks", "--batch", "64", "--epochs", "3")} == {(64, 3)}
+
+
+def test_generators_take_their_sizes_from_flags():
+    found = asked.models(arguments("--model", "mlp", "fashion-mlp", "--width", "10,100", "--depth", "1", "--inputs", "20",
+                                   "--outputs", "3", "--hidden-layers", "2:4:+2"))  # fmt: skip
+    assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
+    assert asked.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
+
+
+def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
+    file = tmp_path / "mine.keras"
+    file.write_bytes(b"")
+    found = rows("--model", "mine.models:build", str(file), "--device", "cpu")
+    assert [r.problem.model for r in found] == ["mine.models:build", str(file)]
+    assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 9600)}
+
+
+def test_the_cpus_three_forms_are_named_in_the_row_and_a_gpu_has_one():
+    found = rows("--cpu-forms", "all")
+    assert [(r.settings.device, r.settings.switches) for r in found] == [
+        ("cpu", {"data": "synthetic"}), ("cpu", {"data": "synthetic", "jit_compile": "on"}),
+        ("cpu", {"data": "synthetic", "gpu": "visible"}), ("gpu:0", {"data": "synthetic"})]  # fmt: skip
+    assert len(rows("--cpu-forms", "all", here=CPU_MACHINE)) == 2
+    with pytest.raises(options.Missing, match="no GPU here that could be visible"):
+        rows("--cpu-forms", "visible", here=CPU_MACHINE)
+
+
+def test_switches_make_every_combination_but_only_where_they_do_something():
+    found = rows("--jit", "on", "off", "--steps-per-execution", "1", "10", "--device", "gpu")
+    assert [{k: v for k, v in r.settings.switches.items() if k != "data"} for r in found] == [
+        {"jit_compile": j, **({"steps_per_execution": "10"} if s == 10 else {})}
+        for j, s in itertools.product(("on", "off"), (1, 10))]  # fmt: skip
+    tf32 = rows("--tf32", "on", "off")
+    assert [(r.settings.device, r.settings.switches.get("tf32")) for r in tf32] == [
+        ("cpu", None), ("gpu:0", None), ("gpu:0", "off")]  # fmt: skip
+    onednn = rows("--onednn", "on", "off")
+    assert [(r.settings.device, r.settings.switches.get("TF_ENABLE_ONEDNN_OPTS")) for r in onednn] == [
+        ("cpu", "1"), ("cpu", "0"), ("gpu:0", None)]  # fmt: skip
+    peaks = rows("--model", "peaks", "--targets", "float32", "float64", "--jit", "off", "--precision", "mixed_bfloat16",
+                 "--device", "cpu", "--residence", "numpy", "resident")  # fmt: skip
+    loops = [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"]
+    assert loops == [{"data": "synthetic", "residence": "resident", "jit_compile": "off", **more}
+                     for more in ({}, {"targets": "float64"})]  # fmt: skip
+    assert {r.settings.switches.get("precision") for r in peaks if r.kernel == FIT} == {"mixed_bfloat16"}
+    every = rows("--dropout", "on", "off", "--shuffle", "off", "--keras-backend", "tensorflow", "jax", "--device", "cpu")
+    assert len(every) == 4
+    assert {r.settings.switches["shuffle"] for r in every} == {"off"}
+
+
+def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
+    monkeypatch.setattr(studies, "available", lambda library: True)
+    found = rows("--residence", "numpy", "tf.data", "resident", "--device", "gpu")
+    assert [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found] == [
+        ("keras/fit", None), ("keras/fit", "tf.data"), ("keras/resident", "resident")]  # fmt: skip
+    found = rows("--variants", "loop", "--residence", "fed", "--device", "gpu")
+    assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/loop"]
+    found = rows("--backends", "jax", "--device", "gpu", "--jit", "on")
+    assert [(r.kernel, r.settings.switches) for r in found] == [
+        ("training/jax/loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")]  # fmt: skip
+
+
+def test_types_epochs_and_threads():
+    found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
+    assert [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found] == [
+        (1, "float64", 2), (1, "uint8", 2), (3, "float64", 2), (3, "uint8", 2)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("words", "message", "tip"), [
+    ("--model nope", "unknown model 'nope'; known: cifar10-cnn, ", "--model cifar10-cnn"),
+    ("--model a/b", "'a/b' is no package.module:function", "--model package.module:build_model"),
+    ("--model my.py:", "'my.py:' is no package.module:function", "--model package.module:build_model"),
+    ("--model x.keras", "there is no file x.keras", "--model cifar10-cnn"),
+    ("--model mlp-3-0x1-3", "must be at least 1", "--model cifar10-cnn"),
+    ("--width 3", "--width is for the model mlp", "--model mlp --width 3"),
+    ("--model mlp --hidden-layers 3", "--hidden-layers is for the model fashion-mlp", "--model fashion-mlp --hidden-layers 3"),
+    ("--model mlp --width 0", "out of range", "--model cifar10-cnn"),
+    ("--targets float64", "--targets is for a regression", "--model peaks --targets"),
+    ("--model peaks --dtypes uint8", "not as uint8", "--model peaks --dtypes float32"),
+    ("--model mlp-3-3x3-3 --data real", "mlp-3-3x3-3 has no real data set", "--data synthetic"),
+    ("--jit maybe", "unknown jit 'maybe'; known: auto, on, off", ""),
+    ("--dtypes int8", "unknown type 'int8'", ""),
+    ("--residence moon", "unknown residence 'moon'", ""),
+    ("--variants fit --residence fed", "nothing asked for trains with --residence fed", "--variants resident loop"),
+    ("--backends tensorflow --variants fit", "no fit of tensorflow trains here", "--backends tensorflow --variants loop"),
+    ("--cpu-forms seen", "unknown CPU form 'seen'; known: hidden, jit, visible, all", ""),
+    ("--study nope", "unknown study 'nope'; known: seeds, ", ""),
+    ("--study seeds --batch 3 --jit on", "leave --batch --jit out", "--study seeds")])  # fmt: skip
+def test_bad_words_are_one_error_line_and_a_command_that_works(words, message, tip, capsys):
+    assert training.main([*words.split(), "--dry-run"]) == 2
+    error, tried = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert message in error
+    command = tried.removeprefix("  try: ")
+    assert tip in command
+    if "package.module" not in command:
+        assert training.main([*command.partition("workloads.training ")[2].split(), "--dry-run"]) == 0
+
+
+def test_a_library_asked_for_by_name_that_is_not_here_exits_3(monkeypatch, capsys):
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "jax" else real(name, *a))
+    assert training.main(["--backends", "jax", "--dry-run"]) == 3
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error == "error: jax is not installed"
+    assert tip.endswith("-m pip install jax")
+
+
+def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
+    monkeypatch.setattr(machine, "describe", lambda: GPU_MACHINE)
+    assert training.main(["--study", "seeds", "--dry-run"]) == 0
+    *listed, size, guess, split = capsys.readouterr().out.splitlines()
+    assert len(listed) == int(size.split()[0]) > 40
+    assert "gpu=visible" in " ".join(listed)
+    assert 5 < float(guess.split()[1]) < 25
+    assert "a guess" in guess
+    assert "--resume" in split
+
+
+def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
+    table = training.Table()
+    table.shown(trained("cifar10-cnn", 32, 50_000, (0.1, 0.05, 2e-3), device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
+    table.shown(trained("fashion-mlp", 2048, 60_000, (0.1, 0.05, 2e-3), jit_compile="on", threads=16, residence="generator"))
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
+    # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
+    assert first.split() == ["cifar10-cnn", "32", "50000", "10", "gpu:0", "fit", "2.00", "50.0", "100", "6.60", "9.00", "47.9",
+                             "jit"]  # fmt: skip
+    assert "cpu jit x16" in second
+    assert "generator" in second
+    assert max(map(len, (head, first, second))) <= 120
+
+
+def test_a_row_without_a_law_shows_its_whole_fits_step(capsys):
+    table = training.Table()
+    table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
+    assert capsys.readouterr().out.splitlines()[1].split()[6:] == ["12.0", "-", "-", "-", "-", "-", "op", "by", "op"]
+
+
+class Counted:
+    """Stands for a worker: answers at once, and counts the processes and rows."""
+
+    started: ClassVar[list] = []
+    asked: ClassVar[list] = []
+
+    def __init__(self, variables):
+        self._variables, self._running = variables, False
+
+    def ask(self, order, timeout_s):
+        if not self._running:
+            Counted.started.append(self._variables)
+        self._running = True
+        Counted.asked.append(order.row)
+        return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok",
+                           samples=(Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),))  # fmt: skip
+
+    def close(self):
+        self._running = False
+
+
+@pytest.fixture
+def counted(monkeypatch):
+    Counted.started, Counted.asked = [], []
+    monkeypatch.setattr(sweep, "Worker", Counted)
+    monkeypatch.setattr(training, "products", lambda here, done: [])
+    return Counted
+
+
+def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was_stopped(counted, tmp_path, capsys):
+    flags = ["--device", "cpu", "--batch", "1", "2", "4", "--onednn", "on", "off", "-q", "-o", str(tmp_path)]
+    assert training.main([*flags, "--stop-after", "0.000001"]) == 0
+    stopped = len(counted.asked)
+    assert stopped == 0
+    assert "--resume" in capsys.readouterr().err
+    assert training.main([*flags, "--resume"]) == 0
+    assert [r.settings.switches["TF_ENABLE_ONEDNN_OPTS"] for r in counted.asked] == ["1"] * 3 + ["0"] * 3
+    assert len(counted.started) == 2
+    assert training.main([*flags, "--resume"]) == 0
+    assert len(counted.asked) == 6
+    assert len(results.read(tmp_path).measurements) == 6
+
+
+def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
+    seen = []
+
+    def beside(args, here, command, shown, run):
+        seen.append((args.output, args.stop_after))
+        m = trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), beside="fits", at_once="2")
+        shown(m)
+        return sweep.Outcome(run, tmp_path / "training-together.jsonl", [m])
+
+    monkeypatch.setattr(together, "side_by_side", beside)
+    monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
+    args = arguments("--study", "epochs", "together", "--device", "cpu", "-q")
+    shown = []
+    outcome = training.measure(args, "x", shown.append)
+    (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
+    assert seen == [(str(first.parent), None)]
+    assert [m.problem.model for m in outcome.measurements] == ["fashion-mlp", "mnist-cnn"] == [m.problem.model for m in shown]
+    args = arguments("--study", "epochs", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "b"), "--stop-after", "1e-9")
+    outcome = training.measure(args, "x")
+    assert (outcome.stopped, len(seen)) == ("stop-after", 1)
+    assert outcome.left == 1 + len(together.rows("together", args, outcome.run.machine))
+    args = arguments("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
+    assert [m.problem.model for m in training.measure(args, "x").measurements] == ["mnist-cnn"]
+
+
+def test_what_is_said_at_the_end(capsys):
+    rows_ = [trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
+             for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))]  # fmt: skip
+    training._said(SimpleNamespace(measurements=rows_))
+    out = capsys.readouterr().out
+    assert "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms; so the GPU pays its start" in out
+    assert "after 100 epochs" in out

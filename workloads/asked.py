@@ -1,0 +1,240 @@
+"""What the words of `python -m workloads.training` ask for: models, shapes, ways of training and switches, as rows."""
+
+import argparse
+import itertools
+import os
+
+from kernels import networks
+from kernels.problems import Training
+from workloads import data, machine, options, plan, studies, switches
+from workloads.results import Row, Settings
+from workloads.switches import KNOWN
+
+MODEL, BATCH, STEPS = "cifar10-cnn", 32, 300
+VARIANTS = ("fit", "resident", "loop")
+# Where the samples live, by variant.
+RESIDENCES = {"fit": ("numpy", "tf.data", "prefetch", "generator"), "resident": ("resident",), "loop": ("resident", "fed")}
+KERNELS = {"keras": ("fit", "resident"), "tensorflow": ("loop",), "jax": ("loop",)}  # backend -> its variants
+# Switches that change nothing there: of a device, and of a way of training.
+_ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
+_KERAS_ALONE = ("precision", "steps_per_execution", "keras_backend", "shuffle")
+# Flags that a study has its own of.
+_STUDY_HAS = ("model", "inputs", "width", "depth", "outputs", "hidden_layers", "batch", "samples", "steps", "epochs", "dtypes",
+              "targets", "residence", "jit", "steps_per_execution", "precision", "tf32", "dropout", "shuffle", "keras_backend",
+              "onednn", "cpu_forms", "variants", "backends", "threads")  # fmt: skip
+_ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
+
+
+def models(args: argparse.Namespace) -> list[str]:
+    """The models asked for, generators and user's own by the names that rows have.
+
+    Raises: Usage for an unknown one and for flags of a model that was not asked for.
+    """
+    asked, found = _words(args.model) or [MODEL], []
+    for flag, of in _ONLY_OF.items():
+        if getattr(args, flag) and of not in asked:
+            raise options.Usage(f"--{flag.replace('_', '-')} is for the model {of}, which was not asked for",
+                                f"python -m workloads.training --model {of} --{flag.replace('_', '-')} 3")  # fmt: skip
+    for name in asked:
+        if name == "mlp":
+            counts = [_sizes(getattr(args, flag) or default)
+                      for flag, default in (("inputs", 784), ("width", 500), ("depth", 2), ("outputs", 10))]  # fmt: skip
+            found += [f"mlp-{i}-{w}x{d}-{o}" for i in counts[0] for w in counts[1] for d in counts[2] for o in counts[3]]
+        elif name == "fashion-mlp" and args.hidden_layers:
+            found += [f"fashion-mlp-{layers}" for layers in _sizes(args.hidden_layers)]
+        else:
+            found.append(_known(name))
+    return list(dict.fromkeys(found))
+
+
+def _known(name: str) -> str:
+    """The name of a network, or of the user's own model.
+
+    Raises: Usage.
+    """
+    if name.endswith(".keras"):
+        if not os.path.isfile(name):
+            raise options.Usage(f"there is no file {name}")
+        return name
+    if ":" in name or "/" in name or name.endswith(".py"):
+        if not switches.own_model(name):
+            raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file",
+                                "python -m workloads.training --model package.module:build_model")  # fmt: skip
+        return name
+    try:
+        return networks.find(name).name
+    except ValueError as error:
+        known = f"{error}, package.module:function, file.keras" if str(error).startswith("unknown model") else str(error)
+        raise options.Usage(known) from error
+
+
+def problems(args: argparse.Namespace) -> list:
+    """The trainings asked for: model by model, by batch, samples, epochs and type.
+
+    A model that its article trains in one batch has all samples in one, unless --batch says otherwise.
+    Raises: Usage for an unknown model or type and for words that are no sizes.
+    """
+    dtypes = _chosen("type", args.dtypes, data.DTYPES) or ["float32"]
+    found = []
+    for model in models(args):
+        network = networks.known(model)
+        whole = _whole(network)
+        if args.data == "real" and network and not network.data:
+            raise options.Usage(f"{model} has no real data set", f"python -m workloads.training --model {model} --data synthetic")
+        if network and network.regression and "uint8" in dtypes:
+            raise options.Usage(f"{model} learns from points that are no whole numbers: not as uint8",
+                                f"python -m workloads.training --model {model} --dtypes float32 float64")  # fmt: skip
+        if whole and not args.batch:
+            shapes = [(count, count) for count in _sizes(args.samples or network.samples)]
+        else:
+            batches = _sizes(args.batch or BATCH)
+            shapes = [(batch, count) for batch in batches for count in
+                      (_sizes(args.samples) if args.samples else [batch * (args.steps or STEPS)])]  # fmt: skip
+        epochs = _sizes(args.epochs or (studies.FULL_BATCH_EPOCHS if whole else 1))
+        found += [Training(model, batch, count, e, dtype) for batch, count in shapes for e in epochs for dtype in dtypes]
+    return found
+
+
+def _whole(network) -> bool:
+    """Whether the network's article trains it on all samples in one batch."""
+    return network is not None and network.batch == network.samples
+
+
+def _sizes(given) -> list[int]:
+    """Sizes from words, or from a number where a function call gave one."""
+    return options.sizes([str(v) for v in (given if isinstance(given, (list, tuple)) else [given])])
+
+
+def _words(given) -> list[str] | None:
+    return options.words([given] if isinstance(given, str) else given)
+
+
+def _chosen(what: str, given, known, where: str = "") -> list[str]:
+    """The words given, each of them known; none for a flag that was not given.
+
+    Raises: Usage.
+    """
+    found = _words(given) or []
+    for word in found:
+        if word not in known:
+            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}")
+    return list(dict.fromkeys(found))
+
+
+def kernels(args: argparse.Namespace) -> list[str]:
+    """The ways of training asked for. By default Keras's fit; what --residence names besides; for a model that its article
+    trains in one batch the bare loops too, JAX's where it is installed.
+
+    Raises: Usage for an unknown backend or variant; Missing for a library that was asked for and is not here.
+    """
+    backends = _chosen("backend", args.backends, KERNELS, " for training") or list(KERNELS)
+    variants = _chosen("variant", args.variants, VARIANTS, " for training")
+    if "jax" in backends and not studies.available("jax"):
+        if args.backends:
+            raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
+        backends.remove("jax")
+    found = [f"training/{backend}/{variant}" for backend in backends for variant in KERNELS[backend]
+             if not variants or variant in variants]  # fmt: skip
+    if not found:
+        raise options.Usage(f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",
+                            "python -m workloads.training --backends tensorflow --variants loop")  # fmt: skip
+    return found
+
+
+def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str, str]]:
+    """(kernel, residence) of a problem.
+
+    Raises: Usage for a residence that none of the kernels has.
+    """
+    known = list(dict.fromkeys(word for words in RESIDENCES.values() for word in words))
+    residences = _chosen("residence", args.residence, known)
+    named = bool(args.variants or args.backends)
+    found = []
+    for kernel in every:
+        variant = kernel.rpartition("/")[2]
+        own = [word for word in residences or RESIDENCES[variant] if word in RESIDENCES[variant]]
+        if not residences and variant == "fit":
+            own = ["numpy"]
+        usual = variant == "fit" or (variant == "loop" and _whole(networks.known(problem.model)))
+        if not named and not usual and not (residences and variant == "resident"):
+            own = []
+        found += [(kernel, word) for word in own]
+    if not found:
+        raise options.Usage(f"nothing asked for trains with --residence {' '.join(residences)}",
+                            "python -m workloads.training --variants resident loop --residence resident")  # fmt: skip
+    return found
+
+
+def _given(args: argparse.Namespace) -> dict[str, list[str]]:
+    """The switches asked for, a list of texts each.
+
+    Raises: Usage for a text that a switch cannot have.
+    """
+    flags = {"jit_compile": "jit", "precision": "precision", "tf32": "tf32", "dropout": "dropout", "shuffle": "shuffle",
+             "targets": "targets", "keras_backend": "keras_backend"}  # fmt: skip
+    found = {switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()}
+    found["steps_per_execution"] = [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
+    found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]
+    return {switch: texts for switch, texts in found.items() if texts}
+
+
+def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
+    """Whether a switch does something to such a row; else the row is made once, without it."""
+    if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
+        return False
+    _, backend, variant = kernel.split("/")
+    if backend == "jax" and switch == "jit_compile":
+        return False
+    return variant == "fit" or switch not in _KERAS_ALONE
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """The trainings in every way asked for; the products for their budget are known when they have run.
+
+    Raises: Usage for what trains nothing; Missing for a device or library that is not here.
+    """
+    on = plan.devices(args, here)
+    if args.study:
+        return _studied(args, on)
+    every, given = kernels(args), _given(args)
+    shown = _cpu_forms(args, here)
+    threads = options.sizes(args.threads) if args.threads else [None]
+    found = {}
+    for problem in problems(args):
+        network = networks.known(problem.model)
+        if "targets" in given and network and not network.regression:
+            raise options.Usage(f"--targets is for a regression, which {problem.model} is not",
+                                "python -m workloads.training --model peaks --targets float32 float64")  # fmt: skip
+        for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
+            own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, not network or network.regression)}
+            for form, count, *texts in itertools.product(studies.forms(device, bool(here.gpus), shown),
+                                                         threads if device == "cpu" else [None], *own.values()):  # fmt: skip
+                chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
+                row = Row(kernel, problem, Settings(device, count, switches=switches.changed(chosen)))
+                found[row.key] = row
+    return list(found.values())
+
+
+def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
+    """The forms of the CPU asked for.
+
+    Raises: Usage; Missing for `visible` by name without a GPU.
+    """
+    asked = _chosen("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
+    if "visible" in asked and not here.gpus:
+        raise options.Missing(f"no GPU here that could be visible: {machine.gpu_problem()}", "python -m workloads.doctor")
+    return list(studies.CPU_FORMS) if "all" in asked else asked
+
+
+def _studied(args: argparse.Namespace, on: list[str]) -> list:
+    """The rows of the studies asked for, without those of workloads.together.
+
+    Raises: Usage for an unknown one, and for flags that a study has its own of.
+    """
+    names = _chosen("study", args.study, (*studies.NAMES, "all"))
+    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None] + ["data"] * (args.data != "synthetic")
+    if fixed:
+        flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
+        raise options.Usage(f"--study brings its own rows; leave {flags} out",
+                            f"python -m workloads.training --study {' '.join(names)}")  # fmt: skip
+    return studies.rows(names, on)

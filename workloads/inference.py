@@ -1,0 +1,205 @@
+"""Times what a Keras model needs to answer samples, one by one and in batches, on the CPU and the GPU."""
+
+import argparse
+import sys
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
+LONG = """Answers batches of samples by model.predict and by a tf.function of the model, on the CPU and the GPU: with the samples
+on the device already, and array to array with both copies; single requests with several in flight; joules a sample where
+a counter is readable. It ends with samples a second and with the batch from which the GPU wins."""
+SEEDS = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "inception-v3")
+VARIANTS = ("predict", "call", "serve")
+MODES = ("resident", "roundtrip")
+BATCHES, IN_FLIGHT = "1:256:x4", ("1", "4", "16")
+ONEDNN = {"on": "1", "off": "0"}
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.inference."""
+    made = options.parser("workloads.inference", LONG, EXAMPLE)
+    made.add_argument("--model", nargs="+", default=["cifar10-cnn"], metavar="NAME",
+                      help="the models that answer, also package.module:function and file.keras; `seeds`: the articles' and "
+                           "inception-v3 (cifar10-cnn)")  # fmt: skip
+    made.add_argument("--batch", nargs="+", default=[BATCHES], metavar="N", help=f"samples a call ({BATCHES})")
+    made.add_argument("--modes", nargs="+", default=list(MODES), metavar="MODE",
+                      help="resident (samples and answers stay on the device) roundtrip (array to array) (both)")  # fmt: skip
+    made.add_argument("--in-flight", nargs="+", metavar="N",
+                      help=f"so many single requests at a time, by the variant `serve` ({' '.join(IN_FLIGHT)})")  # fmt: skip
+    made.add_argument("--jit", nargs="+", default=["auto"], metavar="WORD",
+                      help="jit_compile: auto on off (auto: Keras's choice)")  # fmt: skip
+    made.add_argument("--onednn", nargs="+", metavar="WORD",
+                      help="TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)")  # fmt: skip
+    made.add_argument("--precision", nargs="+", default=["float32"], metavar="NAME",
+                      help="Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)")  # fmt: skip
+    made.add_argument("--data", choices=("synthetic", "real"), default="synthetic",
+                      help="made-up samples of the same shape, or the real ones, downloaded (synthetic)")  # fmt: skip
+    made.add_argument("--no-refine", action="store_true", help="only the batches named, none added around a crossover")
+    options.add_measuring(made)
+    return made
+
+
+def _known(what: str, words: list[str] | None, known) -> list[str]:
+    for word in words or []:
+        if word not in known:
+            raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")
+    return list(dict.fromkeys(words or []))
+
+
+def names(args: argparse.Namespace) -> list[str]:
+    """The models asked for as the training command knows them, a user's own too; `seeds` as its list.
+
+    Raises: Usage for an unknown one.
+    """
+    from workloads import asked
+
+    words = options.words([args.model] if isinstance(args.model, str) else args.model)
+    no_flags = dict.fromkeys(("inputs", "width", "depth", "outputs", "hidden_layers"))
+    every = [name for word in words for name in (SEEDS if word == "seeds" else (word,))]
+    return asked.models(argparse.Namespace(model=every, **no_flags))
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """Device by device, model by model and compiled in every way asked for: batch by batch every way to answer, then the
+    single requests.
+
+    Raises: Usage; Missing for a device that is not here.
+    """
+    from kernels.problems import Inference
+    from workloads import plan, switches
+    from workloads.results import Row, Settings
+
+    _known("backend", options.words(args.backends), ("keras",))
+    variants = _known("variant", options.words(args.variants), VARIANTS) or list(VARIANTS if args.in_flight else VARIANTS[:2])
+    modes = _known("mode", options.words(args.modes), MODES)
+    jits = _known("word of --jit", options.words(args.jit), switches.KNOWN["jit_compile"])
+    onednn = _known("word of --onednn", options.words(args.onednn), tuple(ONEDNN))
+    precisions = _known("precision", options.words(args.precision), switches.KNOWN["precision"])
+    ways = [(f"inference/keras/{v}", mode) for v in variants if v != "serve"
+            for mode in modes if v == "call" or mode == "roundtrip"]  # fmt: skip
+    if not ways and "serve" not in variants:
+        raise options.Usage("predict answers arrays with arrays: it has no resident mode",
+                            "python -m workloads.inference --variants predict --modes roundtrip")  # fmt: skip
+    batches = options.sizes([str(b) for b in args.batch])
+    asked = [(kernel, mode, batch, {}) for batch in batches for kernel, mode in ways]
+    if "serve" in variants:
+        flying = options.sizes([str(n) for n in args.in_flight or IN_FLIGHT])
+        asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
+    where = _places(plan.devices(args, here), options.sizes(args.threads) if args.threads else [None], onednn)
+    return [Row(kernel, Inference(model, batch),
+                Settings(device, count, mode, switches=switches.changed({**given, **more, **own})))
+            for device, count, more in where for model in names(args)
+            for given in ({"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits)
+            for kernel, mode, batch, own in asked]  # fmt: skip
+
+
+def _places(on: list[str], threads: list, onednn: list[str]) -> list[tuple[str, int | None, dict[str, str]]]:
+    """(device, threads, variables): each needs a process of its own, so the rows of one follow each other."""
+    variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
+    return [(device, count, more) for device in on
+            for count in (threads if device == "cpu" else [None])
+            for more in (variables if device == "cpu" else [{}])]  # fmt: skip
+
+
+def refine(done: list) -> list:
+    """The rows still needed to pin down the batches from which the GPU wins."""
+    import msgspec
+
+    from analysis import inference
+
+    tried, found = {m.key for m in done}, {}
+    for winner, batch in inference.wanted(done):
+        row = msgspec.structs.replace(winner.row, problem=msgspec.structs.replace(winner.problem, batch=batch))
+        found[row.key] = row
+    left = (row for key, row in found.items() if key not in tried)
+    return sorted(left, key=lambda row: (row.settings.device, row.problem.model, row.problem.batch))
+
+
+def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Runs the sweep that the arguments ask for; the sweep.Outcome.
+
+    Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
+    """
+    from workloads import sweep, training
+
+    training.require_keras()
+    run = run or sweep.header(args, command)
+    more = (lambda done: []) if args.no_refine else refine
+    outcome = sweep.sweep(rows(args, run.machine), args, "inference", command, shown, more, run)
+    lost = [m for m in outcome.measurements if m.reason.startswith("no data:")]
+    if lost:
+        raise options.Missing(lost[0].reason.removeprefix("no data: "), command.replace("real", "synthetic"))
+    return outcome
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(model="lenet", batch=[1, 16], device=["cpu"])."""
+    from workloads import show
+
+    args = options.namespace(parser(), **{"quiet": True, **keywords})
+    return show.frame(measure(args, f"workloads.inference.run(**{keywords!r})"), "inference")
+
+
+class Table:
+    """A line a row: what is called, on what, milliseconds a call, samples and joules a second."""
+
+    HEAD = (("model", 12), ("batch", 6), ("call", 8), ("mode", 9), ("device", 9), ("ms/call", 8), ("+-%", 5), ("queued ms", 9),
+            ("samples/s", 10), ("J/sample", 9), ("first call s", 12), ("notes", 5))  # fmt: skip
+
+    def __init__(self, machine=None):
+        self._headed = False
+
+    def shown(self, m) -> None:
+        """Prints a row's line; a skipped one is left out, as the sweep's end says each reason once."""
+        if m.problem.op != "inference" or m.status == "skipped":
+            return
+        from workloads.tables import line
+
+        if not self._headed:
+            print(line(list(self.HEAD)))
+        self._headed = True
+        print(line(list(zip(self.cells(m), (width for _, width in self.HEAD), strict=True))).rstrip(), flush=True)
+
+    def cells(self, m) -> list[str]:
+        from analysis.estimate import of
+        from workloads.show import number
+
+        variant, s = m.kernel.rpartition("/")[2], m.settings
+        where = s.device + (f" x{s.threads}" if s.threads else "")
+        start = [m.problem.model, str(m.problem.batch), variant, s.mode, where]
+        first = number(m.phases_s.get("first_call"))
+        notes = [f"{name}={text}" for name, text in s.switches.items() if name not in ("data", "jit_compile")]
+        if m.status != "ok":
+            return [*start, m.status, "-", "-", "-", "-", first, " ".join([*notes, m.reason])]
+        host, queued = (m.on(clock) and of(m.on(clock)) for clock in ("host-latency", "host-throughput"))
+        best = queued.value if queued else host.value
+        notes = ["jit compiled" if m.values.get("jit_compile") else "op by op", *notes, *m.flags]
+        return [*start, number(host.value * 1e3), number(100 * host.noise, 2), number(queued and queued.value * 1e3),
+                number(m.problem.batch / best), number(m.values.get("joules_per_sample")), first, " ".join(notes)]  # fmt: skip
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+
+def session(args: argparse.Namespace, command: str, run=None) -> int:
+    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
+    from workloads import show
+
+    return show.session(args, run, command, "inference", rows, measure, Table, _said)
+
+
+def _said(outcome) -> None:
+    from analysis import inference
+
+    if said := inference.lines(outcome.measurements, outcome.run.machine):
+        print("\n" + "\n".join(said))
+
+
+def main(argv: list[str] | None = None) -> int:
+    command = options.command_line("workloads.inference", argv)
+    return options.command(parser(), argv, lambda args: session(args, command))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,372 @@
+"""Trainings beside others: a teacher's answers on the CPU beside a student's training on the GPU, several trainings on one
+device at once, and many trainings one after another in one process or in many.
+
+Rows that are compared take turns, alone and together, round by round. Together, each works on until all have done their
+share, and only what was done while all were at work counts.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from kernels import networks
+from kernels.problems import Inference, Problem, Training
+from workloads import machine, options, plan, results, sweep, switches
+from workloads.results import Machine, Measurement, Row, Samples, Settings
+from workloads.timing import Limits
+from workloads.worker import Order, Worker, environment
+
+WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
+SLICES = 10  # a window is asked for in so many parts, so that it can end soon after the slowest has done its share
+FEWEST = 3  # units of work that each must do while all are at work
+LONGEST_S = 120.0  # of a window in which somebody does not get there
+ROUNDS, FAST_ROUNDS = 5, 3
+PROCESSES = (1, 2, 4)  # trainings at once
+TRIALS, FAST_TRIALS = 5, 3
+SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
+STEPS = 64
+_PATIENCE_S = 180.0  # of a window, beyond its own seconds
+
+Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran while all were at work
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows that come of one experiment, and what carries it out."""
+
+    rows: list[Row]
+    measure: Callable[[], Iterator[Measurement]]
+
+
+def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
+    """S3d: a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone.
+
+    Without a GPU its rows are skipped, unless `--device cpu` asks for both on the CPU.
+    """
+    return _studied("teacher", _teacher_groups(args, here), args, command, shown, run)
+
+
+def side_by_side(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
+    """1, 2 and 4 processes that train the same small model on one device at once: steps a second in all, against one."""
+    return _studied("together", _side_groups(args, here), args, command, shown, run)
+
+
+def trials(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
+    """Folds and trials: the same training again and again in one process, with keras.utils.clear_session and without, and in a
+    fresh process each; the model is built and compiled anew every time."""
+    return _studied("trials", _trial_groups(args, here), args, command, shown, run)
+
+
+def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
+    """The rows of a study (teacher, together, trials), for the plan.
+
+    Raises: Usage; Missing for a device that is not here.
+    """
+    groups = {"teacher": _teacher_groups, "together": _side_groups, "trials": _trial_groups}[study]
+    return [row for group in groups(args, here) for row in group.rows]
+
+
+def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
+    """About how long a study takes: its windows, or its trials at 10 s each, and 20 s for each process that starts."""
+    planned = rows(study, args, here)
+    sets = 0 if study == "trials" else len(planned)
+    return sets * _rounds(args) * (_window_s(args) * 1.3 + 0.5) + sum(
+        _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20 for row in planned)
+
+
+def _studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
+    """Carries out the groups that the study's file does not have yet; the file is `training-STUDY.jsonl`."""
+    run = run or sweep.header(args, command)
+    begin = time.monotonic()
+    with results.Writer(sweep.place(args, f"training-{study}", run), run, args.resume) as writer, sweep.signals():
+        kept = {m.key: m for m in writer.done if m.status == "ok"}
+        outcome = sweep.Outcome(run, writer.path, [])
+        try:
+            for i, group in enumerate(groups):
+                outcome.left = sum(len(g.rows) for g in groups[i:])
+                if args.stop_after and time.monotonic() - begin > args.stop_after:
+                    outcome.stopped = "stop-after"
+                    return outcome
+                had = [kept[row.key] for row in group.rows if row.key in kept]
+                if len(had) == len(group.rows):
+                    outcome.measurements += had
+                    for m in had:
+                        shown(m)
+                    continue
+                plan.note(args, f"{study}: {plan.name(group.rows[0])}")
+                with contextlib.closing(group.measure()) as measured:  # closing: its workers end with it
+                    for m in measured:
+                        writer.append(m)
+                        outcome.measurements.append(m)
+                        shown(m)
+            outcome.left = 0
+        except sweep.Stopped as stop:
+            outcome.stopped = str(stop)
+    return outcome
+
+
+def _words(args: argparse.Namespace, flag: str, default: str) -> list[str]:
+    given = getattr(args, flag, None)
+    return options.words([given] if isinstance(given, str) else given) or [default]
+
+
+def _sizes(args: argparse.Namespace, flag: str, default: int) -> list[int]:
+    given = getattr(args, flag, None)
+    given = [default] if given is None else given if isinstance(given, (list, tuple)) else [given]
+    return options.sizes([str(v) for v in given])
+
+
+def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
+    """The trainings asked for, of `model` where none was named.
+
+    Raises: Usage for an unknown one: these studies take networks from the tables.
+    """
+    found = []
+    for name in _words(args, "model", model):
+        try:
+            network = networks.find(name)
+        except ValueError as error:
+            raise options.Usage(f"{error} (this study takes no others)", "python -m workloads.training --study trials") from error
+        for batch in _sizes(args, "batch", min(network.batch, network.samples)):
+            for samples in _sizes(args, "samples", batch * (getattr(args, "steps", None) or STEPS)):
+                found += [Training(name, batch, samples, epochs) for epochs in _sizes(args, "epochs", 1)]
+    return found
+
+
+def _chosen(args: argparse.Namespace, **own: str) -> dict[str, str]:
+    """The switches of a study's rows: the data, jit where it was asked for, and its `own`."""
+    return {**switches.changed({"data": args.data, "jit_compile": _words(args, "jit", "auto")[0]}), **own}
+
+
+def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
+    """(the devices for what is asked of a GPU: those named, else the first GPU; why there is none)."""
+    on = plan.devices(args, here)
+    if options.words(args.device):
+        return on, ""
+    gpus = [device for device in on if device != "cpu"]
+    return gpus, "" if gpus else f"no GPU here: {machine.gpu_problem()}; --device cpu runs all of it on the CPU"
+
+
+def _skipped(rows_: list[Row], reason: str) -> Group:
+    return Group(rows_, lambda: (Measurement(r.kernel, r.problem, r.settings, "skipped", reason) for r in rows_))
+
+
+def _threads(args: argparse.Namespace, device: str) -> int | None:
+    return _sizes(args, "threads", 0)[0] if device == "cpu" and args.threads else None
+
+
+def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
+    on, missing = _devices(args, here)
+    groups = []
+    for training in _trainings(args, STUDENT):
+        shape = networks.find(training.model).input
+        name = getattr(args, "teacher", None) or (TEACHER if networks.find(TEACHER).input == shape else training.model)
+        if networks.find(name).input != shape:
+            raise options.Usage(f"{name} takes other samples than {training.model}: it cannot be its teacher")
+        for device in [d for d in on if d != "cpu"] or ["cpu" if on else "gpu:0"]:
+            made = []
+            for student, teacher_ in (("nothing", "nothing"), ("teacher", "student")):
+                cpu = Settings("cpu", _threads(args, "cpu"), switches=_chosen(args, beside=teacher_))
+                made.append(Row("inference/keras/call", Inference(name, training.batch, training.dtype), cpu))
+                own = Settings(device, _threads(args, device), switches=_chosen(args, beside=student))
+                made.append(Row("training/keras/fit", training, own))
+            groups.append(_skipped(made, missing) if missing else Group(made, lambda made=made: _beside(made, args, here)))
+    return groups
+
+
+def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Iterator[Measurement]:
+    """The rows teacher alone, student alone, teacher beside, student beside."""
+    sets = ((0,), (1,), (0, 1))
+    answers, rounds, bad = _alternated(four[:2], sets, args, here)
+    for i, row in enumerate(four):
+        taken = [r[sets[i]] if i < 2 else r[sets[2]] for r in rounds]
+        yield _lost(row, four[i % 2], bad) if bad else _measured(row, answers[i % 2], taken, [i % 2])
+
+
+def _side_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
+    on, missing = _devices(args, here)
+    groups = []
+    for training in _trainings(args, SMALL):
+        for device in on or ["gpu:0"]:
+            made = []
+            for k in PROCESSES:
+                own = _chosen(args, beside="fits" if k > 1 else "nothing", at_once=str(k))
+                made.append(Row("training/keras/fit", training, Settings(device, _threads(args, device), switches=own)))
+            groups.append(_skipped(made, missing) if missing else Group(made, lambda made=made: _at_once(made, args, here)))
+    return groups
+
+
+def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Iterator[Measurement]:
+    """The rows of 1, 2, 4 processes that do the same at once."""
+    sets = [tuple(range(int(row.settings.switches["at_once"]))) for row in made]
+    answers, rounds, bad = _alternated([made[0]] * max(map(len, sets)), sets, args, here)
+    for row, parties in zip(made, sets, strict=True):
+        yield _lost(row, made[0], bad) if bad else _measured(row, answers[0], [r[parties] for r in rounds], parties)
+
+
+def _trial_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
+    groups = []
+    for training in _trainings(args, SMALL):
+        for device in plan.devices(args, here):
+            for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
+                own = Settings(device, _threads(args, device), process=process, switches=_chosen(args, clear_session=clear))
+                row = Row("training/keras/trial", training, own)
+                groups.append(Group([row], lambda row=row: _tried(row, args, here)))
+    return groups
+
+
+def _tried(row: Row, args: argparse.Namespace, here: Machine) -> Iterator[Measurement]:
+    """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
+    start and end are in it; a fresh process starts when its trial does."""
+    variables, fresh = environment(row, _uuids(here)), row.settings.process == "fresh"
+    limits, taken, took = Limits(**options.limits(args)), [], []
+    worker = Worker(variables)
+    try:
+        for _ in range(_trial_count(args)):
+            begin = time.perf_counter()
+            taken.append(worker.ask(Order("trial", row, limits, args.seed), _timeout(row.problem)))
+            if fresh:
+                worker.close()
+            took.append(time.perf_counter() - begin)
+            if taken[-1].status != "ok":
+                break
+    finally:
+        worker.close()
+    yield tried(row, taken, took)
+
+
+def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
+    """A row of trials: `host-latency` samples are whole trials in their order. series: each phase and value of every trial
+    (0 where one did not have it). values: total_s, trials, traces of all."""
+    if taken[-1].status != "ok":
+        return msgspec.structs.replace(taken[-1], settings=row.settings)
+    samples = Samples("host-latency", tuple(took), 1, tuple(range(len(took))), f"{len(took)} trials")
+    phases = dict.fromkeys(name for m in taken for name in m.phases_s)
+    series = {f"{name}_s": tuple(m.phases_s.get(name, 0.0) for m in taken) for name in phases}
+    series |= {name: tuple(m.values[name] for m in taken) for name in ("traces", "functions", "rss_bytes", "final_loss")}
+    values = {"total_s": sum(took), "trials": float(len(took)), "traces": sum(series["traces"]),
+              "jit_compile": taken[-1].values["jit_compile"]}  # fmt: skip
+    return msgspec.structs.replace(taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series)
+
+
+def _alternated(parties: list[Row], sets, args: argparse.Namespace,
+                here: Machine) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:  # fmt: skip
+    """(what preparing each party gave, round by round what each set of parties took, the answer that ended it).
+
+    A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round.
+    """
+    limits, slice_ = Limits(min_time=_window_s(args)), Limits(min_time=_window_s(args) / SLICES)
+    workers = [Worker(environment(row, _uuids(here))) for row in parties]
+    answers, rounds = [], []
+    try:
+        for row, worker in zip(parties, workers, strict=True):
+            answers.append(worker.ask(Order("prepare", row, limits, args.seed), _timeout(row.problem)))
+            if answers[-1].status != "ok":
+                return answers, rounds, answers[-1]
+        for i in range(_rounds(args)):
+            seen = {}
+            for members in sets if i % 2 == 0 else reversed(list(sets)):
+                taken = at_once({p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, args.seed),
+                                                      _PATIENCE_S) for p in members}, limits.min_time)  # fmt: skip
+                if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
+                    return answers, rounds, bad
+                seen[members] = inside(taken)
+                if not all(seen[members].values()):
+                    return answers, rounds, _too_long(parties[members[0]], limits.min_time)
+            rounds.append(seen)
+        return answers, rounds, None
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float,
+            longest_s: float = LONGEST_S) -> dict[int, list[Measurement]]:  # fmt: skip
+    """The windows that each party gives, asked for again and again in a thread of its own: until all have been at work for
+    `window_s` seconds and each has done FEWEST units meanwhile, one has failed, or `longest_s` is over."""
+    found: dict[int, list[Measurement]] = {party: [] for party in asks}
+    over, begun = threading.Event(), time.monotonic()
+
+    def done() -> bool:
+        windows = {party: list(given) for party, given in found.items()}
+        if any(m.status != "ok" for given in windows.values() for m in given) or time.monotonic() - begun > longest_s:
+            return True
+        if not all(windows.values()):
+            return False
+        begin = max(given[0].series["end_s"][0] for given in windows.values())
+        end = min(given[-1].series["end_s"][-1] for given in windows.values())
+        return end - begin >= window_s and all(len(own) >= FEWEST for own in inside(windows).values())
+
+    def work(party: int, ask: Callable) -> None:
+        with contextlib.suppress(OSError, AttributeError):  # its worker was closed because we were told to stop
+            while not over.is_set():
+                found[party].append(ask())
+                if done():
+                    over.set()
+
+    threads = [threading.Thread(target=work, args=one, daemon=True) for one in asks.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def inside(taken: dict[int, list[Measurement]]) -> Taken:
+    """Seconds a step of each party's units that lie wholly within the time when all parties were at work and warm: after
+    the first unit of each."""
+    units = {name: [(b, e, m.values["steps"]) for m in windows for b, e in
+                    zip(m.series["begin_s"], m.series["end_s"], strict=True)] for name, windows in taken.items()}  # fmt: skip
+    begin, end = max(found[0][1] for found in units.values()), min(found[-1][1] for found in units.values())
+    return {name: [(e - b) / steps for b, e, steps in found if b >= begin and e <= end] for name, found in units.items()}
+
+
+def _too_long(row: Row, window_s: float) -> Measurement:
+    reason = f"no step ended within a window of {window_s:.3g} s while all were at work: take a smaller batch or model"
+    return Measurement(row.kernel, row.problem, row.settings, "failed", reason)
+
+
+def _lost(row: Row, asked: Row, bad: Measurement) -> Measurement:
+    """A row of an experiment that the answer `bad` ended; `asked` is what its worker was asked."""
+    reason = bad.reason if bad.row == asked else f"what ran beside it ended: {bad.reason}"
+    return Measurement(row.kernel, row.problem, row.settings, bad.status, reason, flags=bad.flags)
+
+
+def _measured(row: Row, prepared: Measurement, taken: list[Taken], parties) -> Measurement:
+    """A row from its rounds. host-latency: seconds a step (or call) as each party sees it, a block a round. host-throughput,
+    where several do the same: seconds by the steps of all of them."""
+    each = [[s for party in parties for s in round_[party]] for round_ in taken]
+    block = tuple(i for i, round_ in enumerate(each) for _ in round_)
+    why = f"{len(taken)} alternating rounds"
+    samples = [Samples("host-latency", tuple(s for round_ in each for s in round_), 1, block, why)]
+    if len(parties) > 1:
+        rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
+        samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
+    return msgspec.structs.replace(prepared, settings=row.settings, samples=tuple(samples))
+
+
+def _uuids(here: Machine) -> dict[str, str]:
+    return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(here.gpus) if gpu.uuid}
+
+
+def _timeout(problem: Problem) -> float:
+    return _PATIENCE_S + problem.patience_s
+
+
+def _rounds(args: argparse.Namespace) -> int:
+    return FAST_ROUNDS if args.fast else ROUNDS
+
+
+def _window_s(args: argparse.Namespace) -> float:
+    return FAST_WINDOW_S if args.fast else WINDOW_S
+
+
+def _trial_count(args: argparse.Namespace) -> int:
+    return getattr(args, "trials", None) or (FAST_TRIALS if args.fast else TRIALS)

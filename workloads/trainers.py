@@ -1,0 +1,213 @@
+"""Ways to train a model behind one face, a Trainer: what keras_child times, whatever does the training. Runs in a worker."""
+
+import contextlib
+import dataclasses
+import importlib
+import time
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from kernels.networks import Network
+from workloads import feeds, models, switches, tensors
+from workloads.results import Row
+from workloads.tensors import Broken, log_lines, missed, timed
+
+STEP_LOSSES = 20  # first steps whose losses two devices are compared by
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """What a fit gave: each epoch's mean loss, its accuracy (none of a regression), and its seconds where they were stamped."""
+
+    losses: tuple[float, ...]
+    accuracies: tuple[float, ...] = ()
+    epochs_s: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """A model with its samples, ready to train.
+
+    fit(samples, epochs, stamped=False): trains from the weights as they are over the first `samples` samples in the
+    problem's batches, and returns when the device is done; `stamped` asks for the seconds of each epoch.
+    restore(): weights, optimizer and seeds as they were first. step_losses(n): the losses of the first n steps from there
+    (None where nothing can say them one by one). wrong: why the model is not the one that was asked for; then nothing is timed.
+    """
+
+    fit: Callable[..., Fitted]
+    restore: Callable[[], None]
+    values: dict[str, float]
+    notes: dict[str, str]
+    check: str
+    step_losses: Callable[[int], list[float]] | None = None
+    wrong: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What a way of training is given: the row, its switches with every default, the network (None: the user's own model), the
+    samples (at least the problem's), the seed, and where the seconds of `build` go."""
+
+    row: Row
+    switches: dict[str, str]
+    network: Network | None
+    x: np.ndarray
+    y: np.ndarray
+    seed: int
+    phases: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A compiled Keras model on its device, its first state kept. `wrong`: how it differs from its table."""
+
+    model: object
+    restore: Callable[[], None]
+    values: dict[str, float]
+    notes: dict[str, str]
+    wrong: str = ""
+
+
+def placed(row: Row):
+    """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
+    if row.settings.device == "cpu" and row.settings.switches.get("gpu") == "visible":
+        import tensorflow
+
+        return tensorflow.device("/CPU:0")
+    return contextlib.nullcontext()
+
+
+def built(order: Order) -> Built:
+    """The model of an order: built under its precision, compared with its table, and looked up where its variables are.
+
+    Raises: Broken when it is on another device; ValueError for a model that the row's switches do not fit.
+    """
+    import keras
+
+    row, network, chosen = order.row, order.network, order.switches
+    keras.utils.set_random_seed(order.seed)
+    keras.config.set_dtype_policy(chosen["precision"])
+    _use_tf32(chosen)
+    try:
+        with timed(order.phases, "build"), placed(row):
+            if network is None:
+                from workloads import usermodels
+
+                model, about = usermodels.load(row.problem.model, switches.JIT[chosen["jit_compile"]])
+            else:
+                own = network if chosen["dropout"] == "on" else without_dropout(network)
+                model, about = models.build(own, switches.JIT[chosen["jit_compile"]]), {}
+            model.steps_per_execution = int(chosen["steps_per_execution"])
+            if model.optimizer:
+                model.optimizer.build(model.trainable_variables)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    wrong = models.differences(model, network) if network else []
+    tensors.require_device(model, row.settings.device, chosen["keras_backend"])
+    snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in _variables(model)]
+
+    def restore() -> None:
+        for variable, value in snapshot:
+            variable.assign(value)
+        keras.utils.set_random_seed(order.seed)
+
+    values = {"parameters": float(model.count_params()), "jit_compile": float(model.jit_compile is True),
+              "tf32": float(row.settings.device != "cpu" and chosen["tf32"] == "on")}  # fmt: skip
+    return Built(model, restore, values, {**about, **tensors.about(row, chosen)}, "; ".join(wrong)[:500])
+
+
+def without_dropout(network: Network) -> Network:
+    """The network with every dropout layer letting everything through."""
+    layers = tuple(msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers)
+    return msgspec.structs.replace(network, layers=layers)
+
+
+def _variables(model) -> list:
+    """Every variable of the model and its optimizer once; seeds of dropout are among them."""
+    every = {id(v): v for v in (*model.variables, *(model.optimizer.variables if model.optimizer else ()))}
+    return list(every.values())
+
+
+def _use_tf32(chosen: dict[str, str]) -> None:
+    if chosen["keras_backend"] == "tensorflow":
+        import tensorflow
+
+        tensorflow.config.experimental.enable_tensor_float_32_execution(chosen["tf32"] == "on")
+
+
+def finite(losses) -> tuple[float, ...]:
+    """The losses of a fit; raises Broken when one is not a finite number."""
+    for epoch, loss in enumerate(losses, 1):
+        if not np.isfinite(loss):
+            raise Broken(f"the loss is {loss} after epoch {epoch}")
+    return tuple(float(loss) for loss in losses)
+
+
+def keras_fit(order: Order) -> Trainer:
+    """model.fit as people call it, its samples where the residence says."""
+    made, problem = built(order), order.row.problem
+    model, feed = made.model, feeds.feeder(order.switches, order.x, order.y, problem.batch, order.seed)
+
+    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        stamps = _EpochSeconds()
+        data, how = feed(samples)
+        with placed(order.row):
+            history = model.fit(data, epochs=epochs, verbose=0, callbacks=[stamps.callback()] if stamped else None, **how).history
+        accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
+        return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
+
+    def step_losses(count: int) -> list[float]:
+        found = []
+        for i in range(min(count, len(order.x) // problem.batch)):
+            part = slice(i * problem.batch, (i + 1) * problem.batch)
+            model.reset_metrics()
+            with placed(order.row):
+                found.append(float(model.train_on_batch(order.x[part], order.y[part], return_dict=True)["loss"]))
+        return found
+
+    return Trainer(fit, made.restore, made.values, made.notes, "weights", step_losses, made.wrong)
+
+
+class _EpochSeconds:
+    """A callback that stamps epochs, never batches: those would wait for each step."""
+
+    def __init__(self):
+        self.seconds: list[float] = []
+        self._begin = 0.0
+
+    def callback(self):
+        import keras
+
+        def on_begin(epoch, logs=None):
+            self._begin = time.perf_counter()
+
+        def on_end(epoch, logs=None):
+            self.seconds.append(time.perf_counter() - self._begin)
+
+        return keras.callbacks.LambdaCallback(on_epoch_begin=on_begin, on_epoch_end=on_end)
+
+
+_WAYS = {
+    "training/keras/fit": "workloads.trainers:keras_fit",
+    "training/keras/resident": "workloads.loops:resident",
+    "training/tensorflow/loop": "workloads.loops:tensorflow_loop",
+    "training/jax/loop": "workloads.loops:jax_loop",
+}
+
+
+def way(kernel: str) -> Callable[[Order], Trainer]:
+    """What makes the Trainer of a kernel.
+
+    Raises: ValueError for a kernel that trains nothing.
+    """
+    if kernel not in _WAYS:
+        raise ValueError(f"{kernel} trains nothing; known: {', '.join(_WAYS)}")
+    module, _, name = _WAYS[kernel].partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def on_no_gpu(wanted: str) -> str:
+    """Why there is no such device, in TensorFlow's words."""
+    return f"{wanted}: {missed(log_lines())}"

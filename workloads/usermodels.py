@@ -1,0 +1,124 @@
+"""A user's own Keras model: `package.module:function`, called in the worker, or a `.keras` file, read in Keras's safe mode."""
+
+import importlib
+import os
+import pathlib
+import sys
+
+import numpy as np
+
+from workloads.switches import FOLDER
+from workloads.tensors import Broken
+
+CLASSES = 10  # of made-up labels where neither the output nor the loss says how many there are
+
+
+def load(name: str, jit_compile: bool | str) -> tuple[object, dict[str, str]]:
+    """(the compiled model, what was decided for it). A model that comes compiled stays as it is, but for `jit_compile`
+    where a switch asks for it; another gets Adam and the loss that its last layer suggests.
+
+    Raises: Broken with the reason when it cannot be loaded, built or compiled.
+    """
+    model = _from_file(name) if name.endswith(".keras") else _from_function(name)
+    if not getattr(model, "built", False) or not getattr(model, "inputs", None):
+        raise Broken(f"{name} gives a model whose input shape is not known; begin it with keras.Input or call build()")
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise Broken(f"{name} has {len(model.inputs)} inputs and {len(model.outputs)} outputs; models of one each can be timed")
+    about = {}
+    if not getattr(model, "compiled", False) or model.optimizer is None:
+        loss = _loss(model)
+        about["compiled"] = f"it came without; compiled with adam and {loss}"
+        try:
+            model.compile("adam", loss, metrics=[] if loss == "mse" else ["accuracy"], jit_compile=jit_compile)
+        except Exception as error:
+            raise Broken(f"{name} does not compile: {_short(error)}") from error
+    elif jit_compile != "auto":
+        model.jit_compile = jit_compile
+    return model, about
+
+
+def _from_file(name: str):
+    import keras
+
+    path = pathlib.Path(os.environ.get(FOLDER, "")) / name
+    if not path.is_file():
+        raise Broken(f"there is no file {path}")
+    try:
+        return keras.saving.load_model(path, safe_mode=True)
+    except Exception as error:
+        said = _short(error)
+        if "lambda" in said.lower():
+            raise Broken(f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the model "
+                         "in Python and name its function as package.module:function") from error  # fmt: skip
+        raise Broken(f"{name} is no Keras model that loads: {said}") from error
+
+
+def _from_function(name: str):
+    module, _, function = name.partition(":")
+    here = os.environ.get(FOLDER) or os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        build = getattr(importlib.import_module(module), function)
+    except ModuleNotFoundError as error:
+        raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
+    except AttributeError as error:
+        raise Broken(f"{module} has no {function}") from error
+    except Exception as error:
+        raise Broken(f"importing {module} fails: {_short(error)}") from error
+    try:
+        model = build()
+    except Exception as error:
+        raise Broken(f"{name}() fails: {_short(error)}") from error
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise Broken(f"{name}() gives a {type(model).__name__}, not a keras.Model")
+    return model
+
+
+def _short(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
+
+
+def _loss(model) -> str:
+    """What the last layer suggests: classes end in a softmax, a yes or no in a sigmoid, numbers in nothing."""
+    last = getattr(getattr(model.layers[-1], "activation", None), "__name__", "linear")
+    width = model.output_shape[-1]
+    return {"softmax": "sparse_categorical_crossentropy",
+            "sigmoid": "binary_crossentropy" if width == 1 else "categorical_crossentropy"}.get(last, "mse")  # fmt: skip
+
+
+def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """(x, y): made-up inputs in [0, 1] of the model's shape, and targets that its loss takes, learnable from them: a random
+    linear map of the inputs decides the class or is the number.
+
+    Raises: Broken for a shape that is not known (None beside the batch).
+    """
+    shape, out = model.input_shape[1:], model.output_shape[1:]
+    if None in shape or None in out:
+        raise Broken(f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known")
+    rng = np.random.default_rng(seed)
+    kind = str(model.input_dtype if hasattr(model, "input_dtype") else model.inputs[0].dtype)
+    if "int" in kind:
+        x = rng.integers(0, _vocabulary(model), (count, *shape)).astype(kind)
+    else:
+        x = rng.random((count, *shape), dtype=np.float32)
+    flat = x.reshape(count, -1)[:, :64].astype(np.float32)
+    scores = (flat - flat.mean(0)) @ rng.standard_normal((flat.shape[1], out[-1])).astype(np.float32)
+    loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "name", type(model.loss).__name__)
+    classes = scores.argmax(-1)
+    x = x.astype("uint8" if dtype == "uint8" else dtype) if "int" not in kind else x
+    if "sparse" in loss:
+        return x, np.broadcast_to(classes.reshape(count, *[1] * (len(out) - 1)), (count, *out[:-1])).astype(np.int32)
+    if "categorical" in loss:
+        one_hot = np.eye(out[-1], dtype=np.float32)[classes]
+        return x, np.broadcast_to(one_hot.reshape(count, *[1] * (len(out) - 1), out[-1]), (count, *out)).copy()
+    if "binary" in loss:
+        return x, np.broadcast_to((scores > 0).astype(np.float32).reshape(count, *[1] * (len(out) - 1), out[-1]), (count, *out)).copy()
+    return x, np.broadcast_to(scores.reshape(count, *[1] * (len(out) - 1), out[-1]), (count, *out)).astype(np.float32)
+
+
+def _vocabulary(model) -> int:
+    """How many whole numbers the first layer takes: an Embedding says so."""
+    return next((int(la.input_dim) for la in model.layers if hasattr(la, "input_dim") and la.input_dim), CLASSES)

@@ -1,0 +1,214 @@
+"""Inside a worker: work that goes on for a given time beside that of other workers, and whole trainings one after another.
+
+The parent (workloads.together) sets off the workers; when each unit of work began and ended is told by the system's monotonic
+clock, which all processes share, so that it can see which units ran while all were at work.
+"""
+
+import dataclasses
+import functools
+import os
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from kernels import networks
+from workloads import answering, data, host, models, switches, tensors
+from workloads.measure import CannotDo, now, require_memory
+from workloads.results import Measurement, Row
+from workloads.tensors import Broken, timed
+from workloads.timing import Limits
+
+UNITS, FITS = 20, 5  # so many units of work, and fits, are to fill a window: a fit's own cost is in its steps' time
+_WARM_STEPS = 8  # of the fit that tells how long a step takes
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """Work of `steps` steps or calls, done and waited for by `run`."""
+
+    run: Callable[[], None]
+    steps: int
+    values: dict[str, float]
+    check: str
+
+
+_prepared: dict[str, Unit] = {}
+
+
+def obey(verb: str, row: Row, limits: Limits, seed: int) -> Measurement:
+    """Carries out one of VERBS; `limits.min_time` is in seconds what a whole window takes when a row is prepared, and what is to
+    be done of it when it is asked for.
+
+    Raises: what workloads.measure.guarded turns into a status.
+    """
+    doing = {"prepare": prepare, "window": window, "trial": trial}[verb]
+    try:
+        return doing(row, limits, seed)
+    except (Broken, data.Unavailable) as error:
+        return Measurement(row.kernel, row.problem, row.settings, "failed", str(error), at=now())
+    except ValueError as error:
+        raise CannotDo(str(error)) from error
+
+
+def key(row: Row) -> str:
+    """The row's key without what runs beside it: the same preparation serves alone and together."""
+    kept = {name: text for name, text in row.settings.switches.items() if name not in ("beside", "at_once")}
+    return Row(row.kernel, row.problem, msgspec.structs.replace(row.settings, switches=kept)).key
+
+
+def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Builds, compiles and checks the row's model and makes its unit of work: some calls, or a fit of some steps."""
+    phases: dict[str, float] = {}
+    make, units = (_inference, UNITS) if row.problem.op == "inference" else (_training, FITS)
+    unit = _prepared[key(row)] = make(row, limits.min_time / units, seed, phases)
+    return Measurement(row.kernel, row.problem, row.settings, "ok", phases_s=phases, values=unit.values, check=unit.check,
+                       at=now())  # fmt: skip
+
+
+def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
+    """Calls of a model, waited for at the unit's end.
+
+    Raises: Broken for a wrong answer.
+    """
+    values: dict[str, float] = {}
+    ready, x = answering.prepare(row, seed, phases, values)
+    with answering.placed(ready.device):
+        call = answering.caller(row, ready, x)
+        with timed(phases, "first_call"):
+            call()
+        _, wrong = answering.checked(row, ready, x, 1)
+    if wrong:
+        raise Broken(wrong)
+
+    def run(calls: int) -> None:
+        with answering.placed(ready.device):
+            for _ in range(calls):
+                call()
+            if ready.wait:
+                ready.wait()
+
+    calls = counted(run, unit_s)
+    return Unit(lambda: run(calls), calls, values, "bound")
+
+
+def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
+    """A warm fit of as many whole batches as a unit takes; where the problem has fewer, of several epochs."""
+    from workloads import trainers
+
+    problem, network, wanted = row.problem, networks.find(row.problem.model), switches.of(row)
+    require_memory(problem, "cpu")
+    phases |= tensors.begin(row.settings.device, row.settings.threads)
+    x, y = data.load(wanted["data"], network, problem.samples, seed, problem.dtype)
+    trainer = trainers.way(row.kernel)(trainers.Order(row, wanted, network, x, y, seed, phases))
+    if trainer.wrong:
+        raise Broken(trainer.wrong)
+    most = max(1, problem.samples // problem.batch)
+
+    def run(steps: int) -> None:
+        epochs = max(1, round(steps / most))
+        trainer.fit(min(steps, most) * problem.batch, epochs)
+
+    with timed(phases, "first_call"):
+        run(1)
+    steps = counted(run, unit_s, _WARM_STEPS)
+    steps = steps if steps <= most else max(1, round(steps / most)) * most
+    return Unit(lambda: run(steps), steps, dict(trainer.values), trainer.check)
+
+
+def counted(run: Callable[[int], None], unit_s: float, first: int = 1, clock: Callable[[], float] = time.monotonic) -> int:
+    """How many calls take about `unit_s` seconds, going by growing numbers of them."""
+    count = first
+    while True:
+        begin = clock()
+        run(count)
+        each = (clock() - begin) / count
+        wanted = max(1, round(unit_s / each))
+        if wanted < 2 * count:
+            return wanted
+        count = min(wanted, 8 * count)
+
+
+def window(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Units of the row's work one after another for `limits.min_time` seconds, at least one: series begin_s and end_s on the
+    clock that all processes share. values: steps of a unit.
+
+    Raises: ValueError for a row that was not prepared.
+    """
+    if key(row) not in _prepared:
+        raise ValueError("the row was not prepared in this process")
+    unit = _prepared[key(row)]
+    begins, ends = [], []
+    stop = time.monotonic() + limits.min_time
+    while not ends or ends[-1] < stop:
+        begins.append(time.monotonic())
+        unit.run()
+        ends.append(time.monotonic())
+    return Measurement(row.kernel, row.problem, row.settings, "ok", values={**unit.values, "steps": float(unit.steps)},
+                       series={"begin_s": tuple(begins), "end_s": tuple(ends)}, check=unit.check, at=now())  # fmt: skip
+
+
+def trial(row: Row, limits: Limits, seed: int) -> Measurement:
+    """One whole training as a search does it: the model built and compiled anew, and fitted once. The samples are loaded once a
+    process; with the switch clear_session Keras first forgets the models before.
+
+    phases_s: import, device_start (a process's first), data, clear, build, first_call (the fit). values: traces of the
+    train step (each is compiled, too, where jit is on), functions that TensorFlow holds, rss_bytes, final_loss.
+    """
+    problem, wanted, phases = row.problem, switches.of(row), {}
+    network = networks.find(problem.model)
+    require_memory(problem, "cpu")
+    phases |= tensors.begin(row.settings.device, row.settings.threads)
+    import keras
+
+    where, _ = tensors.start(row.settings.device, row.settings.threads)
+    with timed(phases, "data"):
+        x, y = _samples(wanted["data"], problem.model, problem.samples, seed, problem.dtype)
+    with timed(phases, "clear"):
+        if wanted["clear_session"] == "on":
+            keras.utils.clear_session()
+    keras.utils.set_random_seed(seed)
+    with answering.placed(where):
+        with timed(phases, "build"):
+            model = models.build(network, switches.JIT[wanted["jit_compile"]])
+        traces = traced(model)
+        with timed(phases, "first_call"):
+            history = model.fit(x, y, problem.batch, problem.epochs, verbose=0)
+    loss = float(history.history["loss"][-1])
+    if not loss < float("inf"):
+        raise Broken(f"the loss is {loss}")
+    if wrong := models.differences(model, network):
+        raise Broken("; ".join(wrong)[:500])
+    values = {"traces": float(len(traces)), "functions": float(held_functions()), "rss_bytes": resident_bytes(),
+              "final_loss": loss, "jit_compile": float(model.jit_compile is True)}  # fmt: skip
+    return Measurement(row.kernel, problem, row.settings, "ok", phases_s=phases, values=values, check="weights", at=now())
+
+
+@functools.lru_cache(maxsize=1)
+def _samples(kind: str, model: str, samples: int, seed: int, dtype: str):
+    return data.load(kind, networks.find(model), samples, seed, dtype)
+
+
+def traced(model) -> list[int]:
+    """A list that grows by one each time the model's train step is traced: Python runs it only then."""
+    found, step = [], model.train_step
+
+    def counting(*args, **keywords):
+        found.append(1)
+        return step(*args, **keywords)
+
+    object.__setattr__(model, "train_step", counting)  # Keras would track it as a part of the model
+    return found
+
+
+def held_functions() -> int:
+    """Graph functions that TensorFlow holds in this process: they grow with models that are not let go."""
+    from tensorflow.python.eager import context  # no public way to them
+
+    return len(context.context().list_function_names())
+
+
+def resident_bytes() -> float:
+    """Memory of this process that is in RAM; 0 where the system does not tell."""
+    pages = host.text(host.ROOT / "proc/self/statm").split()
+    return float(int(pages[1]) * os.sysconf("SC_PAGE_SIZE")) if len(pages) > 1 else 0.0
