@@ -116,9 +116,9 @@ def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estim
 
 
 def _library(m: "Measurement") -> tuple[str, str]:
-    """The device and what is imported to use it."""
-    loop = m.kernel.split("/")[1] == "jax"
-    return m.settings.device, "jax loop" if loop else m.settings.switches.get("keras_backend", "tensorflow")
+    """The device and what is imported to use it; JAX's own loop starts as Keras on JAX does."""
+    jax = m.kernel.split("/")[1] == "jax"
+    return m.settings.device, "jax" if jax else m.settings.switches.get("keras_backend", "tensorflow")
 
 
 def _began(m: "Measurement") -> list[float]:

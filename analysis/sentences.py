@@ -35,7 +35,7 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     trouble = facts.trouble_sentence(measurements, ceilings, machine)
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
-    told = _with_layers(told, _layer_story(measurements, ceilings, machine))
+    told = _with_layers(told, measurements, ceilings, machine)
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
     told += facts.other_sentences(measurements, ceilings)
     if not any(m.problem.op in ("matmul", "conv") for m in measurements):  # a run of roofs, launches or copies answers with those
@@ -79,16 +79,14 @@ def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
     return told or [crossing_sentence(a) for a in first[:2]]
 
 
-def _layer_story(measurements, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
-    """What the convolutions say, then the products that are no square ones."""
+def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
+    """The squares' sentences with the convolutions' first one third; without squares what convolutions and layers' products
+    say."""
     from analysis import answers  # it says its answers in this module's words
 
-    return [said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)]
-
-
-def _with_layers(told: list[str], layers: list[str]) -> list[str]:
-    """The squares' sentences with the layers' first one third; without squares the layers' alone."""
-    return [*told[:2], *layers[:1], *told[2:]] if told else layers[:MOST]
+    if told:
+        return [*told[:2], *answers.story(measurements, "conv", ceilings, machine)[:1], *told[2:]]
+    return [said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)][:MOST]
 
 
 def _reason(measurements, a: Answer | None) -> list[str]:

@@ -1,64 +1,110 @@
-"""What a training costs, taken apart, from series whose law is known."""
+"""What a fit, an epoch, a step and a start cost, from seconds whose law is worked out by hand."""
 
-import msgspec
 import pytest
-from fake_measurements import row
 
-from analysis.costs import costs, job_seconds
-from kernels.problems import Training
-from workloads.results import Settings
+from analysis import costs
+from analysis.estimate import Estimate
+from kernels.problems import Matmul, Training
+from workloads.results import Measurement, Settings
 
-PROBLEM = Training("cifar10-cnn", 32, 320)
-
-
-def law(epochs, steps):
-    """0.05 s a fit, 0.02 s an epoch, 0.003 s a step."""
-    return 0.05 + epochs * (0.02 + 0.003 * steps)
+# fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
+LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}
+# Student's t for 2 degrees of freedom over the normal quantile, times sqrt(3 / 2)
+THREE_ROUNDS = 4.3027 / 1.959964 * 1.5**0.5
 
 
-def training(series=None, phases=None, **fields):
-    exact = {f"fit_s {e}x{s}": (law(e, s),) * 5 for e, s in ((1, 1), (1, 41), (3, 1))}
-    base = row("training/keras/fit", PROBLEM, 0.004, phases_s=phases or {})
-    return msgspec.structs.replace(base, series=exact if series is None else exact | series, **fields)
+def trained(series: dict, phases: dict | None = None, *, kernel: str = "training/keras/fit", device: str = "cpu",
+            status: str = "ok", process: str = "warm", samples: int = 1312, **switches: str) -> Measurement:  # fmt: skip
+    settings = Settings(device, process=process, switches={"data": "synthetic", **switches})
+    return Measurement(kernel, Training("cifar10-cnn", 32, samples), settings, status, series=series, phases_s=phases or {})
 
 
-def test_each_cost_comes_from_fits_that_vary_it_alone():
-    found = costs(training())
-    assert (found.step.value, found.epoch.value, found.fit.value) == pytest.approx((0.003, 0.02, 0.05))
-    assert found.fit_seconds(10, 100).value == pytest.approx(0.05 + 10 * (0.02 + 0.3))
-    assert found.build is found.compile is found.start is None
+def about(e: Estimate) -> tuple[float, float, float]:
+    return (round(e.value, 9), round(e.low, 9), round(e.high, 9))
 
 
-def test_a_job_begins_cold_and_a_smaller_last_batch_is_compiled_too():
-    phases = {"import": 3.0, "device_start": 1.0, "build": 0.5, "compile": 2.0}
-    found = costs(training(phases=phases))
-    assert found.start.value == 4.0
-    assert job_seconds(found, 1, 10).value == pytest.approx(4 + 0.5 + 2 + law(1, 10))
-    found = costs(training(phases={**phases, "compile_last": 1.5}))
-    assert job_seconds(found, 1, 10).value == pytest.approx(4 + 0.5 + 2 + 1.5 + law(1, 10))
+def test_each_part_comes_from_fits_that_vary_it_alone():
+    c = costs.costs(trained({**LAW, "epoch_s": (9.0,), "loss": (1.0,)}, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
+    assert [about(e) for e in (c.fit, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
+    assert (about(c.build), about(c.compile), c.compile_last, c.start) == ((0.5,) * 3, (3.0,) * 3, None, None)
+    assert about(c.fit_seconds(3, 10)) == (0.31, 0.31, 0.31)
 
 
-def test_the_start_of_fresh_processes_is_given_to_rows_that_have_none():
-    fresh = training(series={"import_s": (3.0, 3.2, 3.1), "device_start_s": (1.0, 1.0, 1.1)})
-    assert costs(training(), [fresh]).start.value == pytest.approx(4.2)
-    elsewhere = training(series={"import_s": (30.0,), "device_start_s": (1.0,)}, settings=Settings("gpu:0"))
-    assert costs(training(), [elsewhere]).start is None
-    jax = training(series={"import_s": (2.0,), "device_start_s": (1.0,)}, settings=Settings(switches={"keras_backend": "jax"}))
-    assert costs(training(), [jax]).start is None
+def test_of_several_fits_those_farthest_apart_are_taken():
+    """The short pairs, 1x1 with 1x2 and 2x1, lie: from them a step would take 0.1 s and an epoch 0.5."""
+    found = costs.law({(1, 1): (0.125,), (1, 2): (0.225,), (2, 1): (0.73,), (1, 41): (0.325,), (3, 1): (0.175,)})
+    assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
 
 
-def test_what_shifts_a_whole_round_cancels_in_a_step():
-    slow = [0.0, 0.5, 0.1, 0.9, 0.2]
-    series = {f"fit_s {e}x{s}": tuple(law(e, s) + x for x in slow) for e, s in ((1, 1), (1, 41), (3, 1))}
-    found = costs(training(series=series))
-    assert found.step.low == pytest.approx(0.003) and found.step.high == pytest.approx(0.003)
-    assert found.fit.high - found.fit.low > 0.1
-    noisy = costs(training(series={"fit_s 1x41": tuple(law(1, 41) + x for x in slow)}))
-    assert noisy.step.high - noisy.step.low > 0.005
+def test_steps_may_be_varied_over_several_epochs():
+    """2 x 10 and 2 x 60 steps: 0.1 + 2 x (0.02 + 0.05) and 0.1 + 2 x (0.02 + 0.3); 6 x 10 steps: 0.1 + 6 x 0.07."""
+    found = costs.law({(2, 10): (0.24,), (2, 60): (0.74,), (6, 10): (0.52,)})
+    assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
 
 
-def test_what_no_fit_varied_is_not_known():
-    single = {"fit_s 1x1": (1.0,) * 3, "fit_s 3x1": (2.0,) * 3}
-    assert costs(msgspec.structs.replace(training(), series=single)) is None
-    assert costs(msgspec.structs.replace(training(), series={})) is None
-    assert costs(training(status="failed")) is None
+def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancels():
+    fit, epoch, step = costs.law({(1, 1): (1.0, 1.0, 1.0), (1, 11): (11.0, 12.0, 13.0), (3, 1): (3.0, 3.0, 3.0)})
+    assert about(step) == (1.1, round(1.1 - 0.1 * THREE_ROUNDS, 9), round(1.1 + 0.1 * THREE_ROUNDS, 9))
+    assert about(epoch) == (-0.1, round(-0.1 - 0.1 * THREE_ROUNDS, 9), round(-0.1 + 0.1 * THREE_ROUNDS, 9))
+    assert about(fit) == (0.0, 0.0, 0.0)  # 1 - (epoch + step), whatever the step is
+    shifts = (0.0, 0.3, 0.7)
+    fit, epoch, step = costs.law({(1, 1): tuple(0.125 + s for s in shifts), (1, 41): tuple(0.325 + s for s in shifts),
+                                  (3, 1): tuple(0.175 + s for s in shifts)})  # fmt: skip
+    assert (about(step), about(epoch)) == ((0.005,) * 3, (0.02,) * 3)
+    assert fit.value == pytest.approx(0.4)
+    assert fit.low < 0.1 < 0.8 < fit.high
+
+
+def test_a_part_smaller_than_its_noise_is_reported_as_it_is():
+    """Step: (1.011 - 0.011) / 100; epoch: (0.030 - 0.011) / 2 - 0.01; fit: 0.011 - 0.0095."""
+    fit, epoch, _ = costs.law({(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)})
+    assert epoch.value == pytest.approx(-0.0005)
+    assert epoch.low < epoch.value < 0 < epoch.high
+    assert fit.value == pytest.approx(0.0015)
+    assert fit.low < 0 < fit.high
+
+
+@pytest.mark.parametrize("series", [
+    {}, {"fit_s 1x1": (1.0,)}, {"fit_s 1x1": (1.0,), "fit_s 1x9": (2.0,)}, {"fit_s 1x1": (1.0,), "fit_s 3x1": (2.0,)},
+    {"fit_s 1x1": (1.0,), "fit_s 3x9": (2.0,)}, {**LAW, "fit_s 1x41": ()}])  # fmt: skip
+def test_nothing_is_said_of_what_was_not_varied_alone(series):
+    assert costs.costs(trained(series)) is None
+
+
+def test_a_row_that_failed_has_no_costs():
+    assert costs.costs(trained(LAW, status="failed")) is None
+
+
+def test_a_job_is_start_up_build_every_compilation_and_one_fit():
+    phases = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 3.0, "compile_last": 1.0}
+    c = costs.costs(trained(LAW, phases))
+    assert about(c.start) == (7.0, 7.0, 7.0)
+    assert about(costs.job_seconds(c, 3, 10)) == (11.81, 11.81, 11.81)
+    assert costs.job_seconds(costs.costs(trained(LAW)), 3, 10).value == pytest.approx(0.31)
+
+
+def begun(seconds: float, **fields) -> Measurement:
+    return trained({}, {"import": seconds - 1, "device_start": 1.0}, samples=int(seconds), **fields)
+
+
+def test_the_start_is_that_of_other_processes_of_the_same_kind():
+    m, visible, jax = trained(LAW), trained(LAW, gpu="visible"), trained(LAW, kernel="training/jax/loop")
+    others = [begun(4.0, status="failed"), begun(6.0, TF_ENABLE_ONEDNN_OPTS="0"), begun(5.0, kernel="training/tensorflow/loop"),
+              begun(20.0, device="gpu:0"), begun(30.0, keras_backend="jax"), begun(40.0, keras_backend="torch")]  # fmt: skip
+    assert costs.costs(m, others).start.value == 5.0
+    assert costs.costs(jax, others).start.value == 30.0
+    assert costs.costs(visible, others).start.value == 5.0
+    assert costs.costs(visible, [*others, begun(9.0, gpu="visible")]).start.value == 9.0
+    assert costs.costs(m, [*others, begun(9.0, gpu="visible")]).start.value == 5.0
+    assert costs.costs(trained(LAW, {"import": 1.0, "device_start": 1.0}), others).start.value == 2.0
+    assert costs.costs(trained(LAW, device="gpu:0"), others).start.value == 20.0
+    product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s={"import": 1.0, "device_start": 0.0})
+    assert costs.costs(m, [product]).start is None
+
+
+def test_five_fresh_processes_give_an_interval():
+    each = {"import_s": (4.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5, "compile_s": (2.0, 2.2, 2.1, 2.3, 2.4)}
+    c = costs.costs(trained({**LAW, **each}, {"import": 4.4, "device_start": 1.0, "compile": 2.4}, process="fresh"))
+    assert c.start.value == pytest.approx(5.2)
+    assert c.start.low < 5.2 < c.start.high
+    assert (c.compile.value, c.compile.low < 2.2 < c.compile.high) == (2.2, True)

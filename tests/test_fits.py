@@ -34,8 +34,36 @@ def test_a_compilation_for_each_batch_shape(monkeypatch):
     fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 96), phases)
     assert phases == pytest.approx({"compile": 3.0})
     phases = {}
-    fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 20), phases)
-    assert phases == pytest.approx({"compile": 3.0})
+    fits.compiled(Clock(monkeypatch, 2).trainer, Training("m", 2, 5), phases)
+    assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
+
+
+def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
+    """A pipeline is made when a fit of its length is first asked for: 2 s here."""
+    clock, made = Clock(monkeypatch, 32, {32}), set()
+
+    def fit(samples, epochs, stamped=False):
+        clock.now += 2.0 * ((samples, epochs) not in made)
+        made.add((samples, epochs))
+        return clock.fit(samples, epochs)
+
+    found = fits.apart(Trainer(fit, lambda: None, {}, {}, "weights"), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
+    assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == {
+        "fit_s 1x1": {1.51}, "fit_s 1x100": {2.5}, "fit_s 3x1": {2.53}}  # fmt: skip
+
+
+def test_fits_are_of_whole_executions(monkeypatch):
+    clock = Clock(monkeypatch, 4)
+    fits.compiled(clock.trainer, Training("m", 4, 100), {}, unit=8)
+    held = fits.samples_held(Training("m", 4, 100), 1, 8)
+    found = fits.apart(clock.trainer, Training("m", 4, 100), held, Limits(max_time=3.0), 8)
+    fits.learned(clock.trainer, Training("m", 4, 100), 8)
+    assert set(found) == {"fit_s 1x8", "fit_s 1x104", "fit_s 3x8"}
+    assert {call[0] // 4 % 8 for call in clock.calls if call != "restore"} == {0}
+    assert clock.calls[-1] == (16 * 4, 3)
+    clock.calls.clear()
+    fits.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
+    assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
 
 
 def test_fits_vary_one_thing_each(monkeypatch):
@@ -45,8 +73,8 @@ def test_fits_vary_one_thing_each(monkeypatch):
     assert set(found["fit_s 1x1"][-3:]) == {1.51} and set(found["fit_s 1x100"]) == {2.5} and set(found["fit_s 3x1"]) == {2.53}
     assert {len(v) for v in found.values()} == {3}  # three rounds of 6.54 s are more than twice max_time
     assert {samples % 32 for samples, _ in clock.calls} == {0}
-    only = fits.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 32, Limits())
-    assert set(only) == {"fit_s 1x1", "fit_s 3x1"}
+    slow = fits.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 64, Limits())
+    assert set(slow) == {"fit_s 1x1", "fit_s 1x2", "fit_s 3x1"}
 
 
 def test_long_fits_count_by_their_epochs(monkeypatch):
@@ -55,14 +83,16 @@ def test_long_fits_count_by_their_epochs(monkeypatch):
     taken = fits.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
     assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == "epochs of one fit"
     assert clock.calls == []
+    two = fits.repeated(clock.trainer, Training("m", 32, 64, 2), Fitted((1.0,) * 2, (), (9.0, 0.4)), 10.4, Limits(), lambda: None)
+    assert (two.seconds, two.stop_reason, clock.calls) == ((0.2, 0.26, 0.26), "epochs of two fits", [(64, 2)])
     taken = fits.repeated(clock.trainer, problem, first, 1.5, Limits(max_time=2.0), lambda: None)
     assert set(taken.seconds) == {round((1 + 4 * 0.52) / 8, 6)} and taken.calls == 8
     assert taken.stop_reason == "max-time" and len(taken.seconds) == 3
 
 
 @pytest.mark.parametrize(("seconds", "spent", "reason"), [
-    ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1, 1, 1, 1], 1, "steady"),
-    ([1, 2, 3, 4], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
+    ([1, 1], 9, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1, 1, 1, 1], 1, "steady"),
+    ([1, 2, 3, 4], 1, ""), ([1, 2] * 10, 1, "max-blocks"), ([1], 11, ""), ([1, 1], 11, "max-time")])  # fmt: skip
 def test_when_to_stop(seconds, spent, reason):
     assert fits._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 

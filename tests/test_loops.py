@@ -75,8 +75,8 @@ def test_the_batches_of_an_epoch():
     assert loops.sizes(8, 4) == [4, 4]
     assert loops.sizes(3, 4) == [3]
     x = np.arange(10)
-    assert [a.tolist() for a, b in dense.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    mixed = [(a, b) for a, b in dense.cut(x, -x, [4, 4, 2], np.random.default_rng(1))]
+    assert [a.tolist() for a, b in loops.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    mixed = [(a, b) for a, b in loops.cut(x, -x, [4, 4, 2], np.random.default_rng(1))]
     assert [len(a) for a, _ in mixed] == [4, 4, 2]
     assert all((a == -b).all() for a, b in mixed)
     assert sorted(np.concatenate([a for a, _ in mixed])) == list(range(10))

@@ -223,7 +223,7 @@ def boxes(figure):
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
-    unseen = {label for axes in figure.axes for axis, limits in ((axes.xaxis, axes.get_xlim()), (axes.yaxis, axes.get_ylim()))
+    unseen = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for limits in [sorted(axis.get_view_interval())]
               for tick in axis.get_major_ticks() if not limits[0] <= tick.get_loc() <= limits[1]
               for label in (tick.label1, tick.label2)}  # fmt: skip
     found = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip() and t not in unseen]

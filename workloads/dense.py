@@ -1,14 +1,16 @@
-"""Dense networks in pure JAX, as Keras defines their layers, losses and optimizers. JAX is imported in a worker only."""
+"""Dense networks in pure JAX, as Keras defines their layers, losses and optimizers, and a bare loop that trains them."""
 
 import functools
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
 
 from kernels import networks
 from kernels.networks import Network
+from workloads import loops
+from workloads.tensors import timed
+from workloads.trainers import Fitted, Order, Trainer
 
 # Keras's own numbers where a network names no learning rate; Adam's decays and epsilon.
 LEARNING_RATE = {"adam": 1e-3, "sgd": 1e-2}
@@ -125,14 +127,6 @@ def optimizer(network: Network) -> Callable:
     return {"adam": adam, "sgd": sgd}[network.optimizer]
 
 
-def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None) -> Iterator[tuple]:
-    """Batches of that many samples out of arrays of the host, one after the other or, with `rng`, mixed."""
-    order = None if rng is None or len(counts) == 1 else rng.permutation(sum(counts))
-    for begin, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
-        part = slice(begin, end) if order is None else order[begin:end]
-        yield x[part], y[part]
-
-
 @functools.cache
 def _stack() -> Callable:
     import jax
@@ -172,3 +166,102 @@ def wrong(network: Network, first: Weights, of: Callable, x: np.ndarray, y: np.n
     if not abs(length - slope) <= WITHIN * slope:
         return f"the first gradient is {length:.6g} long, by NumPy {slope:.6g}"
     return ""
+
+
+def jax_loop(order: Order) -> Trainer:
+    """A bare Python loop over one jitted JAX step that is given its own state to overwrite. `resident`: the batches lie on
+    the device, or are gathered there in mixed order; `fed`: each step is given arrays of the host."""
+    residence, problem, chosen = loops.residence_of(order, ("resident", "fed")), order.row.problem, order.switches
+    if chosen["jit_compile"] == "off" or chosen["precision"] != "float32" or chosen["gpu"] == "visible":
+        raise ValueError(f"{order.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
+    network = require(order.network, chosen["dropout"] == "off")
+    import jax
+    import jax.numpy as jnp
+
+    host_x, host_y = loops.typed_samples(order)
+    on_gpu, shuffle = order.row.settings.device != "cpu", chosen["shuffle"] == "on"
+    jax.config.update("jax_enable_x64", "float64" in (str(host_x.dtype), str(host_y.dtype)))
+    tf32 = on_gpu and chosen["tf32"] == "on"
+    jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest" if on_gpu else None)
+    device = jax.devices()[0]
+    with timed(order.phases, "build"):
+        first = weights(network, order.seed)
+        update, step_of = optimizer(network), loss(network, jnp)
+
+    def body(state, x, y):
+        loss, gradients = jax.value_and_grad(step_of)(state["weights"], x, y)
+        return update(state, gradients), loss
+
+    step = jax.jit(body, donate_argnums=0)
+
+    @functools.partial(jax.jit, donate_argnums=0)
+    def mix(mixed, samples):
+        """Begins an epoch: the whole numbers below `samples` in random order, then the rest."""
+        key, used = jax.random.split(mixed["key"])
+        draw = jax.random.uniform(used, (len(host_x),), jnp.float32)
+        numbers = jnp.argsort(jnp.where(jnp.arange(len(host_x)) < samples, draw, jnp.float32(2))).astype(jnp.int32)
+        return {"key": key, "order": numbers, "at": jnp.zeros((), jnp.int32)}
+
+    @functools.partial(jax.jit, donate_argnums=(0, 1), static_argnums=4)
+    def gathering(state, mixed, x, y, count: int):
+        """A step over the next `count` of the mixed samples."""
+        part = jax.lax.dynamic_slice(mixed["order"], (mixed["at"],), (count,))
+        state, loss = body(state, x[part], y[part])
+        return state, {**mixed, "at": mixed["at"] + count}, loss
+
+    state: dict = {}
+    mixed: dict = {}
+
+    def restore() -> None:
+        state.update(jax.device_put(start(first, network), device))
+        mixed.update(jax.device_put({"key": jax.random.key(order.seed), "order": np.arange(len(host_x), dtype=np.int32),
+                                     "at": np.int32(0)}, device))  # fmt: skip
+
+    def stepped(x, y):
+        fresh, loss = step(dict(state), x, y)
+        state.update(fresh)
+        return loss
+
+    if residence == "fed":
+        rng = np.random.default_rng(order.seed)
+
+        def batches(samples: int):
+            return loops.cut(host_x, host_y, loops.sizes(samples, problem.batch), rng if shuffle else None)
+
+        run = stepped
+    else:
+        x, y = jax.device_put((host_x, host_y), device)
+        kept: dict[tuple[int, int], tuple] = {}
+        counted: dict[int, jax.Array] = {}
+
+        def batches(samples: int):
+            counts = loops.sizes(samples, problem.batch)
+            if not shuffle or len(counts) == 1:
+                return loops.cut_once(kept, x, y, counts)
+            if samples not in counted:
+                counted[samples] = jax.device_put(np.int32(samples), device)
+            mixed.update(mix(dict(mixed), counted[samples]))
+            return ((x, y, count) for count in counts)
+
+        def run(x, y, *count):
+            if not count:
+                return stepped(x, y)
+            fresh, moved, loss = gathering(dict(state), dict(mixed), x, y, *count)
+            state.update(fresh)
+            mixed.update(moved)
+            return loss
+
+    def wait() -> None:
+        jax.block_until_ready(dict(state))
+
+    def step_losses(count: int) -> list[float]:
+        samples = min(count * problem.batch, len(host_x) // problem.batch * problem.batch)
+        return [float(run(*batch)) for batch in batches(samples)]
+
+    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        return loops.looped(order, batches, run, wait, read, samples, epochs, stamped)
+
+    restore()
+    values = {"parameters": float(sum(w.size for pair in first for w in pair)), "jit_compile": 1.0, "tf32": float(tf32)}
+    notes = {"backend": f"jax {jax.__version__}"}
+    return Trainer(fit, restore, values, notes, "first loss", step_losses, wrong(network, first, step_of, host_x, host_y))

@@ -25,7 +25,8 @@ def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, s
     if residence == "generator":
         sequences: dict[int, object] = {}
         return lambda samples: (_kept(sequences, samples, _sequence, x, y, batch, shuffle, seed), {"shuffle": False})
-    whole, pipelines = _slices(x, y), {}
+    whole = _slices(x, y)
+    pipelines: dict[int, object] = {}
     if residence == "tf.data":
         return lambda samples: (_kept(pipelines, samples, _pipeline, whole, batch, shuffle, seed), {"shuffle": False})
     device, a_call = _device(switches), int(switches["steps_per_execution"])

@@ -1,14 +1,20 @@
 """Inside a worker: one training, from import to Measurement. The worker's environment chose its device."""
 
 import gc
+import math
+import os
 import re
 import resource
 import sys
+import traceback
+
+import msgspec
 
 from kernels import networks
+from kernels.arrays import ITEM_BYTES
 from kernels.problems import Training
-from workloads import data, fits, switches, telemetry, tensors, trainers, usermodels
-from workloads.measure import now, require_memory
+from workloads import data, fits, machine, switches, telemetry, tensors, trainers, usermodels
+from workloads.measure import DoesNotFit, now, require_memory
 from workloads.results import Measurement, Row
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
@@ -39,10 +45,13 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     except (Broken, data.Unavailable) as error:
         fields = {"status": "failed", "reason": str(error)}
     except Exception as error:
-        if not isinstance(error, MemoryError) and any(words in str(error) for words in _OUT_OF_MEMORY):
-            _forget()
-            raise OutOfMemory(" ".join(str(error).split())[:200]) from None
-        raise
+        if isinstance(error, MemoryError) or not any(words in str(error) for words in _OUT_OF_MEMORY):
+            raise
+        traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
+        _forget()
+        if row.settings.device == "cpu":
+            raise MemoryError from None
+        raise OutOfMemory(" ".join(str(error).split())[:200]) from None
     return Measurement(row.kernel, row.problem, row.settings,
                        **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()})  # fmt: skip
 
@@ -56,6 +65,9 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if not isinstance(problem, Training):
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
     network = None if switches.own_model(problem.model) else networks.find(problem.model)
+    if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
+        problem = msgspec.structs.replace(problem, batch=problem.samples)
+        row = msgspec.structs.replace(row, problem=problem)
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
     phases |= tensors.begin(row.settings.device, row.settings.threads, chosen["keras_backend"])
     _require_sight(chosen)
@@ -69,6 +81,8 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
         return {"check": "weights", "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
     trainer = trainers.way(row.kernel)(order)
     values |= trainer.values
+    if row.settings.device == "cpu":  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
+        values["threads"] = float(row.settings.threads or len(os.sched_getaffinity(0)))
     if trainer.wrong:
         return {"status": "wrong", "reason": trainer.wrong, "check": trainer.check}
     if row.settings.process == "fresh":
@@ -79,11 +93,19 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
 
 
 def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
-    """The clocks of a Trainer, in order: compilation, its own first fit, warm fits, fits that vary one thing, losses."""
+    """The clocks of a Trainer, in order: compilation, its own first fit, warm fits, fits that vary one thing, losses.
+
+    Nothing is put back before the last: a seed set anew makes TensorFlow optimize its graphs again, in the next fit's time.
+    """
     problem, chosen = row.problem, switches.of(row)
-    fits.compiled(trainer, problem, phases)
+    unit = int(chosen["steps_per_execution"])
+    try:
+        fits.compiled(trainer, problem, phases, unit)
+    except (TypeError, ValueError) as error:
+        if not switches.own_model(problem.model):
+            raise
+        raise Broken(f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}") from error
     once = phases["compile"] + phases.get("compile_last", 0.0)
-    trainer.restore()
     found: list[trainers.Fitted] = []
     own_s = fits.seconds(lambda: found.append(trainer.fit(problem.samples, problem.epochs, stamped=True)))
     (first,) = found
@@ -91,12 +113,12 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     values["first_epoch_s"] = once + first.epochs_s[0]
     watch = telemetry.watch(row.settings.device, framework=True)
     samples = fits.repeated(trainer, problem, first, own_s, limits, watch.before_block)
-    series = {"epoch_s": first.epochs_s} | fits.apart(trainer, problem, held, limits)
+    series = {"epoch_s": first.epochs_s} | fits.apart(trainer, problem, held, limits, unit)
     seen, flags = watch.seen()
     values |= seen | _peak_memory(row.settings.device, chosen)
     if problem.epochs > 1:
         series |= {"job_loss": first.losses} | ({"job_accuracy": first.accuracies} if first.accuracies else {})
-    learned = fits.learned(trainer, problem)
+    learned = fits.learned(trainer, problem, unit)
     series |= {"loss": learned.losses} | ({"accuracy": learned.accuracies} if learned.accuracies else {})
     values["final_loss"] = learned.losses[-1]
     if trainer.step_losses and chosen["dropout"] == chosen["shuffle"] == "off":
@@ -107,15 +129,9 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
 
 def _samples(row: Row, chosen: dict[str, str], network, seed: int):
     """(x, y) for the problem, more of them where its fits are too short to tell what a step costs; none twice as long."""
-    problem = row.problem
+    problem, unit = row.problem, int(chosen["steps_per_execution"])
     if network is None:
-        model, _ = usermodels.load(problem.model, "auto")
-        each = 4
-        for side in model.input_shape[1:]:
-            each *= side or 1
-        x, y = usermodels.samples(model, fits.samples_held(problem, each), seed, problem.dtype)
-        _forget()
-        return x, y
+        return _own_samples(row, chosen, seed)
     x, y = data.load(chosen["data"], network, problem.samples, seed, problem.dtype)
     if network.regression:
         y = y.astype(chosen["targets"])
@@ -123,7 +139,29 @@ def _samples(row: Row, chosen: dict[str, str], network, seed: int):
         raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
     if row.settings.process == "fresh":
         return x, y
-    return fits.resized(x, y, fits.samples_held(problem, networks.sample_bytes(network, problem.dtype)))
+    return fits.resized(x, y, fits.samples_held(problem, networks.sample_bytes(network, problem.dtype), unit))
+
+
+def _own_samples(row: Row, chosen: dict[str, str], seed: int):
+    """(x, y) for a user's own model, which is built once to see what it takes.
+
+    Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
+    """
+    problem = row.problem
+    for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
+        if chosen[name] != text:
+            raise ValueError(f"{problem.model} is a model of your own: {name} can only be {text}")
+    if problem.model.endswith(".keras") and chosen["precision"] != "float32":
+        raise ValueError(f"{problem.model} has the precision that it was saved with")
+    model, _ = usermodels.load(problem.model, "auto")
+    each = ITEM_BYTES.get(problem.dtype, 1) * math.prod(side or 1 for side in model.input_shape[1:])
+    held = fits.samples_held(problem, each, int(chosen["steps_per_execution"]))
+    if 3 * held * each > (free := machine.memory_available("cpu")):
+        raise DoesNotFit(f"needs {3 * held * each / 2**30:.3g} GiB of host memory, {free / 2**30:.3g} GiB are free")
+    x, y = usermodels.samples(model, held, seed, problem.dtype)
+    del model
+    _forget()
+    return x, y
 
 
 def _require_sight(chosen: dict[str, str]) -> None:

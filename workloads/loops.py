@@ -1,14 +1,12 @@
-"""Three ways of training without model.fit: an epoch as one tf.function, a bare loop over a tf.function, one over a JAX step."""
+"""Training without model.fit: what bare loops share, an epoch as one tf.function, and a loop over one. JAX's is in dense."""
 
 import functools
 import itertools
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
-from workloads import dense
-from workloads.tensors import timed
 from workloads.trainers import Built, Fitted, Order, Trainer, built, finite, placed
 
 STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter ones run on as they do unstamped
@@ -56,14 +54,22 @@ def looped(order: Order, batches: Callable[[int], Iterable[tuple]], step: Callab
     return Fitted(finite(means), (), tuple(stamps.seconds))
 
 
-def _cut_once(kept: dict[tuple[int, int], tuple], x, y, counts: list[int]) -> list[tuple]:
+def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None) -> Iterator[tuple]:
+    """Batches of that many samples out of arrays of the host, one after the other or, with `rng`, mixed."""
+    order = None if rng is None or len(counts) == 1 else rng.permutation(sum(counts))
+    for begin, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
+        part = slice(begin, end) if order is None else order[begin:end]
+        yield x[part], y[part]
+
+
+def cut_once(kept: dict[tuple[int, int], tuple], x, y, counts: list[int]) -> list[tuple]:
     """The batches of that many samples, cut out of arrays of the device when they are first asked for."""
     parts = list(itertools.pairwise([0, *itertools.accumulate(counts)]))
     kept |= {(begin, end): (x[begin:end], y[begin:end]) for begin, end in parts if (begin, end) not in kept}
     return [kept[part] for part in parts]
 
 
-def _require(order: Order, residences: tuple[str, ...]) -> str:
+def residence_of(order: Order, residences: tuple[str, ...]) -> str:
     """The row's residence, the first of these where it names none.
 
     Raises: ValueError for switches that no loop has.
@@ -80,7 +86,7 @@ def _require(order: Order, residences: tuple[str, ...]) -> str:
     return residence
 
 
-def _numbers(order: Order) -> tuple[np.ndarray, np.ndarray]:
+def typed_samples(order: Order) -> tuple[np.ndarray, np.ndarray]:
     """The samples; a regression's targets in the type that the row says.
 
     Raises: ValueError for classes in another type.
@@ -91,9 +97,6 @@ def _numbers(order: Order) -> tuple[np.ndarray, np.ndarray]:
     if wanted != "float32":
         raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
     return x, y
-
-
-# ---------------------------------------------------------------- TensorFlow
 
 
 def _waiter(order: Order) -> Callable[[], object]:
@@ -111,11 +114,17 @@ def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
         return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
 
 
+def _kept_on_device(order: Order) -> tuple:
+    """(x, y) on the row's device. Classes as int64: TensorFlow leaves int32 in the host's memory, and each step would copy."""
+    x, y = typed_samples(order)
+    return _on_device(order, x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
+
+
 def _mixed(samples: int):
     """The whole numbers below `samples` in random order, as a tensor made where the row's work is done."""
     import tensorflow
 
-    return tensorflow.argsort(tensorflow.random.uniform((samples,)))
+    return tensorflow.cast(tensorflow.argsort(tensorflow.random.uniform((samples,))), "int64")
 
 
 def _read_tensors(scalars: list) -> np.ndarray:
@@ -127,15 +136,15 @@ def _read_tensors(scalars: list) -> np.ndarray:
 def resident(order: Order) -> Trainer:
     """The whole set on the device; one tf.function does an epoch: a loop over tf.range, in it the model's own train_step on
     a batch cut out of the set (gathered in mixed order when it is shuffled), and the smaller last batch after it."""
-    _require(order, ("resident",))
+    residence_of(order, ("resident",))
     import tensorflow as tf
 
     made = built(order)
     model, batch, shuffle = made.model, order.row.problem.batch, order.switches["shuffle"] == "on"
     held = len(order.x)
     with placed(order.row):
-        x, y = _on_device(order, *_numbers(order))
-        (in_order,) = _on_device(order, np.arange(held, dtype=np.int32))
+        x, y = _kept_on_device(order)
+        (in_order,) = _on_device(order, np.arange(held))
         _make_metrics(model, x[:1], y[:1])
     wait = _waiter(order)
 
@@ -200,13 +209,13 @@ def _trainer(made: Built, fit: Callable, step_losses: Callable) -> Trainer:
 def tensorflow_loop(order: Order) -> Trainer:
     """A bare Python loop over one tf.function: tape, gradients, the Keras optimizer. `resident`: the batches lie on the
     device, or are gathered there in mixed order; `fed`: each step is given arrays of the host."""
-    residence = _require(order, ("resident", "fed"))
+    residence = residence_of(order, ("resident", "fed"))
     import tensorflow as tf
 
     made = built(order)
     model, problem, shuffle = made.model, order.row.problem, order.switches["shuffle"] == "on"
     optimizer, wait = model.optimizer, _waiter(order)
-    host_x, host_y = _numbers(order)
+    host_x, host_y = typed_samples(order)
     loss_of = _loss(model, order)
 
     def body(x, y):
@@ -224,20 +233,20 @@ def tensorflow_loop(order: Order) -> Trainer:
         rng = np.random.default_rng(order.seed)
 
         def batches(samples: int):
-            return dense.cut(host_x, host_y, sizes(samples, problem.batch), rng if shuffle else None)
+            return cut(host_x, host_y, sizes(samples, problem.batch), rng if shuffle else None)
 
         def run(x, y):
             return step(*_on_device(order, x, y))
     else:
         with placed(order.row):
-            x, y = _on_device(order, host_x, host_y)
+            x, y = _kept_on_device(order)
         kept: dict[tuple[int, int], tuple] = {}
 
         def batches(samples: int):
             counts = sizes(samples, problem.batch)
             if shuffle and len(counts) > 1:
                 return ((x, y, chosen) for chosen in tf.split(_mixed(samples), counts))
-            return _cut_once(kept, x, y, counts)
+            return cut_once(kept, x, y, counts)
 
         def run(x, y, *chosen):
             return gathering(x, y, *chosen) if chosen else step(x, y)
@@ -263,106 +272,3 @@ def _loss(model, order: Order) -> Callable:
 
     function = keras.losses.get(model.loss if order.network is None else order.network.loss)
     return lambda x, y, predicted: keras.ops.mean(function(y, keras.ops.cast(predicted, "float64")))
-
-
-# ---------------------------------------------------------------- JAX
-
-
-def jax_loop(order: Order) -> Trainer:
-    """A bare Python loop over one jitted JAX step that is given its own state to overwrite. `resident`: the batches lie on
-    the device, or are gathered there in mixed order; `fed`: each step is given arrays of the host."""
-    residence, problem, chosen = _require(order, ("resident", "fed")), order.row.problem, order.switches
-    if chosen["jit_compile"] == "off" or chosen["precision"] != "float32" or chosen["gpu"] == "visible":
-        raise ValueError(f"{order.row.kernel} is always compiled, in float32, with the CPU chosen before JAX starts")
-    network = dense.require(order.network, chosen["dropout"] == "off")
-    import jax
-    import jax.numpy as jnp
-
-    host_x, host_y = _numbers(order)
-    on_gpu, shuffle = order.row.settings.device != "cpu", chosen["shuffle"] == "on"
-    jax.config.update("jax_enable_x64", "float64" in (str(host_x.dtype), str(host_y.dtype)))
-    tf32 = on_gpu and chosen["tf32"] == "on"
-    jax.config.update("jax_default_matmul_precision", "tensorfloat32" if tf32 else "highest")
-    device = jax.devices()[0]
-    with timed(order.phases, "build"):
-        weights = dense.weights(network, order.seed)
-        update, step_of = dense.optimizer(network), dense.loss(network, jnp)
-
-    def body(state, x, y):
-        loss, gradients = jax.value_and_grad(step_of)(state["weights"], x, y)
-        return update(state, gradients), loss
-
-    step = jax.jit(body, donate_argnums=0)
-
-    @functools.partial(jax.jit, donate_argnums=0)
-    def mix(mixed, samples):
-        """Begins an epoch: the whole numbers below `samples` in random order, then the rest."""
-        key, used = jax.random.split(mixed["key"])
-        draw = jax.random.uniform(used, (len(host_x),), jnp.float32)
-        order = jnp.argsort(jnp.where(jnp.arange(len(host_x)) < samples, draw, jnp.float32(2))).astype(jnp.int32)
-        return {"key": key, "order": order, "at": jnp.zeros((), jnp.int32)}
-
-    @functools.partial(jax.jit, donate_argnums=(0, 1), static_argnums=4)
-    def gathering(state, mixed, x, y, count: int):
-        """A step over the next `count` of the mixed samples."""
-        part = jax.lax.dynamic_slice(mixed["order"], (mixed["at"],), (count,))
-        state, loss = body(state, x[part], y[part])
-        return state, {**mixed, "at": mixed["at"] + count}, loss
-
-    state: dict = {}
-    mixed: dict = {}
-
-    def restore() -> None:
-        state.update(jax.device_put(dense.start(weights, network), device))
-        mixed.update(jax.device_put({"key": jax.random.key(order.seed), "order": np.arange(len(host_x), dtype=np.int32),
-                                     "at": np.int32(0)}, device))  # fmt: skip
-
-    def stepped(x, y):
-        fresh, loss = step(dict(state), x, y)
-        state.update(fresh)
-        return loss
-
-    if residence == "fed":
-        rng = np.random.default_rng(order.seed)
-
-        def batches(samples: int):
-            return dense.cut(host_x, host_y, sizes(samples, problem.batch), rng if shuffle else None)
-
-        run = stepped
-    else:
-        x, y = jax.device_put((host_x, host_y), device)
-        kept: dict[tuple[int, int], tuple] = {}
-        counted: dict[int, jax.Array] = {}
-
-        def batches(samples: int):
-            counts = sizes(samples, problem.batch)
-            if not shuffle or len(counts) == 1:
-                return _cut_once(kept, x, y, counts)
-            if samples not in counted:
-                counted[samples] = jax.device_put(np.int32(samples), device)
-            mixed.update(mix(dict(mixed), counted[samples]))
-            return ((x, y, count) for count in counts)
-
-        def run(x, y, *count):
-            if not count:
-                return stepped(x, y)
-            fresh, moved, loss = gathering(dict(state), dict(mixed), x, y, *count)
-            state.update(fresh)
-            mixed.update(moved)
-            return loss
-
-    def wait() -> None:
-        jax.block_until_ready(dict(state))
-
-    def step_losses(count: int) -> list[float]:
-        samples = min(count * problem.batch, len(host_x) // problem.batch * problem.batch)
-        return [float(run(*batch)) for batch in batches(samples)]
-
-    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
-        return looped(order, batches, run, wait, dense.read, samples, epochs, stamped)
-
-    restore()
-    values = {"parameters": float(sum(w.size for pair in weights for w in pair)), "jit_compile": 1.0,
-              "tf32": float(tf32)}  # fmt: skip
-    notes = {"backend": f"jax {jax.__version__}"}
-    return Trainer(fit, restore, values, notes, "first loss", step_losses, dense.wrong(network, weights, step_of, host_x, host_y))

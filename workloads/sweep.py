@@ -24,6 +24,7 @@ from workloads.worker import Order, Worker, environment
 
 LOCAL = pathlib.Path(__file__).parent.parent / "reports" / "local"
 _LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
+_ROOM = 8  # times a problem's own arrays
 _LONGEST_CALL_S = 10.0  # a call foretold to take longer is skipped
 
 
@@ -136,8 +137,8 @@ class _Runner:
             return self._processes(row)
         variables = environment(row, self._uuids)
         key = tuple(sorted(variables.items()))
-        for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key]:
-            self._workers[other].close()  # a framework's idle threads and memory would disturb what comes next
+        for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key and _short(row)]:
+            self._workers[other].close()  # an idle framework uses no CPU, but it keeps the memory that it once had
         self._last[key] = row.kernel.split("/")[1]
         return self._asked(self._workers.setdefault(key, Worker(variables)), row)
 
@@ -173,6 +174,11 @@ class _Runner:
     def close(self) -> None:
         for worker in self._workers.values():
             worker.close()
+
+
+def _short(row: Row) -> bool:
+    """Whether a row needs more of its device's memory than lies idle now, with room for what is made beside its arrays."""
+    return _ROOM * row.problem.footprint_bytes > machine.memory_available(row.settings.device)
 
 
 def _way(row: Row) -> str:

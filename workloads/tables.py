@@ -187,19 +187,16 @@ def fastest(rows: list[Measurement]) -> Measurement | None:
 
 
 class Lines:
-    """A line a row: what, how large, the time with its interval, the rate, the roof, what is doubtful. Skipped
-    rows are left out: the sweep's end says each reason once."""
+    """A line a row: what, how large, the time with its interval, the rate, what is doubtful; no part of a roof, which these
+    rows are. Skipped rows are left out: the sweep's end says each reason once."""
 
     HEAD = (("kernel", 24), ("problem", 28), ("where", 10), ("time", 8), ("+-%", 5), ("rate", 13),
-            ("% roof", 6), ("notes", 5))  # fmt: skip
+            ("notes", 5))  # fmt: skip
 
     def __init__(self, machine: Machine | None = None):
-        self._all: list[Measurement] = []
-        self._machine = machine
         self._headed = False
 
     def shown(self, m: Measurement) -> None:
-        self._all.append(m)
         if m.status == "skipped":
             return
         if not self._headed:
@@ -214,20 +211,11 @@ class Lines:
         problem = what.get(p.op, lambda: "")()
         seconds = roofline.seconds_of(m)
         if seconds is None:
-            return [m.kernel, problem, where, m.status, "", "", "", m.reason]
+            return [m.kernel, problem, where, m.status, "", "", m.reason]
         rate = units.flops_rate if p.op == "peak" else units.bytes_rate
         work = p.flops if p.op == "peak" else p.bytes_moved
-        fraction = roofline.judge(m, roofline.roofs(self._all, self._machine)).fraction
-        return [
-            m.kernel,
-            problem,
-            where,
-            units.seconds(seconds.value),
-            number(100 * seconds.noise, 2),
-            rate(work / seconds.value),
-            f"{100 * fraction.value:.0f}" if fraction else "-",
-            " ".join(m.flags),
-        ]
+        return [m.kernel, problem, where, units.seconds(seconds.value), number(100 * seconds.noise, 2),
+                rate(work / seconds.value), " ".join(m.flags)]  # fmt: skip
 
     def finish(self) -> None:
         pass

@@ -130,13 +130,23 @@ def about(row: Row, chosen: dict[str, str]) -> dict[str, str]:
     threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
     found["threads"] = str(threads) if threads else "TensorFlow's choice"
     if row.settings.device == "cpu":
-        found["onednn"] = os.environ.get("TF_ENABLE_ONEDNN_OPTS", "TensorFlow's choice")
+        found["onednn"] = _onednn()
         found["gpu"] = chosen["gpu"]
     else:
         found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
         if major := _cublas_loaded():
             found["cuda"] += f", on cuBLAS {major}"
     return found
+
+
+def _onednn() -> str:
+    """Whether TensorFlow's CPU kernels are oneDNN's, as it decided itself; where it does not tell, what it was told."""
+    try:
+        from tensorflow.python.util import _pywrap_util_port  # no public way to it
+
+        return "on" if _pywrap_util_port.IsMklEnabled() else "off"
+    except (ImportError, AttributeError):
+        return {"0": "off", "1": "on"}.get(os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""), "TensorFlow's choice")
 
 
 def _cublas_loaded() -> str:

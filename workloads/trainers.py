@@ -193,7 +193,7 @@ _WAYS = {
     "training/keras/fit": "workloads.trainers:keras_fit",
     "training/keras/resident": "workloads.loops:resident",
     "training/tensorflow/loop": "workloads.loops:tensorflow_loop",
-    "training/jax/loop": "workloads.loops:jax_loop",
+    "training/jax/loop": "workloads.dense:jax_loop",
 }
 
 

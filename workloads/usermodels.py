@@ -7,10 +7,12 @@ import sys
 
 import numpy as np
 
+from workloads.data import LEVELS
 from workloads.switches import FOLDER
 from workloads.tensors import Broken
 
-CLASSES = 10  # of made-up labels where neither the output nor the loss says how many there are
+WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
+_MAPPED = 64  # inputs that decide a target
 
 
 def load(name: str, jit_compile: bool | str) -> tuple[object, dict[str, str]]:
@@ -48,8 +50,8 @@ def _from_file(name: str):
     except Exception as error:
         said = _short(error)
         if "lambda" in said.lower():
-            raise Broken(f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the model "
-                         "in Python and name its function as package.module:function") from error  # fmt: skip
+            raise Broken(f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the "
+                         "model in Python and name its function as package.module:function") from error  # fmt: skip
         raise Broken(f"{name} is no Keras model that loads: {said}") from error
 
 
@@ -59,13 +61,13 @@ def _from_function(name: str):
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        build = getattr(importlib.import_module(module), function)
+        build = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
-    except AttributeError as error:
-        raise Broken(f"{module} has no {function}") from error
     except Exception as error:
         raise Broken(f"importing {module} fails: {_short(error)}") from error
+    if not callable(build):
+        raise Broken(f"{module} has no function {function}")
     try:
         model = build()
     except Exception as error:
@@ -90,35 +92,47 @@ def _loss(model) -> str:
 
 
 def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
-    """(x, y): made-up inputs in [0, 1] of the model's shape, and targets that its loss takes, learnable from them: a random
-    linear map of the inputs decides the class or is the number.
+    """(x, y): made-up inputs in [0, 1] of the model's shape (uint8: whole numbers 0..255; whole numbers below the vocabulary
+    where it takes these), and targets that its loss takes, learnable from them: a random linear map of some inputs decides
+    the class or is the number.
 
     Raises: Broken for a shape that is not known (None beside the batch).
     """
     shape, out = model.input_shape[1:], model.output_shape[1:]
     if None in shape or None in out:
         raise Broken(f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known")
-    rng = np.random.default_rng(seed)
-    kind = str(model.input_dtype if hasattr(model, "input_dtype") else model.inputs[0].dtype)
-    if "int" in kind:
-        x = rng.integers(0, _vocabulary(model), (count, *shape)).astype(kind)
+    rng, wants = np.random.default_rng(seed), str(model.inputs[0].dtype)
+    if words := _vocabulary(model, wants):
+        x = rng.integers(0, words, (count, *shape)).astype(wants if "int" in wants else dtype)
+        seen = x.reshape(count, -1)[:, :_MAPPED] / words
     else:
         x = rng.random((count, *shape), dtype=np.float32)
-    flat = x.reshape(count, -1)[:, :64].astype(np.float32)
-    scores = (flat - flat.mean(0)) @ rng.standard_normal((flat.shape[1], out[-1])).astype(np.float32)
-    loss = model.loss if isinstance(model.loss, str) else getattr(model.loss, "name", type(model.loss).__name__)
-    classes = scores.argmax(-1)
-    x = x.astype("uint8" if dtype == "uint8" else dtype) if "int" not in kind else x
+        seen = x.reshape(count, -1)[:, :_MAPPED] - 0.5
+        x = np.rint(x * LEVELS).astype(np.uint8) if dtype == "uint8" else x.astype(dtype, copy=False)
+    scores = seen @ rng.standard_normal((seen.shape[1], out[-1] if out else 1))
+    inner = (1,) * (len(out) - 1)  # the same target for each of a sample's places
+    loss = _loss_name(model)
     if "sparse" in loss:
-        return x, np.broadcast_to(classes.reshape(count, *[1] * (len(out) - 1)), (count, *out[:-1])).astype(np.int32)
+        return x, np.broadcast_to(scores.argmax(-1).reshape(count, *inner), (count, *out[:-1])).astype(np.int32)
     if "categorical" in loss:
-        one_hot = np.eye(out[-1], dtype=np.float32)[classes]
-        return x, np.broadcast_to(one_hot.reshape(count, *[1] * (len(out) - 1), out[-1]), (count, *out)).copy()
-    if "binary" in loss:
-        return x, np.broadcast_to((scores > 0).astype(np.float32).reshape(count, *[1] * (len(out) - 1), out[-1]), (count, *out)).copy()
-    return x, np.broadcast_to(scores.reshape(count, *[1] * (len(out) - 1), out[-1]), (count, *out)).astype(np.float32)
+        scores = np.eye(out[-1])[scores.argmax(-1)]
+    elif "binary" in loss:
+        scores = scores > 0
+    return x, np.broadcast_to(scores.reshape(count, *inner, *out[-1:]), (count, *out)).astype(np.float32)
 
 
-def _vocabulary(model) -> int:
-    """How many whole numbers the first layer takes: an Embedding says so."""
-    return next((int(la.input_dim) for la in model.layers if hasattr(la, "input_dim") and la.input_dim), CLASSES)
+def _loss_name(model) -> str:
+    """A loss by its name in Keras; of a function or class of the user's own, its own."""
+    import keras
+
+    try:
+        loss = keras.losses.get(model.loss)
+    except (TypeError, ValueError):
+        loss = model.loss
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()
+
+
+def _vocabulary(model, wants: str) -> int:
+    """How many whole numbers the model takes, as an Embedding says; 0 where it takes other numbers."""
+    words = next((int(la.input_dim) for la in model.layers if getattr(la, "input_dim", None)), 0)
+    return words or (WORDS if "int" in wants else 0)

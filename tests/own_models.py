@@ -1,0 +1,84 @@
+"""Models as users bring them, good and bad; called in the suite's TensorFlow process by their names, tests.own_models:name."""
+
+import os
+
+
+def sequential(*layers, shape=(8,), **keywords):
+    import keras
+
+    return keras.Sequential([keras.Input(shape, **keywords), *layers])
+
+
+def dense(*arguments):
+    import keras
+
+    return keras.layers.Dense(*arguments)
+
+
+def classes():
+    return sequential(dense(16, "relu"), dense(3, "softmax"))
+
+
+def compiled():
+    import keras
+
+    model = sequential(dense(1, "sigmoid"))
+    model.compile(keras.optimizers.SGD(0.5), keras.losses.BinaryCrossentropy(), metrics=["accuracy"])
+    return model
+
+
+def words():
+    import keras
+
+    return sequential(keras.layers.Embedding(50, 4), keras.layers.Flatten(), dense(2), shape=(6,), dtype="int32")
+
+
+def two_inputs():
+    import keras
+
+    one, two = keras.Input((2,)), keras.Input((2,))
+    return keras.Model([one, two], dense(1)(keras.layers.Concatenate()([one, two])))
+
+
+def unbuilt():
+    import keras
+
+    return keras.Sequential([dense(3)])
+
+
+def any_length():
+    import keras
+
+    return sequential(keras.layers.GlobalAveragePooling1D(), dense(3), shape=(None, 4))
+
+
+def layers_that_do_not_match():
+    import keras
+
+    return sequential(keras.layers.Reshape((3, 3)))
+
+
+def no_such_loss():
+    model = sequential(dense(3))
+    model.compile("adam", "mean_absurd_error")
+    return model
+
+
+def a_loss_of_another_shape():
+    model = sequential(dense(3))
+    model.compile("adam", lambda wanted, given: given - wanted[:, :2])
+    return model
+
+
+def no_model():
+    return 3
+
+
+def saved():
+    """Also saves models beside Keras's own files: as it is, and with a Lambda layer."""
+    import keras
+
+    model, folder = compiled(), os.environ["KERAS_HOME"]
+    model.save(f"{folder}/plain.keras")
+    sequential(keras.layers.Lambda(lambda x: 2 * x), dense(1)).save(f"{folder}/with_lambda.keras")
+    return model

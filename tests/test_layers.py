@@ -1,0 +1,353 @@
+"""What rows of layers say together: ratios worked out by hand, names of layers, sums over a step, and their part of the page."""
+
+import itertools
+import json
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from fake_measurements import row
+from test_report import boxes
+from test_results_load import write
+
+from analysis import answers, crossover, facts, families, layers, networks, report, roofline, sentences, shapes
+from analysis.crossover import COPIES, LATENCY
+from analysis.report import cells, layer_pictures, page, sections
+from analysis.report import layers as layer_sections
+from analysis.report import roofline as hierarchical
+from analysis.roofs import roofs
+from analysis.why import why
+from kernels.problems import Conv, Launch, Matmul, Peak
+from workloads import machine, options, plan, tables
+
+
+def conv(n: int = 32, **fields) -> Conv:
+    return Conv(**{"n": n, "h": 8, "w": 8, "c_in": 8, "c_out": 16, "r": 3, "s": 3, "pad": "same"} | fields)
+
+
+def cold(m):
+    return msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
+
+
+def law(n: int, **fields) -> list:
+    """1e-6 s an image on the CPU; on the GPU 20e-6 s a call, 4e-6 of them on the device, with copies 80e-6."""
+    p = conv(n, **fields)
+    return [row("conv/numpy/im2col", p, 1e-6 * n * p.h * p.c_in / 64, threads=1),
+            row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 4e-6}, device="gpu:0"),
+            row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("varies", "sizes", "words"), [
+    ("batch", {"n": (4, 100)},
+     ("the GPU wins from batch = 20.0, between the measured 4 and 100", "batch = 4", "the smallest batch")),
+    ("channels", {"n": (1, 1, 1), "c_in": (16, 100, 640), "c_out": (16, 100, 640)},
+     ("the GPU wins from channels = 160", "channels = 100", "the fewest channels")),
+    ("size", {"n": (1, 1, 1), "h": (16, 100, 640), "w": (16, 100, 640)},
+     ("the GPU wins from image side = 160", "image side = 100", "the smallest images"))])  # fmt: skip
+def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
+    """1e-6 n h c / 64 = 20e-6: n h c = 1280, of h = 8 and c = 8 at n = 20; on one image 160 channels or pixels."""
+    rows = [m for at in zip(*sizes.values(), strict=True) for m in law(**dict(zip(sizes, at, strict=True)))]
+    found = crossover.conv_crossovers(rows, (LATENCY, COPIES[0]), varies=[varies], least={varies: 2})
+    resident, copied = (next(a for a in found if a.form == form) for form in (LATENCY, COPIES[0]))
+    assert words[0] in answers.sentence(resident)
+    first, *_ = why(rows, resident)
+    assert (first.arithmetic, first.overhead, first.remainder) == pytest.approx((4e-6, 16e-6, 0))
+    said = sentences.why_sentence(first, LATENCY)
+    assert said.startswith(f"Why: at {words[1]} a GPU call costs 20.0 us, most of it launch and Python (16.0 us)")
+    assert [w.copies for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
+    slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
+    always = crossover.conv_crossovers(slow, [LATENCY], varies=[varies], least={varies: 1})
+    assert f"already at {words[2]}" in answers.sentence(next(a for a in always if a.kind == "gpu-at-smallest"))
+
+
+def law_time(m) -> float:
+    return m.samples[0].seconds[0]
+
+
+def test_a_family_holds_its_own_and_reasons_come_from_no_other():
+    rows = [m for n in (4, 100) for m in law(n)]
+    others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0")
+              for n in (4, 100)]  # fmt: skip
+    frameworks = [row("conv/tensorflow/jit", conv(n), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0") for n in (4, 100)]
+    (answer,) = crossover.conv_crossovers(rows, [LATENCY])
+    assert why([*others, *frameworks, *rows], answer) == why(rows, answer)
+    dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
+    assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))
+    assert not dense.holds(Matmul(32, 10, 7)) and not dense.holds(Matmul(32, 10, 7, "bfloat16", out="float32", layout="tn"))
+    assert not families.SQUARES.holds(Matmul(8, 8, 8, layout="nt")) and families.SQUARES.holds(Matmul(8, 8, 8))
+
+
+def test_whole_arrays_of_a_convolution_cross_the_link():
+    """2 x 4 x 4 x 8 floats in, 8 x 4 filters; with stride 2 out 2 x 2 x 2 x 4. The compulsory bytes would be a quarter of x."""
+    p = Conv(2, 4, 4, 8, 4, 1, 1, stride=2)
+    assert roofline.crossing_bytes(p) == (4 * (256 + 32), 4 * 32)
+    assert roofline.crossing_bytes(msgspec.structs.replace(p, direction="dgrad")) == (4 * (32 + 32), 4 * 256)
+    assert roofline.crossing_bytes(msgspec.structs.replace(p, direction="wgrad")) == (4 * (256 + 32), 4 * 32)
+    half = msgspec.structs.replace(p, dtype="float16", math="float16")
+    assert roofline.crossing_bytes(half) == (2 * (256 + 32), 2 * 32)
+    ceilings = roofs([*fake.transfer_rows(0.0), row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.1})])
+    large = Conv(1024, 64, 64, 64, 64, 1, 1)
+    bound = roofline.attainable(ceilings, large, "gpu:0", mode="roundtrip")
+    # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
+    assert bound.roof.kind == "link" and bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)
+
+
+def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
+    product = row("matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3})
+    quick = row("conv/cudnn/plan", p := conv(dtype="bfloat16", math="bfloat16"), {"device": p.flops / 2e12}, device="gpu:0")
+    ceilings = roofs([product])
+    assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == roofline.BEST_MATMUL
+    assert roofline.judge(quick, ceilings).flag == "" and roofline.judge(quick, ceilings).fraction.value == pytest.approx(2)
+    peak = roofs([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
+    assert roofline.judge(quick, peak).flag == roofline.ABOVE
+
+
+def test_a_framework_beside_the_best_library_of_its_own_device():
+    rows = [row("conv/numpy/im2col", conv(), 2e-3, threads=1), row("conv/numpy/im2col", conv(), 1e-3, threads=2),
+            row("conv/tensorflow/function", conv(), 3e-3), row("conv/tensorflow/held", conv(), 5e-4),
+            row("conv/cudnn/plan", conv(), {"host-latency": 5e-5, "device": 1e-6}, device="gpu:0"),
+            row("conv/tensorflow/function", conv(), 2e-4, device="gpu:0"),
+            row("conv/tensorflow/function", conv(64), 9.0), cold(row("conv/tensorflow/function", conv(), 9.0))]  # fmt: skip
+    found = layers.against_library(rows, "conv")
+    assert sorted((m.settings.device, layers.variant(m), ratio) for m, _, ratio in found) == [
+        ("cpu", "function", pytest.approx(3)), ("cpu", "held", pytest.approx(0.5)), ("gpu:0", "function", pytest.approx(4))]
+    said = layers.library_sentences(rows, "conv")
+    assert said[0].startswith("float32, on the CPU: beside the best library a convolution by TensorFlow takes so many times as "
+                              "long: 3.00 in a tf.function and 0.500 with its layouts held (")  # fmt: skip
+    assert "on the GPU" in said[1] and "4.00 in a tf.function" in said[1]
+
+
+def test_the_middle_of_ratios_with_the_least_and_the_most():
+    assert layers.spread([3.0, 1.0, 8.0]) == layers.Spread(3.0, 1.0, 8.0, 3)
+    assert layers.spread([3.0, 1.0, 8.0]).words() == "3.00 (1.00 to 8.00)"
+    assert layers.spread([2.0]).words() == "2.00" and layers.spread([]) is None
+
+
+def test_cold_beside_warm_each_with_its_fastest_threads():
+    rows = [row("conv/numpy/im2col", conv(), 1e-3, threads=2), row("conv/numpy/im2col", conv(), 2e-3, threads=1),
+            cold(row("conv/numpy/im2col", conv(), 9e-3, threads=2)), cold(row("conv/numpy/im2col", conv(), 3e-3, threads=1)),
+            cold(row("conv/numpy/im2col", conv(64), 1e-3, threads=1))]  # fmt: skip
+    ((m, base, ratio),) = layers.cold_beside_warm(rows, "conv")
+    assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
+    assert layers.cold_sentences(rows, "conv") == [
+        "On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."]
+
+
+def test_less_precision_by_alignment_against_the_same_backends_float32():
+    """8 and 16 channels: multiples of 8; 3 of them: of neither. tf32 is 4 and 1.5 times as fast."""
+    rows = []
+    for fields, gain in (({}, 4), ({"c_in": 3}, 1.5)):
+        for math, factor in (("float32", 1), ("tf32", gain)):
+            p = conv(math=math, **fields)
+            rows.append(row("conv/cudnn/plan", p, {"device": 1e-3 / factor, "host-latency": 1.0}, device="gpu:0"))
+            rows.append(row("conv/cudnn/plan", msgspec.structs.replace(p, n=8), {"device": 1e-9}, device="gpu:0"))
+    found = layers.arithmetic(rows, "conv")
+    assert [(a.math, a.alignment, a.rate.problems, a.speedup and a.speedup.median) for a in found] == [
+        ("float32", 8, 1, None), ("float32", 1, 1, None), ("tf32", 8, 1, pytest.approx(4)), ("tf32", 1, 1, pytest.approx(1.5))]
+    assert found[0].rate.median == pytest.approx(conv().flops / 1e-3)  # the smaller batch is left out
+    assert layers.arithmetic_sentences(found, "conv") == [
+        "TF32 on, cudnn on the GPU: a convolution is 4.00 times as fast where its channels are multiples of 8 and 1.50 times as "
+        "fast where its channels are not all multiples of 4 (the middle, against float32)."]
+
+
+def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
+    runs = [fake.run(fake.CPU_MACHINE, "python -m workloads.matmul --model fashion-mlp --batch 32")]
+    assert networks.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == [
+        "fashion-mlp", "cifar10-cnn"]
+    assert networks.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
+    assert networks.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == ["vgg-16"]
+    rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
+    named = set(networks.names(runs, rows).values())
+    assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
+    (found,) = networks.steps(runs, rows, "matmul")
+    (total,) = answers.totals(found[1], rows)
+    cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
+    assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
+    assert total.cpu <= sum(cpu[w.problem] for w in found[1]) and total.flops == sum(w.flops for w in found[1])
+    partial = [m for m in rows if not (m.problem.layout == "nt" and m.problem.n == 500)]
+    assert {w.direction for _, works in networks.steps(runs, partial, "matmul") for w in works} == {"fprop", "wgrad"}
+
+
+def test_one_product_is_not_called_all_one():
+    from kernels import networks as tables_of
+
+    works = [w for w in tables_of.step(tables_of.find("mnist-cnn"), 8) if w.kind == "dense" and w.direction == "fprop"]
+    rows = [row("matmul/numpy/blas", w.problem, 1e-3, threads=1) for w in works]
+    (said,) = answers.together(works, rows, "products of the dense layers of mnist-cnn")
+    assert said.startswith("float32, batch 8: the one product of the dense layers of mnist-cnn (fprop, ")
+    assert ") takes 1.00 ms on the CPU, " in said
+
+
+def test_how_all_families_fare_in_one_sentence():
+    """Three layers: the GPU wins from 20, from 40 and never."""
+    rows = [m for n in (4, 100) for m in law(n)] + [m for n in (4, 100) for m in law(n, c_in=4)]
+    rows += [row("conv/numpy/im2col", conv(n, c_in=2), 1e-9, threads=1) for n in (4, 100)]
+    rows += [m for n in (4, 100) for m in law(n, c_in=2)[1:]]
+    found = [a for a in answers.every(rows, "conv") if a.form == LATENCY]
+    assert answers.summaries(found) == [
+        "float32, data already on the GPU, one call at a time: of 3 convolutions, along the batch, the GPU wins from batch = "
+        "20.0 to 40.0 in 2, the CPU wins throughout in 1 (measured range 4..100)."]
+    assert answers.summaries(found[:1]) == []
+
+
+def test_shapes_in_words():
+    assert shapes.product(Matmul(8, 8, 8)) == "8" and shapes.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
+    assert shapes.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
+        "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)")  # fmt: skip
+    assert roofline.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (
+        "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def rendered(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("layers")
+    write(folder, fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32")))
+    return report.render([folder])
+
+
+def test_the_page_has_sections_of_convolutions_and_products(rendered):
+    text = rendered.read_text()
+    conv1, product = text.index("## Convolutions"), text.index("## Products of dense layers and other shapes")
+    assert text.index("## How far from") < conv1 < product < text.index("## Memory")
+    for words in ("](convolutions.svg)", "](convolutions-batch.svg)", "](products.svg)", "](products-batch.svg)",
+                  "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
+                  "### Convolutions: where the GPU wins", "| conv2 dgrad | batch | float32 | - | data already on the GPU, one ca",
+                  "| conv1 fprop | batch | float32 | tensorflow |", "| dense1 wgrad | batch |",
+                  "### Convolutions: what a framework's way costs", "| cpu | float32 | tensorflow/held | batch 8 | 8 | 1.5",
+                  "### Convolutions: cold beside warm", "| cpu | float32 | numpy/im2col | batch 128 | 8 | 2.0",
+                  "### Convolutions: precision and alignment", "TF32 on, cudnn on the GPU: a convolution is 3."):  # fmt: skip
+        assert words in text, words
+    for words in ("| conv3 | 16x16x64:64x3x3 (pad valid) | fprop | 128 | 8 |", "| conv2 wgrad | batch = "):
+        assert words in text, words
+    answer = text[text.index("## The answer") : text.index("## How far")]
+    assert "of 8 convolutions, along the batch, the GPU wins from batch = " in answer and "No GPU" not in answer
+    assert "above-roof" not in text and "lie above the roof" not in text
+    assert not (rendered.parent / "crossover.svg").exists() and not (rendered.parent / "rates.svg").exists()
+
+
+def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_not(rendered):
+    text = rendered.read_text()
+    start = text.index("### Convolutions: float32")
+    head, _, *lines = [line for line in text[start : text.index("###", start + 5)].splitlines() if line.startswith("|")]
+    assert head == ("| layer | HxWxC:KxRxS | direction | batch | multiples of | numpy | cudnn | cupy | tensorflow CPU | "
+                    "tensorflow GPU | fastest |")  # fmt: skip
+    assert len(lines) == 8 * 3
+    start = text.index("### Convolutions: tf32")
+    assert "numpy" not in text[start : text.index("###", start + 5)]
+    assert cells.table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c"))[:2] == ["| a | c |", "| --- | ---: |"]
+
+
+def test_no_label_of_the_pictures_covers_another_or_leaves_them():
+    loaded = fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32"))
+    ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
+    figures = [hierarchical.figure(loaded.measurements, ceilings)]
+    for op in layer_sections.SECTIONS:
+        of = layer_sections.found(loaded, op, ceilings)
+        names = dict(layer_sections.pictures_of(of))
+        assert len(names) == 2
+        figures += [layer_pictures.figure(of, name) for name in names]
+    for figure in figures:
+        written = boxes(figure)
+        for text, box in written:
+            assert box.x0 >= 0 and box.y0 >= 0 and box.x1 <= figure.bbox.x1 and box.y1 <= figure.bbox.y1, text
+        for (a, first), (b, second) in itertools.combinations(written, 2):
+            assert not first.padded(-1).overlaps(second.padded(-1)), (a, b)
+
+
+def test_the_bands_and_marks_lie_where_the_winner_changes():
+    rows = [m for n in (4, 16, 256) for m in law(n)]
+    loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
+    of = layer_sections.found(loaded, "conv", ())
+    figure = layer_pictures.figure(of, "convolutions-batch")
+    (axes,) = figure.axes
+    marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1)
+    assert marks == pytest.approx([20, 80])  # one call, copies as written
+    bars = sorted((bar.get_x(), bar.get_x() + bar.get_width()) for bar in axes.patches if bar.get_width() > 1)
+    assert bars[0][1] == pytest.approx(20) == bars[-1][0] and bars[-1][1] == pytest.approx(axes.get_xlim()[1])
+
+
+def test_layers_are_points_of_the_roofline_at_their_largest_batch():
+    rows = [m for n in (4, 100) for m in law(n)] + [row("conv/tensorflow/jit", conv(100), 1e-9, device="gpu:0")]
+    points = hierarchical.layer_points(rows)
+    assert {(m.problem.n, m.kernel) for m in points} == {(100, "conv/numpy/im2col"), (100, "conv/cudnn/plan")}
+    (axes,) = hierarchical.figure(rows, roofs(rows)).axes
+    drawn = [(float(x), float(y)) for line in axes.lines if line.get_marker() == "^" for x, y in line.get_xydata()]
+    p = conv(100)
+    assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2)
+    assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6])
+
+
+def test_an_empty_roofline_is_left_out(tmp_path):
+    write(tmp_path, msgspec.structs.replace(fake.gpu_run(), measurements=tuple(fake.transfer_rows())))
+    text = report.render([tmp_path]).read_text()
+    assert not (tmp_path / "roofline.svg").exists() and "roofline.svg" not in text and "](transfers.svg)" in text
+
+
+def test_the_memorys_ceiling_says_where_it_comes_from():
+    """Bandwidths that fall all the way: no flat part anywhere, so the best beyond four times the cache counts."""
+    rows = fake.stream_curve("stream/numba/loop", lambda nbytes: 1e10 * (2**31 / nbytes) ** 0.4, fake.STREAM_SIZES, 2)
+    (memory,) = (r for r in roofs(rows, fake.CPU_MACHINE) if r.kind == "memory")
+    assert memory.note == "no plateau there: the best rate of working sets from 128 MiB"
+    said = facts.other_sentences(rows, (memory,))
+    assert said == [f"Measured ceilings of the CPU: {facts.bytes_rate(memory.rate.value)} from DRAM ({memory.note})."]
+    assert facts.unflat_sentences([memory]) == [
+        f"cpu: the DRAM ceiling with 2 threads, {facts.bytes_rate(memory.rate.value)}, is the best rate of working sets from 128 "
+        "MiB (stream/numba/loop, 256 MiB, 2 threads)."]
+    quick = roofs(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau
+    assert [r.note for r in quick] == [""] and facts.unflat_sentences(quick) == []
+
+
+def test_the_software_of_all_runs_with_every_version():
+    first = fake.run(fake.CPU_MACHINE)
+    more = {**{f"library{i}": str(i) for i in range(15)}, "numpy": "2.4.7"}
+    said = sections.software_words([first, msgspec.structs.replace(first, software=more)])
+    assert "numpy 2.4.6 or 2.4.7" in said and "numba 0.68.1" in said and "library14 14" in said and len(said) == 3 + 15
+
+
+def test_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "has_matplotlib", lambda: False)
+    rows = fake.launch_rows()
+    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
+    text = report.render([tmp_path]).read_text()
+    assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
+    assert cells.problem(row("launch/cupy/rawkernel", Launch("empty"), 1.0)) == "empty"
+
+
+def test_the_part_of_a_roof_is_a_column_only_where_there_is_a_roof(capsys):
+    for rows, there in (([], False), ([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)], True)):
+        table = tables.Convs(fake.CPU_MACHINE)
+        for m in (*rows, row("conv/numpy/im2col", conv(), 1e-3, threads=1)):
+            table.shown(m)
+        table.finish()
+        assert ("CPU % of roof" in capsys.readouterr().out) is there
+
+
+def test_a_plan_is_text_or_json_and_nothing_else(capsys):
+    from workloads import conv as command
+
+    words = ["--shapes", "1x8x8x3:4x3x3", "--backends", "numpy", "--threads", "1", "--dry-run", "-q"]
+    assert command.main([*words, "--format", "json"]) == 0
+    planned = json.loads(capsys.readouterr().out)
+    assert planned["rows"][-1]["kernel"] == "conv/numpy/im2col" and planned["rows"][-1]["problem"]["c_out"] == 4
+    assert planned["largest_bytes"] > 0 and planned["seconds_at_most"] > 0
+    for other in ("csv", "md"):
+        assert command.main([*words, "--format", other]) == 2
+        assert capsys.readouterr().err.startswith(f"error: --dry-run has nothing measured for --format {other}")
+    with pytest.raises(options.Usage):
+        plan.dry_run([], command.parser().parse_args(["--format", "md"]))
+
+
+def test_versions_of_the_libraries_that_are_installed(monkeypatch):
+    installed = {"mkl": "2026.0.0", "nvmath-python": "0.7.0", "nvidia-cudnn-frontend": "1.28.0", "jax": "0.9"}
+    monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
+    found = machine.software()
+    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == ("2026.0.0", "0.7.0", "1.28.0", "0.9")
+    assert "keras" not in found
+
+
+def test_rows_that_are_roofs_have_no_column_of_roofs(capsys):
+    table = tables.Lines(fake.CPU_MACHINE)
+    table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
+    table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert "roof" not in head and first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]

@@ -1,0 +1,133 @@
+"""Models of the user's own: what is trained and how, and how those that cannot be are refused."""
+
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from kernels.problems import Training
+from workloads import keras_child, switches, usermodels, worker
+from workloads.results import Row, Settings
+from workloads.tensors import Broken
+
+
+def own(train, name, **keywords):
+    return train(4, 8, model=f"tests.own_models:{name}", **keywords)
+
+
+def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
+    m = own(train, "classes")
+    assert (m.status, m.reason, m.problem.model) == ("ok", "", "tests.own_models:classes")
+    assert m.values["parameters"] == 8 * 16 + 16 + 16 * 3 + 3
+    assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
+    assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3
+    assert m.on("host-latency").calls == 2
+
+
+def test_a_compiled_model_from_a_file_stays_as_it_is(train):
+    m = own(train, "saved")
+    assert m.status == "ok" and "compiled" not in m.notes
+    m = train(4, 8, model=f"{train.worker.variables['KERAS_HOME']}/plain.keras", jit_compile="on")
+    assert (m.status, m.values["parameters"], m.values["jit_compile"]) == ("ok", 9, 1.0)
+    assert "compiled" not in m.notes and len(m.series["accuracy"]) == 3
+    m = train(4, 8, model=f"{train.worker.variables['KERAS_HOME']}/with_lambda.keras")
+    assert (m.status, "holds a Lambda layer, whose code a file may not bring along" in m.reason) == ("failed", True)
+
+
+def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
+    m = own(train, "words")
+    assert (m.status, m.reason) == ("ok", "")
+    assert "mse" in m.notes["compiled"] and "accuracy" not in m.series
+
+
+@pytest.mark.parametrize(("name", "words"), [
+    ("two_inputs", "has 2 inputs and 1 outputs; models of one each can be timed"),
+    ("unbuilt", "whose input shape is not known"),
+    ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
+    ("layers_that_do_not_match", "tests.own_models:layers_that_do_not_match() fails: ValueError"),
+    ("no_such_loss", "mean_absurd_error"),
+    ("a_loss_of_another_shape", "tests.own_models:a_loss_of_another_shape does not train on made-up samples"),
+    ("no_model", "tests.own_models:no_model() gives a int, not a keras.Model"),
+    ("missing", "tests.own_models has no function missing")])  # fmt: skip
+def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_on(train, name, words):
+    m = own(train, name)
+    assert (m.status, words in m.reason) == ("failed", True), m.reason
+
+
+def test_what_is_not_there_is_said(train):
+    assert "there is no module tests.own_modules" in train(model="tests.own_modules:classes").reason
+    assert train(model="nowhere.keras").reason.startswith("there is no file ")
+
+
+@pytest.mark.parametrize("given", [{"data": "real"}, {"dropout": "off"}, {"targets": "float64"}])
+def test_what_a_model_of_the_users_cannot_obey_is_refused(train, given):
+    m = own(train, "classes", **given)
+    assert m.status == "skipped"
+    assert f"is a model of your own: {next(iter(given))} can only be " in m.reason
+
+
+def test_more_samples_than_fit_are_refused_before_they_are_made(train):
+    m = train(4, 10**12, model="tests.own_models:classes")
+    assert m.status == "skipped"
+    assert m.reason.startswith("needs 8.94e+04 GiB of host memory, ")  # 3 x 8 numbers x 4 bytes x 10^12
+
+
+def model(loss, out=(3,), shape=(5,), dtype="float32", vocabulary=0):
+    layers = [SimpleNamespace(input_dim=vocabulary)] if vocabulary else [SimpleNamespace()]
+    return SimpleNamespace(input_shape=(None, *shape), output_shape=(None, *out), inputs=[SimpleNamespace(dtype=dtype)],
+                           loss=loss, layers=layers)  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def losses(request, monkeypatch):
+    """Without TensorFlow: a loss is known by its own name."""
+    if "train" not in request.fixturenames:
+        of = SimpleNamespace(get=lambda loss: SimpleNamespace(name=loss))
+        monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(losses=of))
+
+
+def test_targets_are_what_the_loss_takes_and_can_be_learned():
+    x, y = usermodels.samples(model("mean_squared_error"), 200, 1, "float32")
+    assert (x.shape, x.dtype, y.shape, y.dtype) == ((200, 5), np.float32, (200, 3), np.float32)
+    assert 0 <= x.min() < 0.1 and 0.9 < x.max() <= 1
+    residual = np.linalg.lstsq(np.c_[x, np.ones(200)], y, rcond=None)[1]
+    assert residual.max() < 1e-6  # linear in the inputs
+    _, classes = usermodels.samples(model("sparse_categorical_crossentropy"), 200, 1, "float32")
+    assert (classes.shape, classes.dtype) == ((200,), np.int32)
+    assert (classes == y.argmax(-1)).all()
+    _, one_hot = usermodels.samples(model("categorical_crossentropy"), 200, 1, "float32")
+    assert (one_hot == np.eye(3)[classes]).all()
+    _, yes = usermodels.samples(model("binary_crossentropy", (1,)), 200, 1, "float32")
+    assert yes.shape == (200, 1) and set(np.unique(yes)) == {0.0, 1.0} and 40 < yes.sum() < 160
+    _, places = usermodels.samples(model("sparse_categorical_crossentropy", (7, 7, 3)), 4, 1, "float32")
+    assert places.shape == (4, 7, 7) and (places == places[:, :1, :1]).all()
+
+
+def test_inputs_are_of_the_type_asked_for_or_that_the_model_takes():
+    scaled, _ = usermodels.samples(model("mse"), 50, 1, "float64")
+    levels, _ = usermodels.samples(model("mse"), 50, 1, "uint8")
+    assert (scaled.dtype, levels.dtype) == (np.float64, np.uint8)
+    assert np.abs(levels / 255 - scaled).max() <= 0.5 / 255 + 1e-6
+    tokens, _ = usermodels.samples(model("mse", dtype="int32", vocabulary=50), 200, 1, "float32")
+    assert (tokens.dtype, tokens.min(), tokens.max()) == (np.int32, 0, 49)
+    tokens, _ = usermodels.samples(model("mse", vocabulary=50), 200, 1, "float32")
+    assert (tokens.dtype, tokens.max(), (tokens == tokens.round()).all()) == (np.float32, 49, True)
+    with pytest.raises(Broken, match="sizes beside the batch must be known"):
+        usermodels.samples(model("mse", shape=(None, 3)), 2, 1, "float32")
+
+
+def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
+    assert worker.environment(row, {})[switches.FOLDER] == str(tmp_path)
+    assert row.problem.footprint_bytes == 0
+    assert row.problem.patience_s > 0
+    (tmp_path / "crossover_own_mine.py").write_text("raise AttributeError('no luck')\n")
+    monkeypatch.setenv(switches.FOLDER, str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    with pytest.raises(Broken, match="importing crossover_own_mine fails: AttributeError: no luck"):
+        usermodels.load("crossover_own_mine:build", "auto")
+    saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
+    with pytest.raises(ValueError, match="has the precision that it was saved with"):
+        keras_child._own_samples(saved, switches.of(saved), 1)
