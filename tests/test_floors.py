@@ -20,8 +20,8 @@ MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
-CHILDREN = {f"workloads.{name}" for name in ("keras_child", "models", "data", "tensors", "starts", "caches", "trainers", "feeds", "loops", "dense",
-            "fits", "usermodels", "answering", "windows")}
+_CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering windows"""
+CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 
 def modules() -> dict[str, ast.Module]:

@@ -115,6 +115,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     monkeypatch.setattr(answering, "prepare", lambda *of: (ready, np.zeros((4, 1))))
     monkeypatch.setattr(answering, "placed", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(answering, "caller", lambda *of: lambda: REFERENCE[::-1])
+    monkeypatch.setattr(answering.tensors, "about", lambda row, chosen: {})  # it asks TensorFlow, which is in no test's process
     wanted = Row(CALL, Inference("lenet", 4), Settings())
     m = measure.measure(wanted, Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5))

@@ -113,7 +113,7 @@ def rows(args: argparse.Namespace, here) -> list:
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
     kernels = plan.kernels("matmul", args, on, args.ladder, on_request=("tensorflow",))
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
-    found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args))
+    found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
     return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
                     for s in plan.settings(kernel, on, args, modes, cache)]  # fmt: skip
 
