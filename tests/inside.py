@@ -153,12 +153,16 @@ def compiled_loops_are_keras():
         loop = trainer(kernel, jit_compile="on")
         close(loop.fit(SAMPLES, 3).losses, keras_losses(MLP)[0].losses)
         assert loop.values["jit_compile"] == 1
+        mixed = trainer(kernel, jit_compile="on", shuffle="on").fit(BATCH, 1)  # one batch: its order changes nothing
+        close(mixed.losses, keras_losses(MLP)[2].losses)
+        assert len(trainer(kernel, jit_compile="on", shuffle="on").fit(SAMPLES, 2).losses) == 2
 
 
 @made
 def jax_loop_is_keras():
     for residence in ("resident", "fed"):
         agree(trainer("training/jax/loop", residence=residence))
+    agree(trainer("training/jax/loop", PEAKS), PEAKS)
 
 
 @made

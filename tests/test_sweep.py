@@ -16,7 +16,7 @@ from workloads import matmul, measure, options, plan, results, sweep, worker
 from workloads.results import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 
-FAST = ["--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
+FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # Kernels as a user would add them: one file, found by its name, in the real worker.
 KERNELS = '''
 import os, time
@@ -86,6 +86,12 @@ def prints(problem, a, b):
 '''
 
 
+@pytest.fixture(autouse=True)
+def no_roofs(monkeypatch):
+    """The short look at the roofs takes longer than all else here, and is tested elsewhere."""
+    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
+
+
 @pytest.fixture(scope="module")
 def planted():
     """tests' own kernels as kernels/matmul_numpy_planted.py, removed afterwards."""
@@ -151,7 +157,7 @@ def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number, code):
-    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1",
+    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1", "--fast",
                "--format", "csv", "-o", str(tmp_path)]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
     for _ in range(6):  # the head, then rows
@@ -170,7 +176,7 @@ def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number,
 
 
 def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
-    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1",
+    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1", "--fast",
                "--format", "csv", "-o", str(tmp_path)]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=worker.ROOT)
     for _ in range(5):
@@ -197,8 +203,8 @@ def test_too_large_is_said_before_anything_is_allocated():
 
 
 def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason(tmp_path, capsys):
-    assert matmul.main(["--sizes", "2^21", *FAST, "--format", "json", "-o", str(tmp_path)]) == 0
-    row = json.loads(capsys.readouterr().out)[0]
+    assert matmul.main(["--sizes", "16", "2^21", *FAST, "--format", "json", "-o", str(tmp_path)]) == 0
+    row = json.loads(capsys.readouterr().out)[-1]
     assert row["status"] == "skipped" and "GiB of host memory" in row["reason"]
 
 
@@ -221,7 +227,7 @@ def test_an_error_of_the_same_type_as_a_refusal_is_a_fault_when_it_runs(tmp_path
 
 
 def test_skip_reasons_are_said_once(tmp_path, capsys):
-    argv = ["--sizes", "2^21", *FAST[:-1], "--format", "csv", "-o", str(tmp_path)]
+    argv = ["--sizes", "16", "2^21", *FAST[:-1], "--format", "csv", "-o", str(tmp_path)]
     assert matmul.main(argv) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped: ")]
     assert len(said) == 1 and "GiB of host memory" in said[0]

@@ -156,7 +156,7 @@ def resident(order: Order) -> Trainer:
         def train(step, count: int):
             def cut(values):
                 if shuffle:
-                    return tf.gather(values, mixed[step * batch : step * batch + count])
+                    return tf.gather(values, tf.slice(mixed, (step * batch,), (count,)))  # a slice of known size, as XLA needs
                 return tf.slice(values, (step * batch, *(0 for _ in values.shape[1:])), (count, *values.shape[1:]))
 
             model.train_step((tf.ensure_shape(cut(x), (count, *x.shape[1:])), tf.ensure_shape(cut(y), (count, *y.shape[1:]))))
