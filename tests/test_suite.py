@@ -71,7 +71,7 @@ def test_a_machine_without_a_gpu_is_told_of_a_stored_one():
 def test_the_stored_run_is_whole():
     stored = results.read(worker.ROOT / "reports" / "nvidia-h200")
     assert stored.bad_lines == 0
-    assert {m.problem.op for m in stored.measurements} == {"launch", "matmul", "peak", "stream", "training", "transfer"}
+    assert {m.problem.op for m in stored.measurements} == {"conv", "launch", "matmul", "peak", "stream", "training", "transfer"}
     assert not [m for m in stored.measurements if m.status in ("failed", "wrong")]
 
 
