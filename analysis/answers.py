@@ -141,7 +141,7 @@ def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer
             ends = sorted(a.crossings[0].at.value for a in of) if kind == "gpu-from" else []
             words = {"gpu-at-smallest": f"the GPU wins already at {family.smallest}", "cpu-throughout": "the CPU wins throughout",
                      "several": "the GPU loses again somewhere", "cant-tell": "one can't tell"}  # fmt: skip
-            between = " to ".join(dict.fromkeys(digits(end) for end in (ends[0], ends[-1]))) if ends else ""
+            between = " to ".join(dict.fromkeys(sentences.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
             parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
     low, high = min(a.low_n for a in group), max(a.high_n for a in group)
     noun = {"conv": "convolutions", "matmul": "products"}[op]

@@ -15,6 +15,8 @@ from workloads.results import Measurement
 OUR_OWN = ("numba", "cuda")  # kernels written here; every other backend is a library
 NO_LAUNCH = "not measured yet: launches come with workloads.launch"
 MORE_LAUNCHES = "not measured yet: beyond those of the small model's step, it takes how many kernels this model launches"
+EPOCHS_OF = "epochs of "  # how the stop_reason of a long fit's samples begins, as workloads.fits writes it
+FIT_SHARE = "fit and epochs around the steps"
 SMALL_STEP = "Keras step of a model with almost no work"
 NO_STREAM = "not measured yet: element-wise passes come with the layers' stream problems"
 _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
@@ -116,7 +118,24 @@ def _parts(training: Measurement, measurements: list[Measurement]) -> Iterable[P
     if step := _small_step(training, measurements):
         yield step
     yield Part("launches", None, MORE_LAUNCHES if step else NO_LAUNCH)
+    if share := _fit_share(training):
+        yield share
     yield _copies(training, network, measurements)
+
+
+def _fit_share(training: Measurement) -> Part | None:
+    """What a fit and its epochs cost beyond their steps, shared among these; None where the row has no fits that tell."""
+    from analysis import costs
+
+    found, problem = costs.costs(training), _problem(training)
+    if found is None:
+        return None
+    steps, beyond = problem.epochs * problem.steps, found.epoch.scaled(problem.epochs)
+    samples = training.on("host-latency")
+    if samples and not samples.stop_reason.startswith(EPOCHS_OF):  # whose samples are its epochs: the fit around them is in none
+        beyond = total((found.fit, beyond))
+    why = f"shared by {count(steps, 'step')}; from fits that vary epochs and steps alone"
+    return Part(FIT_SHARE, beyond.scaled(1 / steps), why)
 
 
 def _small_step(training: Measurement, measurements: list[Measurement]) -> Part | None:

@@ -1,5 +1,6 @@
 """Records to plain sentences for a newcomer: numbers with units, three significant digits, the form named."""
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -194,10 +195,15 @@ def verdict_words(a: Answer) -> str:
 def n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
     """`n = 131 (128..136)`, and the measured sizes that it is interpolated between where they are > 5 % apart; `name` is what
     varies."""
-    low, high = digits(c.at.low), digits(c.at.high)
+    low, high = whole(c.at.low), whole(c.at.high)
     interval = f" ({low}..{high})" if low != high else ""
     coarse = "" if c.fine else f", between the measured {c.below} and {c.above}"
-    return f"{name} = {digits(c.at.value)}{interval}{coarse}"
+    return f"{name} = {whole(c.at.value)}{interval}{coarse}"
+
+
+def whole(size: float) -> str:
+    """A size where something begins: sizes are whole, so the next one of a few; three digits of many."""
+    return str(math.ceil(size - 1e-9)) if size < 100 else digits(size)
 
 
 def band_words(a: Answer) -> str:

@@ -179,3 +179,17 @@ def test_kerass_own_step_is_a_part_of_the_same_device_and_compilation(device, ji
 def test_on_a_gpu_parts_that_come_to_more_than_the_step_may_run_at_the_same_time():
     gpu = training("gpu:0", ms=0.5, jit_compile=1.0)
     assert "so some run at the same time or are counted too high" in budget.sentence(budget.budget(gpu, launch_rows(0.0)))
+
+
+def test_a_fit_and_its_epochs_are_shared_by_their_steps():
+    """0.3 s a fit, 0.6 s an epoch, 2 ms a step: 0.9 s over the 300 steps of a fit, 0.6 s where epochs are the samples."""
+    law = {f"fit_s {e}x{s}": (0.3 + e * (0.6 + 0.002 * s),) * 5 for e, s in ((1, 1), (1, 41), (3, 1))}
+    cpu = msgspec.structs.replace(training(), series=law)
+    made = budget.budget(cpu, [cpu])
+    assert part(made, budget.FIT_SHARE).seconds.value == pytest.approx(3e-3)
+    assert made.remainder.value == pytest.approx(18e-3)
+    assert "its fit and epochs around the steps account for 3.00 ms (14 %)" in budget.sentence(made)
+    (samples,) = cpu.samples
+    epochs = msgspec.structs.replace(cpu, samples=(msgspec.structs.replace(samples, stop_reason=budget.EPOCHS_OF + "one fit"),))
+    assert part(budget.budget(epochs, [epochs]), budget.FIT_SHARE).seconds.value == pytest.approx(2e-3)
+    assert budget.FIT_SHARE not in [p.name for p in budget.budget(training(), []).parts]

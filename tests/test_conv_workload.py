@@ -168,7 +168,7 @@ def test_answers_in_words_name_the_family_and_what_varies():
     said = answers.lines(answers.every(rows, "conv"), rows)
     family = "convolution Nx8x8x4:4x3x3 fprop (stride 2, 2 groups, pad same)"
     assert said[0].startswith(f"float32, {family}, data already on the GPU, one call at a time: the GPU")
-    assert "the GPU wins from batch = 20.0, between the measured 4 and 1024 (measured range 4..1024)." in said[0]
+    assert "the GPU wins from batch = 20, between the measured 4 and 1024 (measured range 4..1024)." in said[0]
     always = [m for n in (64, 1024) for m in law(n)]
     assert "already at the smallest batch (measured range 64..1024)" in answers.lines(answers.every(always, "conv"), always)[0]
     cpu = [m for m in rows if m.settings.device == "cpu"]

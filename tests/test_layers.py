@@ -39,7 +39,7 @@ def law(n: int, **fields) -> list:
 
 @pytest.mark.parametrize(("varies", "sizes", "words"), [
     ("batch", {"n": (4, 100)},
-     ("the GPU wins from batch = 20.0, between the measured 4 and 100", "batch = 4", "the smallest batch")),
+     ("the GPU wins from batch = 20, between the measured 4 and 100", "batch = 4", "the smallest batch")),
     ("channels", {"n": (1, 1, 1), "c_in": (16, 100, 640), "c_out": (16, 100, 640)},
      ("the GPU wins from channels = 160", "channels = 100", "the fewest channels")),
     ("size", {"n": (1, 1, 1), "h": (16, 100, 640), "w": (16, 100, 640)},
@@ -186,7 +186,7 @@ def test_how_all_families_fare_in_one_sentence():
     found = [a for a in answers.every(rows, "conv") if a.form == LATENCY]
     assert answers.summaries(found) == [
         "float32, data already on the GPU, one call at a time: of 3 convolutions, along the batch, the GPU wins from batch = "
-        "20.0 to 40.0 in 2, the CPU wins throughout in 1 (measured range 4..100)."]
+        "20 to 40 in 2, the CPU wins throughout in 1 (measured range 4..100)."]
     assert answers.summaries(found[:1]) == []
 
 

@@ -59,7 +59,7 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
     ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "can't tell at n = 64, where the times differ by less than their intervals; "
      "elsewhere the GPU wins (measured range 64..128)"),
     ({64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)}, "the winner changes 2 times: at n = 64 the CPU wins, from n = "
-     "80.0, between the measured 64 and 100 the GPU and from n = 102 the CPU (measured range 64..104)"),
+     "80, between the measured 64 and 100 the GPU and from n = 102 the CPU (measured range 64..104)"),
     ({64: (2.0, 1.0)}, "the GPU wins already at the smallest size (at n = 64, the only size measured)"),
 ])  # fmt: skip
 def test_every_kind_of_answer_in_words(times, words):
@@ -237,3 +237,7 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
     start = time.process_time()
     sentences.answer(rows, fake.GPU_MACHINE)
     assert time.process_time() - start < 2
+
+
+def test_a_size_where_something_begins_is_whole():
+    assert [sentences.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == ["1", "2", "20", "25", "100", "786"]
