@@ -128,12 +128,14 @@ def _fit_share(training: Measurement) -> Part | None:
     from analysis import costs
 
     found, problem = costs.costs(training), _problem(training)
-    if found is None:
+    if found is None or training.kernel.endswith("/loop"):  # a bare loop has neither
         return None
     steps, beyond = problem.epochs * problem.steps, found.epoch.scaled(problem.epochs)
     samples = training.on("host-latency")
     if samples and not samples.stop_reason.startswith(EPOCHS_OF):  # whose samples are its epochs: the fit around them is in none
         beyond = total((found.fit, beyond))
+    if beyond.value <= 0:  # less than its noise
+        return None
     why = f"shared by {count(steps, 'step')}; from fits that vary epochs and steps alone"
     return Part(FIT_SHARE, beyond.scaled(1 / steps), why)
 

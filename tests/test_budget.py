@@ -193,3 +193,7 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps():
     epochs = msgspec.structs.replace(cpu, samples=(msgspec.structs.replace(samples, stop_reason=budget.EPOCHS_OF + "one fit"),))
     assert part(budget.budget(epochs, [epochs]), budget.FIT_SHARE).seconds.value == pytest.approx(2e-3)
     assert budget.FIT_SHARE not in [p.name for p in budget.budget(training(), []).parts]
+    loop = msgspec.structs.replace(cpu, kernel="training/tensorflow/loop")
+    below = {**law, "fit_s 1x1": (-9.0,) * 5, "fit_s 3x1": (-9.0,) * 5}
+    for none in (loop, msgspec.structs.replace(cpu, series=below)):
+        assert budget.FIT_SHARE not in [p.name for p in budget.budget(none, []).parts]

@@ -98,6 +98,7 @@ def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
     ({"colour": "red"}, "unknown switches: colour"),
     ({"targets": "float64"}, "only the targets of a regression can be float64"),
     ({"gpu": "visible"}, "beside a GPU that TensorFlow sees; it sees none"),
+    ({"gpu": "visible", "keras_backend": "jax"}, "TensorFlow's way of choosing the CPU; Keras runs on jax here"),
     ({"jit_compile": "maybe"}, "jit_compile can be auto, on, off"),
     ({"samples": 10**8}, "GiB of host memory")])  # fmt: skip
 def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
@@ -175,7 +176,7 @@ def child(monkeypatch):
     monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
     monkeypatch.setattr(tensors, "about", lambda row, chosen: {})
     monkeypatch.setattr(keras_child, "_mark_memory", lambda device, chosen: None)
-    monkeypatch.setattr(trainers, "_use_tf32", lambda chosen: None)
+    monkeypatch.setattr(trainers, "_use_tf32", lambda row, chosen: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
     fake.measure = lambda device="cpu": keras_child.measure(
         Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1)  # fmt: skip
@@ -243,11 +244,12 @@ def test_the_line_that_says_what_tensorflow_missed():
     ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
     ("gpu:0", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda"}),
     ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
+    ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),  # a process of its own: plans are kept by shape alone
     ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"})])  # fmt: skip
 def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, given, variables):
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device, switches=given))
     assert variables.items() <= environment(wanted, {"gpu:0": "GPU-7"}).items()
-    like = Settings(device, switches={**given, "dropout": "off", "tf32": "off"})
+    like = Settings(device, switches={**given, "dropout": "off", "residence": "tf.data"})
     plain = Row("training/keras/fit", Training("lenet", 4, 8), like)
     assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})  # one child serves both
 

@@ -87,7 +87,7 @@ def test_switches_make_every_combination_but_only_where_they_do_something():
     peaks = rows("--model", "peaks", "--targets", "float32", "float64", "--jit", "off", "--precision", "mixed_bfloat16",
                  "--device", "cpu", "--residence", "numpy", "resident")  # fmt: skip
     loops = [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"]
-    assert loops == [{"data": "synthetic", "residence": "resident", "jit_compile": "off", **more}
+    assert loops == [{"data": "synthetic", "residence": "resident", "jit_compile": "off", "precision": "mixed_bfloat16", **more}
                      for more in ({}, {"targets": "float64"})]  # fmt: skip
     assert {r.settings.switches.get("precision") for r in peaks if r.kernel == FIT} == {"mixed_bfloat16"}
     every = rows("--dropout", "on", "off", "--shuffle", "off", "--keras-backend", "tensorflow", "jax", "--device", "cpu")

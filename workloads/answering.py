@@ -74,6 +74,10 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
     Raises: Broken; data.Unavailable.
     """
     ready, x = prepare(row, seed, phases, values)
+    if row.settings.device != "cpu":
+        import tensorflow
+
+        tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, switches.of(row)) | ready.about
     in_flight = int(switches.of(row)["in_flight"])
     with placed(ready.device):
@@ -344,7 +348,7 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
 
 
 def _memory(row: Row) -> dict[str, float]:
-    """The most GPU memory that TensorFlow held so far for tensors in this process."""
+    """The most GPU memory that TensorFlow held for tensors since the row began, other models of this process included."""
     if row.settings.device == "cpu":
         return {}
     import tensorflow

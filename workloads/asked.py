@@ -17,7 +17,8 @@ RESIDENCES = {"fit": ("numpy", "tf.data", "prefetch", "generator"), "resident": 
 KERNELS = {"keras": ("fit", "resident"), "tensorflow": ("loop",), "jax": ("loop",)}  # backend -> its variants
 # Switches that change nothing there: of a device, and of a way of training.
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
-_KERAS_ALONE = ("precision", "steps_per_execution", "keras_backend", "shuffle")
+_FIT_ALONE = ("steps_per_execution", "keras_backend")
+_NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
 _STUDY_HAS = ("model", "inputs", "width", "depth", "outputs", "hidden_layers", "batch", "samples", "steps", "epochs", "dtypes",
               "targets", "residence", "jit", "steps_per_execution", "precision", "tf32", "dropout", "shuffle", "keras_backend",
@@ -183,9 +184,9 @@ def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
     if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
         return False
     _, backend, variant = kernel.split("/")
-    if backend == "jax" and switch == "jit_compile":
+    if backend == "jax" and switch in _NOT_JAX:
         return False
-    return variant == "fit" or switch not in _KERAS_ALONE
+    return variant == "fit" or switch not in _FIT_ALONE
 
 
 def rows(args: argparse.Namespace, here) -> list:

@@ -167,6 +167,8 @@ def _own_samples(row: Row, chosen: dict[str, str], seed: int):
 def _require_sight(chosen: dict[str, str]) -> None:
     """Raises ValueError for a row whose process should see a GPU where there is none."""
     if chosen["gpu"] == "visible":
+        if chosen["keras_backend"] != "tensorflow":
+            raise ValueError(f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen['keras_backend']} here")
         import tensorflow
 
         if not tensorflow.config.list_physical_devices("GPU"):

@@ -235,7 +235,8 @@ def name(row: Row) -> str:
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
     how = row.settings.device if row.settings.device != "cpu" else f"{row.settings.threads or 'default'} threads"
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
-    return f"{row.kernel} {what} {shape} {getattr(row.problem, 'math', '')} {how} {row.settings.mode}"
+    where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.settings.mode
+    return f"{row.kernel} {what} {shape} {getattr(row.problem, 'math', '')} {how} {where}".rstrip()
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:

@@ -84,6 +84,8 @@ def environment_for(row: Row) -> dict[str, str]:
     wanted = {"KERAS_BACKEND": backend}
     if backend == "jax":
         wanted |= {"JAX_PLATFORMS": "cpu" if row.settings.device == "cpu" else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    if row.settings.device != "cpu" and row.settings.switches.get("tf32") == "off":
+        wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
     if own_model(row.problem.model):
         wanted[FOLDER] = os.getcwd()
     return wanted

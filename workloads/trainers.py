@@ -89,7 +89,7 @@ def built(order: Order) -> Built:
     row, network, chosen = order.row, order.network, order.switches
     keras.utils.set_random_seed(order.seed)
     keras.config.set_dtype_policy(chosen["precision"])
-    _use_tf32(chosen)
+    _use_tf32(row, chosen)
     try:
         with timed(order.phases, "build"), placed(row):
             if network is None:
@@ -130,11 +130,24 @@ def _variables(model) -> list:
     return list(every.values())
 
 
-def _use_tf32(chosen: dict[str, str]) -> None:
-    if chosen["keras_backend"] == "tensorflow":
-        import tensorflow
+def _use_tf32(row: Row, chosen: dict[str, str]) -> None:
+    """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
+    allowed, on_gpu = chosen["tf32"] == "on", row.settings.device != "cpu"
+    match chosen["keras_backend"]:
+        case "tensorflow":
+            import tensorflow
 
-        tensorflow.config.experimental.enable_tensor_float_32_execution(chosen["tf32"] == "on")
+            tensorflow.config.experimental.enable_tensor_float_32_execution(allowed)
+        case "jax":
+            import jax
+
+            jax.config.update("jax_enable_x64", False)
+            precision = ("tensorfloat32" if allowed else "highest") if on_gpu else None
+            jax.config.update("jax_default_matmul_precision", precision)
+        case "torch":
+            import torch
+
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
 
 
 def finite(losses) -> tuple[float, ...]:

@@ -183,7 +183,8 @@ class Table:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         law, job = jobs.law(m, self._all), jobs.job(m, self._all)
         step, waited = law and law.step, of(m.on("host-latency"))
-        thousand = [number(e.value * 1e3) if e else "-" for e in (step or waited, law and law.epoch, law and law.fit)]
+        parts = (step or waited, law and law.epoch, law and law.fit)
+        thousand = ["-" if e is None else "~0" if e.low < 0 and e.value <= e.high / 2 else number(e.value * 1e3) for e in parts]
         return [*start, *thousand, number(law.compile.value) if law and law.compile else "-", began,
                 number(job.value) if job else "-", " ".join(job_words.notes(m))]  # fmt: skip
 
