@@ -211,6 +211,12 @@ def planned(setup: Setup, varies: str) -> tuple[int, int]:
     return samples, network.epochs if network else 1
 
 
+def planned_steps(setup: Setup, samples: int) -> int:
+    """Steps of an epoch of the planned job. A row of whole batches says nothing of what compiling for a smaller last one takes,
+    so its job leaves that batch out, on both devices; the job of a row that has one has one too."""
+    return max(1, samples // setup.batch) if setup.samples % setup.batch == 0 else -(-samples // setup.batch)
+
+
 def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIES) -> list[Answer]:
     """Who wins along each size that was swept (two of it at least): by the step, and by the whole job of the model's own
     samples and epochs; along samples by the epoch too."""
@@ -229,7 +235,7 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
                 points = []
                 for size, pair in sorted(sizes.items()):
                     samples, epochs = planned(pair.setup, name)
-                    points.append(_point(pair, size, by, -(-samples // pair.setup.batch), epochs))
+                    points.append(_point(pair, size, by, planned_steps(pair.setup, samples), epochs))
                 found.append(crossover.classify(fixed.dtype, Form(by), points, family=_family(fixed, name)))
     return found
 

@@ -61,12 +61,18 @@ def test_a_batch_crossover_by_the_step_lies_where_the_laws_meet():
     assert said.endswith("(measured 50..800).")
 
 
+def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
+    assert jobs.planned_steps(jobs.Setup(FIT, "cifar10-cnn", 32, 320, "float32"), 50_000) == 1562
+    assert jobs.planned_steps(jobs.Setup(FIT, "cifar10-cnn", 32, 330, "float32"), 50_000) == 1563
+    assert jobs.planned_steps(jobs.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
+
+
 def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     """S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
-    the GPU, faster by the step, loses the job; at 800: 630 steps (62.5 rounded up), 5 + 6.3 against 8.5 + 2.52."""
+    the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
     found = one(jobs.answers(batches(), ["batch"]), BY_JOB)
     assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
-        (50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.3, 11.02)]  # fmt: skip
+        (50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]  # fmt: skip
     assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
     assert "by the whole job of 50,000 samples and 10 epochs, the GPU wins from batch = " in job_words.answer_sentence(found)
 
