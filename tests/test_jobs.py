@@ -69,7 +69,8 @@ def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
 
 def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     """S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
-    the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
+    the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole
+    batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
     found = one(jobs.answers(batches(), ["batch"]), BY_JOB)
     assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
         (50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]  # fmt: skip
