@@ -280,3 +280,32 @@ def test_a_cpu_row_is_watched_without_cupy(monkeypatch):
     values, flags = watch.seen()
     assert values["cpu_clock_hz"] > 0
     assert set(flags) <= {"cpu-clock", "steal", "quota", "other-load"}
+
+
+def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
+    """NVML gives the host's numbers there: as many are ours as the parent has children with a CUDA context."""
+    parent = os.getppid()
+    for pid, of, file in ((os.getpid(), parent, "nvidia-uvm"), (71, parent, "nvidia-uvm"), (72, parent, "nvidiactl"),
+                          (73, 1, "nvidia-uvm"), (parent, 1, "nvidia-uvm")):  # fmt: skip
+        write(tmp_path, {f"proc/{pid}/stat": f"{pid} (python) S {of} 0 0"})
+        (tmp_path / f"proc/{pid}/fd").mkdir()
+        (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
+    monkeypatch.setattr(host, "ROOT", tmp_path)
+    assert telemetry.foreign([900, 901]) == []  # this one and 71
+    assert telemetry.foreign([900, 901, 902]) == [902]
+    assert telemetry.foreign([os.getpid(), 71, 900]) == [900]
+
+
+def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-7")
+    asked = []
+    nvml = FakeNvml(nvmlDeviceGetPowerUsage=650_000, nvmlDeviceGetCurrentClocksThrottleReasons=0x4)
+    nvml.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "board"
+    use_nvml(monkeypatch, nvml)
+    values, flags = telemetry.watch("gpu:0", framework=True).seen()
+    assert asked == ["GPU-7"] and values["gpu_power_w"] == 650.0 and "gpu_clock_hz" not in values
+    assert "power-cap" in flags
+    use_nvml(monkeypatch, None)
+    values, flags = telemetry.watch("gpu:0", framework=True).seen()
+    assert "gpu_power_w" not in values and "cpu-clock" not in flags

@@ -33,23 +33,13 @@ def counter(device: str, environment=os.environ, root: pathlib.Path | None = Non
     if device == "cpu":
         packages = _packages(host.ROOT if root is None else root)
         return (lambda: sum(package() for package in packages), "RAPL, CPU packages") if packages else (None, NO_RAPL)
-    found = _handle(environment.get("CUDA_VISIBLE_DEVICES", ""), device)
+    found = nvidia.only_handle(environment.get("CUDA_VISIBLE_DEVICES", ""), device)
 
     def read() -> float | None:
         millijoules = nvidia.ask("nvmlDeviceGetTotalEnergyConsumption", found)
         return None if millijoules is None else millijoules * 1e-3
 
     return (read, "NVML, whole board") if found is not None and read() is not None else (None, NO_NVML)
-
-
-def _handle(visible: str, device: str):
-    """NVML's handle of the only GPU that this process sees, without starting a context or CuPy: by its UUID, or by its number
-    where no UUID was known."""
-    first = visible.split(",")[0]
-    if first.startswith(("GPU-", "MIG-")):
-        return nvidia.ask("nvmlDeviceGetHandleByUUID", first)
-    number = first or device.partition(":")[2] or "0"
-    return nvidia.ask("nvmlDeviceGetHandleByIndex", int(number)) if number.isdigit() else None
 
 
 def _packages(root: pathlib.Path) -> list[Callable[[], float]]:

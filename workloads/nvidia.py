@@ -91,6 +91,16 @@ def handle(index: int):
     return ask("nvmlDeviceGetHandleByPciBusId", cupy.cuda.runtime.deviceGetPCIBusId(index))
 
 
+def only_handle(visible: str, device: str):
+    """NVML's handle of the only GPU that this process sees, without starting a context or CuPy: by its UUID, or by its number
+    where no UUID was known."""
+    first = visible.split(",")[0]
+    if first.startswith(("GPU-", "MIG-")):
+        return ask("nvmlDeviceGetHandleByUUID", first)
+    number = first or device.partition(":")[2] or "0"
+    return ask("nvmlDeviceGetHandleByIndex", int(number)) if number.isdigit() else None
+
+
 def driver() -> str:
     """The driver's version, or the CUDA version that it knows where NVML is missing; empty without a driver."""
     cuda = driver_cuda()

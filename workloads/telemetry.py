@@ -5,6 +5,7 @@ A worker makes one watch a row, lets it look before each block and asks at the e
     watch = telemetry.watch("cpu"); watch.before_block(); ...; values, flags = watch.seen()
 """
 
+import contextlib
 import functools
 import os
 import statistics
@@ -25,6 +26,7 @@ _WINDOW_S = 0.012  # longer than a tick at 100 Hz: the CPU time of running threa
 
 _SM_CLOCK_NS = 150_000
 _SM_CLOCK_POLLS = 1 << 16  # the end of the loop should the GPU's timer stand still
+_CUDA_FILE = "/dev/nvidia-uvm"  # open in every process with a CUDA context, and in none that only asks NVML
 _TENANTS_EVERY_S = 0.5  # the list of processes costs NVML milliseconds
 # One thread reads both counters until the time or the number of polls is up, so it always ends. It starts at a tick of
 # the timer, which advances in steps of up to 1 us on some GPUs. %clock64 counts SM cycles, %globaltimer nanoseconds.
@@ -183,14 +185,16 @@ def _sm_clock_kernel():
 
 class GpuWatch:
     """SM clock, throttle reasons, power and other tenants of CuPy's GPU `index`; for copies (`link`) the PCIe link as
-    well. Without NVML, only the clock.
+    well. Without NVML, only the clock. Of a framework's GPU NVML's `handle` is given, and its clock is not read: that
+    would bring CuPy, a second context and other libraries.
 
     values: gpu_clock_hz (median), gpu_power_w (highest), pcie_generation and pcie_width (highest: an idle link falls
     back, and a look comes between blocks). flags: gpu-clock, power-cap, thermal, other-tenant.
     """
 
-    def __init__(self, index: int, clock: Callable[[], float | None] | None = None, now=time.monotonic, link: bool = False):
-        self._handle = nvidia.handle(index)
+    def __init__(self, index: int, clock: Callable[[], float | None] | None = None, now=time.monotonic, link: bool = False,
+                 handle=None):  # fmt: skip
+        self._handle = handle or nvidia.handle(index)
         self._clock, self._now = clock or self._sm_clock(index), now
         self._clocks: list[float] = []
         self._power: list[float] = []
@@ -269,17 +273,27 @@ def throttle_flags(reasons: int) -> set[str]:
 def foreign(pids: list[int]) -> list[int]:
     """The processes among these that are not ours: neither this one nor its parent's other children.
 
-    In a container NVML gives the host's numbers, of which none is ours to recognize: one process is then taken for
-    this one.
+    In a container NVML gives the host's numbers, of which none is ours to recognize: as many are then taken for ours as
+    there are workers with a CUDA context, one at least.
     """
     if os.getpid() not in pids:
-        return pids[1:]
+        return pids[max(1, _workers_on_gpu()) :]
     return [pid for pid in pids if pid != os.getpid() and not _sibling(pid)]
 
 
 def _sibling(pid: int) -> bool:
     stat = host.text(host.ROOT / f"proc/{pid}/stat").rpartition(") ")[2].split()
     return pid == os.getppid() or (len(stat) > 1 and int(stat[1]) == os.getppid())
+
+
+def _workers_on_gpu() -> int:
+    """Processes of this one's parent, this one among them, that hold open what a CUDA context needs."""
+    found = 0
+    for folder in (host.ROOT / "proc").glob("[0-9]*"):
+        if int(folder.name) != os.getppid() and _sibling(int(folder.name)):
+            with contextlib.suppress(OSError):  # gone meanwhile
+                found += any(os.readlink(file) == _CUDA_FILE for file in (folder / "fd").iterdir())
+    return found
 
 
 class Watch:
@@ -305,9 +319,13 @@ class Watch:
 
 def watch(device: str, link: bool = False, framework: bool = False) -> Watch:
     """A watch on the CPU, and for a GPU's row first on the GPU that is CuPy's current one in this process; `link`: on
-    its PCIe link too. A framework's GPU is not watched: that would bring CuPy, a second context and other libraries."""
-    if device == "cpu" or framework:
-        return Watch(CpuWatch(), on_gpu=device != "cpu")
+    its PCIe link too. A `framework`'s GPU, the only one that its process sees, is watched through NVML alone."""
+    if device == "cpu":
+        return Watch(CpuWatch())
+    if framework:
+        seen = nvidia.only_handle(os.environ.get("CUDA_VISIBLE_DEVICES", ""), device)
+        own = [GpuWatch(0, clock=lambda: None, handle=seen)] if seen is not None else []
+        return Watch(*own, CpuWatch(), on_gpu=True)
     import cupy
 
     return Watch(GpuWatch(cupy.cuda.runtime.getDevice(), link=link), CpuWatch())
