@@ -250,7 +250,8 @@ def sentence(made: Budget) -> str:
     known = [(p.name, f"{seconds(p.seconds.value)} ({_share(p.seconds, made.step)})") for p in made.parts
              if p.seconds and p.seconds.value > 0]  # fmt: skip
     accounts = [f"{_whose(name)} {'' if i else _accounts(name)}for {amount}" for i, (name, amount) in enumerate(known)]
-    start = f"{subject(made.training)} takes {seconds(made.step.value)} a step on {where(made.training)}"
+    shared = ", with its share of the fit and its epochs" if any(p.name == FIT_SHARE for p in made.parts) else ""
+    start = f"{subject(made.training)} takes {seconds(made.step.value)} a step{shared} on {where(made.training)}"
     doubt = f" (doubtful: rows are flagged {join(made.flags)})" if made.flags else ""
     return f"{start}{'; ' + join(accounts) if accounts else ''}; {_rest(made)}{doubt}."
 
