@@ -189,7 +189,8 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps():
     assert part(made, budget.FIT_SHARE).seconds.value == pytest.approx(3e-3)
     assert made.remainder.value == pytest.approx(18e-3)
     said = budget.sentence(made)
-    assert said.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step, with its share of the fit and its epochs on the CPU; ")
+    start = "cifar10-cnn (S0) at batch 32 takes 21.0 ms a step, with its share of the fit and its epochs on the CPU; "
+    assert said.startswith(start)
     assert "its fit and epochs around the steps account for 3.00 ms (14 %)" in said
     (samples,) = cpu.samples
     epochs = msgspec.structs.replace(cpu, samples=(msgspec.structs.replace(samples, stop_reason=budget.EPOCHS_OF + "one fit"),))
