@@ -174,6 +174,43 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
         "1.00 times as fast."]  # fmt: skip
 
 
+@pytest.mark.parametrize("error", [OSError("closed"), ZeroDivisionError("planted")])
+def test_what_ends_one_party_ends_the_others_and_is_said(error):
+    asked = threading.Event()
+
+    def breaks():
+        asked.wait(1.0)
+        raise error
+
+    def works():
+        asked.set()
+        threading.Event().wait(0.01)
+        return window((0, 1), (1, 2))
+
+    with pytest.raises(type(error)):
+        together.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
+    assert asked.is_set()
+
+
+def test_what_ends_one_party_ends_the_others_and_is_said():
+    """Without it the other would work on for LONGEST_S, and nobody would know why."""
+    begun = time.monotonic()
+
+    def breaks():
+        raise ZeroDivisionError("planted")
+
+    def slow():
+        time.sleep(0.05)
+        return timed(STUDENT, 0.01)
+
+    with pytest.raises(OSError, match="closed"):
+        together.at_once({0: slow, 1: lambda: (_ for _ in ()).throw(OSError("closed"))}, 1.0)
+    with pytest.raises(ZeroDivisionError):
+        together.at_once({0: slow, 1: breaks}, 1.0)
+    assert time.monotonic() - begun < 30
+
+
+
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     outcome = together.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
     found = outcome.measurements

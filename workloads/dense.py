@@ -194,13 +194,12 @@ def jax_loop(order: Order) -> Trainer:
 
     step = jax.jit(body, donate_argnums=0)
 
-    @functools.partial(jax.jit, donate_argnums=0)
-    def mix(mixed, samples):
+    @functools.partial(jax.jit, donate_argnums=0, static_argnums=1)
+    def mix(mixed, samples: int):
         """Begins an epoch: the whole numbers below `samples` in random order, then the rest."""
         key, used = jax.random.split(mixed["key"])
-        draw = jax.random.uniform(used, (len(host_x),), jnp.float32)
-        numbers = jnp.argsort(jnp.where(jnp.arange(len(host_x)) < samples, draw, jnp.float32(2))).astype(jnp.int32)
-        return {"key": key, "order": numbers, "at": jnp.zeros((), jnp.int32)}
+        numbers = jnp.concatenate([jax.random.permutation(used, samples), jnp.arange(samples, len(host_x))])
+        return {"key": key, "order": numbers.astype(jnp.int32), "at": jnp.zeros((), jnp.int32)}
 
     @functools.partial(jax.jit, donate_argnums=(0, 1), static_argnums=4)
     def gathering(state, mixed, x, y, count: int):
@@ -232,15 +231,12 @@ def jax_loop(order: Order) -> Trainer:
     else:
         x, y = jax.device_put((host_x, host_y), device)
         kept: dict[tuple[int, int], tuple] = {}
-        counted: dict[int, jax.Array] = {}
 
         def batches(samples: int):
             counts = loops.sizes(samples, problem.batch)
             if not shuffle or len(counts) == 1:
                 return loops.cut_once(kept, x, y, counts)
-            if samples not in counted:
-                counted[samples] = jax.device_put(np.int32(samples), device)
-            mixed.update(mix(dict(mixed), counted[samples]))
+            mixed.update(mix(dict(mixed), samples))
             return ((x, y, count) for count in counts)
 
         def run(x, y, *count):

@@ -28,12 +28,13 @@ class OutOfMemory(Exception):
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over one warm `fit`.
+    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over one warm `fit`, or over an epoch of
+    one that takes long (the stop_reason says so); the cost of a fit is then in none of them.
 
-    A warm fit runs the problem's epochs as a user's would, so the cost of a fit and of an epoch is in it; nothing of ours
-    runs in it. phases_s: import and device_start (in a process's first row), build, compile and compile_last (fits),
-    first_call (the first fit, what was compiled for it included). Series: the seconds of fits that vary one thing each, of
-    the first fit's epochs, and the losses and accuracies of a run of its own, from the first weights again.
+    A warm fit runs the problem's epochs as a user's would; nothing of ours runs in it but, where epochs count, their stamps.
+    phases_s: import and device_start (in a process's first row), build, compile and compile_last (fits), first_call (the
+    first fit, what was compiled for it included). Series: the seconds of fits that vary one thing each, of the first fit's
+    epochs, and the losses and accuracies of a run of its own, from the first weights again.
     A row of process `fresh` has import, start, build and the first step alone.
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
     """

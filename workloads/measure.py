@@ -53,7 +53,8 @@ def guarded(row: Row, work) -> Measurement:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {' '.join(str(error).split())[:240]} ({where.name}, line {where.lineno})"
         if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
-            status, reason = "skipped", f"out of GPU memory: {error}"[:300]
+            where_ = "host" if row.settings.device == "cpu" else "GPU"
+            status, reason = "skipped", f"out of {where_} memory: {error}"[:300]
         elif refused := not_locked(row.problem, str(error)):
             status, reason = "skipped", refused
         elif any(name in str(error) for name in _STICKY):

@@ -292,7 +292,7 @@ def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float,
     """The windows that each party gives, asked for again and again in a thread of its own: until all have been at work for
     `window_s` seconds and each has done FEWEST units meanwhile, one has failed, or `longest_s` is over."""
     found: dict[int, list[Measurement]] = {party: [] for party in asks}
-    over, begun = threading.Event(), time.monotonic()
+    over, begun, broken = threading.Event(), time.monotonic(), []
 
     def done() -> bool:
         windows = {party: list(given) for party, given in found.items()}
@@ -305,17 +305,23 @@ def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float,
         return end - begin >= window_s and all(len(own) >= FEWEST for own in inside(windows).values())
 
     def work(party: int, ask: Callable) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # its worker was closed because we were told to stop
+        try:
             while not over.is_set():
                 found[party].append(ask())
                 if done():
                     over.set()
+        except Exception as error:  # raised where the parties are waited for; nobody waits when we were told to stop
+            broken.append(error)
+        finally:
+            over.set()  # whatever ended this party ends the others
 
     threads = [threading.Thread(target=work, args=one, daemon=True) for one in asks.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+    if broken:
+        raise broken[0]
     return found
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from kernels.networks import Network
 from workloads import feeds, models, switches, tensors
 from workloads.results import Row
-from workloads.tensors import Broken, log_lines, missed, timed
+from workloads.tensors import Broken, timed
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 
@@ -219,8 +219,3 @@ def way(kernel: str) -> Callable[[Order], Trainer]:
         raise ValueError(f"{kernel} trains nothing; known: {', '.join(_WAYS)}")
     module, _, name = _WAYS[kernel].partition(":")
     return getattr(importlib.import_module(module), name)
-
-
-def on_no_gpu(wanted: str) -> str:
-    """Why there is no such device, in TensorFlow's words."""
-    return f"{wanted}: {missed(log_lines())}"

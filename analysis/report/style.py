@@ -68,28 +68,25 @@ def sizes_axis(axes, sizes: Iterable[int]) -> None:
 
 def unit_axis(axes, words) -> None:
     """Labels the y axis with `words(value)`, at the powers of ten, or 1 2 5 where there are few of them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    low, high = axes.get_ylim()
-    few = math.log10(high / low) <= 2
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=20))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: re.sub(r"\.0+(?!\d)", "", words(y))))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    _in_words(axes.yaxis, axes.get_ylim(), words)
     axes.set_ylabel("")
 
 
 def rates_axis(axes) -> None:
-    """Labels the x axis with rates of arithmetic, at the powers of ten, or 1 2 5 where there are few of them."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
+    """Labels the x axis with rates of arithmetic in the same way."""
     from analysis.units import flops_rate
 
-    low, high = axes.get_xlim()
-    few = math.log10(high / low) <= 2
-    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=20))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: re.sub(r"\.0+(?!\d)", "", flops_rate(x))))
-    axes.xaxis.set_minor_formatter(NullFormatter())
+    _in_words(axes.xaxis, axes.get_xlim(), flops_rate)
     axes.set_xlabel("")
+
+
+def _in_words(axis, limits: tuple[float, float], words) -> None:
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    few = math.log10(limits[1] / limits[0]) <= 2
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=20))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+(?!\d)", "", words(value))))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float = 9.5) -> None:
