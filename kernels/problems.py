@@ -10,18 +10,12 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from kernels.arrays import ITEM_BYTES, MATHS, precision, random_array, random_bytes
+from kernels.arrays import ITEM_BYTES, MATHS, precision, random_array
+from kernels.checked import check_counts, check_word
+from kernels.movement import Launch, Transfer
+from kernels.whole_models import Inference, Training
 
-
-def _check_counts(**counts: int) -> None:
-    for name, value in counts.items():
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
-
-
-def _check_word(what: str, word: str, known: tuple[str, ...]) -> None:
-    if word not in known:
-        raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")
+__all__ = ["Conv", "Inference", "Launch", "Matmul", "Peak", "Problem", "Stream", "Training", "Transfer"]
 
 
 def _alignment(*sizes: int) -> int:
@@ -46,7 +40,7 @@ class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
     op: ClassVar[str] = "matmul"
 
     def __post_init__(self):
-        _check_counts(m=self.m, n=self.n, k=self.k)
+        check_counts(m=self.m, n=self.n, k=self.k)
         if self.dtype not in MATHS:
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(MATHS)}")
         msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
@@ -109,13 +103,13 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
     DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
 
     def __post_init__(self):
-        _check_counts(n=self.n, h=self.h, w=self.w, c_in=self.c_in, c_out=self.c_out, r=self.r, s=self.s,
+        check_counts(n=self.n, h=self.h, w=self.w, c_in=self.c_in, c_out=self.c_out, r=self.r, s=self.s,
                       stride=self.stride, groups=self.groups)  # fmt: skip
         if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
             raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")
-        _check_word("layout", self.layout, self.LAYOUTS)
-        _check_word("direction", self.direction, self.DIRECTIONS)
-        _check_word("dtype", self.dtype, tuple(MATHS))
+        check_word("layout", self.layout, self.LAYOUTS)
+        check_word("direction", self.direction, self.DIRECTIONS)
+        check_word("dtype", self.dtype, tuple(MATHS))
         msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
         if self.math not in MATHS[self.dtype]:
             raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
@@ -247,7 +241,7 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
             raise ValueError(f"unknown operation {self.operation!r}; known: {', '.join(self.WEIGHTS)}")
         if self.dtype not in ITEM_BYTES:
             raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(ITEM_BYTES)}")
-        _check_counts(nbytes=self.nbytes)
+        check_counts(nbytes=self.nbytes)
         if self.elements < 1:
             least = math.ceil(self._element_bytes * self._granule)
             raise ValueError(f"{self.nbytes} bytes hold no element of each array; the smallest is {least}")
@@ -311,7 +305,7 @@ class Peak(msgspec.Struct, frozen=True, tag="peak"):
 
     def __post_init__(self):
         precision(self.math)
-        _check_counts(flops=self.flops)
+        check_counts(flops=self.flops)
 
     @property
     def dtype(self) -> str:
@@ -330,175 +324,6 @@ class Peak(msgspec.Struct, frozen=True, tag="peak"):
         if whole_numbers:
             return (np.ones(2, dtype=np.float64),)
         return (np.array([0.999, np.random.default_rng(seed).standard_normal()]),)
-
-
-class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
-    """A copy of `nbytes` between host and device memory.
-
-    direction: h2d, d2h, d2d (on the device), both (h2d and d2h at once, `nbytes` each way). host_memory: pageable, pinned,
-    write-combined, registered, managed; empty for d2d. compute: a kernel of about the copy's length that runs beside it
-    (`fma` in registers, `triad` in device memory), in `chunks`: the first of the `streams` copies, the others compute; each
-    chunk is copied, then computed on.
-    """
-
-    direction: str
-    nbytes: int
-    host_memory: str = ""
-    compute: str = ""
-    chunks: int = 1
-    streams: int = 1
-    op: ClassVar[str] = "transfer"
-    DIRECTIONS: ClassVar[tuple] = ("h2d", "d2h", "d2d", "both")
-    HOST_MEMORIES: ClassVar[tuple] = ("pageable", "pinned", "write-combined", "registered", "managed")
-    COMPUTES: ClassVar[tuple] = ("fma", "triad")
-    MOST_MANAGED: ClassVar[int] = 1 << 30
-
-    def __post_init__(self):
-        _check_counts(nbytes=self.nbytes, chunks=self.chunks, streams=self.streams)
-        _check_word("direction", self.direction, self.DIRECTIONS)
-        if self.direction == "d2d":
-            if self.host_memory:
-                raise ValueError("a copy on the device has no host memory")
-        else:
-            msgspec.structs.force_setattr(self, "host_memory", self.host_memory or "pageable")
-            _check_word("host memory", self.host_memory, self.HOST_MEMORIES)
-        if self.compute:
-            _check_word("compute", self.compute, self.COMPUTES)
-        if self.host_memory == "managed" and self.nbytes > self.MOST_MANAGED:
-            raise ValueError(f"{self.nbytes} bytes of managed memory; at most {self.MOST_MANAGED} are asked for here")
-        if self.chunks > self.nbytes:
-            raise ValueError(f"{self.nbytes} bytes cannot be cut into {self.chunks} chunks")
-
-    @property
-    def bytes_moved(self) -> int:
-        """Bytes that cross the link, both directions together; on the device every byte is read and written."""
-        return self.nbytes * (2 if self.direction in ("both", "d2d") else 1)
-
-    @property
-    def footprint_bytes(self) -> int:
-        return self.nbytes * (2 if self.direction in ("both", "d2d") or self.compute == "triad" else 1)
-
-    @property
-    def locked_bytes(self) -> int:
-        """Host memory that may not be paged out meanwhile, or that the device shares."""
-        return self.footprint_bytes if self.host_memory not in ("", "pageable") else 0
-
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
-        """The bytes that are copied, in pageable host memory."""
-        return (random_bytes(self.nbytes, seed),)
-
-
-class Launch(msgspec.Struct, frozen=True, tag="launch"):
-    """`count` times the same call on almost no data: what a call costs before any work.
-
-    call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one
-    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); of a Keras model with almost no work `step` (one fit
-    of so many steps), `epoch` (one fit of so many epochs of a step), `predict` (one call, so many batches of a sample) and
-    `train_on_batch`; and what happens once in a process: `import`, `device_start`, `compile`.
-    """
-
-    call: str
-    count: int = 1
-    op: ClassVar[str] = "launch"
-    CALLS: ClassVar[tuple] = ("empty", "elementwise", "matmul", "copy", "step", "epoch", "predict", "train_on_batch", "import",
-                              "device_start", "compile")  # fmt: skip
-    ONCE: ClassVar[tuple] = ("import", "device_start", "compile")
-    VALUES: ClassVar[int] = 256
-    SIDE: ClassVar[int] = 16
-
-    def __post_init__(self):
-        _check_word("call", self.call, self.CALLS)
-        _check_counts(count=self.count)
-        if self.once and self.count != 1:
-            raise ValueError(f"{self.call} happens once in a process")
-
-    @property
-    def once(self) -> bool:
-        """Whether it happens once in a process, so that each sample needs a fresh one."""
-        return self.call in self.ONCE
-
-    @property
-    def dtype(self) -> str:
-        return "float32"
-
-    @property
-    def footprint_bytes(self) -> int:
-        return 4 * self.VALUES * 2
-
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
-        """The operands: one array, two for `matmul`; none where the call brings its own."""
-        if self.call == "elementwise":
-            return (random_array((self.VALUES,), "float32", seed, whole_numbers),)
-        if self.call == "matmul":
-            return tuple(random_array((self.SIDE, self.SIDE), "float32", seed + i, whole_numbers) for i in range(2))
-        values = {"copy": 1, "predict": self.count}.get(self.call)
-        return (random_array((values,), "float32", seed, whole_numbers),) if values else ()
-
-
-class Training(msgspec.Struct, frozen=True, tag="training"):
-    """`epochs` passes of `fit` over `samples` samples in batches of `batch`, for the model of that name."""
-
-    model: str
-    batch: int
-    samples: int
-    epochs: int = 1
-    dtype: str = "float32"
-    op: ClassVar[str] = "training"
-
-    def __post_init__(self):
-        _check_counts(batch=self.batch, samples=self.samples, epochs=self.epochs)
-
-    @property
-    def steps(self) -> int:
-        """Optimizer steps in an epoch; the last one may hold a smaller batch."""
-        return -(-self.samples // self.batch)
-
-    @property
-    def footprint_bytes(self) -> int:
-        """Raises ValueError for a model that is not in kernels.networks."""
-        from kernels import networks  # the tables are made of the problems here
-
-        return networks.footprint_bytes(self)
-
-    @property
-    def patience_s(self) -> float:
-        """Seconds to wait for a row beyond any other's: five fits at 4 ms a sample and 20 ms a step, twice what two
-        busy cores took, or at 10 GFLOP/s where a network's products take longer."""
-        from kernels import networks
-
-        network = networks.known(self.model)
-        sample_s = max(4e-3, networks.training_flops(network) / 10e9) if network else 4e-3
-        return 5 * self.epochs * (self.samples * sample_s + self.steps * 20e-3)
-
-
-class Inference(msgspec.Struct, frozen=True, tag="inference"):
-    """The answers of the model of that name to `batch` samples at a time."""
-
-    model: str
-    batch: int
-    dtype: str = "float32"
-    op: ClassVar[str] = "inference"
-
-    def __post_init__(self):
-        _check_counts(batch=self.batch)
-
-    @property
-    def flops(self) -> int:
-        """FLOPs of the products that answer a batch; 0 for a model that is not in kernels.networks."""
-        from kernels import networks
-
-        network = networks.known(self.model)
-        return self.batch * networks.inference_flops(network) if network else 0
-
-    @property
-    def footprint_bytes(self) -> int:
-        """Raises ValueError for a model that is not in kernels.networks."""
-        return Training(self.model, self.batch, self.batch, dtype=self.dtype).footprint_bytes
-
-    @property
-    def patience_s(self) -> float:
-        """Seconds to wait for a row beyond any other's: as for the training of so many samples."""
-        return Training(self.model, self.batch, self.batch).patience_s
 
 
 Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training | Inference

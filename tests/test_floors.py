@@ -9,7 +9,7 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
     *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
-    *(f"kernels.{name}" for name in ("layers", "networks", "steps")),
+    *(f"kernels.{name}" for name in ("checked", "layers", "movement", "networks", "steps", "whole_models")),
     *(f"workloads.{name}" for name in ("options", "results", "machine", "host", "nvidia", "switches")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }

@@ -1,0 +1,14 @@
+"""Fields of a problem, checked when it is made."""
+
+
+def check_counts(**counts: int) -> None:
+    """Raises ValueError for a count that is no whole number of at least 1."""
+    for name, value in counts.items():
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, not {value!r}")
+
+
+def check_word(what: str, word: str, known: tuple[str, ...]) -> None:
+    """Raises ValueError for a word that is not among the known ones."""
+    if word not in known:
+        raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")

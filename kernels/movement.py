@@ -1,0 +1,112 @@
+"""Problems that compute nothing or nearly so: copies between host and device, and the cost of a call itself."""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from kernels.arrays import random_array, random_bytes
+from kernels.checked import check_counts, check_word
+
+
+class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
+    """A copy of `nbytes` between host and device memory.
+
+    direction: h2d, d2h, d2d (on the device), both (h2d and d2h at once, `nbytes` each way). host_memory: pageable, pinned,
+    write-combined, registered, managed; empty for d2d. compute: a kernel of about the copy's length that runs beside it
+    (`fma` in registers, `triad` in device memory), in `chunks`: the first of the `streams` copies, the others compute; each
+    chunk is copied, then computed on.
+    """
+
+    direction: str
+    nbytes: int
+    host_memory: str = ""
+    compute: str = ""
+    chunks: int = 1
+    streams: int = 1
+    op: ClassVar[str] = "transfer"
+    DIRECTIONS: ClassVar[tuple] = ("h2d", "d2h", "d2d", "both")
+    HOST_MEMORIES: ClassVar[tuple] = ("pageable", "pinned", "write-combined", "registered", "managed")
+    COMPUTES: ClassVar[tuple] = ("fma", "triad")
+    MOST_MANAGED: ClassVar[int] = 1 << 30
+
+    def __post_init__(self):
+        check_counts(nbytes=self.nbytes, chunks=self.chunks, streams=self.streams)
+        check_word("direction", self.direction, self.DIRECTIONS)
+        if self.direction == "d2d":
+            if self.host_memory:
+                raise ValueError("a copy on the device has no host memory")
+        else:
+            msgspec.structs.force_setattr(self, "host_memory", self.host_memory or "pageable")
+            check_word("host memory", self.host_memory, self.HOST_MEMORIES)
+        if self.compute:
+            check_word("compute", self.compute, self.COMPUTES)
+        if self.host_memory == "managed" and self.nbytes > self.MOST_MANAGED:
+            raise ValueError(f"{self.nbytes} bytes of managed memory; at most {self.MOST_MANAGED} are asked for here")
+        if self.chunks > self.nbytes:
+            raise ValueError(f"{self.nbytes} bytes cannot be cut into {self.chunks} chunks")
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that cross the link, both directions together; on the device every byte is read and written."""
+        return self.nbytes * (2 if self.direction in ("both", "d2d") else 1)
+
+    @property
+    def footprint_bytes(self) -> int:
+        return self.nbytes * (2 if self.direction in ("both", "d2d") or self.compute == "triad" else 1)
+
+    @property
+    def locked_bytes(self) -> int:
+        """Host memory that may not be paged out meanwhile, or that the device shares."""
+        return self.footprint_bytes if self.host_memory not in ("", "pageable") else 0
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """The bytes that are copied, in pageable host memory."""
+        return (random_bytes(self.nbytes, seed),)
+
+
+class Launch(msgspec.Struct, frozen=True, tag="launch"):
+    """`count` times the same call on almost no data: what a call costs before any work.
+
+    call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one
+    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); of a Keras model with almost no work `step` (one fit
+    of so many steps), `epoch` (one fit of so many epochs of a step), `predict` (one call, so many batches of a sample) and
+    `train_on_batch`; and what happens once in a process: `import`, `device_start`, `compile`.
+    """
+
+    call: str
+    count: int = 1
+    op: ClassVar[str] = "launch"
+    CALLS: ClassVar[tuple] = ("empty", "elementwise", "matmul", "copy", "step", "epoch", "predict", "train_on_batch", "import",
+                              "device_start", "compile")  # fmt: skip
+    ONCE: ClassVar[tuple] = ("import", "device_start", "compile")
+    VALUES: ClassVar[int] = 256
+    SIDE: ClassVar[int] = 16
+
+    def __post_init__(self):
+        check_word("call", self.call, self.CALLS)
+        check_counts(count=self.count)
+        if self.once and self.count != 1:
+            raise ValueError(f"{self.call} happens once in a process")
+
+    @property
+    def once(self) -> bool:
+        """Whether it happens once in a process, so that each sample needs a fresh one."""
+        return self.call in self.ONCE
+
+    @property
+    def dtype(self) -> str:
+        return "float32"
+
+    @property
+    def footprint_bytes(self) -> int:
+        return 4 * self.VALUES * 2
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """The operands: one array, two for `matmul`; none where the call brings its own."""
+        if self.call == "elementwise":
+            return (random_array((self.VALUES,), "float32", seed, whole_numbers),)
+        if self.call == "matmul":
+            return tuple(random_array((self.SIDE, self.SIDE), "float32", seed + i, whole_numbers) for i in range(2))
+        values = {"copy": 1, "predict": self.count}.get(self.call)
+        return (random_array((values,), "float32", seed, whole_numbers),) if values else ()
