@@ -91,6 +91,7 @@ def _largest(rows: Iterable[Row]) -> int:
 
 def name(row: Row) -> str:
     """A row in a few words, its switches among them."""
-    given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) != ("data", "synthetic")]
+    said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
+    given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
     fresh = ["in 5 fresh processes"] * (row.settings.process == "fresh")
-    return " ".join([plan.name(row).removesuffix(" resident").rstrip(), getattr(row.problem, "dtype", ""), *given, *fresh])
+    return " ".join([plan.name(row), getattr(row.problem, "dtype", ""), *given, *fresh])

@@ -145,7 +145,8 @@ def add_measuring(made: Parser) -> None:
     what.add_argument("--backends", nargs="+", metavar="NAME", help="which libraries (default: all that are here)")
     what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu, gpu:1, all (default: CPU and first GPU)")
     what.add_argument("--variants", nargs="+", metavar="NAME", help="only these kernels, teaching rungs among them")
-    what.add_argument("--threads", nargs="+", metavar="N", help="CPU threads (default: 1, 2, 4, ... all)")
+    what.add_argument("--threads", nargs="+", metavar="N",
+                      help="CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)")  # fmt: skip
     what.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
     how = made.add_argument_group("how to measure")
     how.add_argument("--min-time", type=_positive, metavar="S", help=f"seconds in a block ({FINE['min_time']})")
@@ -160,7 +161,8 @@ def add_measuring(made: Parser) -> None:
     run = made.add_argument_group("running and output")
     run.add_argument("--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing")
     run.add_argument("--stop-after", type=_positive, metavar="S", help="finish the row, exit 0, print how to resume")
-    run.add_argument("--resume", action="store_true", help="finish the newest run (or the one in -o DIR)")
+    run.add_argument("--resume", action="store_true",
+                     help="add what this command plans and the newest run (or the one in -o DIR) lacks")  # fmt: skip
     run.add_argument("--format", choices=FORMATS, default="table", help="what stdout gets (table)")
     run.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
     run.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
