@@ -1,7 +1,8 @@
 """What a training costs apart: a fit, an epoch, a step, compiling, starting a process; each from runs that vary it alone.
 
-The law: a warm fit of E epochs of S steps takes fit + E (epoch + S step) seconds. A row keeps the raw seconds of short fits
-as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side.
+The law: a warm fit of E epochs of S steps takes fit + S feed + E (epoch + S step) seconds. A row keeps the raw seconds of
+short fits as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side. Where the row's own epochs
+are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps.
 """
 
 import re
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 _FORM = re.compile(r"fit_s (\d+)x(\d+)")
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
+EPOCHS_OF = "epochs of"  # how the reason begins why a row stopped whose samples are its epochs (workloads.fits)
 
 
 class Costs(msgspec.Struct, frozen=True):
     """Seconds of each part of a training. `fit` and `epoch` may be negative where they are smaller than their noise.
 
+    feed: what a fit takes for each step's samples before its first epoch (casting and copying them), told by a long fit alone.
     build: building the model. compile: what the first fit of one whole batch takes beyond a warm one; compile_last: the same for
     the smaller batch that ends an epoch, None where there is none. start: importing and starting the device, in a process
     of its own. What no row told is None.
@@ -38,10 +41,15 @@ class Costs(msgspec.Struct, frozen=True):
     compile: Estimate | None = None
     compile_last: Estimate | None = None
     start: Estimate | None = None
+    feed: Estimate = Estimate(0.0, 0.0, 0.0)
+
+    def fit_beyond(self, steps: int) -> Estimate:
+        """Seconds of a warm fit of that many steps an epoch beyond its epochs."""
+        return _sum(self.fit, self.feed.scaled(steps))
 
     def fit_seconds(self, epochs: int, steps: int) -> Estimate:
         """Seconds of a warm fit of `epochs` epochs of `steps` steps; the ends add too, however the parts hang together."""
-        return _sum(self.fit, self.epoch.scaled(epochs), self.step.scaled(epochs * steps))
+        return _sum(self.fit_beyond(steps), self.epoch.scaled(epochs), self.step.scaled(epochs * steps))
 
 
 def _sum(*parts: Estimate | None) -> Estimate:
@@ -94,7 +102,40 @@ def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs
     if m.status != "ok" or not (found := law(forms(m))):
         return None
     build, compiled, last = (_phase(m, name) for name in _MADE)
-    return Costs(*found, build, compiled, last, start(m, measurements))
+    made = Costs(*found, build, compiled, last, start(m, measurements))
+    return _by_own_epochs(m, made) if _timed_epochs(m) else made
+
+
+def _timed_epochs(m: "Measurement") -> bool:
+    """Whether the row's own epochs are its samples."""
+    own = m.on("host-latency")
+    return bool(own) and own.stop_reason.startswith(EPOCHS_OF)
+
+
+def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
+    """The costs by the row's own epochs. Where they have more steps than its short fits they tell the step: an epoch less what
+    one of few steps takes; and the feed, where all epochs of the first fit are known: that fit without them, its compilation
+    and what a short one takes too. Where they have fewer, they tell the epoch."""
+    taken, steps = forms(m), m.problem.steps
+    long = estimate.of(m.on("host-latency")).scaled(steps)
+    if steps <= max(steps for _, steps in taken):
+        return msgspec.structs.replace(short, epoch=_less(long, short.step.scaled(steps)))
+    fewer, more = _apart(taken, 0)
+    few, rounds = fewer[1], min(len(taken[fewer]), len(taken[more]))
+    pair = np.array([taken[fewer][:rounds], taken[more][:rounds]])
+    (brief,) = estimate.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
+    step = _less(long, brief).scaled(1 / (steps - few))
+    feed = short.feed
+    epochs, once = m.series.get("epoch_s", ()), m.phases_s.get("first_call")
+    if once and len(epochs) == m.problem.epochs:
+        whole = once - sum(m.phases_s.get(name, 0.0) for name in _MADE[1:]) - sum(epochs)
+        beyond = _less(Estimate(whole, whole, whole), short.fit)
+        feed = Estimate(*(max(0.0, end) for end in (beyond.value, beyond.low, beyond.high))).scaled(1 / steps)
+    return msgspec.structs.replace(short, step=step, epoch=_less(brief, step.scaled(few)), feed=feed)
+
+
+def _less(a: Estimate, b: Estimate) -> Estimate:
+    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
 
 
 def _phase(m: "Measurement", name: str) -> Estimate | None:

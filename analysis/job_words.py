@@ -102,10 +102,14 @@ def _job_words(setup: Setup, varies: str) -> str:
 
 def payback_sentence(pair: Pair) -> str:
     """When a GPU has paid back what it costs to begin."""
-    found, cpu = jobs.payback(pair), pair.cpu(BY_JOB)
-    begins = f"begins in {seconds(pair.gpu.begins().value)}, the CPU in {seconds(cpu.begins().value)}"
+    found, cpu = jobs.payback(pair), jobs.opponent(pair)
+    gpu_s, cpu_s = pair.gpu.begins(pair.steps).value, cpu.begins(pair.steps).value
+    begins = f"begins in {seconds(gpu_s)}, the CPU in {seconds(cpu_s)}"
     an = f"an epoch takes {seconds(pair.gpu.epoch(pair.steps).value)} and {seconds(cpu.epoch(pair.steps).value)}"
-    if found is None:
+    longer = pair.gpu.epoch(pair.steps).value - cpu.epoch(pair.steps).value
+    if found is None and gpu_s < cpu_s and longer > 0:
+        end = f"so the GPU, which begins sooner, is overtaken after {digits((cpu_s - gpu_s) / longer)} epochs"
+    elif found is None:
         end = "so the GPU never catches up"
     elif found.value == 0:
         end = "so the GPU is ahead from the first epoch"

@@ -63,9 +63,9 @@ class Device(msgspec.Struct, frozen=True):
         """Seconds of a job in a process of its own: start-up, build, compilation and the fit."""
         return costs.job_seconds(self.costs, epochs, steps)
 
-    def begins(self) -> Estimate:
-        """Seconds of a job that do not grow with its epochs."""
-        return _difference(self.job(1, 1), self.epoch(1))
+    def begins(self, steps: int) -> Estimate:
+        """Seconds of a job of so many steps an epoch that do not grow with its epochs."""
+        return _difference(self.job(1, steps), self.epoch(steps))
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -249,8 +249,8 @@ def over_epochs(pair: Pair) -> Answer:
 def payback(pair: Pair) -> Estimate | None:
     """Epochs after which the GPU, which begins later, has finished first; 0 where it does not begin later, None where its
     epochs are no shorter. The upper end is infinite where they may be no shorter."""
-    cpu = pair.cpu(BY_JOB, _usual_epochs(pair))
-    later = _difference(pair.gpu.begins(), cpu.begins())
+    cpu = opponent(pair)
+    later = _difference(pair.gpu.begins(pair.steps), cpu.begins(pair.steps))
     gain = _difference(cpu.epoch(pair.steps), pair.gpu.epoch(pair.steps))
     if gain.value <= 0:
         return None
@@ -260,8 +260,9 @@ def payback(pair: Pair) -> Estimate | None:
     return Estimate(later.value / gain.value, low, later.high / gain.low if gain.low > 0 else float("inf"))
 
 
-def _usual_epochs(pair: Pair) -> int:
-    return planned(pair.setup, "epochs")[1]
+def opponent(pair: Pair) -> Device:
+    """The CPU's best form for the whole job of the model's own epochs: what a GPU's start is paid back against."""
+    return pair.cpu(BY_JOB, planned(pair.setup, "epochs")[1])
 
 
 class Split(msgspec.Struct, frozen=True):
@@ -280,5 +281,5 @@ def split(side: Device, epochs: int, steps: int) -> Split:
     """A job in parts: start-up, building and compiling, what a fit, its epochs and its steps cost."""
     c, none = side.costs, Estimate(0.0, 0.0, 0.0)
     made = _sum(*(e for e in (c.build, c.compile, c.compile_last) if e))
-    return Split(side, epochs, (("start-up", c.start or none), ("build and compile", made), ("per fit", c.fit),
+    return Split(side, epochs, (("start-up", c.start or none), ("build and compile", made), ("per fit", c.fit_beyond(steps)),
                                 ("per epoch", c.epoch.scaled(epochs)), ("per step", c.step.scaled(epochs * steps))))  # fmt: skip

@@ -6,6 +6,7 @@ import cudnn
 import cupy
 import numpy as np
 
+from kernels import reference_conv
 from kernels.problems import Conv
 from kernels.registry import kernel
 
@@ -16,9 +17,6 @@ _KINDS = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16"
 _NOTES = cudnn.numerical_note
 _TRANSFORMS = [_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13, _NOTES.FFT]
 _TENSOR_CORES = [_NOTES.TENSOR_CORE, _NOTES.DOWN_CONVERT_INPUTS, _NOTES.REDUCED_PRECISION_REDUCTION]
-# Winograd and FFT multiply sums of inputs by fractions: their answers on whole numbers may be off by this share of the
-# largest sum that could come up, K products of at most 4.
-TRANSFORM_ERROR = 2e-3
 
 
 @functools.cache
@@ -158,5 +156,5 @@ def plan(problem: Conv, a, b):
     run.notes = {"plan": name, "plans": str(count)}
     if transforms:
         run.notes["form"] = "Winograd or FFT"
-        run.bound = TRANSFORM_ERROR * 4 * problem.gemm[2]
+        run.bound = reference_conv.transform_bound(problem)
     return run

@@ -6,7 +6,8 @@ in both layouts; those of an NCHW problem are turned around when they are bound,
 
 import numpy as np
 
-from kernels import in_tensorflow
+from kernels import in_tensorflow, reference_conv
+from kernels.arrays import ITEM_BYTES
 from kernels.problems import Conv
 from kernels.registry import kernel
 
@@ -66,9 +67,10 @@ def _bound(problem: Conv, a, b, way: str):
     if problem.layout == "NCHW" and problem.direction != "wgrad":
         b = tensorflow.transpose(b, (2, 3, 1, 0))
     call = in_tensorflow.called(way, _formula(problem), a, b)
-    if problem.layout == "NCHW" and problem.direction == "wgrad":
-        return lambda: _Oihw(call())
-    return call
+    run = (lambda: _Oihw(call())) if problem.layout == "NCHW" and problem.direction == "wgrad" else call
+    if in_tensorflow.on_gpu(a) and ITEM_BYTES[problem.dtype] >= 4:  # TensorFlow takes the quickest of cuDNN's algorithms, FFT and Winograd among them
+        run.bound = reference_conv.transform_bound(problem)
+    return run
 
 
 @kernel(allocates=True)

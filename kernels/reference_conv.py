@@ -17,6 +17,7 @@ _FULL_PRODUCTS = 1 << 22
 _ROUNDS, _LARGEST_WEIGHT = 2, 64
 _CHANNELS, _IMAGES = 4, 3  # of the part that is worked out again in full: its edges, corners and all between
 _CHUNK_BYTES = 1 << 26
+TRANSFORM_ERROR = 2e-3  # see transform_bound
 
 
 class Tap(NamedTuple):
@@ -97,6 +98,12 @@ def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bou
     return max((_part(problem, a, b, whole) for (a, b), whole in (every[0], every[-1])), key=lambda c: not c.passed)
 
 
+def transform_bound(problem: Conv) -> float:
+    """How far from whole numbers the outputs of a Winograd or FFT form may lie: it multiplies sums of inputs by fractions, which
+    costs TRANSFORM_ERROR of the largest sum that could come up, K products of at most 4."""
+    return TRANSFORM_ERROR * 4 * problem.gemm[2]
+
+
 def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bound: float) -> Check:
     """Every output near a whole number, and those numbers right."""
     if not np.isfinite(output).all():
@@ -104,6 +111,8 @@ def _within(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, b
     whole = np.rint(output)
     error = float(np.max(np.abs(output - whole)))
     exact = check(problem, inputs, whole)
+    if not error:
+        return exact
     return Check("bound", exact.passed and error <= min(bound, 0.25), error if exact.passed else exact.max_error)
 
 

@@ -1,11 +1,12 @@
 """What a fit, an epoch, a step and a start cost, from seconds whose law is worked out by hand."""
 
+import msgspec
 import pytest
 
 from analysis import costs
 from analysis.estimate import Estimate
 from kernels.problems import Matmul, Training
-from workloads.results import Measurement, Settings
+from workloads.results import Measurement, Samples, Settings
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
 LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}
@@ -108,3 +109,42 @@ def test_five_fresh_processes_give_an_interval():
     assert c.start.value == pytest.approx(5.2)
     assert c.start.low < 5.2 < c.start.high
     assert (c.compile.value, c.compile.low < 2.2 < c.compile.high) == (2.2, True)
+
+
+def own_epochs(seconds: tuple[float, ...], epochs: tuple[float, ...] = (), first_call: float = 0.0) -> Measurement:
+    """A row of 1000 steps an epoch whose samples are its epochs; the law's short fits are those of LAW."""
+    phases = {"build": 0.5, "compile": 3.0, "compile_last": 1.0, "first_call": first_call}
+    made = trained({**LAW, "epoch_s": epochs}, phases, samples=32_000)
+    samples = Samples("host-latency", seconds, 1000, tuple(range(len(seconds))), "epochs of one fit")
+    return msgspec.structs.replace(made, samples=(samples,), problem=Training("cifar10-cnn", 32, 32_000, 3))
+
+
+def test_long_epochs_tell_the_step_better_than_short_fits():
+    """An epoch of 1000 steps of 6.019 ms; of one step (0.175 - 0.125) / 2 = 0.025: a step is 5.994 / 999 = 6 ms, an epoch 19."""
+    c = costs.costs(own_epochs((0.006019,) * 2))
+    assert [about(e) for e in (c.step, c.epoch, c.fit)] == [(0.006,) * 3, (0.019,) * 3, (0.1,) * 3]
+    assert about(c.feed) == (0.0,) * 3
+    assert c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
+
+
+def test_the_noise_of_a_short_fit_is_spread_over_the_steps_of_a_long_epoch():
+    noisy = own_epochs((0.006019,) * 2)
+    short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
+    c = costs.costs(msgspec.structs.replace(noisy, series=short))
+    assert c.step.noise < 0.01
+    assert c.epoch.noise > 0.5
+
+
+def test_what_a_fit_does_to_its_samples_before_it_begins_grows_with_them():
+    """The first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step's samples."""
+    c = costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
+    assert c.feed.value == pytest.approx(0.002)
+    assert c.fit_beyond(1000).value == pytest.approx(2.1)
+    assert c.fit_seconds(3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
+    assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).feed.value == 0  # an epoch is not known
+
+
+def test_short_epochs_tell_what_an_epoch_takes():
+    """Of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides."""
+    c = costs.costs(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
+    assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)

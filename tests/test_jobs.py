@@ -111,7 +111,7 @@ def test_the_epochs_that_pay_back_a_later_start(samples, epochs):
     """10 s later, and 0.02, 0.56, 5.96 s won an epoch."""
     pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == samples)
     assert jobs.payback(pair).value == pytest.approx(epochs)
-    assert (pair.gpu.begins().value, pair.cpu(BY_JOB).begins().value) == (pytest.approx(16.1), pytest.approx(6.1))
+    assert (pair.gpu.begins(10).value, pair.cpu(BY_JOB).begins(10).value) == (pytest.approx(16.1), pytest.approx(6.1))
     over = jobs.over_epochs(pair)
     assert over.crossings[0].below <= epochs <= over.crossings[0].above
     assert over.crossings[0].at.value == pytest.approx(epochs, rel=0.35)  # interpolated between epochs 1.8 times apart
@@ -122,6 +122,10 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     (pair,) = jobs.pairs(slow)
     assert jobs.payback(pair) is None
     assert job_words.payback_sentence(pair).endswith("so the GPU never catches up.")
+    soon = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
+            trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]  # fmt: skip
+    (pair,) = jobs.pairs(soon)  # a second sooner, and 10 ms an epoch longer
+    assert job_words.payback_sentence(pair).endswith("so the GPU, which begins sooner, is overtaken after 100 epochs.")
     quick = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
              trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
     (pair,) = jobs.pairs(quick)

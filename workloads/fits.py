@@ -5,7 +5,7 @@ A warm fit of E epochs of S steps takes fit + E (epoch + S step) seconds. Series
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,6 +21,7 @@ REPEATS = 5
 EPOCHS = 3  # of the fits that tell an epoch's cost
 MOST_STEPS, MOST_BYTES = 200, 256 << 20  # of the fits that tell a step's cost, and of the samples held for them
 LOSS_EPOCHS, LOSS_BATCHES = 3, 20
+MOST_KEPT = 200  # numbers of a series that a row keeps
 
 
 def series(epochs: int, steps: int) -> str:
@@ -110,14 +111,21 @@ def repeated(trainer: Trainer, problem: Training, first: Fitted, first_s: float,
     return Samples("host-latency", tuple(taken), steps * problem.epochs, tuple(range(len(taken))), reason)
 
 
+def kept(taken: Sequence[float]) -> tuple[float, ...]:
+    """A series as a row keeps it: whole, or MOST_KEPT of it at even distances, the first and the last among them."""
+    if len(taken) <= MOST_KEPT:
+        return tuple(taken)
+    return tuple(taken[round(i * (len(taken) - 1) / (MOST_KEPT - 1))] for i in range(MOST_KEPT))
+
+
 def _by_epochs(trainer: Trainer, problem: Training, first: Fitted, before: Callable) -> Samples:
     """Seconds a step by the epochs of `first`, at least three with those of another fit."""
     taken, reason = first.epochs_s[1:], "epochs of one fit"
     if len(taken) < 2:
         before()
         taken, reason = taken + trainer.fit(problem.samples, problem.epochs, stamped=True).epochs_s, "epochs of two fits"
-    seconds_ = tuple(rounded(s / problem.steps) for s in taken)
-    return Samples("host-latency", seconds_, problem.steps, tuple(range(len(taken))), reason)
+    seconds_ = tuple(rounded(s / problem.steps) for s in kept(taken))
+    return Samples("host-latency", seconds_, problem.steps, tuple(range(len(seconds_))), reason)
 
 
 def _enough(taken: list[float], spent: float, limits: Limits) -> str:

@@ -125,6 +125,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     if trainer.step_losses and chosen["dropout"] == chosen["shuffle"] == "off":
         trainer.restore()
         series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))
+    series = {name: fits.kept(values_) for name, values_ in series.items()}
     return {"samples": (samples,), "series": series, "check": trainer.check, "flags": flags, "notes": trainer.notes}
 
 
