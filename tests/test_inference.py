@@ -12,7 +12,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import inference as said
 from kernels import networks
 from kernels.problems import Inference
-from workloads import answering, energy, inference, measure, options, results, sweep, switches
+from workloads import answering, energy, inference, measure, options, results, serving, sweep, switches
 from workloads.results import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker
@@ -113,7 +113,7 @@ def test_probabilities_of_a_sigmoid_need_not_sum_to_one():
 def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, softmax=True, about={})
     monkeypatch.setattr(answering, "prepare", lambda *of: (ready, np.zeros((4, 1))))
-    monkeypatch.setattr(answering, "placed", lambda device: __import__("contextlib").nullcontext())
+    monkeypatch.setattr(serving, "placed", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(answering, "caller", lambda *of: lambda: REFERENCE[::-1])
     monkeypatch.setattr(answering.tensors, "about", lambda row, chosen: {})  # it asks TensorFlow, which is in no test's process
     wanted = Row(CALL, Inference("lenet", 4), Settings())
@@ -178,7 +178,7 @@ def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
     ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1] * 5, 1, "steady"),
     ([1, 2, 3, 4, 5], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
 def test_when_requests_have_been_asked_often_enough(seconds, spent, reason):
-    assert answering.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+    assert serving.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
 def arguments(*words):

@@ -11,7 +11,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
 
 from analysis import together as said
 from kernels.problems import Inference, Training
-from workloads import machine, measure, options, results, sweep, switches, together, windows
+from workloads import machine, measure, options, parties, results, sweep, switches, together, windows
 from workloads.results import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order
@@ -32,9 +32,9 @@ def test_only_what_ran_while_all_were_at_work_counts():
     """Two parties: from 1.5 (the later end of a first unit) to 5 both are at work. Units of 2 steps and of 1 step."""
     first = [window((0, 1), (1, 2), (2, 4)), window((4, 5), (5, 6))]
     second = [window((0.5, 1.5), (1.5, 2.5), (2.5, 5), steps=1.0)]
-    assert together.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
-    assert together.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
-    assert together.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
+    assert parties.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
+    assert parties.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
+    assert parties.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
 
 
 @pytest.mark.parametrize(("each", "unit", "first", "count"), [
@@ -63,7 +63,7 @@ def test_all_are_asked_at_the_same_time():
         barrier.wait(timeout=10)
         return made(STUDENT, values={"n": float(n)}, status="failed")
 
-    found = together.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
+    found = parties.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
     assert [m.values["n"] for n in range(3) for m in found[n]] == [0, 1, 2]
 
 
@@ -80,13 +80,13 @@ def test_all_work_on_until_the_slowest_has_done_its_share():
 
         return ask
 
-    found = together.inside(together.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
+    found = parties.inside(parties.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
     assert set(found[0]) == {1.0}
     assert found[1][:3] == [10.0] * 3
     assert len(found[0]) >= 29
-    alone = together.at_once({0: worker(1.0)}, 5.0)[0]
+    alone = parties.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
-    assert len(together.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
+    assert len(parties.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
 
 
 VALUES = {"traces": 2.0, "functions": 30.0, "rss_bytes": 2.0**20, "final_loss": 0.5, "jit_compile": 0.0}
@@ -130,8 +130,9 @@ def workers(monkeypatch):
         return {party: [ask() for _ in range(4)] for party, ask in asks.items()}
 
     FakeWorker.every, FakeWorker.asked, FakeWorker.fails = [], [], {}
-    monkeypatch.setattr(together, "at_once", in_turn)
-    monkeypatch.setattr(together, "Worker", FakeWorker)
+    monkeypatch.setattr(parties, "at_once", in_turn)
+    for module in (together, parties):
+        monkeypatch.setattr(module, "Worker", FakeWorker)
     monkeypatch.setattr(sweep, "header", lambda args, command: run(GPU_MACHINE, command))
     monkeypatch.setattr(machine, "describe", lambda: GPU_MACHINE)
     return FakeWorker
@@ -188,7 +189,7 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
         return window((0, 1), (1, 2))
 
     with pytest.raises(type(error)):
-        together.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
+        parties.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
 
 
 
@@ -280,7 +281,7 @@ def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, t
 
 
 def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
-    monkeypatch.setattr(together, "inside", lambda windows: {party: [] for party in windows})
+    monkeypatch.setattr(parties, "inside", lambda windows: {party: [] for party in windows})
     outcome = together.side_by_side(arguments(tmp_path), GPU_MACHINE, "command")
     assert {m.status for m in outcome.measurements} == {"failed"}
     assert "no step ended within a window of 2 s" in outcome.measurements[0].reason

@@ -1,6 +1,5 @@
 """Inside a worker: the answers of a Keras model to batches of samples. The worker's environment chose its device."""
 
-import concurrent.futures
 import dataclasses
 import functools
 import itertools
@@ -10,23 +9,19 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis import estimate
 from kernels import networks
 from kernels.problems import Inference
-from workloads import data, energy, models, switches, telemetry, tensors, timing, usermodels
+from workloads import data, energy, models, serving, switches, telemetry, tensors, timing, usermodels
 from workloads.measure import now, require_memory
-from workloads.results import Measurement, Row, Samples
+from workloads.results import Measurement, Row
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 
-COMPARED = 4  # samples whose answers are compared with the reference
 # The largest error of an answer, as a share of how far the reference's answers to different samples lie apart, by the
 # arithmetic: some hundred roundings one after the other.
 BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 0.1}
 _SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
 _OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
-_SERVED_S = 0.1  # seconds of a sample of requests
-_MOST_BLOCKS = 20
 PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call", "serve"))
 
 
@@ -80,7 +75,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
         tensorflow.config.experimental.reset_memory_stats("GPU:0")
     notes |= tensors.about(row, switches.of(row)) | ready.about
     in_flight = int(switches.of(row)["in_flight"])
-    with placed(ready.device):
+    with serving.placed(ready.device):
         call = caller(row, ready, x)
         made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
         with timed({} if made in ready.compiled else phases, "first_call"):
@@ -92,7 +87,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
             return {"status": "wrong", "reason": wrong, **about}
         watch = telemetry.watch(row.settings.device, framework=True)
         if row.kernel == SERVE:
-            answers, latencies = serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
+            answers, latencies = serving.serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
             samples = (latencies, answers)
         else:
             samples = tuple(timing.collect(take, limits, clock, watch.before_block)
@@ -102,15 +97,8 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
     return {"samples": samples, "flags": flags, **about}
 
 
-def placed(device: str):
-    """The scope in which everything is made and called on TensorFlow's `device`: a CPU row may see a GPU that it must not use."""
-    import tensorflow
-
-    return tensorflow.device(device)
-
-
 def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.ndarray]:
-    """(the model of a row, ready to answer; the row's batch of samples, at least COMPARED of them).
+    """(the model of a row, ready to answer; the row's batch of samples, at least serving.COMPARED of them).
 
     Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
     """
@@ -138,8 +126,8 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
         phases["build"] = time.perf_counter() - begun
     values |= {"parameters": float(ready.model.count_params()), "jit_compile": float(ready.model.jit_compile is True),
                "tf32": float(_arithmetic(row) == "tf32")}  # fmt: skip
-    x = _samples(ready.model, problem.model, wanted["data"], max(problem.batch, COMPARED), seed, problem.dtype)
-    x[:COMPARED] = ready.first  # made-up samples are others in a larger set
+    x = _samples(ready.model, problem.model, wanted["data"], max(problem.batch, serving.COMPARED), seed, problem.dtype)
+    x[: serving.COMPARED] = ready.first  # made-up samples are others in a larger set
     return ready, x
 
 
@@ -160,7 +148,7 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, k
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(precision)
     try:
-        with placed(where):
+        with serving.placed(where):
             made = (models.build(network, switches.JIT[jit]), {}) if network else usermodels.load(name, switches.JIT[jit])
     finally:
         keras.config.set_dtype_policy("float32")
@@ -168,11 +156,11 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, k
     if network and (wrong := models.differences(model, network)):
         raise Broken("; ".join(wrong)[:500])
     tensors.require_device(model, device, "tensorflow")
-    x = _samples(model, name, kind, COMPARED, seed, dtype)
+    x = _samples(model, name, kind, serving.COMPARED, seed, dtype)
     if network:  # a user's own model may have learned its own
-        with placed(where):
+        with serving.placed(where):
             _normalize(model, x)
-    with placed("/CPU:0"):
+    with serving.placed("/CPU:0"):
         reference = np.asarray(model(tensorflow.constant(x), training=False), np.float64)
     function = tensorflow.function(lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True,
                                    autograph=False)  # fmt: skip
@@ -249,8 +237,8 @@ def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[floa
     kind = _arithmetic(row)
     if row.kernel == SERVE:
         size = row.problem.batch
-        asked = list(itertools.islice(itertools.cycle(_requests(x, size)), 4 * in_flight))
-        found, _ = _asked(ready, [request for _, request in asked], in_flight)
+        asked = list(itertools.islice(itertools.cycle(serving.requests(x, size)), 4 * in_flight))
+        found, _ = serving.asked(ready, [request for _, request in asked], in_flight)
         pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
     else:
         pairs = [(tensors.on_host(caller(row, ready, x)()), ready.reference)]
@@ -278,58 +266,6 @@ def compared(answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, sof
     return error, wrong if error > BOUNDS[kind] else ""
 
 
-def _requests(x: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
-    """(first sample, samples) of the different requests there are among those that have a reference."""
-    return [(at, np.ascontiguousarray(x[at : at + size])) for at in range(max(1, COMPARED - size + 1))]
-
-
-def _asked(ready: Ready, requests: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
-    """(answers, seconds that each request waited) in the requests' order, `in_flight` threads sending one after another."""
-    import tensorflow
-
-    def answer(request: np.ndarray) -> tuple[np.ndarray, float]:
-        begin = time.perf_counter()
-        with placed(ready.device):
-            found = ready.function(tensorflow.constant(request)).numpy()
-        return found, time.perf_counter() - begin
-
-    found = list(_pool(in_flight).map(answer, requests))
-    return [a for a, _ in found], [s for _, s in found]
-
-
-@functools.cache
-def _pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
-    return concurrent.futures.ThreadPoolExecutor(threads)
-
-
-def serve(ready: Ready, x: np.ndarray, size: int, in_flight: int, limits: Limits,
-          before_block: Callable) -> tuple[Samples, Samples]:  # fmt: skip
-    """(host-throughput: seconds by the number of requests; host-latency: what a request waits) of blocks of requests that
-    threads send one after another, `in_flight` of them at the same time: `size` samples each, array to array."""
-    one = [request for _, request in _requests(x, size)]
-
-    def block(calls: int) -> tuple[float, float]:
-        requests = list(itertools.islice(itertools.cycle(one), calls))
-        begin = time.perf_counter()
-        _, waited = _asked(ready, requests, in_flight)
-        return (time.perf_counter() - begin) / calls, sum(waited) / calls
-
-    calls = 4 * in_flight
-    rough, _ = block(calls)
-    calls = max(calls, math.ceil(_SERVED_S / rough))
-    seconds, latencies = [], []
-    begin, reason = time.perf_counter(), ""
-    while not reason:
-        before_block()
-        each, wait = block(calls)
-        seconds.append(timing.rounded(each))
-        latencies.append(timing.rounded(wait))
-        reason = enough(seconds, time.perf_counter() - begin, limits)
-    blocks = tuple(range(len(seconds)))
-    return (Samples("host-throughput", tuple(seconds), calls, blocks, reason),
-            Samples("host-latency", tuple(latencies), calls, blocks, reason))  # fmt: skip
-
-
 def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: int, notes: dict) -> dict[str, float]:
     """joules_per_sample and watts, with what they are of in `notes`; there, too, why there are none."""
     read, said = energy.counter(row.settings.device)
@@ -338,8 +274,8 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         return {}
     wait, samples = ready.wait or (lambda: None), row.problem.batch
     if row.kernel == SERVE:
-        requests = [request for _, request in itertools.islice(itertools.cycle(_requests(x, samples)), 4 * in_flight)]
-        call, samples = lambda: _asked(ready, requests, in_flight), samples * len(requests)
+        requests = [request for _, request in itertools.islice(itertools.cycle(serving.requests(x, samples)), 4 * in_flight)]
+        call, samples = lambda: serving.asked(ready, requests, in_flight), samples * len(requests)
     used = energy.used(read, call, wait, samples)
     if used is None:
         notes["energy"] = f"{said}: the counter did not move"
@@ -356,12 +292,3 @@ def _memory(row: Row) -> dict[str, float]:
     return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
 
 
-def enough(seconds: list[float], spent: float, limits: Limits) -> str:
-    """Why to stop after these blocks: time is up, or the interval is narrow enough; empty to go on."""
-    if len(seconds) < 3:
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(seconds) >= 5 and estimate.median(seconds).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(seconds) == _MOST_BLOCKS else ""

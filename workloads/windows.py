@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from kernels import networks
-from workloads import answering, data, host, models, switches, tensors
+from workloads import answering, data, host, models, serving, switches, tensors
 from workloads.measure import CannotDo, now, require_memory
 from workloads.results import Measurement, Row
 from workloads.tensors import Broken, timed
@@ -73,7 +73,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     """
     values: dict[str, float] = {}
     ready, x = answering.prepare(row, seed, phases, values)
-    with answering.placed(ready.device):
+    with serving.placed(ready.device):
         call = answering.caller(row, ready, x)
         with timed(phases, "first_call"):
             call()
@@ -82,7 +82,7 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
         raise Broken(wrong)
 
     def run(calls: int) -> None:
-        with answering.placed(ready.device):
+        with serving.placed(ready.device):
             for _ in range(calls):
                 call()
             if ready.wait:
@@ -168,7 +168,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
         if wanted["clear_session"] == "on":
             keras.utils.clear_session()
     keras.utils.set_random_seed(seed)
-    with answering.placed(where):
+    with serving.placed(where):
         with timed(phases, "build"):
             model = models.build(network, switches.JIT[wanted["jit_compile"]])
         traces = traced(model)
