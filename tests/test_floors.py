@@ -14,13 +14,14 @@ GROUND = {
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks models data keras_child cluster show setup
-starts tensors trainers feeds loops dense fits usermodels together answering studies
-asked forecast windows energy"""
+starts tensors trainers feeds loops dense fits usermodels together parties answering serving studies
+asked forecast windows energy describing"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
-_CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering windows"""
+_CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering serving windows
+describing"""
 CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 
