@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _FORM = re.compile(r"fit_s (\d+)x(\d+)")
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
-EPOCHS_OF = "epochs of"  # how the reason begins why a row stopped whose samples are its epochs (workloads.fits)
+EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs (workloads.fits)
 
 
 class Costs(msgspec.Struct, frozen=True):

@@ -68,7 +68,8 @@ def _bound(problem: Conv, a, b, way: str):
         b = tensorflow.transpose(b, (2, 3, 1, 0))
     call = in_tensorflow.called(way, _formula(problem), a, b)
     run = (lambda: _Oihw(call())) if problem.layout == "NCHW" and problem.direction == "wgrad" else call
-    if in_tensorflow.on_gpu(a) and ITEM_BYTES[problem.dtype] >= 4:  # TensorFlow takes the quickest of cuDNN's algorithms, FFT and Winograd among them
+    # TensorFlow takes the quickest of cuDNN's algorithms, FFT and Winograd among them.
+    if in_tensorflow.on_gpu(a) and ITEM_BYTES[problem.dtype] >= 4:
         run.bound = reference_conv.transform_bound(problem)
     return run
 

@@ -13,13 +13,17 @@ Shape = tuple[int, ...]
 INPUT = "input"  # what a layer's `inputs` call the network's own input
 
 
-class Layer(msgspec.Struct, frozen=True):
+class Layer(msgspec.Struct, frozen=True, omit_defaults=True):
     """One layer.
 
     `units` are a dense layer's outputs or a convolution's filters; `size` is the side of its filter or window (or height
     and width) and the zeros of `zeropad`; `stride` 0 is 1 for a convolution and `size` for a pool; `pad` is `same` or
     `valid` as Keras counts them; `rate` is the share that dropout drops; `bias` and `scale` say whether those weights are
-    there (`scale`: batch normalization's gamma). `inputs` name the layers it takes, empty: the one before it.
+    there (`scale`: batch normalization's gamma). `inputs` name the layers it takes, empty: the one before it. A layer that is
+    not `trainable` keeps its weights as they are.
+
+    A `kind` that OUTPUTS does not know is the name of a class that somebody wrote or that nothing here prices: such a layer
+    brings the `shape` of its output and how many `weights` it has, and its work is an estimate from these.
     """
 
     name: str
@@ -34,6 +38,9 @@ class Layer(msgspec.Struct, frozen=True):
     bias: bool = True
     scale: bool = True
     inputs: tuple[str, ...] = ()
+    trainable: bool = True
+    shape: Shape = ()
+    weights: int = 0
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -46,7 +53,7 @@ class Layer(msgspec.Struct, frozen=True):
         return self.stride or (1 if self.kind == "conv" else self.sides[0])
 
 
-class Network(msgspec.Struct, frozen=True):
+class Network(msgspec.Struct, frozen=True, omit_defaults=True):
     """A model and how its article trains it. `input` is the shape of one sample: height, width, channels; `classes` the
     outputs of the last layer (1 for a regression).
 
@@ -120,6 +127,8 @@ OUTPUTS = {
     "zeropad": lambda layer, shape: (shape[0] + 2 * layer.sides[0], shape[1] + 2 * layer.sides[1], shape[2]),
     "add": _added_output,
     "concat": _joined_output,
+    "reshape": lambda layer, shape: layer.shape,
+    "embedding": lambda layer, shape: (*shape, layer.units),
 }
 _SEVERAL = ("add", "concat")
 
@@ -137,6 +146,7 @@ VARIABLES = {
     "conv": _conv_variables,
     "dense": lambda layer, shape: {"kernel": layer.units * shape[-1], "bias": layer.units * layer.bias},
     "batchnorm": _batchnorm_variables,
+    "embedding": lambda layer, shape: {"embeddings": layer.weights},
 }
 
 
@@ -151,6 +161,8 @@ def output(layer: Layer, *shapes: Shape) -> Shape:
     Raises: ValueError for a kind of layer that is not known, inputs that do not go together, or an output without elements.
     """
     if layer.kind not in OUTPUTS:
+        if layer.shape:
+            return layer.shape
         raise ValueError(f"{layer.name} is of the unknown kind {layer.kind!r}; known: {', '.join(OUTPUTS)}")
     if (len(shapes) > 1) != (layer.kind in _SEVERAL):
         raise ValueError(f"{layer.name} is of the kind {layer.kind} and has {len(shapes)} inputs")
@@ -167,13 +179,23 @@ def output(layer: Layer, *shapes: Shape) -> Shape:
 
 def variables(layer: Layer, shape: Shape) -> dict[str, int]:
     """Weights by variable (kernel, bias, gamma, beta) that the layer learns, for inputs of that shape."""
-    found = VARIABLES[layer.kind](layer, shape) if layer.kind in VARIABLES else {}
-    return {name: count for name, count in found.items() if count}
+    return {name: count for name, count in _held(layer, shape).items() if count} if layer.trainable else {}
+
+
+def _held(layer: Layer, shape: Shape) -> dict[str, int]:
+    if layer.kind not in OUTPUTS:
+        return {"weights": layer.weights}
+    return VARIABLES[layer.kind](layer, shape) if layer.kind in VARIABLES else {}
 
 
 def weights(layer: Layer, shape: Shape) -> int:
     """How many weights the layer has as Keras counts them: batch normalization's running mean and variance are among them."""
-    return sum(variables(layer, shape).values()) + (2 * shape[-1] if layer.kind == "batchnorm" else 0)
+    return sum(_held(layer, shape).values()) + (2 * shape[-1] if layer.kind == "batchnorm" else 0)
+
+
+def unknown(network: Network) -> tuple[Layer, ...]:
+    """The layers of kinds that are not known: what they take is an estimate."""
+    return tuple(layer for layer in network.layers if layer.kind not in OUTPUTS)
 
 
 def sources(network: Network) -> tuple[tuple[str, ...], ...]:

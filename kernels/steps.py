@@ -102,27 +102,29 @@ def _bias(place: Place) -> Iterator[Work]:
     if not place.layer.bias:
         return
     yield _pass(place, "bias", place.outputs, "scale")
-    if place.training:
+    if place.training and place.layer.trainable:
         yield _pass(place, "bias_grad", place.outputs, "read", "a sum over all but the last axis, priced as one over everything")
 
 
 def _directions(place: Place) -> tuple[str, ...]:
-    if not place.training:
-        return ("fprop",)
-    return ("fprop", "dgrad", "wgrad") if place.below else ("fprop", "wgrad")
+    learned = place.training and place.layer.trainable
+    return ("fprop", *("dgrad",) * (place.training and place.below), *("wgrad",) * learned)
 
 
-def _dense(place: Place) -> Iterator[Work]:
+def _products(place: Place, rows: int, fan_in: int, fan_out: int, why: str = "") -> Iterator[Work]:
     """Y = X W forward; dX = dY W^T, which nothing needs below which nothing learns; dW = X^T dY."""
-    shape = place.before[0]
-    rows, fan_in, fan_out = place.batch * prod(shape[:-1]), shape[-1], place.layer.units
     products = {
         "fprop": Matmul(rows, fan_out, fan_in, place.dtype, place.math),
         "dgrad": Matmul(rows, fan_in, fan_out, place.dtype, place.math, layout="nt"),
         "wgrad": Matmul(fan_in, fan_out, rows, place.dtype, place.math, layout="tn"),
     }
     for direction in _directions(place):
-        yield Work(place.layer.name, "dense", direction, products[direction].flops, products[direction])
+        yield Work(place.layer.name, "dense", direction, products[direction].flops, products[direction], why)
+
+
+def _dense(place: Place) -> Iterator[Work]:
+    shape = place.before[0]
+    yield from _products(place, place.batch * prod(shape[:-1]), shape[-1], place.layer.units)
     yield from _bias(place)
     yield from _activation(place)
 
@@ -165,8 +167,11 @@ def _dropout(place: Place) -> Iterator[Work]:
 
 
 def _batchnorm(place: Place) -> Iterator[Work]:
-    if not place.training:
-        yield _pass(place, "batchnorm", place.inputs, "scale", "a scale and a shift by channel, priced as scale")
+    if not (place.training and place.layer.trainable):  # frozen, it keeps to its running values
+        why = "a scale and a shift by channel, priced as scale"
+        yield _pass(place, "batchnorm", place.inputs, "scale", why)
+        if place.learns:
+            yield _pass(place, "batchnorm_grad", place.inputs, "scale", why)
         return
     yield _pass(place, "batchnorm", place.inputs)
     yield _pass(place, "batchnorm_grad", place.inputs)
@@ -175,6 +180,27 @@ def _batchnorm(place: Place) -> Iterator[Work]:
 def _add(place: Place) -> Iterator[Work]:
     for i in range(1, len(place.before)):
         yield _pass(place, "add" if i == 1 else f"add {i}", place.outputs, "" if i == 1 else "add")
+
+
+def _embedding(place: Place) -> Iterator[Work]:
+    """A row of the table for each whole number, and the gradient back into those rows."""
+    yield _pass(place, "lookup", place.outputs, "copy")
+    if place.learns:
+        yield _pass(place, "lookup_grad", place.outputs, "copy")
+
+
+def _unknown(place: Place) -> Iterator[Work]:
+    """A layer of a kind that is not known: its arrays are moved, and its weights are taken for a dense layer's, used at every
+    position of its input or output, whichever has more."""
+    name, layer, shape = place.layer.kind.lower(), place.layer, place.before[0]
+    yield _moved(place, name)
+    if place.learns:
+        yield _moved(place, f"{name}_grad")
+    if layer.weights:
+        fan_in = shape[-1] if shape else 1
+        rows = place.batch * max(prod(shape[:-1]), prod(place.after[:-1]))
+        why = f"{layer.kind} is not known: estimated as a dense layer with its weights"
+        yield from _products(place, rows, fan_in, max(1, layer.weights // fan_in), why)
 
 
 WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
@@ -189,7 +215,8 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
     "add": _add,
     "concat": _moves("concat"),
     "zeropad": _moves("zeropad"),
-}  # a flatten moves nothing
+    "embedding": _embedding,
+}  # a flatten or a reshape moves nothing
 
 
 def _places(network: Network, batch: int, dtype: str, math: str, training: bool) -> Iterator[tuple[Place, tuple[str, ...]]]:
@@ -212,7 +239,7 @@ def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -
     places = list(_places(network, batch, dtype, math, True))
     fed = Counter(name for _, taken in places for name in taken)
     for place, _ in places:
-        found += WORK.get(place.layer.kind, lambda place: ())(place)
+        found += _work(place)
         if place.learns:
             for i in range(1, fed[place.layer.name]):
                 found.append(_pass(place, f"gradient_sum {i}", place.outputs, "add"))
@@ -227,7 +254,12 @@ def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -
 def inference(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
     """The operations that answer `batch` samples: forward only, no dropout, batch normalization by its running values."""
     return tuple(work for place, _ in _places(network, batch, dtype, math, False)
-                 for work in WORK.get(place.layer.kind, lambda place: ())(place))  # fmt: skip
+                 for work in _work(place))  # fmt: skip
+
+
+def _work(place: Place) -> Iterator[Work]:
+    kind = place.layer.kind
+    return WORK.get(kind, lambda place: iter(()))(place) if kind in layers.OUTPUTS else _unknown(place)
 
 
 def _loss(network: Network, last: Place) -> Iterator[Work]:
@@ -237,7 +269,13 @@ def _loss(network: Network, last: Place) -> Iterator[Work]:
         yield msgspec.structs.replace(_pass(last, direction, last.outputs, operation), layer=network.loss, kind="loss")
 
 
+_LIKE_ADAM = ("nadam", "adamw", "adamax")
+
+
 def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str) -> Work:
+    if optimizer in _LIKE_ADAM:
+        like = _update("adam", layer, variable, count, dtype)
+        return msgspec.structs.replace(like, direction=f"{optimizer} {variable}", why="priced as adam: the same arrays")
     if optimizer not in Stream.WEIGHTS:
         return Work(layer.name, "optimizer", f"{optimizer} {variable}", 0, None, f"no stream problem is a step of {optimizer}")
     problem = stream(optimizer, count, dtype)

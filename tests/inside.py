@@ -196,3 +196,45 @@ def shuffled_epochs_use_every_sample_once():
         close(loop.fit(SAMPLES, 3).losses, whole.losses)
         close(loop.fit(2 * BATCH, 1).losses, part.losses)
         assert not np.isclose(loop.step_losses(2)[0], first.losses[0], rtol=AGREE), kernel
+
+
+def listed(network, batch):
+    """Kernel -> how many of it XLA lists for a compiled train step: dot, convolution, fusion (without those that only lay data
+    out anew)."""
+    import re
+    from collections import Counter
+
+    import tensorflow as tf
+
+    from workloads import models
+
+    x, y = data.load("synthetic", network, batch, 1)
+    model = models.build(network, True)
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(lambda x, y: model.train_step((x, y)), jit_compile=True)
+    text = step.experimental_get_compiler_ir(tf.constant(x), tf.constant(y))(stage="optimized_hlo")
+    entry = text[text.index("ENTRY") :]
+    lines = re.findall(r"%(\S+) = .*? ([a-z][\w-]*)\(", entry)
+    return Counter(op for name, op in lines if not re.search("transpose_copy|copy_fusion|bitcast_fusion", name))
+
+
+def fused_as_listed(network, off):
+    """Products exactly as many as XLA lists; fusions up to `off` more or fewer."""
+    from analysis import fusion
+
+    kernels = fusion.compiled(networks.step(network, BATCH))
+    products = sum(k.part in ("matmul", "conv") for k in kernels)
+    found = listed(network, BATCH)
+    assert products == found["dot"] + found["convolution"], (products, found)
+    others = fusion.count(kernels) - products
+    assert abs(others - found["fusion"]) <= off, (network.name, network.optimizer, others, found)
+
+
+@made
+def fusion_of_dense_layers():
+    fused_as_listed(networks.find("mlp-20-16x3-5"), 3)  # Adam's; LeNet's are SGD's
+
+
+@made
+def fusion_of_convolutions():
+    fused_as_listed(networks.find("lenet"), 6)

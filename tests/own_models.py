@@ -82,3 +82,26 @@ def saved():
     model.save(f"{folder}/plain.keras")
     sequential(keras.layers.Lambda(lambda x: 2 * x), dense(1)).save(f"{folder}/with_lambda.keras")
     return model
+
+
+def strange():
+    """A frozen nested model, a recurrent layer, a class of the user's own, and one layer used twice."""
+    import keras
+
+    class Mine(keras.layers.Layer):
+        def build(self, shape):
+            self.scale = self.add_weight(shape=(shape[-1],), name="scale")
+
+        def call(self, x):
+            return x * self.scale
+
+    of = keras.layers
+    base = keras.Sequential([of.Conv2D(4, 3, activation="relu", name="conv"), of.BatchNormalization(name="bn"),
+                             of.MaxPooling2D(name="pool")], name="base")  # fmt: skip
+    base.trainable = False
+    again = keras.layers.Dense(5, name="again")
+    start = keras.Input((10, 10, 2))
+    x = keras.layers.Reshape((16, 4), name="rows")(base(start))
+    x = Mine(name="mine")(keras.layers.LSTM(5, name="lstm")(x))
+    x = keras.layers.Add(name="sum")([again(x), again(again(x))])
+    return keras.Model(start, keras.layers.Dense(3, "softmax", name="classes")(x))

@@ -136,7 +136,7 @@ def test_the_noise_of_a_short_fit_is_spread_over_the_steps_of_a_long_epoch():
 
 
 def test_what_a_fit_does_to_its_samples_before_it_begins_grows_with_them():
-    """The first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step's samples."""
+    """The first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step."""
     c = costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
     assert c.feed.value == pytest.approx(0.002)
     assert c.fit_beyond(1000).value == pytest.approx(2.1)

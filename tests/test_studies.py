@@ -3,6 +3,7 @@
 import pytest
 from fake_measurements import GPU_MACHINE
 
+from analysis import cases
 from kernels import networks
 from kernels.problems import Training
 from workloads import asked, forecast, studies, switches, training
@@ -54,6 +55,13 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
             assert {r.problem.samples for r in own if r.settings.switches["residence"] == "fed"} == {100, 40_000}
             assert {r.problem.samples for r in own if r.settings.switches.get("targets") == "float64"} == {100, 40_000}
     assert [r for r in found if r.problem.model == "peaks" and r.kernel == studies.FIT]
+
+
+def test_every_complaint_that_is_about_a_training_is_measured_in_its_batch():
+    found = {(r.problem.model, r.problem.batch) for r in studies.rows(["complaints"], ["cpu"])}
+    assert {("mlp-784-100x2-10", 128), ("mnist-cnn", 64), ("mlp-7-32x2-2", 16), ("cifar10-cnn", 128)} < found
+    assert len(found) == sum(len(c.reported) for c in cases.COMPLAINTS) == 9
+    assert all(r.problem.samples % r.problem.batch == 0 for r in studies.rows(["complaints"], BOTH))
 
 
 def test_without_a_gpu_no_cpu_row_needs_one():

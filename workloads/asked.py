@@ -44,11 +44,11 @@ def models(args: argparse.Namespace) -> list[str]:
         elif name == "fashion-mlp" and args.hidden_layers:
             found += [f"fashion-mlp-{layers}" for layers in _sizes(args.hidden_layers)]
         else:
-            found.append(_known(name))
+            found.append(known_model(name))
     return list(dict.fromkeys(found))
 
 
-def _known(name: str) -> str:
+def known_model(name: str) -> str:
     """The name of a network, or of the user's own model.
 
     Raises: Usage.

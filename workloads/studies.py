@@ -7,6 +7,7 @@ The articles' inputs are float64 where what a fit does to them matters (seeds, s
 import importlib.util
 from collections.abc import Callable, Iterable
 
+from analysis import cases
 from kernels import networks
 from kernels.problems import Training
 from workloads import switches
@@ -154,9 +155,27 @@ def starts(on: list[str]) -> list[Row]:
     return [row("cifar10-cnn", 32, 1024, device=device, process="fresh") for device in on]
 
 
+def complaints(on: list[str]) -> list[Row]:
+    """The trainings of the real complaints, in their batch, short: what is asked is their step. `python -m analysis.explain
+    --case` says whether the finding comes back."""
+    reported = dict.fromkeys((r.training.model, r.training.batch) for c in cases.COMPLAINTS for r in c.reported)
+    return [row(model, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
+            for model, batch in reported for device in on]  # fmt: skip
+
+
+def held_out(on: list[str]) -> list[Row]:
+    """Networks that no article and no complaint has: beside the other studies' they say how far predictions are off
+    (`python -m analysis.predict --leave-one-out`)."""
+    sizes = {"lenet": (32, 512), "vgg-small": (32, 256), "resnet-small": (32, 128),
+             "mlp-784-50x1-10": (32,), "mlp-784-4000x2-10": (128,)}  # fmt: skip
+    return [row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
+            for name, every in sizes.items() for device in on for batch in every]  # fmt: skip
+
+
 STUDIES: dict[str, Callable[[list[str]], list[Row]]] = {
     "seeds": seeds, "batches": batches, "small-dataset": small_dataset, "width": width, "depth": depth, "epochs": epochs,
-    "residence": residence, "switches": one_switch, "backends": backends, "starts": starts,
+    "residence": residence, "switches": one_switch, "backends": backends, "starts": starts, "complaints": complaints,
+    "held-out": held_out,
 }  # fmt: skip
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.together, each in a file of its own
 NAMES = (*STUDIES, *EXPERIMENTS)

@@ -136,13 +136,13 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
 
 def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
-    from analysis import budget, report, sentences
+    from analysis import budget_words, report, sentences
     from workloads import results
 
     loaded = results.read(folder)
     path = report.render([folder], folder)
     out = sys.stdout if args.format == "table" else sys.stderr
-    said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget.sentences(loaded.measurements)]
+    said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget_words.sentences(loaded.measurements)]
     said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
     print("\n" + "\n".join(said), file=out)
     print(f"\nreport: {os.path.relpath(path)}", file=out)

@@ -93,9 +93,10 @@ def built(order: Order) -> Built:
     try:
         with timed(order.phases, "build"), placed(row):
             if network is None:
-                from workloads import usermodels
+                from workloads import describing, usermodels
 
                 model, about = usermodels.load(row.problem.model, switches.JIT[chosen["jit_compile"]])
+                about["layers"] = describing.text(model, row.problem.model)
             else:
                 own = network if chosen["dropout"] == "on" else without_dropout(network)
                 model, about = models.build(own, switches.JIT[chosen["jit_compile"]]), {}

@@ -12,7 +12,7 @@ names list those that there are), mlp with --inputs --width --depth --outputs, f
 package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
 STUDIES = ("seeds", "batches", "small-dataset", "width", "depth", "epochs", "residence", "switches", "backends", "starts",
-           "together", "trials", "teacher")  # fmt: skip
+           "complaints", "held-out", "together", "trials", "teacher")  # fmt: skip
 
 
 def parser() -> options.Parser:
@@ -204,12 +204,13 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 
 def _said(outcome) -> None:
-    from analysis import budget, job_words, published, together
+    from analysis import budget_words, job_words, published, together
 
     told = [line for part in (job_words, published, together) for line in part.lines(outcome.measurements)]
     trained = [m for m in outcome.measurements if m.problem.op == "training"]
     products = any(m.problem.op == "matmul" for m in outcome.measurements)
-    budgets = (budget.lines if len(trained) <= MOST_BUDGETS else budget.sentences)(outcome.measurements) if products else []
+    words = budget_words.lines if len(trained) <= MOST_BUDGETS else budget_words.sentences
+    budgets = words(outcome.measurements) if products else []
     print("\n" + "\n".join([*told, *([""] if told and budgets else []), *budgets]))
 
 

@@ -111,7 +111,7 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
         x = np.rint(x * LEVELS).astype(np.uint8) if dtype == "uint8" else x.astype(dtype, copy=False)
     scores = seen @ rng.standard_normal((seen.shape[1], out[-1] if out else 1))
     inner = (1,) * (len(out) - 1)  # the same target for each of a sample's places
-    loss = _loss_name(model)
+    loss = loss_name(model)
     if "sparse" in loss:
         return x, np.broadcast_to(scores.argmax(-1).reshape(count, *inner), (count, *out[:-1])).astype(np.int32)
     if "categorical" in loss:
@@ -121,8 +121,8 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
     return x, np.broadcast_to(scores.reshape(count, *inner, *out[-1:]), (count, *out)).astype(np.float32)
 
 
-def _loss_name(model) -> str:
-    """A loss by its name in Keras; of a function or class of the user's own, its own."""
+def loss_name(model) -> str:
+    """The loss of a compiled model by its name in Keras; of a function or class of the user's own, its own."""
     import keras
 
     try:

@@ -4,7 +4,7 @@ import pathlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from analysis import budget, facts, sentences
+from analysis import budget_words, facts, sentences
 from analysis.crossover import Answer
 from analysis.estimate import of
 from analysis.report import cells
@@ -181,7 +181,7 @@ def keras_section(measurements: "list[Measurement]") -> list[str]:
     heads = ("training", "device", "status", "a step", "+-", "values", "losses")
     listed = [(cells.problem(m), m.settings.device, cells.status(m) or "ok", cells.time(seconds_of(m)),
                cells.width(seconds_of(m)), _values(m), _losses(m)) for m in rows]  # fmt: skip
-    return ["## Training with Keras", "", *budget.lines(measurements), "", *table(heads, listed, 3)]
+    return ["## Training with Keras", "", *budget_words.lines(measurements), "", *table(heads, listed, 3)]
 
 
 def _values(m: "Measurement") -> str:

@@ -1,0 +1,153 @@
+"""Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis import costs
+from analysis.combine import COPYING, DEVICE, PIPELINE, Calibration
+from analysis.components import FIT, RULES, Components, components, execution_of
+from analysis.estimate import Estimate, median
+from kernels import networks
+from workloads import switches
+
+if TYPE_CHECKING:
+    from analysis.profile import Profile
+    from workloads.results import Measurement, Settings
+
+FEWEST = 2  # models that numbers are fitted on
+NOISY = 0.25  # a step whose interval is wider tells nothing
+# How firmly the numbers are held where trainings do not tell: standard deviations of the logarithms of dispatch, launches and
+# work. A training counts as much as a relative error of _ERROR.
+_HELD, _ERROR = (0.1, 1.0, 0.4), 0.1
+_QUANTILE = 0.9
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A training that was measured: its row, seconds of a warm step by the law of its fits, and what it is made of."""
+
+    row: "Measurement"
+    step: Estimate
+    made: Components
+
+
+def steps_seen(of_: "Profile", rules: frozenset[str] = RULES) -> tuple[Seen, ...]:
+    """The trainings of a profile whose step is told well enough, each with its components; made once for a set of rules. Of rows
+    whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy stands."""
+    if rules not in of_.kept:
+        best: dict[tuple, Seen] = {}
+        for s in (s for m in of_.trainings if (s := _seen(m, of_, rules))):
+            key = (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution, s.made.given)
+            best[key] = min(best.get(key, s), s, key=lambda found: found.step.noise)
+        of_.kept[rules] = tuple(best.values())
+    return of_.kept[rules]
+
+
+def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | None:
+    network = networks.known(m.problem.model)
+    given = m.settings.switches
+    if (
+        m.kernel != FIT
+        or network is None
+        or not switches.ordinary(m)
+        or m.settings.process != "warm"
+        or m.settings.threads
+    ):
+        return None
+    if given.get("keras_backend", "tensorflow") != "tensorflow" or any(
+        name.startswith(switches.VARIABLES) for name in given
+    ):
+        return None
+    step = measured_step(m)
+    if step is None or step.noise > NOISY or step.value <= 0:
+        return None
+    made = components(m.problem, m.settings, of_, network, rules)
+    return None if made.lacking else Seen(m, step, made)
+
+
+def measured_step(m: "Measurement") -> Estimate | None:
+    """Seconds of a warm step: by the law of the row's fits, which keeps epochs and fits out; None without them."""
+    found = costs.costs(m)
+    return found.step if found else None
+
+
+def calibration(
+    of_: "Profile", settings: "Settings", leaving_out: str = "", rules: frozenset[str] = RULES
+) -> Calibration:
+    """The numbers for a device and execution, from the profile's trainings of all models but `leaving_out`."""
+    key = (settings.device, execution_of(settings), leaving_out, rules)
+    if key not in of_.kept:
+        of_.kept[key] = _fit(of_, *key)
+    return of_.kept[key]
+
+
+def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: frozenset[str]) -> Calibration:
+    others = [s for s in steps_seen(of_, rules) if s.row.problem.model != leaving_out
+              and (s.row.settings.device, s.made.execution) == (device, execution)]  # fmt: skip
+    models = tuple(dict.fromkeys(s.row.problem.model for s in others))
+    once = _once(of_, others, device, leaving_out)
+    if "calibrated" not in rules or len(models) < FEWEST:
+        return once
+    numbers = _solved(others, models)
+    errors = np.abs(np.log(_steps(_arrays(others), *numbers) / np.array([s.step.value for s in others])))
+    made = dict(zip(("dispatch", "launches", "work"), numbers, strict=True))
+    return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
+
+
+def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[float, ...]:
+    """(dispatch, launches, work) with the least squares of the logarithms, each model with one voice."""
+    from scipy.optimize import least_squares
+
+    arrays, measured = _arrays(others), np.array([s.step.value for s in others])
+    counts = {name: sum(s.row.problem.model == name for s in others) for name in models}
+    weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
+
+    def residuals(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([weight * np.log(_steps(arrays, *np.exp(x)) / measured), x / np.array(_HELD)])
+
+    return tuple(np.exp(least_squares(residuals, np.zeros(3), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
+
+
+def _arrays(seen: list[Seen]) -> np.ndarray:
+    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the pipeline, on a GPU."""
+
+    def total(made: Components, names) -> float:
+        return sum(made.parts[name].value for name in names if name in made.parts)
+
+    return np.array([(s.made.dispatch.value, s.made.launches.value, total(s.made, ("transfer calls",)), total(s.made, COPYING),
+                      total(s.made, DEVICE), total(s.made, (PIPELINE,)), s.made.on_gpu) for s in seen]).T  # fmt: skip
+
+
+def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) -> np.ndarray:
+    """Seconds of the steps, as analysis.combine puts them together."""
+    floor, issued, calls, copying, device, feeding, on_gpu = arrays
+    issuing, device = dispatch * floor + launches * issued + calls, work * device
+    return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), feeding)
+
+
+def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> Calibration:
+    """What happens once, from the other models' trainings: compilations by their products, building, casting samples."""
+    built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
+    rates = [rate for m in of_.trainings if m.problem.model != leaving_out and m.settings.device == device
+             if (rate := _casting(m))]  # fmt: skip
+    return Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0,
+                       cast_s=median(rates).value if rates else None)  # fmt: skip
+
+
+def _casting(m: "Measurement") -> float | None:
+    """Seconds a byte that a row's fit takes to cast and copy its samples; None where it casts none, or it cannot be told."""
+    network, found = networks.known(m.problem.model), costs.costs(m)
+    if network is None or found is None or m.problem.dtype == "float32" or found.feed.value <= 0:
+        return None
+    return found.feed.value / (m.problem.batch * networks.sample_bytes(network, m.problem.dtype))
+
+
+def _compilations(others: list[Seen]) -> float | None:
+    """Seconds of a compilation for each different product, the middle of the models': XLA tries several kernels for each, and
+    what is not compiled lays out and plans each once."""
+    each: dict[str, list[float]] = {}
+    for s in others:
+        if s.row.phases_s.get("compile", 0) > 0 and s.made.products:
+            each.setdefault(s.row.problem.model, []).append(s.row.phases_s["compile"] / s.made.products)
+    return median([median(ratios).value for ratios in each.values()]).value if each else None

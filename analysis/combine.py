@@ -1,0 +1,95 @@
+"""How the parts of a step come together: which of them the host does, which the device, and what they do at the same time."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from analysis.components import RULES, Components
+from analysis.estimate import Estimate
+
+NONE = Estimate(0.0, 0.0, 0.0)
+HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
+ISSUING, COPYING = ("dispatch", "launches", "transfer calls"), ("transfer bytes",)
+HOST = (*ISSUING, *COPYING)
+DEVICE = ("matmul", "conv", "element-wise", "optimizer")
+PIPELINE = "input pipeline"
+PARTS = (*HOST, *DEVICE, PIPELINE, HIDDEN)  # of a step, in the order of a budget
+UNFITTED = 0.3  # what predictions without a fit may be wrong by
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """Few global numbers that microbenchmarks do not tell, from trainings of `models` (empty: none, and all is as the profile
+    says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
+    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step.
+    spread: the relative error that nine of ten of those trainings are predicted within. compile_s: seconds of a compilation for
+    each different product. build_s: of building a model. cast_s: of a byte of samples that fit
+    casts to float32."""
+
+    dispatch: float = 1.0
+    launches: float = 1.0
+    work: float = 1.0
+    spread: float = UNFITTED
+    compile_s: float | None = None
+    cast_s: float | None = None
+    build_s: float = 0.0
+    models: tuple[str, ...] = ()
+
+
+def add(*parts: Estimate) -> Estimate:
+    """The sum; the ends add too, so the interval holds however the parts hang together."""
+    return Estimate(sum(e.value for e in parts), sum(e.low for e in parts), sum(e.high for e in parts))
+
+
+def applied(made: Components, fitted: Calibration) -> dict[str, Estimate]:
+    """The parts of a step with the calibration's numbers in them, nothing hidden yet."""
+    found = {"dispatch": made.dispatch.scaled(fitted.dispatch), "launches": made.launches.scaled(fitted.launches)}
+    return found | {name: e.scaled(fitted.work) if name in DEVICE else e for name, e in made.parts.items()}
+
+
+def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
+    """The sum of the parts of those names."""
+    return add(NONE, *(parts[name] for name in names if name in parts))
+
+
+def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULES) -> dict[str, Estimate]:
+    """The parts of a step, with what is done at the same time: on the CPU the host does all in turn. A GPU works while the host
+    dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
+    The input pipeline has threads of its own.
+
+    Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
+    """
+    parts = applied(made, fitted)
+    issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
+    lanes = [add(copying, issuing), add(copying, device)] if made.on_gpu else [add(issuing, copying, device)]
+    if feeding.value > max(lane.value for lane in lanes):
+        lanes.append(feeding)
+    else:  # wholly hidden
+        parts.pop(PIPELINE, None)
+    if "at once" in rules and len(lanes) > 1:
+        hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
+        parts[HIDDEN] = Estimate(hidden, hidden, hidden)
+    return {name: parts[name] for name in PARTS if name in parts}
+
+
+def within(total: Estimate, spread: float) -> Estimate:
+    """The sum with an interval no narrower than what the calibration's own trainings are wrong by."""
+    return Estimate(
+        total.value, min(total.low, total.value / (1 + spread)), max(total.high, total.value * (1 + spread))
+    )
+
+
+def fitting(made: Components, fitted: Calibration) -> Estimate:
+    """Seconds of a call of fit beyond its epochs."""
+    cast = made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else made.gathered_s.value
+    return add(made.fit_s, Estimate(cast, cast / 2, cast * 2))
+
+
+def compiling(made: Components, fitted: Calibration) -> Estimate:
+    """Seconds of all compilations of a job: one for each distinct batch."""
+    t = made.training
+    shapes = 1 + (t.samples > t.batch and t.samples % t.batch > 0)
+    if fitted.compile_s:
+        value = shapes * fitted.compile_s * made.products
+        return Estimate(value, value / 2, value * 2)
+    value = shapes * made.compile_s.value
+    return Estimate(value, shapes * made.compile_s.low, value * max(2.0, made.kernels))

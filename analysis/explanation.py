@@ -1,0 +1,309 @@
+"""One training explained on both devices: predictions side by side, where the winner changes, memory, cost, what would help.
+
+A record of numbers; analysis.explanation_words says them. Nothing is timed.
+"""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import crossover, jobs, whatif
+from analysis.borrowed import completed, host_factor, rescaled, start_factor, total
+from analysis.combine import HOST
+from analysis.crossover import Answer, Family, Form, Point, Side
+from analysis.estimate import Estimate
+from analysis.memory import Memory, memory
+from analysis.price import Cost, cost
+from analysis.profile import Lacking
+from analysis.units import join, percent
+from analysis.whatif import WhatIf
+from kernels import networks
+from kernels.layers import unknown
+from kernels.problems import Training
+from workloads import switches
+from workloads.results import Settings
+
+if TYPE_CHECKING:
+    from analysis.prediction import Prediction
+    from analysis.profile import Profile
+    from kernels.networks import Network
+
+GPU = "gpu:0"
+_MOST_BATCH, _BATCH_STEP = 4096, 4
+_HALVINGS = 5  # of the space between two sizes where the winner changes: from a factor of 10 to 1.07
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is to be explained. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
+    samples that are evaluated after each epoch. `sizes`: those of a crossover that is asked for beside the batch's."""
+
+    training: Training
+    network: "Network | None" = None
+    switches: dict[str, str] = {}
+    validation: int = 0
+    prices: dict[str, float] = {}
+    varies: str = ""
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def of(self) -> "Network":
+        return self.network or networks.find(self.training.model)
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Everything that is said of a training. `cpu` and `gpu` are None without rows of that side, and `lacks` says what is
+    missing. `borrowed`: the GPU is a stored one, its host terms scaled by `host_factor`."""
+
+    asked: Asked
+    cpu: "Prediction | None"
+    gpu: "Prediction | None"
+    measured: dict[str, Estimate]
+    crossovers: tuple[Answer, ...]
+    payback: Estimate | None
+    memory: tuple[Memory, ...]
+    costs: tuple[Cost, ...]
+    what_ifs: tuple[WhatIf, ...]
+    at_once: tuple[tuple[str, int, Estimate], ...] = ()
+    validation_s: dict[str, Estimate] = {}
+    lacks: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    borrowed: str = ""
+    host_factor: Estimate | None = None
+
+    @property
+    def sides(self) -> "tuple[Prediction, ...]":
+        return tuple(p for p in (self.cpu, self.gpu) if p)
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """What the predictions do not know, in words; first the layers that are only estimated."""
+        return tuple(dict.fromkeys((*estimated(self.asked), *(text for p in self.sides for text in p.partial))))
+
+
+def estimated(asked: Asked) -> tuple[str, ...]:
+    """The layers of the model that are of unknown kinds, with their share of a step's arithmetic and bytes; () of none."""
+    strange = {layer.name: layer.kind for layer in unknown(asked.of)}
+    if not strange:
+        return ()
+    works = [w for w in networks.step(asked.of, min(asked.training.batch, asked.training.samples)) if w.problem]
+    own = [w for w in works if w.layer in strange]
+    arithmetic, moved = (sum(map(of, own)) / max(1, sum(map(of, works)))
+                         for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved))  # fmt: skip
+    names = join(f"{name} ({kind})" for name, kind in strange.items())
+    return (f"{names}: nothing here knows {'it' if len(strange) == 1 else 'them'}; the share is estimated from "
+            f"weights and outputs, about {percent(arithmetic)} of a step's arithmetic and {percent(moved)} of its "
+            "bytes",)  # fmt: skip
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """Where predictions come from: the profiles of the CPU and of the GPU (the same, or a stored machine's for the GPU), and
+    what predicts."""
+
+    cpu: "Profile"
+    gpu: "Profile | None"
+    predict: Callable
+
+    @property
+    def borrowed(self) -> bool:
+        return self.gpu is not None and self.gpu is not self.cpu
+
+
+def settings_of(asked: Asked, device: str) -> Settings:
+    """How the training runs on a device: the switches asked for that mean something there."""
+    given = {"data": "synthetic", **asked.switches}
+    if device == "cpu":
+        given |= {"residence": "tf.data"} if given.get("residence") == "prefetch" else {}
+        given = {name: text for name, text in given.items() if name not in ("tf32", "precision")}
+    return Settings(device, switches=switches.changed(given))
+
+
+def explain(asked: Asked, of: Sources) -> Explanation:
+    """The whole explanation. What a profile lacks is said, with the commands that measure it; only when neither device can be
+    predicted is that an error.
+
+    Raises: profile.Lacking; ValueError for a model that is not known.
+    """
+    predict = predictor(asked, of)
+    sides, lacking = {}, {}
+    for device in ("cpu", *(GPU,) * (of.gpu is not None)):
+        try:
+            sides[device] = predict(asked.training, settings_of(asked, device))
+        except Lacking as error:
+            lacking["the CPU" if device == "cpu" else "the GPU"] = error
+    if not sides:
+        raise next(iter(lacking.values()))
+    cpu, gpu = sides.get("cpu"), sides.get(GPU)
+    main = gpu or cpu
+    other = whatif.other_device(main, cpu if main is gpu else None)
+    found = whatif.what_ifs(main, predict)
+    ranked = sorted([w for w in (other, *found) if w], key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
+    validation = {d: validating(asked, p) for d, p in sides.items()} if asked.validation else {}
+    held = tuple(memory(asked.of, asked.training, device, of_.measurements, of_.machine)
+                 for device in sides if (of_ := _profile(of, device)))  # fmt: skip
+    costs = tuple(cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
+                  for d, p in sides.items())  # fmt: skip
+    lacks = tuple(f"{where}: {error}" for where, error in lacking.items())
+    commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
+    crossed, paid = (_crossovers(asked, predict), payback(cpu, gpu)) if cpu and gpu else ((), None)
+    together = tuple(whatif.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
+    key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.borrowed else ("", None)
+    return Explanation(asked, cpu, gpu, measured(asked, of), crossed, paid, held, costs, tuple(ranked), together, validation,
+                       lacks, commands, key, factor)  # fmt: skip
+
+
+def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
+    """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
+    host."""
+    factor, start = (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.borrowed else (None, None)
+
+    def predict(training: Training, settings: Settings, kernel: str = whatif.FIT) -> "Prediction":
+        made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)
+        if factor is None:
+            return made
+        if settings.device != "cpu":
+            return rescaled(made, factor, start)
+        with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays untold
+            if made.untold and kernel == whatif.FIT:
+                return completed(made, of.predict(training, settings, of.gpu, asked.network, kernel=kernel), factor, start)
+        return made
+
+    return predict
+
+
+def _profile(of: Sources, device: str) -> "Profile":
+    return of.cpu if device == "cpu" or of.gpu is None else of.gpu
+
+
+def measured(asked: Asked, of: Sources) -> dict[str, Estimate]:
+    """Device -> seconds of a measured step of this very training, where there is one: beside the prediction, never in it."""
+    found = {}
+    for device in ("cpu", *(GPU,) * (of.gpu is not None)):
+        wanted = settings_of(asked, device).switches
+        for m in jobs.trainings(_profile(of, device).measurements):
+            p, t = m.problem, asked.training
+            if (m.settings.device, m.settings.switches, m.settings.threads) != (device, wanted, None):
+                continue
+            same = (p.model, p.batch, p.dtype) == (t.model, t.batch, t.dtype) and m.kernel == "training/keras/fit"
+            if same and (law := jobs.law(m)):
+                found[device] = law.step
+    return found
+
+
+# ---------------------------------------------------------------- where the winner changes
+
+
+def _crossovers(asked: Asked, predict: Callable) -> tuple[Answer, ...]:
+    """Over the batch by the step, over the samples by the whole job, and over what else is asked for by the step."""
+    t = asked.training
+    batches = sorted({t.batch, *(_BATCH_STEP**i for i in range(7) if _BATCH_STEP**i <= min(_MOST_BATCH, 64 * t.batch))})
+    if asked.varies == "batch":
+        batches = sorted({t.batch, *asked.sizes})
+    change = msgspec.structs.replace
+    found = [over(asked, "batch", lambda b: change(t, batch=b, samples=max(t.samples, b)), batches, predict, _a_step)]
+    if asked.varies == "width":
+        found.append(
+            over(asked, "width", lambda w: change(t, model=_of_width(t.model, w)), asked.sizes, predict, _a_step)
+        )
+    if t.batch < t.samples:
+        counts = {t.samples, *(10**i for i in range(2, 8) if t.batch <= 10**i <= 10 * t.samples)}
+        found.append(over(asked, "samples", lambda n: change(t, samples=n), counts, predict, _a_job))
+    else:
+        counts = {t.samples, *(10**i for i in range(2, 6) if 10**i <= 10 * t.samples)}
+        found.append(over(asked, "samples", lambda n: change(t, samples=n, batch=n), counts, predict, _a_step))
+    return tuple(a for a in found if a)
+
+
+def _a_step(p: "Prediction") -> Estimate:
+    return p.step_s
+
+
+def _a_job(p: "Prediction") -> Estimate:
+    return p.job_s
+
+
+def _of_width(model: str, width: int) -> str:
+    """The generated network of another width.
+
+    Raises: ValueError for a model that has no width.
+    """
+    head, _, tail = model.partition("x")
+    if not model.startswith("mlp-") or not tail:
+        raise ValueError(f"{model} has no width that could vary")
+    return f"{head.rpartition('-')[0]}-{width}x{tail}"
+
+
+def over(asked: Asked, varies: str, trainings: Callable[[int], Training], sizes: Iterable[int], predict: Callable,
+         by: Callable) -> Answer | None:  # fmt: skip
+    """Who wins along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie close;
+    None where fewer than two sizes can be."""
+    points: dict[int, Point] = {}
+
+    def add(size: int) -> None:
+        with contextlib.suppress(ValueError):
+            cpu, gpu = (predict(trainings(size), settings_of(asked, device)) for device in ("cpu", GPU))
+            points[size] = Point(size, _side(cpu, by), _side(gpu, by))
+
+    for size in sizes:
+        add(size)
+    for _ in range(_HALVINGS):
+        told = [points[n] for n in sorted(points)]
+        turns = [
+            (a.n, b.n)
+            for a, b in itertools.pairwise(told)
+            if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > crossover.FINE * a.n
+        ]
+        for low, high in turns:
+            add(round(math.sqrt(low * high)))
+    if len(points) < 2:
+        return None
+    form = Form(jobs.BY_STEP if by is _a_step else jobs.BY_JOB)
+    ordered = [points[n] for n in sorted(points)]
+    return crossover.classify(asked.training.dtype, form, ordered, family=Family("training", varies, (varies,)))
+
+
+def _side(p: "Prediction", by: Callable) -> Side:
+    return Side("predicted", p.settings.device, p.settings.threads, p.training.dtype, by(p))
+
+
+def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
+    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does."""
+    begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
+    gain = Estimate(cpu.epoch_total_s.value - gpu.epoch_total_s.value, cpu.epoch_total_s.low - gpu.epoch_total_s.high,
+                    cpu.epoch_total_s.high - gpu.epoch_total_s.low)  # fmt: skip
+    later = begins[1] - begins[0]
+    if gain.value <= 0:
+        return None
+    if later <= 0:
+        return Estimate(0.0, 0.0, 0.0)
+    return Estimate(later / gain.value, later / gain.high, later / gain.low if gain.low > 0 else math.inf)
+
+
+# ---------------------------------------------------------------- validation, money, joules
+
+
+def validating(asked: Asked, made: "Prediction") -> Estimate:
+    """Seconds that evaluating the validation samples adds to each epoch: steps without the way back, by the FLOPs' share, no
+    less than a step's dispatch."""
+    network, t = asked.of, asked.training
+    share = networks.inference_flops(network) / max(1, networks.training_flops(network))
+    steps = -(-asked.validation // t.batch)
+    host = total(made.parts, [n for n in made.parts if n in HOST])
+    least = Estimate(max(host.value / 2, made.step_s.value * share), made.step_s.low * share, made.step_s.high)
+    return least.scaled(steps)
+
+
+def with_validation(made: "Prediction", validation_s: dict[str, Estimate]) -> Estimate:
+    """Seconds of a whole job, the validation of each epoch included."""
+    more = validation_s.get(made.settings.device)
+    return (
+        total({"job": made.job_s, "more": more.scaled(made.training.epochs)}, ("job", "more")) if more else made.job_s
+    )
+
+
+def job_s(e: Explanation, made: "Prediction") -> Estimate:
+    """Seconds of a whole job of an explanation."""
+    return with_validation(made, e.validation_s)

@@ -1,0 +1,128 @@
+"""The tables of an Explanation: a step's parts that add up, side by side, and what each change would save."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from analysis.combine import DEVICE
+from analysis.estimate import Estimate
+from analysis.explanation import GPU, Explanation, job_s
+from analysis.units import digits, join, percent, seconds
+
+if TYPE_CHECKING:
+    from analysis.prediction import Prediction
+    from analysis.whatif import WhatIf
+
+MOST_WHAT_IFS = 8
+LITTLE = 0.01  # of the job: what saves less is said to make no difference
+_NOTHING = 1e-9  # seconds: less is no part
+# Parts of a step as a newcomer can read them.
+PARTS = {
+    "dispatch": "Python and TensorFlow starting the step",
+    "launches": "starting the kernels one by one",
+    "transfer calls": "calls that copy the batch to the GPU, whatever its size",
+    "transfer bytes": "the bytes of the batch on their way to the GPU",
+    "matmul": "arithmetic of the dense layers",
+    "conv": "arithmetic of the convolutions",
+    "element-wise": "element-wise passes (activations, pooling, loss)",
+    "optimizer": "the optimizer's update of the weights",
+    "input pipeline": "cutting and shuffling the batches",
+    "at the same time": "done at the same time",
+}
+OVERHEAD = ("dispatch", "launches", "transfer calls")
+_SHORT = {"cpu": "the CPU", GPU: "the GPU"}
+
+
+def signed(value: float) -> str:
+    return ("-" if value < 0 else "") + seconds(abs(value))
+
+
+def device_words(p: "Prediction") -> str:
+    return _SHORT.get(p.settings.device, p.settings.device)
+
+
+def about(e: Estimate, words: Callable[[float], str] = signed) -> str:
+    """`2.1 ms (1.9 to 2.4)`: a value with its interval where it has one."""
+    value, low, high = words(e.value), words(e.low), words(e.high)
+    return value if low == value == high else f"{value} ({low} to {high})"
+
+
+def budget_lines(e: Explanation) -> list[str]:
+    """The step as parts that add up, a column a device; then what is not a step."""
+    names = [n for n in PARTS if any(n in p.parts for p in e.sides)]
+    heads = [f"{device_words(p)[4:]}, {p.execution}" for p in e.sides]
+    width = max(len(PARTS.get(n, n)) for n in names)
+    found = [_row("a step", heads, width)]
+    for name in names:
+        cells = [_cell(p.parts.get(name), p.step_s.value) for p in e.sides]
+        if any(name in p.parts and abs(p.parts[name].value) > _NOTHING for p in e.sides):
+            found.append(_row(PARTS.get(name, name), cells, width))
+    found.append(_row("a step in all", [about(p.step_s) for p in e.sides], width))
+    if e.measured:
+        each = [e.measured.get(p.settings.device) for p in e.sides]
+        found.append(_row("measured", [about(step) if step else "-" for step in each], width))
+        rest = [f"{signed(e.measured[d].value - p.step_s.value)} ({percent(e.measured[d].value / p.step_s.value - 1)})"
+                if (d := p.settings.device) in e.measured else "-" for p in e.sides]  # fmt: skip
+        found.append(_row("not explained (measured less predicted)", rest, width))
+    t = e.asked.training
+    for words, each in ((f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
+                        ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),
+                        ("the fit beyond its epochs", lambda p: p.fit_s), ("compiling", lambda p: p.compile_s),
+                        ("import, device start, building", lambda p: p.start_s)):  # fmt: skip
+        found.append(_row(words, [about(each(p)) for p in e.sides], width))
+    if e.validation_s:
+        found.append(
+            _row("validation", [about(e.validation_s[p.settings.device].scaled(t.epochs)) for p in e.sides], width)
+        )
+    return [*found, _row("the whole job", [about(job_s(e, p)) for p in e.sides], width)]
+
+
+def _row(name: str, cells: list[str], width: int) -> str:
+    return "  ".join([name.ljust(max(width, 40)), *(c.rjust(30) for c in cells)])
+
+
+def _cell(part: Estimate | None, step: float) -> str:
+    return "-" if part is None else f"{signed(part.value)} ({100 * part.value / step:.1f} %)"
+
+
+def what_if_lines(e: Explanation) -> list[str]:
+    """The changes that save something, ranked; then in one line those that do not, and those that nothing could be said of."""
+    base = e.gpu or e.cpu
+    whole_job = job_s(e, base).value
+    told = [w for w in e.what_ifs if w.job_saved and w.job_saved.value > LITTLE * whole_job][:MOST_WHAT_IFS]
+    found = [f"{i}. {what_if_words(w, whole_job)}" for i, w in enumerate(told, 1)]
+    no = [w for w in e.what_ifs if w.job_saved and abs(w.job_saved.value) <= LITTLE * whole_job]
+    worse = [w for w in e.what_ifs if w.job_saved and w.job_saved.value < -LITTLE * whole_job]
+    if no:
+        found.append(f"No difference worth a line: {'; '.join(w.change.words for w in no)}.")
+    if worse:
+        found.append(
+            "These cost time: " + "; ".join(f"{w.change.words} (+{seconds(-w.job_saved.value)})" for w in worse) + "."
+        )
+    found += [f"Not known: {w.change.words}: {w.why}" for w in e.what_ifs if w.job_saved is None]
+    if e.gpu:
+        found.append(_at_once(e))
+    return found
+
+
+def what_if_words(w: "WhatIf", whole_job: float) -> str:
+    sure = "" if w.helps else ", not told from nothing"
+    return (f"{w.change.words}: saves {about(w.job_saved)} of the job ({percent(w.job_saved.value / whole_job)}{sure}), "
+            f"{signed(w.step_saved.value)} of a step's work" + (f"; {w.change.note}" if w.change.note else ""))  # fmt: skip
+
+
+def _at_once(e: Explanation) -> str:
+    """Several trainings at once: measured ones; else what of the GPU lies idle, which is the most that they could use."""
+    if e.at_once:
+        told = [
+            f"{k} of {model} make {digits(gain.value)} times as many steps a second in all"
+            for model, k, gain in e.at_once
+        ]
+        return f"Several trainings at once on the GPU, measured: {join(told)}."
+    busy = device_busy(e.gpu)
+    return (f"Several trainings at once: the GPU computes for {percent(busy)} of a step, so others could use the "
+            "rest; what they gain was not measured (python -m workloads.training --study together).")  # fmt: skip
+
+
+def device_busy(p: "Prediction") -> float:
+    """The share of a step that the device computes."""
+    return min(1.0, sum(p.parts[n].value for n in DEVICE if n in p.parts) / p.step_s.value)

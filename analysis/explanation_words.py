@@ -1,0 +1,270 @@
+"""An Explanation in words, for a newcomer: short sentences, numbers with units."""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import crossover
+from analysis.crossover import Answer, Side
+from analysis.estimate import Estimate
+from analysis.explanation import Explanation, job_s
+from analysis.explanation_tables import LITTLE, PARTS, about, budget_lines, device_words, what_if_lines
+from analysis.memory import Memory
+from analysis.price import Cost
+from analysis.units import count, digits, join, percent, seconds, size, times
+from kernels import networks
+
+if TYPE_CHECKING:
+    from analysis.prediction import Prediction
+    from analysis.whatif import WhatIf
+    from workloads.results import Machine, Measurement
+
+
+def subject(e: Explanation) -> str:
+    """`mnist-cnn (S2): batch 32, 60,000 samples, 5 epochs, float32 inputs`."""
+    t, network = e.asked.training, networks.known(e.asked.training.model)
+    seed = f" ({network.seed})" if network and network.seed else ""
+    more = [f"validated on {e.asked.validation:,} samples"] if e.asked.validation else []
+    sizes = [f"{t.model}{seed}: batch {t.batch:,}", f"{t.samples:,} samples", count(t.epochs, "epoch")]
+    return ", ".join([*sizes, f"{t.dtype} inputs", *more])
+
+
+def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", where: str) -> str:
+    """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
+    rows = [m for m in measurements if m.settings.device != "cpu"
+            and (m.problem.op in ("training", "inference") or "/tensorflow/" in m.kernel)]  # fmt: skip
+    used = [m for m in rows if m.status == "ok"]
+    if used:
+        trained = next((m for m in used if m.problem.op == "training"), None)
+        built = next((m.notes["cuda"] for m in used if "cuda" in m.notes), "")
+        checked = " (its weights lay on it while it trained)" if trained else ""
+        said = f"On {where} TensorFlow saw the GPU and used it in {count(len(used), 'measurement')}{checked}"
+        return f"{said}; TensorFlow is {built}." if built else f"{said}."
+    if refused := next((m for m in rows if m.status == "failed"), None):
+        return f"On {where} TensorFlow did not use the GPU: {refused.reason}."
+    if machine and machine.gpus:
+        return (f"{where} has a GPU ({machine.gpus[0].name}), but whether TensorFlow sees it was not measured; "
+                "python -m workloads.doctor says so.")  # fmt: skip
+    return (
+        f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees)."
+    )
+
+
+def verdict(e: Explanation) -> list[str]:
+    """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most."""
+    if not (e.cpu and e.gpu):
+        (only,) = e.sides
+        told = [f"Only {device_words(only)} could be predicted: a step takes {about(only.step_s)}, the whole job "
+                f"{about(job_s(e, only))}.", _largest(e)]  # fmt: skip
+        return [*told, *_best(e)]
+    return [_winner(e), _largest(e), *_turns(e), _pays(e), *_best(e)][:5]
+
+
+def _winner(e: Explanation) -> str:
+    if untold := tuple(dict.fromkeys(name for p in e.sides for name in p.untold)):
+        return _winner_of_steps(e, untold)
+    cpu, gpu = job_s(e, e.cpu), job_s(e, e.gpu)
+    word, likelier = faster(cpu, gpu), "gpu" if gpu.value < cpu.value else "cpu"
+    step = e.cpu.step_s.value / e.gpu.step_s.value
+    ratio = max(cpu.value / gpu.value, gpu.value / cpu.value)
+    sure = f"The {likelier.upper()} finishes first, {times(ratio)} as fast"
+    close = f"It is too close to be sure, but likely the {likelier.upper()} finishes first, {times(ratio)} as fast"
+    turned = (
+        f" (by the step alone the {'GPU' if step > 1 else 'CPU'} is ahead)" if (step > 1) != (likelier == "gpu") else ""
+    )
+    by_step = f"a step takes {seconds(e.gpu.step_s.value)} on the GPU and {seconds(e.cpu.step_s.value)} on the CPU"
+    whole = f"the whole job {about(gpu)} and {about(cpu)}, start-up and compilation included"
+    return f"{close if word == 'neither' else sure}{turned}: {by_step}; {whole}."
+
+
+def _winner_of_steps(e: Explanation, untold: tuple[str, ...]) -> str:
+    """Who is faster by the step, where what a job takes beside its steps is not measured of both."""
+    cpu, gpu = e.cpu.step_s, e.gpu.step_s
+    word = faster(cpu, gpu)
+    close = "It is too close to tell which is faster by the step"
+    who = close if word == "neither" else f"By the step the {word.upper()} is faster"
+    return (f"{who}: {about(gpu)} on the GPU and {about(cpu)} on the CPU. Who finishes a whole job first cannot be told: "
+            f"{join(untold)} was not measured.")  # fmt: skip
+
+
+def faster(cpu: Estimate, gpu: Estimate) -> str:
+    """gpu, cpu, or neither where the intervals overlap."""
+    return "gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"
+
+
+def largest(p: "Prediction") -> tuple[str, float]:
+    """(the largest part of a step, its share of the step)."""
+    name = max((n for n in p.parts if n != "at the same time"), key=lambda n: p.parts[n].value)
+    return name, p.parts[name].value / p.step_s.value
+
+
+def _largest(e: Explanation) -> str:
+    """The largest part of a step on each device, in one sentence."""
+    told = []
+    for p in reversed(e.sides):
+        name, share = largest(p)
+        how = "compiled by XLA" if p.execution == "compiled" else "operation by operation"
+        amount = f"{seconds(p.parts[name].value)}, {percent(min(share, 1.0))} of it"
+        told.append(f"{PARTS.get(name, name)} on {device_words(p)} ({how}; {amount})")
+    return f"The largest part of a step is {join(told)}."
+
+
+def _turns(e: Explanation) -> list[str]:
+    wanted = e.asked.varies or ("batch" if e.asked.training.batch < e.asked.training.samples else "samples")
+    found = next((a for a in e.crossovers if a.family.varies == wanted), None)
+    return [answer_sentence(found)] if found else []
+
+
+def answer_sentence(a: Answer) -> str:
+    """A predicted crossover by its likeliest values, and where the intervals leave it open: `By a step, the GPU wins from
+    batch = 24 on (too close to tell at batch 16 to 64; predicted over batch 1 to 1,024).`"""
+    name, likely = a.family.varies, likeliest(a)
+    match likely.kind:
+        case "gpu-from":
+            said = f"the GPU wins from {name} = {_at(likely.crossings[0].at.value)} on"
+        case "gpu-at-smallest":
+            said = f"the GPU wins at every {name} looked at"
+        case "cpu-throughout":
+            said = f"the CPU wins at every {name} looked at"
+        case "several":
+            first = "CPU" if likely.crossings[0].to == "gpu" else "GPU"
+            turns = join(f"from {name} = {_at(c.at.value)} the {c.to.upper()}" for c in likely.crossings)
+            said = f"the {first} wins at {name} = {a.low_n:,}, {turns}"
+        case _:
+            said = "no winner can be told"
+    bands = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in a.bands]
+    close = f"too close to be sure at {name} {join(bands)}; " if bands else ""
+    return f"By {a.form.mode}, {said} ({close}predicted over {name} {a.low_n:,} to {a.high_n:,})."
+
+
+def _at(size_: float) -> str:
+    return f"{math.ceil(size_ - 1e-9):,}" if size_ < 100 else f"{float(f'{size_:.2g}'):,.0f}"
+
+
+def likeliest(a: Answer) -> Answer:
+    """The same answer if every prediction's value were certain."""
+    points = [msgspec.structs.replace(p, cpu=_certain(p.cpu), gpu=_certain(p.gpu)) for p in a.points]
+    return crossover.classify(a.precision, a.form, points, family=a.family)
+
+
+def _certain(side: Side) -> Side:
+    return msgspec.structs.replace(side, seconds=Estimate(*[side.seconds.value] * 3))
+
+
+def _pays(e: Explanation) -> str:
+    later = _begin(e.gpu) - _begin(e.cpu)
+    if e.payback is None:
+        begins = f"The GPU's job begins {seconds(abs(later))} {'later' if later > 0 else 'earlier'}"
+        return f"{begins} and its epochs are no shorter: it never catches up."
+    if e.payback.value == 0:
+        return "The GPU's job begins no later than the CPU's, so it is ahead from the first epoch."
+    far = (
+        f"{digits(e.payback.low)} to {digits(e.payback.high)}"
+        if math.isfinite(e.payback.high)
+        else f"{digits(e.payback.low)} or more"
+    )
+    return (f"The GPU's job begins {seconds(later)} later (start-up and compilation), which it has paid back after "
+            f"{digits(e.payback.value)} epochs ({far}); this job has {e.asked.training.epochs:,}.")  # fmt: skip
+
+
+def _begin(p: "Prediction") -> float:
+    return p.start_s.value + p.compile_s.value + p.fit_s.value
+
+
+def _best(e: Explanation) -> list[str]:
+    """What helps most without changing what is learned, and what a larger batch would do."""
+    whole_job = job_s(e, e.gpu or e.cpu).value
+    helping = [w for w in e.what_ifs if w.job_saved and w.job_saved.value > LITTLE * whole_job]
+    best = next((w for w in helping if not w.change.learns), None)
+    larger = next((w for w in helping if w.change.learns), None)
+    if best is None:
+        first = "Nothing looked at would help much without changing what is learned"
+    else:
+        sure = "" if best.helps else ", though that cannot be told from nothing"
+        first = f"What would help most: {best.change.words}: {_of_job(best, whole_job)}{sure}"
+    return [
+        f"{first}; {larger.change.words} would save {_of_job(larger, whole_job)}, but changes what is learned."
+        if larger
+        else f"{first}."
+    ]
+
+
+def _of_job(w: "WhatIf", whole_job: float) -> str:
+    return f"{seconds(w.job_saved.value)} of the {seconds(whole_job)} ({percent(w.job_saved.value / whole_job)})"
+
+
+def memory_sentence(m: Memory, samples: int) -> str:
+    where = "the CPU" if m.device == "cpu" else "the GPU"
+    said = f"On {where} it holds about {about(m.peak, size)} at its peak, {m.source}"
+    if m.largest_batch is None:
+        return f"{said}; how much memory {where} has is not known."
+    fits = m.largest_batch.value
+    if fits < 1:
+        return f"{said}: not even a batch of 1 fits into the {size(m.capacity)} of {where}."
+    if m.largest_batch.low > samples:
+        return f"{said}; {where} has {size(m.capacity)}, so all {samples:,} samples would fit even as one batch."
+    return (f"{said}; {where} has {size(m.capacity)}, so the largest batch that fits is about {_at(fits)} "
+            f"({_at(m.largest_batch.low)} to {_at(m.largest_batch.high)}).")  # fmt: skip
+
+
+def cost_sentence(c: Cost) -> str:
+    where = "the CPU" if c.device == "cpu" else "the GPU"
+    flag = "--price-cpu" if c.device == "cpu" else "--price-gpu"
+    money = (
+        f"costs {digits(c.money.value)} ({digits(c.money.low)} to {digits(c.money.high)})"
+        if c.money
+        else f"has no price here ({flag} PER_HOUR)"
+    )
+    power = (f"and takes {digits(c.joules.value)} J ({digits(c.joules.value / 3.6e6)} kWh; power as in the "
+             f"{c.watts_from})" if c.joules
+             else "and its energy is not known: no row has its power")  # fmt: skip
+    return f"The job on {where} {money}, {power}."
+
+
+def caveats(e: Explanation) -> list[str]:
+    """What the answer does not know or borrows."""
+    found = [f"Partial: {text}." for text in e.partial]
+    if e.borrowed:
+        f = e.host_factor
+        scaled = (f"what the host does for it is taken as {digits(f.value)} ({digits(f.low)} to {digits(f.high)}) "
+                  f"times as long as "
+                  "there, as this machine's calls are" if f else "its host's times are taken as they are there: no "
+                                                                 "call was measured on both")  # fmt: skip
+        found.append(f"The GPU is not of this machine: its times are those stored of {e.borrowed}; {scaled}; copies "
+                     "are its link's. Your own GPU will differ: a data-center GPU such as an H200 is not a "
+                     "laptop's, whose arithmetic and memory can be ten times slower.")  # fmt: skip
+    found += [f"Missing: {text}." for text in e.lacks]
+    if not e.gpu and not e.lacks:
+        found.append(
+            "These rows are of no GPU; --gpu-profile reports/nvidia-h200 takes one that was measured elsewhere."
+        )
+    return found
+
+
+Section = tuple[str, list[str]]
+
+
+def lines(
+    e: Explanation, framework: str, more: tuple[Section, ...] = (), checked: list[str] | None = None
+) -> list[str]:
+    """The whole answer, in order; `more` are a case's sections, that go after the verdict; `checked` what people believe."""
+    sections: list[Section] = [
+        ("", [subject(e)]),
+        ("Does the framework use the GPU?", [framework]),
+        ("Verdict", verdict(e)),
+        *more,
+        ("Where a step's time goes (predicted)", budget_lines(e)),
+        ("Where the winner changes", [*map(answer_sentence, e.crossovers), *([_pays(e)] if e.cpu and e.gpu else [])]),
+        ("Memory", [memory_sentence(m, e.asked.training.samples) for m in e.memory]),
+        ("Cost of the job", [cost_sentence(c) for c in e.costs]),
+        ("What if", what_if_lines(e)),
+        ("What people believe, checked", checked or []),
+        ("What this answer does not know", caveats(e)),
+    ]
+    return [line for title, text in sections for line in headed(title, text)][1:]
+
+
+def headed(title: str, text: list[str]) -> list[str]:
+    """A blank line, the title, and its lines beneath it; nothing without lines."""
+    return ["", *([title] if title else []), *(f"  {line}" if title else line for line in text)] if text else []

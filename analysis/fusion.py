@@ -1,0 +1,133 @@
+"""Which kernels a training step's operations come to: each by itself (op by op), or as XLA fuses them (compiled).
+
+The written fusion rule, checked against XLA's own listing (`optimized_hlo`) by tests/test_fusion.py:
+
+1. A product or a convolution is a kernel of its own.
+2. Forward, element-wise passes that follow one another (bias, activation, dropout) are one kernel; a pool or a batch
+   normalization ends them and is one of its own.
+3. Backward, so are their gradients; the gradient of a pool is one of its own.
+4. The sum that is a bias's gradient is a kernel, but SGD's update of the bias does it too.
+5. SGD updates a variable in one kernel. Adam's weights and moments take one each on the CPU; a GPU writes all three in one.
+6. Loss, its gradient, the accuracy and the counts of steps are a few small kernels each.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from kernels.problems import Problem, Stream
+from kernels.steps import Work
+
+# Operations of a graph that is not compiled that one of these comes to; all others are one. Source: Keras 3's own formulas.
+OPERATIONS = {
+    "dropout": 6,
+    "batchnorm": 12,
+    "batchnorm_grad": 18,
+    "adam": 12,
+    "sgd": 2,
+    "loss": 8,
+    "loss_grad": 8,
+    "accuracy": 8,
+}
+# Arrays that these read and write where each operation of their formula is a pass of its own (kernels.stream_tensorflow).
+_ARRAYS = {"dropout": 9, "batchnorm": 14, "batchnorm_grad": 24, "adam": 30, "sgd": 5}
+_KERNELS = {"loss": 4, "loss_grad": 3, "accuracy": 5}  # that XLA makes of these; of all others one
+_ADAM_ON_CPU = 3
+_ALONE = ("maxpool", "avgpool", "globalpool", "batchnorm", "concat", "zeropad")
+_PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "element-wise", "optimizer": "optimizer"}
+
+
+class Kernel(msgspec.Struct, frozen=True):
+    """A kernel of a step: the part of the budget that it belongs to, what it is priced as (None: nothing stands for it), how many
+    operations of the graph it carries out, and how many kernels it is where it comes to several small ones."""
+
+    name: str
+    part: str
+    problem: Problem | None
+    operations: int = 1
+    why: str = ""
+    count: int = 1
+
+
+def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kernel:
+    """The kernel that carries out some operations, priced as `problem`, else as the one that moves most."""
+    name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
+    widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
+    operations = sum(OPERATIONS.get(_what(w), 1) for w in works)
+    return Kernel(name, _PARTS[works[0].kind], problem or widest.problem, operations, widest.why, count)
+
+
+def op_by_op(works: Iterable[Work]) -> list[Kernel]:
+    """A kernel for each operation."""
+    return [kernel(w) for w in works]
+
+
+def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:
+    """The kernels that XLA makes of the operations for that device, by the rule above."""
+    works = list(works)
+    sums = {w.layer: w for w in works if w.direction == "bias_grad"}
+    forward = [w for w in works if w.direction == "fprop" or (w.kind == "pass" and not _is_backward(w))]
+    backward = [w for w in reversed(works) if w.direction in ("dgrad", "wgrad")
+                or (w.kind == "pass" and _is_backward(w) and w.direction != "bias_grad")]  # fmt: skip
+    found = [*_chains(forward), *_chains(backward),
+             *(kernel(w, count=_KERNELS.get(w.direction, 1)) for w in works if w.kind == "loss")]  # fmt: skip
+    for w in (w for w in works if w.kind == "optimizer"):
+        summed = sums.pop(w.layer, None) if w.direction.endswith(" bias") else None
+        if summed and _what(w) == "sgd":
+            found.append(kernel(summed, w, problem=summed.problem))
+            continue
+        several = _ADAM_ON_CPU if _what(w) == "adam" and device == "cpu" else 1
+        found += [*([kernel(summed)] if summed else []), kernel(w, count=several)]
+    return found
+
+
+def _chains(works: Iterable[Work]) -> Iterable[Kernel]:
+    """Products and what stands alone as they are, the passes between them as one kernel."""
+    chain: list[Work] = []
+    for w in works:
+        alone = w.kind != "pass" or _what(w).removesuffix("_grad") in _ALONE
+        if alone and chain:
+            yield _fused(chain)
+            chain = []
+        if alone:
+            yield kernel(w)
+        else:
+            chain.append(w)
+    if chain:
+        yield _fused(chain)
+
+
+def _fused(chain: list[Work]) -> Kernel:
+    """A forward chain reads and writes one array; one with chances of dropout also draws them."""
+    drawn = next((w.problem for w in chain if w.direction == "dropout"), None)
+    return kernel(*chain, problem=drawn)
+
+
+def _is_backward(work: Work) -> bool:
+    return work.direction.endswith("_grad") or work.direction.startswith("gradient_sum")
+
+
+def _what(work: Work) -> str:
+    """The first word of what an operation is: `adam kernel` is an adam."""
+    return work.direction.split()[0]
+
+
+def operations(kernels: Iterable[Kernel]) -> int:
+    """Operations of the graph that the kernels carry out."""
+    return sum(k.operations for k in kernels)
+
+
+def passes(operation: str) -> float:
+    """How many times the bytes of one fused pass an operation moves whose formula is carried out step by step."""
+    read, written, _ = Stream.WEIGHTS[operation]
+    return max(1.0, _ARRAYS.get(operation, 0) / (read + written))
+
+
+def count(kernels: Iterable[Kernel]) -> int:
+    """How many kernels are launched."""
+    return sum(k.count for k in kernels)
+
+
+def working_set(kernels: Iterable[Kernel]) -> int:
+    """Bytes that the kernels touch, each counted by itself."""
+    return sum(k.problem.bytes_moved for k in kernels if k.problem)

@@ -1,0 +1,110 @@
+"""Seconds of a training on a device, predicted from a profile: the step by parts that add up, the epoch, the fit, the job.
+
+Nothing here is fitted to the model that is predicted. What few global numbers are (analysis.calibration) come from the
+trainings of other models in the profile.
+"""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import sources
+from analysis.calibration import calibration
+from analysis.combine import (
+    DEVICE,
+    HIDDEN,
+    HOST,
+    PARTS,
+    PIPELINE,
+    Calibration,
+    add,
+    combined,
+    compiling,
+    fitting,
+    within,
+)
+from analysis.components import COMPILED, FIT, OP_BY_OP, RULES, components, execution_of
+from analysis.estimate import Estimate
+from analysis.profile import Lacking, Profile
+from analysis.units import join
+from kernels import networks
+from kernels.problems import Training
+from workloads.results import Settings
+
+if TYPE_CHECKING:
+    from kernels.networks import Network
+
+__all__ = ["COMPILED", "DEVICE", "HIDDEN", "HOST", "OP_BY_OP", "PARTS", "PIPELINE", "RULES", "Lacking", "Prediction", "add",
+           "execution_of", "predict"]  # fmt: skip
+
+
+class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
+    """What a training takes; Estimates are seconds with an interval.
+
+    parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
+    compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
+    partial: what is not known, in words; empty: whole. profile: the machine's key.
+    """
+
+    training: Training
+    settings: Settings
+    parts: dict[str, Estimate]
+    step_s: Estimate
+    epoch_s: Estimate
+    fit_s: Estimate
+    compile_s: Estimate
+    start_s: Estimate
+    execution: str
+    partial: tuple[str, ...]
+    profile: str
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """What of the whole job no row tells, so that it is counted as nothing though it never is."""
+        terms = {"start-up": self.start_s, "an epoch beyond its steps": self.epoch_s}
+        return tuple(name for name, e in terms.items() if e.high <= 0)
+
+    @property
+    def epoch_total_s(self) -> Estimate:
+        """Seconds of a warm epoch."""
+        return add(self.epoch_s, self.step_s.scaled(self.training.steps))
+
+    @property
+    def job_s(self) -> Estimate:
+        """Seconds of the whole job in a process of its own."""
+        return add(self.start_s, self.compile_s, self.fit_s, self.epoch_total_s.scaled(self.training.epochs))
+
+
+def predict(training: Training, settings: Settings, of: Profile, network: "Network | None" = None, *,
+            rules: frozenset[str] = RULES, fitted: Calibration | None = None, kernel: str = FIT) -> Prediction:  # fmt: skip
+    """The seconds of a training on the device of its settings.
+
+    Args:
+        network: of a user's own model; None: that of kernels.networks by the training's name.
+        rules: the combination rules that hold; fewer for an ablation.
+        fitted: the calibration; None: from the profile's trainings of other models.
+        kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), which no calibration is of.
+
+    Raises: Lacking for a profile without the rows that this needs; ValueError for a model that is not known.
+    """
+    network = network or networks.find(training.model)
+    made = components(training, settings, of, network, rules, kernel)
+    for missing in made.lacking.values():
+        raise missing
+    if fitted is None:
+        fitted = calibration(of, settings, leaving_out=training.model, rules=rules) if kernel == FIT else Calibration()
+    parts = combined(made, fitted, rules)
+    step = within(add(*parts.values()), fitted.spread)
+    start = add(made.start_s, Estimate(*[fitted.build_s] * 3)) if made.start_s.high > 0 else made.start_s
+    whole = (step, made.epoch_s, fitting(made, fitted), compiling(made, fitted), start)
+    found = Prediction(training, settings, {name: _plain(e) for name, e in parts.items()}, *map(_plain, whole), made.execution,
+                       made.partial, of.key)  # fmt: skip
+    if kernel == FIT and found.untold:
+        partial = f"of the whole job {join(found.untold)}: {sources.launches(settings.device)}"
+        found = msgspec.structs.replace(found, partial=(*found.partial, partial))
+    return found
+
+
+def _plain(e: Estimate) -> Estimate:
+    """With Python's own numbers, which JSON knows."""
+    return Estimate(float(e.value), float(e.low), float(e.high))

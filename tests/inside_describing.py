@@ -1,0 +1,71 @@
+"""What is asserted of workloads.describing inside the suite's one TensorFlow process; see tests/inside.py."""
+
+import pytest
+
+from kernels import networks
+from kernels.steps import step
+from tests.inside import made
+from workloads import describing, models
+
+TABLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "lenet", "resnet-small", "mlp-784-50x1-10")
+
+
+def facts(network):
+    """The work of a step, and each layer's output and weights, in an order of their own: branches may run in any."""
+    each = zip(network.layers, networks.outputs(network), networks.layer_weights(network), strict=True)
+    return sorted(map(str, step(network, 4))), sorted((layer.name, shape, weights) for layer, shape, weights in each)
+
+
+@made
+def tables():
+    """A model built from a table is described as that table: the same work of a step, shapes, weights, optimizer and loss."""
+    for name in TABLES:
+        table = networks.find(name)
+        found = describing.network(models.build(table), name)
+        assert facts(found) == facts(table), name
+        assert (found.input, found.classes, found.optimizer, found.loss) == (
+            table.input,
+            table.classes,
+            table.optimizer,
+            table.loss,
+        )
+        if not any(layer.inputs for layer in table.layers):
+            assert not any(layer.inputs for layer in found.layers), name
+
+
+@made
+def joined():
+    """Branches that are joined and padded, and operations that are no layers."""
+    import keras
+
+    of = keras.layers
+    start = keras.Input((8, 8, 2))
+    one = of.Conv2D(3, (1, 3), padding="same", use_bias=False, name="one")(start)
+    two = of.AveragePooling2D(3, 1, "same", name="two")(start)
+    x = of.ZeroPadding2D(1, name="pad")(of.Concatenate(name="both")([one, two]))
+    x = keras.ops.relu(of.GlobalAveragePooling2D(name="mean")(x) * 2.0)
+    model = keras.Model(start, of.Dense(2, name="out")(x))
+    model.compile("rmsprop", "mse")
+    found = describing.network(model, "joined")
+    by_name = {layer.name: layer for layer in found.layers}
+    assert [by_name[n].kind for n in ("one", "two", "both", "pad", "mean", "out")] == [
+        "conv", "avgpool", "concat", "zeropad", "globalpool", "dense"]  # fmt: skip
+    assert by_name["both"].inputs == ("one", "two") and by_name["two"].inputs == ("input",)
+    assert (by_name["one"].size, by_name["one"].bias, by_name["two"].step) == ((1, 3), False, 1)
+    assert [la.kind for la in found.layers if la.name not in by_name or la.kind in ("Multiply", "activation")] == [
+        "Multiply",
+        "activation",
+    ]
+    assert (found.optimizer, found.loss) == ("rmsprop", "mean_squared_error")
+    assert networks.outputs(found)[-1] == (2,) and networks.parameters(found) == model.count_params()
+
+
+@made
+def sizes_not_known():
+    """A model that takes any length is refused with the shapes."""
+    import keras
+
+    model = keras.Sequential([keras.Input((None, 4)), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(3)])
+    model.compile("adam", "mse")
+    with pytest.raises(describing.Broken, match=r"takes \(None, None, 4\) and gives"):
+        describing.network(model, "any")

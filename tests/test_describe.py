@@ -1,0 +1,162 @@
+"""Keras models as layers: tables come out as they went in, strange layers are named, frozen ones learn nothing, and a model that
+cannot be built ends in one line."""
+
+import json
+
+import msgspec
+import pytest
+
+from kernels import layers, networks
+from kernels.layers import Layer, Network
+from kernels.problems import Training
+from kernels.steps import step
+from workloads import describe, options, worker
+from workloads.results import Measurement, Row, Settings
+from workloads.timing import Limits
+from workloads.worker import Order
+
+
+def asserted(train, name):
+    """(status, reason) of a function of tests/inside_describing.py."""
+    m = train.worker.ask(Order("measure", built(f"tests.inside_describing:{name}"), Limits()), 120)
+    return m.status, m.reason
+
+
+def built(model):
+    return Row("training/keras/build", Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
+
+
+@pytest.mark.parametrize("name", ["tables", "joined", "sizes_not_known"])
+def test_what_is_built_is_described(train, name):
+    assert asserted(train, name) == ("ok", "")
+
+
+def test_strange_layers_are_named_and_frozen_ones_marked(train):
+    m = train.worker.ask(Order("measure", built("tests.own_models:strange"), Limits()), 120)
+    assert (m.status, m.reason) == ("ok", "")
+    found = msgspec.json.decode(m.notes["layers"], type=Network)
+    named = {layer.name: layer for layer in found.layers}
+    assert [la.name for la in layers.unknown(found)] == ["lstm", "mine", "again (2)", "again (3)"]
+    assert (named["lstm"].kind, named["mine"].kind) == ("LSTM", "Mine")
+    assert named["lstm"].weights == 4 * 5 * (4 + 5 + 1) and named["mine"].weights == 5
+    assert not named["base/conv"].trainable and not named["base/bn"].trainable and named["lstm"].trainable
+    assert named["base/conv"].inputs == () and named["sum"].inputs == ("again", "again (3)")
+    assert networks.parameters(found) == m.values["parameters"]
+    assert networks.trainable(found) == 200 + 5 + 30 + 18
+
+
+# ---------------------------------------------------------------- the work of such layers, by hand
+
+
+def works(*of, shape=(6, 4)):
+    network = Network("own", "", shape, 3, tuple(of))
+    return {(w.layer, w.direction): w for w in step(network, 2)}
+
+
+def test_an_unknown_layer_is_priced_as_a_dense_one_with_its_weights():
+    found = works(Layer("odd", "Odd", shape=(5,), weights=80), Layer("out", "dense", 3))
+    product = found["odd", "fprop"]
+    # 80 weights of 4 inputs are 20 outputs, at each of 6 positions of 2 samples
+    assert (product.kind, product.problem.m, product.problem.n, product.problem.k) == ("dense", 12, 20, 4)
+    assert product.flops == 2 * 12 * 20 * 4 and "estimated" in product.why
+    assert ("odd", "dgrad") not in found and ("odd", "wgrad") in found  # nothing below it learns
+    assert found["odd", "odd"].problem.bytes_moved == 4 * 2 * (6 * 4 + 5)
+    assert found["odd", "adam weights"].problem.elements == 80
+
+
+def test_an_unknown_layer_without_weights_only_moves_its_arrays():
+    found = works(Layer("odd", "Odd", shape=(5,)), Layer("out", "dense", 3))
+    assert [direction for layer, direction in found if layer == "odd"] == ["odd"]
+
+
+def test_a_frozen_layer_has_no_gradient_of_its_weights():
+    frozen = Layer("a", "dense", 5, trainable=False)
+    found = works(frozen, Layer("out", "dense", 3), shape=(4,))
+    assert [d for layer, d in found if layer == "a"] == ["fprop", "bias"]
+    assert ("out", "dgrad") not in found and ("out", "wgrad") in found
+    between = works(Layer("first", "dense", 4), frozen, Layer("out", "dense", 3), shape=(4,))
+    assert [d for layer, d in between if layer == "a"] == ["fprop", "dgrad", "bias"]
+    network = Network("own", "", (4,), 3, (frozen,))
+    assert (networks.parameters(network), networks.trainable(network)) == (25, 0)
+
+
+def test_frozen_normalization_keeps_to_its_running_values():
+    norm = Layer("bn", "batchnorm", trainable=False)
+    found = works(norm, Layer("out", "dense", 3), shape=(4,))
+    assert found["bn", "batchnorm"].problem.operation == "scale" and ("bn", "batchnorm_grad") not in found
+    assert networks.parameters(Network("own", "", (4,), 4, (norm,))) == 16
+
+
+def test_an_embedding_moves_rows_of_its_table():
+    network = Network("own", "", (6,), 3, (Layer("words", "embedding", 4, weights=200), Layer("flat", "flatten")))
+    found = {(w.layer, w.direction): w for w in step(network, 2)}
+    assert networks.outputs(network)[0] == (6, 4) and networks.parameters(network) == 200
+    assert found["words", "lookup"].problem.bytes_moved == 2 * 4 * (2 * 6 * 4)
+    assert found["words", "adam embeddings"].problem.elements == 200
+
+
+def test_relatives_of_adam_are_priced_as_adam():
+    network = Network("own", "", (4,), 3, (Layer("out", "dense", 3),), "nadam")
+    update = next(w for w in step(network, 2) if w.direction == "nadam kernel")
+    assert update.problem.operation == "adam" and update.why == "priced as adam: the same arrays"
+
+
+def test_a_kind_without_a_shape_is_still_refused():
+    with pytest.raises(ValueError, match="unknown kind 'Odd'"):
+        networks.outputs(Network("own", "", (4,), 3, (Layer("odd", "Odd"),)))
+
+
+# ---------------------------------------------------------------- the command
+
+
+class Answering:
+    """A worker that gives one answer and keeps what it was asked for."""
+
+    def __init__(self, status, reason="", notes=None):
+        self.status, self.reason, self.notes = status, reason, notes or {}
+
+    def __call__(self, variables):
+        return self
+
+    def ask(self, order, timeout_s):
+        self.timeout_s = timeout_s
+        return Measurement(
+            order.row.kernel, order.row.problem, order.row.settings, self.status, self.reason, notes=self.notes
+        )
+
+    def close(self):
+        self.closed = True
+
+
+def test_a_model_is_printed_layer_by_layer(monkeypatch, capsys):
+    own = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(5,), weights=20), Layer("out", "dense", 3)))
+    answering = Answering("ok", notes={"layers": msgspec.json.encode(own).decode()})
+    monkeypatch.setattr(worker, "Worker", answering)
+    assert describe.main(["--model", "own:build"]) == options.OK and answering.closed
+    said = capsys.readouterr().out
+    assert "Odd (not known)" in said and "38 weights, 38 of them learned" in said
+    assert said.splitlines()[-1].startswith("not known: odd (Odd); what they take is estimated")
+    assert describe.main(["--model", "own:build", "--format", "json"]) == options.OK
+    assert msgspec.json.decode(capsys.readouterr().out, type=Network) == own
+
+
+def test_a_model_that_never_comes_ends_in_one_line(monkeypatch, capsys):
+    answering = Answering("failed", "stopped after its time limit of 7 s")
+    monkeypatch.setattr(worker, "Worker", answering)
+    assert describe.main(["--model", "own:build", "--time-limit", "7"]) == options.MISSING
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "error: own:build cannot be described: building it has stopped after its time limit of 7 s"
+    assert said[1].endswith("--model own:build --time-limit 35") and len(said) == 2 and answering.timeout_s == 7
+
+
+def test_a_model_that_raises_says_what(monkeypatch, capsys):
+    monkeypatch.setattr(worker, "Worker", Answering("failed", "own:build() fails: RuntimeError: no"))
+    assert describe.main(["--model", "own:build"]) == options.MISSING
+    assert capsys.readouterr().err.splitlines()[0] == "error: own:build() fails: RuntimeError: no"
+
+
+def test_a_table_needs_no_process(monkeypatch, capsys):
+    monkeypatch.setattr(worker, "Worker", None)
+    assert describe.main(["--model", "peaks", "--format", "json"]) == options.OK
+    assert json.loads(capsys.readouterr().out)["name"] == "peaks"
+    assert describe.main(["--model", "peeks"]) == options.USAGE

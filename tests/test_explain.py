@@ -1,0 +1,200 @@
+"""python -m analysis.explain: what its words ask for, the profiles it reads, its one-line errors, and --verify."""
+
+import json
+import pathlib
+import subprocess
+
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
+from fake_predictions import MS, exactly, predict, sources
+
+import analysis.prediction
+from analysis import explain, explanation, verifying, whatif
+from analysis.explanation import Asked
+from kernels.layers import Layer, Network
+from kernels.problems import Launch, Training
+from workloads import machine, options, results
+
+ROOT = pathlib.Path(__file__).parent.parent
+OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
+
+
+@pytest.fixture(autouse=True)
+def laws(monkeypatch):
+    """What predicts follows known laws; this machine has no GPU."""
+    monkeypatch.setattr(analysis.prediction, "predict", predict)
+    monkeypatch.setattr(machine, "gpu_problem", lambda: "no driver")
+
+
+def written(folder: pathlib.Path, of=GPU_MACHINE, rows=()) -> str:
+    with results.Writer(folder / "launch.jsonl", run(of)) as writer:
+        for m in rows or (*launch_rows(0.0), *transfer_rows(0.0)):
+            writer.append(m)
+    return str(folder)
+
+
+def asked(*words):
+    return explain._asked(explain.parser().parse_args(words))
+
+
+def said(capsys, *words):
+    code = explain.main(list(words))
+    caught = capsys.readouterr()
+    return code, caught.out, caught.err.splitlines()
+
+
+def test_a_case_brings_its_training_and_flags_change_it():
+    made, case = asked("--case", "S0", "--epochs", "3", "--dtype", "float32", "--price-gpu", "4", "--jit", "off")
+    assert made.training == Training("cifar10-cnn", 32, 50_000, 3) and case.name == "S0"
+    assert (made.prices, made.switches) == ({"gpu": 4.0}, {"jit_compile": "off"})
+    made, case = asked("--case", "so-42097115")
+    assert made.training == Training("mlp-784-100x2-10", 128, 60_000, 10) and (made.varies, made.sizes[0]) == (
+        "width",
+        16,
+    )
+    assert asked("--case", "S4", "--samples", "1000")[0].training == Training("peaks", 1000, 1000, 2000)
+    assert asked("--case", "cupy-2902") == (None, explain._case("cupy-2902"))
+
+
+def test_a_table_brings_its_articles_settings(monkeypatch):
+    made, case = asked("--model", "fashion-mlp", "--batch", "64", "--input", "tf.data", "--validation", "100")
+    assert (made.training, case, made.network) == (Training("fashion-mlp", 64, 60_000, 5), None, None)
+    assert made.switches == {"residence": "tf.data"} and made.validation == 100
+
+
+def test_a_users_model_is_described_elsewhere(monkeypatch):
+    monkeypatch.setattr(explain, "describe", lambda name, seconds: OWN)
+    made, _ = asked("--model", "own:build", "--samples", "5000", "--epochs", "2")
+    assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
+
+
+@pytest.mark.parametrize(("done", "code", "words", "tip"), [
+    ((3, "", "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: longer"),
+     options.MISSING, "stopped after its time limit of 60 s", "longer"),
+    ((2, "", "error: there is no file a.keras\n  try: b"), options.USAGE, "there is no file a.keras", "b"),
+    ((1, "", "Traceback\nKeyError: 3"), options.MISSING, "KeyError: 3", "")])  # fmt: skip
+def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, done, code, words, tip):
+    status, out, err = done
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, out, err))
+    with pytest.raises(options.Stop) as caught:
+        explain.describe("own:build", 60)
+    assert (caught.value.code, caught.value.tip, words in str(caught.value)) == (code, tip, True)
+
+
+@pytest.mark.parametrize(("words", "error"), [
+    ((), "name what to explain"),
+    (("--case", "S0", "--model", "peaks"), "--case brings its own model"),
+    (("--case", "S9"), "unknown case 'S9'; known: S0, S1a"),
+    (("--model", "peeks"), "unknown model 'peeks'"),
+    (("--case", "S0", "nowhere"), "no result file in nowhere"),
+    (("--case", "S0", "--price-gpu", "-1"), "argument --price-gpu"),
+    (("--case", "S0", "--batch", "0"), "out of range")])  # fmt: skip
+def test_bad_words_end_in_one_line_with_a_command(capsys, words, error):
+    code, out, err = said(capsys, *words)
+    assert (code, out, len(err)) == (options.USAGE, "", 2)
+    assert err[0].startswith("error: ") and error in err[0] and "analysis.explain" in err[1]
+
+
+def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):
+    folder = written(tmp_path / "box")
+    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--dtype", "float32", folder)
+    assert code == options.OK and "On nvidia-h200 TensorFlow saw the GPU and used it in 24 measurements." in out
+    assert "The CPU finishes first, 1.62 times as fast" in out and "published beside what was measured" in out
+    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--dtype", "float32", "--format", "json", folder)
+    made = json.loads(out)
+    assert made["verdict"][0].startswith("The CPU finishes first, 1.62 times") and len(made["verdict"]) == 5
+    assert made["explanation"]["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS)
+
+
+def test_rows_of_several_machines_are_refused(tmp_path, capsys):
+    written(tmp_path / "a")
+    written(tmp_path / "b", CPU_MACHINE)
+    code, _, err = said(capsys, "--case", "S0", str(tmp_path))
+    assert code == options.USAGE and "of 2 machines" in err[0]
+
+
+def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(machine, "describe", lambda: CPU_MACHINE)
+    slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
+    written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
+    stored = written(tmp_path / "stored")
+    code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--gpu-profile", stored)
+    assert code == options.OK
+    assert "This machine has no GPU that can be measured (no driver). On nvidia-h200 TensorFlow saw the GPU" in out
+    assert "is taken as 2.00" in out and "not a laptop's" in out  # 0.8 ms a step here, 0.4 there
+    code, _, err = said(capsys, "--case", "S0", "--gpu-profile", str(tmp_path / "reports/local" / CPU_MACHINE.key))
+    assert code == options.USAGE and "has no row of a GPU" in err[0]
+
+
+def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkeypatch):
+    monkeypatch.undo()  # the real predictor
+    monkeypatch.chdir(tmp_path)
+    code, _, err = said(capsys, "--case", "S1b")
+    assert code == options.MISSING and len(err) == 2
+    assert err[0].startswith("error: the profile has no") and "python -m workloads." in err[0]
+    assert " -m workloads." in err[1]
+
+
+# ---------------------------------------------------------------- --verify
+
+
+def explained():
+    return explanation.explain(Asked(Training("cifar10-cnn", 32, 3200, 10)), sources())
+
+
+def test_the_training_and_its_best_what_ifs_are_verified():
+    plan = verifying.plan(explained())
+    assert [change.words.split()[0] for change, _ in plan] == [
+        "as",
+        "use",
+        "batch",
+        "the",
+    ]  # the CPU saves most of this job
+    assert plan[0][1] is None and plan[2][1].value == pytest.approx(2.164 * MS - 3.124 * MS / 16)
+
+
+def test_what_was_predicted_stands_beside_what_was_measured():
+    steps = {"as": 2.4 * MS, "use": 1.6 * MS, "batch": 3.2 * MS}
+
+    def measured(change, samples, folder):
+        word = change.words.split()[0]
+        return exactly(steps[word]) if word in steps else "no memory"
+
+    lines = list(verifying.lines(explained(), measured))
+    assert "  a step as it is: predicted 2.16 ms, measured 2.40 ms" in lines
+    # 2.4 - 1.6 ms on the CPU, predicted 0.524; 2.4 - 3.2 / 16 at batch 512, predicted 1.97
+    assert any(
+        "use the CPU: saves predicted 524 us, measured 800 us of a step's work (off by 34.5 % of the saving, 12.8 %"
+        in s
+        for s in lines
+    )
+    assert any("saves predicted 1.97 ms, measured 2.20 ms" in s for s in lines)
+    assert any("not measured: no memory" in s for s in lines)
+
+
+def test_verification_is_short_and_of_whole_batches():
+    assert verifying.short(60_000, 32) == 2048 and verifying.short(100, 32) == 100
+    assert verifying.short(60_000, 512) == 8 * 512 and verifying.short(60_000, 4096) == 8 * 4096
+
+
+def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, monkeypatch):
+    from test_jobs import trained
+
+    change = whatif.changes(
+        Training("cifar10-cnn", 32, 3200), trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
+    )[0]
+
+    def ran(command, **keywords):
+        assert (
+            command[1:3] == ["-m", "workloads.training"] and command[-1] == str(tmp_path / "x") and "--batch" in command
+        )
+        written(tmp_path / "x", GPU_MACHINE, [trained("cifar10-cnn", 128, 2048, (0.0, 0.0, 3e-3), device="gpu:0")])
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", ran)
+    assert verifying.measure(change, 2048, tmp_path / "x").value == pytest.approx(3e-3)
+    monkeypatch.setattr(
+        subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 3, "", "error: no GPU here\n")
+    )
+    assert verifying.measure(change, 2048, tmp_path / "none") == "error: no GPU here"

@@ -1,0 +1,371 @@
+"""An explanation's numbers and words on a predictor whose laws are known (fake_predictions): every number worked out by hand."""
+
+import msgspec
+import pytest
+from fake_measurements import GPU_MACHINE, row
+from fake_predictions import MS, borrowed, exactly, peaks, predict, sources
+from test_jobs import trained
+
+from analysis import beliefs, explanation, explanation_tables, explanation_words, profile
+from analysis import borrowed as stored
+from analysis.combine import HIDDEN
+from analysis.estimate import Estimate
+from analysis.explanation import Asked, Sources
+from analysis.prediction import Prediction
+from analysis.profile import Lacking
+from kernels import networks
+from kernels.layers import Layer, Network
+from kernels.problems import Inference, Launch, Training
+from workloads.results import Settings
+
+T = Training("cifar10-cnn", 32, 3200, 10)
+
+
+def explained(training=T, of=None, **asked):
+    return explanation.explain(Asked(training, **asked), of or sources())
+
+
+def test_both_sides_and_the_whole_job():
+    e = explained()
+    assert (e.cpu.step_s.value, e.gpu.step_s.value) == pytest.approx((1.64 * MS, 2.164 * MS))
+    assert e.cpu.job_s.value == pytest.approx(5 + 0.1 + 10 * (0.05 + 100 * 1.64 * MS))
+    assert explanation_words.faster(e.cpu.job_s, e.gpu.job_s) == "cpu"
+    told = explanation_words.verdict(e)
+    assert len(told) == 5 and told[0].startswith(
+        "The CPU finishes first, 1.62 times as fast: a step takes 2.16 ms on the GPU"
+    )
+    start = "Python and TensorFlow starting the step on the"
+    gpu, cpu = (
+        f"{start} GPU (compiled by XLA; 2.00 ms, 92.4 % of it)",
+        f"{start} CPU (operation by operation; 1.00 ms, 61.0 % of it)",
+    )
+    assert told[1] == f"The largest part of a step is {gpu} and {cpu}."
+
+
+def test_the_batch_at_which_the_winner_changes_is_where_the_laws_meet():
+    e = explained()
+    (batch,) = [a for a in e.crossovers if a.family.varies == "batch"]
+    # 1 + 0.02 b = 2.1 + 0.002 b at 61.1
+    assert (batch.kind, batch.crossings[0].below, batch.crossings[0].above) == ("gpu-from", 61, 64)
+    assert batch.crossings[0].at.value == pytest.approx(61.1, rel=0.002)
+    said = explanation_words.answer_sentence(batch)
+    assert said == "By a step, the GPU wins from batch = 62 on (predicted over batch 1 to 1,024)."
+
+
+def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
+    def wide(*args, **keywords):
+        return predict(*args, spread=0.3, **keywords)
+
+    of = msgspec.structs.replace(sources(), predict=wide)
+    (batch,) = [a for a in explained(of=of).crossovers if a.family.varies == "batch"]
+    said = explanation_words.answer_sentence(batch)
+    assert said == (
+        "By a step, the GPU wins from batch = 62 on (too close to be sure at batch 16 to 64; predicted "
+        "over batch 1 to 1,024)."
+    )
+
+
+def test_a_winner_that_is_not_sure_is_called_likely():
+    of = msgspec.structs.replace(sources(), predict=lambda *a, **k: predict(*a, spread=0.3, **k))
+    assert explanation_words.verdict(explained(of=of))[0].startswith(
+        "It is too close to be sure, but likely the CPU finishes first, 1.62 times as fast: a step takes 2.16 ms")  # fmt: skip
+    late = explained(Training("cifar10-cnn", 128, 1280, 2))  # 3.56 against 2.36 ms a step, but start-up decides
+    assert "1.75 times as fast (by the step alone the GPU is ahead): " in explanation_words.verdict(late)[0]
+
+
+def test_the_width_at_which_the_winner_changes():
+    t = Training("mlp-784-100x2-10", 128, 60_000, 10)
+    e = explained(t, varies="width", sizes=(10, 30, 50, 100))
+    (width,) = [a for a in e.crossovers if a.family.varies == "width"]
+    # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
+    assert width.crossings[0].at.value == pytest.approx(50.5, rel=0.002)
+    with pytest.raises(ValueError, match="has no width"):
+        explanation._of_width("cifar10-cnn", 30)
+
+
+def test_a_training_in_one_batch_varies_its_samples_with_it():
+    e = explained(Training("peaks", 1000, 1000, 5))
+    assert {a.family.varies: a.form.mode for a in e.crossovers} == {"batch": "a step", "samples": "a step"}
+
+
+def test_payback_in_epochs():
+    late = explained(Training("cifar10-cnn", 640, 6400, 10))
+    # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
+    assert late.payback.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
+    assert "which it has paid back after 38.4 epochs" in explanation_words._pays(late)
+    apart = explanation.payback(
+        late.cpu, msgspec.structs.replace(late.gpu, step_s=Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS))
+    )
+    assert (apart.value, apart.low) == pytest.approx((late.payback.value, 4.0 / (10 * (13.8 - 2.38) * MS)))
+    assert apart.high == float("inf")  # its epochs may be longer
+    assert explained().payback is None
+    assert explanation_words._pays(explained()).endswith("its epochs are no shorter: it never catches up.")
+
+
+def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
+    own = ("cifar10-cnn", 32, 3200)
+    rows = [trained(*own, (0.0, 0.0, 2e-3)), trained(*own, (0.0, 0.0, 1e-3), device="gpu:0"),
+            trained("cifar10-cnn", 64, 3200, (0.0, 0.0, 9e-3)), trained(*own, (0.0, 0.0, 9e-3), steps_per_execution="4"),
+            trained(*own, (0.0, 0.0, 9e-3), threads=4), trained(*own, (0.0, 0.0, 9e-3), dtype="float64")]  # fmt: skip
+    e = explained(of=sources(*rows))
+    assert (e.measured["cpu"].value, e.measured["gpu:0"].value) == pytest.approx((2e-3, 1e-3))
+    assert e.gpu.step_s == explained().gpu.step_s
+    text = "\n".join(explanation_tables.budget_lines(e))
+    assert "360 us (22.0 %)" in text  # 2 - 1.64, of 1.64: the remainder, signed
+    assert "-1.16 ms (-53.8 %)" in text
+
+
+def test_a_budgets_parts_add_up_to_the_step():
+    e = explained(Training("cifar10-cnn", 64, 640))
+    for p in e.sides:
+        assert sum(part.value for part in p.parts.values()) == pytest.approx(p.step_s.value)
+    lines = explanation_tables.budget_lines(e)
+    assert lines[0].split()[-5:] == ["CPU,", "op", "by", "op", "GPU,"] or "GPU, compiled" in lines[0]
+    assert any("the bytes of the batch" in line and line.rstrip().endswith("64.0 us (2.9 %)") for line in lines)
+
+
+def test_validation_is_part_of_each_epoch():
+    plain, more = explained(), explained(validation=320)
+    share = networks.inference_flops(networks.find("cifar10-cnn")) / networks.training_flops(
+        networks.find("cifar10-cnn")
+    )
+    # ten batches, each the forward share of a step, but no less than half of what the host does (2.132 ms on the GPU)
+    assert more.validation_s["gpu:0"].value == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
+    assert explanation.job_s(more, more.gpu).value == pytest.approx(
+        plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value
+    )
+
+
+def test_money_and_joules():
+    e = explained(
+        prices={"gpu": 3.6},
+        of=sources(row("training/keras/fit", T, 1e-3, device="gpu:0", values={"gpu_power_w": 200.0})),
+    )
+    cpu, gpu = e.costs
+    assert gpu.money.value == pytest.approx(e.gpu.job_s.value / 1000) and cpu.money is None
+    assert gpu.joules.value == pytest.approx(200 * e.gpu.job_s.value) and cpu.joules is None
+    assert "training of cifar10-cnn at batch 32, at most" in explanation_words.cost_sentence(gpu)
+    assert "has no price here (--price-cpu PER_HOUR), and its energy is not known" in explanation_words.cost_sentence(
+        cpu
+    )
+
+
+def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
+    network = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
+    (said,) = explanation.estimated(Asked(Training("own:build", 2, 8), network))
+    # products of 2 samples: odd 2 x 64 FLOP, out 3 x 48 FLOP, and passes
+    assert said.startswith("odd (Odd): nothing here knows it; the share is estimated")
+    assert "% of a step's arithmetic" in said
+    e = explained(Training("own:build", 2, 8), network=network)
+    assert e.partial == (said,) and any(line.startswith("Partial: odd (Odd)") for line in explanation_words.caveats(e))
+    assert explanation.estimated(Asked(T)) == ()
+
+
+# ---------------------------------------------------------------- whether the framework uses the GPU
+
+
+def test_whether_the_framework_used_the_gpu_is_told_from_rows():
+    t = row("training/keras/fit", T, 1e-3, device="gpu:0", notes={"cuda": "built for 12.5.1"})
+    assert explanation_words.seen((t,), GPU_MACHINE, "box") == (
+        "On box TensorFlow saw the GPU and used it in 1 measurement (its weights lay on it while it trained); "
+        "TensorFlow is built for 12.5.1."
+    )
+    why = "TensorFlow finds no GPU: no libcudnn"
+    lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason=why)
+    assert explanation_words.seen((lost,), GPU_MACHINE, "box") == f"On box TensorFlow did not use the GPU: {why}."
+    assert "whether TensorFlow sees it was not measured" in explanation_words.seen((), GPU_MACHINE, "box")
+    assert explanation_words.seen((), None, "box").startswith("On box no GPU was measured")
+
+
+# ---------------------------------------------------------------- a stored GPU
+
+
+def test_a_stored_gpu_is_driven_by_this_machines_host():
+    of = borrowed(cpu_step=2 * MS)
+    factor = stored.host_factor(of.cpu, of.gpu)
+    assert factor.value == pytest.approx(2.0, rel=1e-6)
+    e = explained(of=of)
+    # dispatch 2 and calls 0.1 ms twice, 32 us of bytes and 32 us of arithmetic as they are
+    assert e.gpu.parts["dispatch"].value == pytest.approx(4 * MS) and e.gpu.parts[
+        "transfer bytes"
+    ].value == pytest.approx(32e-6)
+    assert e.gpu.step_s.value == pytest.approx(4.264 * MS) and e.gpu.start_s.value == pytest.approx(12.0)
+    assert e.borrowed == "nvidia-h200" and e.cpu.step_s.value == pytest.approx(1.64 * MS)
+    said = " ".join(explanation_words.caveats(e))
+    assert "those stored of nvidia-h200" in said and "is taken as 2.00" in said and "not a laptop's" in said
+
+
+def test_a_start_is_scaled_by_what_importing_takes():
+    def importing(seconds):
+        return row("launch/tensorflow/once", Launch("import"), seconds)
+
+    of = borrowed()
+    here, there = (
+        profile.profile((*p.measurements, importing(s)), p.machine) for p, s in ((of.cpu, 3.0), (of.gpu, 4.0))
+    )
+    made = explained(of=Sources(here, there, predict))
+    assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4) and made.gpu.parts["dispatch"].value == pytest.approx(
+        4 * MS
+    )
+
+
+def test_constants_that_disagree_widen_the_interval():
+    made = predict(T, Settings("gpu:0", switches={}), borrowed().gpu)
+    wide = stored.rescaled(made, Estimate(2.0, 1.0, 3.0))
+    assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
+    assert (wide.step_s.low, wide.step_s.high) == pytest.approx((2.164 * MS, 6.364 * MS))
+
+
+def test_what_hides_behind_the_host_is_worked_out_anew():
+    parts = {
+        "dispatch": exactly(2 * MS),
+        "matmul": exactly(3 * MS),
+        "input pipeline": exactly(1 * MS),
+        HIDDEN: exactly(-3 * MS),
+    }
+    made = Prediction(T, Settings("gpu:0"), parts, exactly(3 * MS), *[exactly(0.0)] * 4, "compiled", (), "m")
+    assert stored.rescaled(made, exactly(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
+
+
+def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
+    """Its host takes twice as long: start-up 5 s there is 10 s here, half to twice as much; the step stays its own."""
+    made = predict(T, Settings("cpu"), borrowed().cpu)
+    none, partial = exactly(0.0), ("of the whole job: no rows", "else")
+    bare = msgspec.structs.replace(made, start_s=none, epoch_s=none, partial=partial)
+    assert bare.untold == ("start-up", "an epoch beyond its steps")
+    assert made.untold == ()
+    whole = stored.completed(bare, made, exactly(2.0))
+    assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
+    assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)
+    words = f"start-up and an epoch beyond its steps: as {made.profile}'s CPU has it, for this machine's rows do not tell"
+    assert whole.partial == ("else", f"of the whole job {words}")
+    assert stored.completed(made, made, exactly(2.0)) == made
+
+
+def test_without_its_start_nobody_is_said_to_finish_first():
+    def bare(*args, **given):
+        return msgspec.structs.replace(predict(*args, **given), start_s=exactly(0.0))
+
+    (said, *_) = explanation_words.verdict(explained(of=msgspec.structs.replace(sources(), predict=bare)))
+    assert said.startswith("By the step the ")
+    assert said.endswith("Who finishes a whole job first cannot be told: start-up was not measured.")
+
+
+def test_without_a_common_constant_the_hosts_times_stay_and_it_is_said():
+    of = borrowed()
+    bare = Sources(profile.profile((), GPU_MACHINE), of.gpu, predict)
+    e = explained(of=bare)
+    assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
+    assert any("no call was measured on both" in line for line in explanation_words.caveats(e))
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+def lacking(device):
+    def made(training, settings, of, network=None, **keywords):
+        if (settings.device == "cpu") == (device == "cpu"):
+            raise Lacking(f"no rows of {device}", [f"python -m workloads.launch --device {device}"])
+        return predict(training, settings, of, network, **keywords)
+
+    return msgspec.structs.replace(sources(), predict=made)
+
+
+def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explained():
+    e = explained(of=lacking("gpu:0"))
+    assert e.gpu is None and e.cpu and e.commands == ("python -m workloads.launch --device gpu:0",)
+    assert any(
+        line.startswith("Missing: the GPU: the profile has no rows of gpu:0") for line in explanation_words.caveats(e)
+    )
+    told = explanation_words.verdict(e)
+    assert told[0].startswith("Only the CPU could be predicted: a step takes 1.64 ms")
+    assert explanation_words.lines(e, "seen")  # no section needs the other side
+
+
+def test_two_sides_that_lack_rows_are_an_error():
+    def made(*args, **keywords):
+        raise Lacking("nothing", ["python -m workloads.suite --quick"])
+
+    with pytest.raises(Lacking, match=r"workloads\.suite"):
+        explained(of=msgspec.structs.replace(sources(), predict=made))
+
+
+def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
+    e = explained(of=sources(with_gpu=False))
+    assert e.gpu is None and not e.crossovers and e.lacks == ()
+    assert any("--gpu-profile reports/nvidia-h200" in line for line in explanation_words.caveats(e))
+
+
+def test_the_sections_stand_in_order():
+    lines = explanation_words.lines(explained(), "seen", (("More", ["of it"]),), ["a belief"])
+    titles = [line for line in lines if line and not line.startswith(" ")]
+    assert titles == ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework "
+                                                                                              "use the GPU?", "Verdict", "More",
+                      "Where a step's time goes (predicted)", "Where the winner "
+                                                              "changes", "Memory", "Cost of the job", "What if",
+                      "What people believe, checked"]  # fmt: skip
+    assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
+
+
+def test_an_explanation_goes_to_json_and_back_as_numbers():
+    made = msgspec.json.decode(msgspec.json.encode(explained()))
+    assert made["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS) and made["what_ifs"][0]["change"]["words"]
+
+
+# ---------------------------------------------------------------- beliefs
+
+
+def checked(training=T, *more):
+    of = sources(*more)
+    asked = Asked(training)
+    return {
+        b.name: b
+        for b in beliefs.check(explanation.explain(asked, of), of.cpu, of.gpu, explanation.predictor(asked, of))
+    }
+
+
+def test_flops_do_not_decide_a_small_step():
+    belief = checked()["flops"]
+    # peaks of 100 and 1 TFLOP/s; steps of 1.64 and 2.164 ms
+    assert belief.verdict == beliefs.FALSE
+    assert "should be 100 times as fast" in belief.why and "its step is 1.32 times slower" in belief.why
+    assert "28 to 56" in belief.why
+
+
+def test_without_peaks_nothing_is_said_of_flops():
+    of = sources()
+    bare = Sources(
+        *[profile.profile([m for m in of.gpu.measurements if m.problem.op != "peak"], GPU_MACHINE)] * 2, predict
+    )
+    e = explanation.explain(Asked(T), bare)
+    assert beliefs.flops(e, bare.cpu, bare.gpu).verdict == beliefs.UNKNOWN
+    assert len(peaks()) == 3
+
+
+def test_the_copy_is_named_only_where_it_is_most_of_the_step():
+    belief = checked()["copy"]
+    assert belief.verdict == beliefs.FALSE and "6.10 % of a step" in belief.why  # 132 us of 2.164 ms
+    large = checked(Training("cifar10-cnn", 8192, 16384))["copy"]
+    assert large.verdict == beliefs.PARTLY  # 8.29 of 18.5 ms
+
+
+def test_bigger_batches_turn_the_step_but_change_learning():
+    belief = checked()["batch"]
+    # at batch 512: CPU 11.24 ms, GPU 3.124 ms
+    assert belief.verdict == beliefs.HOLDS and "from 0.758 to 3.60 times" in belief.why
+    assert "7 times an epoch and not 100" in belief.why
+    assert checked(Training("peaks", 100, 100))["batch"].verdict == beliefs.UNKNOWN
+
+
+def test_inference_is_looked_up_in_rows_of_answers():
+    assert checked()["inference"].verdict == beliefs.UNKNOWN
+    rows = []
+    for batch, cpu, gpu in ((1, 1e-3, 1e-3), (64, 64e-3, 2e-3)):
+        for device, seconds in (("cpu", cpu), ("gpu:0", gpu)):
+            rows.append(
+                row("inference/keras/call", Inference("cifar10-cnn", batch), seconds, device=device, mode="roundtrip")
+            )
+    belief = checked(T, *rows)["inference"]
+    assert belief.verdict == beliefs.FALSE
+    assert "1.00 times at batch 1 and 32.0 times at batch 64 as fast as the CPU" in belief.why
+    assert "0.758 times as fast" in belief.why

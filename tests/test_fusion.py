@@ -1,0 +1,65 @@
+"""Which kernels a step's operations come to, counted by hand, and beside what XLA itself lists."""
+
+import pytest
+
+from analysis import fusion
+from kernels import networks
+
+
+def counted(model, optimizer, device="cpu"):
+    import msgspec
+
+    network = msgspec.structs.replace(networks.find(model), optimizer=optimizer)
+    return fusion.compiled(networks.step(network, 32), device)
+
+
+def test_a_small_network_by_hand():
+    """Two layers: products forward 2, backward 3; a kernel forward and one backward for each activation; loss 12."""
+    sgd, adam, gpu = (
+        counted("mlp-20-16x1-5", "sgd"),
+        counted("mlp-20-16x1-5", "adam"),
+        counted("mlp-20-16x1-5", "adam", "gpu:0"),
+    )
+    fixed = 2 + 3 + 2 + 2 + 12
+    assert fusion.count(sgd) == fixed + 4  # a kernel a variable, the bias's own sum in it
+    assert fusion.count(adam) == fixed + 2 + 4 * 3  # the two sums, and weights and two moments of each variable
+    assert fusion.count(gpu) == fixed + 2 + 4
+    names = [k.name for k in sgd]
+    assert "dense1 bias to relu" in names
+    assert "dense1 bias_grad to sgd bias" in names
+    assert "dense1 bias_grad" in [k.name for k in adam]
+
+
+def test_passes_between_products_are_one_and_pools_end_them():
+    kernels = {k.name: k for k in counted("cifar10-cnn", "adam")}
+    assert {"conv1 bias to relu", "pool1 maxpool", "dropout1 dropout", "dense1 bias to dropout"} <= set(kernels)
+    assert kernels["dense1 bias to dropout"].problem.operation == "dropout"
+    assert {
+        "dropout3 dropout_grad to relu_grad",
+        "dropout1 dropout_grad",
+        "pool1 maxpool_grad",
+        "conv1 relu_grad",
+    } <= set(kernels)
+    assert "conv1 dgrad" not in kernels
+
+
+def test_op_by_op_nothing_is_fused():
+    works = networks.step(networks.find("cifar10-cnn"), 32)
+    kernels = fusion.op_by_op(works)
+    assert [k.name for k in kernels] == [w.name for w in works]
+    assert fusion.count(kernels) == len(works)
+    # 203: 14 products, 8 biases with their gradients... of which dropout's 3 have 6 operations each, Adam's 10 variables 12
+    simple = sum(w.kind in ("dense", "conv", "pass") and w.direction != "dropout" for w in works)
+    assert fusion.operations(kernels) == simple + 3 * 6 + 10 * 12 + 3 * 8
+
+
+def test_a_fused_kernel_does_the_operations_of_all_its_passes():
+    works = networks.step(networks.find("cifar10-cnn"), 32)
+    assert fusion.operations(fusion.compiled(works)) == fusion.operations(fusion.op_by_op(works))
+    assert sum(k.problem.flops for k in fusion.compiled(works) if k.part in ("matmul", "conv")) == 32 * networks.training_flops(
+        networks.find("cifar10-cnn"))  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["fusion_of_dense_layers", "fusion_of_convolutions"])
+def test_xlas_own_listing_has_as_many_kernels(inside, name):
+    assert inside(name) == ("ok", "")

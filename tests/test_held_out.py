@@ -1,0 +1,204 @@
+"""The error table's arithmetic, on trainings whose steps are known; crossovers measured and foretold."""
+
+import math
+
+import made_profile
+import msgspec
+import pytest
+from fake_measurements import GPU_MACHINE, tensor_peaks
+from made_profile import training
+
+from analysis import foretold, held_out, prediction, profile
+from analysis.combine import Calibration
+from analysis.estimate import Estimate
+from kernels.problems import Training
+from workloads.results import Settings
+
+CPU, GPU = Settings("cpu"), Settings("gpu:0")
+PLAIN = Calibration()
+WIDE = [f"mlp-784-{w}x2-10" for w in (32, 128, 512, 2048)]
+
+
+@pytest.fixture(scope="module")
+def base():
+    return profile.profile([*made_profile.everything(), *tensor_peaks()], GPU_MACHINE)
+
+
+def measured(base, steps, device="cpu", **fields):
+    """The profile with trainings of models (name, batch) that took `steps` times as long as a plain prediction says."""
+    rows = []
+    for (model, batch), times in steps.items():
+        step = prediction.predict(Training(model, batch, 2048), Settings(device), base, fitted=PLAIN).step_s.value
+        rows.append(training(model, batch, step * times, device, **fields))
+    return profile.profile([*base.measurements, *rows], GPU_MACHINE)
+
+
+def uncalibrated(of):
+    return held_out.leave_one_out(of, held_out.RULES - {"calibrated"})
+
+
+def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
+    of = measured(base, {("mlp-784-100x2-10", 8): 1.0, ("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
+    cases = {c.seen.row.problem.model: c for c in uncalibrated(of)}
+    assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
+    assert cases["fashion-mlp"].error == pytest.approx(0.2)
+    assert cases["cifar10-cnn"].error == pytest.approx(0.1)
+    assert {m: c.bound for m, c in cases.items()} == {
+        "mlp-784-100x2-10": "overhead-bound", "fashion-mlp": "work-bound", "cifar10-cnn": "work-bound"}  # fmt: skip
+    overhead, work, every = held_out.summaries(cases.values(), of)
+    assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
+    assert work.median == pytest.approx(0.15)
+    assert every.mean == pytest.approx(0.1)
+    assert every.floor is None
+
+
+def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
+    of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.2})
+    row = of.trainings[0]
+    each = row.samples[0].seconds[0]
+    spread = msgspec.structs.replace(row.samples[0], seconds=(0.94 * each, 0.96 * each, each, 1.03 * each, 1.05 * each),
+                                     block=(0, 1, 2, 3, 4), stop_reason="5 processes")  # fmt: skip
+    fresh = msgspec.structs.replace(row, samples=(spread,))
+    whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
+    assert held_out.noise_floor(whole, "cpu") == pytest.approx(0.04)
+    assert held_out.noise_floor(whole, "gpu:0") is None
+    every = held_out.summaries(uncalibrated(whole), whole)[-1]
+    assert every.mean == pytest.approx(0.125)
+    assert every.counted == (pytest.approx(0.1), pytest.approx(0.1))
+
+
+def test_the_simpler_predictions_know_the_other_models_alone(base):
+    """Steps of 1 ms + 1 ms for 100 MFLOP: the line finds them from the others; the constant is the others' middle."""
+    of = profile.profile([*base.measurements, *(training(m, 32, 1e-3 + _flops(m) / 1e11) for m in WIDE)], GPU_MACHINE)
+    for case in held_out.leave_one_out(of):
+        model = case.seen.row.problem.model
+        others = sorted(1e-3 + _flops(m) / 1e11 for m in WIDE if m != model)
+        assert case.baselines[held_out.CONSTANT] == pytest.approx(others[1])
+        assert case.baselines[held_out.LINE] == pytest.approx(case.seen.step.value, rel=0.05)
+    (one,) = held_out.leave_one_out(profile.profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
+    assert not {held_out.CONSTANT, held_out.LINE} & set(one.baselines)
+
+
+def _flops(model):
+    from kernels import networks
+
+    return 32 * networks.training_flops(networks.find(model))
+
+
+def test_the_data_sheets_roofline_is_the_least_that_the_gpu_needs(base):
+    of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
+    (case,) = uncalibrated(of)
+    sheet, own = case.baselines[held_out.SPEC], case.predicted.step_s.value
+    assert 0 < sheet < 0.2 * own
+    assert sheet >= 128 * _flops("cifar10-cnn") / 32 / 494.7e12
+
+
+def test_the_table_says_what_is_reached(base):
+    of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.4})
+    found = held_out.summaries(uncalibrated(of), of)
+    head, _, overhead, *_ = held_out.table(found)
+    assert head.startswith("| device | steps | models | trainings | median error |")
+    assert overhead.startswith("| cpu | overhead-bound | 1 | 1 | 5.00 % | 5.00 % |")
+    said = held_out.verdicts(found)
+    assert "cpu, overhead-bound: median 5.00 %, mean 5.00 %: within 10.0 % and 15.0 %" in said[0]
+    assert "cpu, work-bound: median 40.0 %, mean 40.0 %: not within" in said[1]
+    assert held_out.lines(base) == ["No training in this profile tells its step: measure some with: "
+                                    "python -m workloads.training --study seeds"]  # fmt: skip
+
+
+def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
+    odd = training("fashion-mlp", 32, 1e-3)
+    noisy = {
+        name: tuple(s * f for s, f in zip(values, (0.2, 1, 2, 3, 0.5), strict=True))
+        for name, values in odd.series.items()
+    }
+    left_out = [msgspec.structs.replace(odd, series=noisy), msgspec.structs.replace(odd, series={}),
+                msgspec.structs.replace(odd, settings=Settings("cpu", 4)),
+                msgspec.structs.replace(odd, settings=Settings("cpu", switches={"keras_backend": "jax"})),
+                msgspec.structs.replace(odd, settings=Settings("cpu", switches={"at_once": "2"}))]  # fmt: skip
+    for m in left_out:
+        assert held_out.leave_one_out(profile.profile([*base.measurements, m], GPU_MACHINE)) == []
+    assert len(held_out.leave_one_out(profile.profile([*base.measurements, odd], GPU_MACHINE))) == 1
+
+
+def test_the_crossover_along_width_foretold(base):
+    """The CPU's steps grow with the width squared, the GPU's stay at their floor of 1 ms: they meet where the CPU takes 1 ms."""
+    answer = foretold.along(
+        Training(WIDE[0], 32, 2048), "width", [2**i for i in range(4, 13)], (CPU, base), (GPU, base)
+    )
+    assert answer.kind in ("gpu-from", "cant-tell")
+    points = {p.n: p for p in answer.points}
+    assert points[16].cpu.seconds.value < points[16].gpu.seconds.value
+    assert points[4096].cpu.seconds.value > points[4096].gpu.seconds.value
+    assert [p.n for p in answer.points] == sorted(points)
+
+
+@pytest.mark.parametrize(
+    ("varies", "size", "model", "training_"),
+    [("width", 64, "mlp-784-64x2-10", (32, 2048, 1)), ("depth", 7, "mlp-784-100x7-10", (32, 2048, 1)),
+     ("batch", 4096, "mlp-784-100x2-10", (4096, 4096, 1)), ("samples", 100, "mlp-784-100x2-10", (32, 100, 1)),
+     ("epochs", 9, "mlp-784-100x2-10", (32, 2048, 9))],
+)  # fmt: skip
+def test_a_training_of_another_size(varies, size, model, training_):
+    made = foretold.sized(Training("mlp-784-100x2-10", 32, 2048), varies, size)
+    assert (made.model, (made.batch, made.samples, made.epochs)) == (model, training_)
+
+
+def test_a_model_without_such_a_size_is_refused():
+    with pytest.raises(ValueError, match="lenet has no width to vary"):
+        foretold.sized(Training("lenet", 32, 2048), "width", 8)
+    assert foretold.sized(Training("fashion-mlp-5", 32, 2048), "depth", 8).model == "fashion-mlp-8"
+
+
+def job(epoch, once):
+    exact = Estimate(epoch, epoch, epoch)
+    zero = Estimate(0.0, 0.0, 0.0)
+    return prediction.Prediction(
+        Training("lenet", 32, 32), CPU, {}, exact, zero, zero, zero, Estimate(once, once, once), "", (), ""
+    )
+
+
+def test_the_epochs_that_pay_back_a_gpus_start():
+    assert foretold.break_even(job(2.0, 1.0), job(0.5, 7.0)).value == pytest.approx(4.0)
+    assert foretold.break_even(job(0.5, 1.0), job(2.0, 7.0)) is None
+    assert foretold.break_even(job(2.0, 9.0), job(0.5, 7.0)).value == 0
+
+
+def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
+    """CPU steps half as long as predicted: the GPU wins later than was foretold, and between both it is a loss to follow."""
+    names = [f"mlp-784-{w}x2-10" for w in (16, 64, 256, 1024, 4096)]
+    rows = []
+    for name in names:
+        for device, times in (("cpu", 0.5), ("gpu:0", 1.0)):
+            step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
+            rows.append(training(name, 32, step * times, device))
+    of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
+    by_step = next(b for b in foretold.beside(of) if (b.varies, b.by) == ("width", "a step"))
+    assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
+    for point, said, regret in zip(by_step.measured.points, by_step.foretold.points, by_step.regrets, strict=True):
+        right = (point.ratio.value > 1) == (said.ratio.value > 1)
+        assert (regret == 0) == right
+        if not right:
+            assert regret == pytest.approx(max(point.ratio.value, 1 / point.ratio.value) - 1, rel=1e-6)
+    told = foretold.lines([by_step])
+    assert told[2].startswith("| mlp-784-Wx2-10 | width | a step |") or "| width | a step |" in told[2]
+    assert "of 5 cases" in told[-1]
+
+
+def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
+    def answer(*ratios):
+        from analysis import crossover
+        from analysis.crossover import Form, Point, Side
+
+        sides = [
+            [Side("k", d, None, "float32", Estimate(t, t, t)) for d, t in (("cpu", r), ("gpu:0", 1.0))] for r in ratios
+        ]
+        points = [Point(2**i, *pair) for i, pair in enumerate(sides)]
+        return crossover.classify("float32", Form("a step"), points)
+
+    up, always = answer(0.5, 0.5, 2.0), answer(2.0, 2.0, 2.0)
+    assert foretold.Beside("batch", "a step", up, up, ()).error == pytest.approx(0)
+    assert math.isinf(foretold.Beside("batch", "a step", up, always, ()).error)
+    assert foretold.Beside("batch", "a step", always, always, ()).error is None
+    shifted = answer(0.25, 0.5, 0.5, 2.0)
+    assert foretold.Beside("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)

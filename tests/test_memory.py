@@ -1,0 +1,67 @@
+"""Peak memory and the largest batch, counted by hand on a small network."""
+
+import msgspec
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+
+from analysis.memory import batch_bytes, counted, fixed_bytes, memory
+from kernels import networks
+from kernels.layers import Layer, Network
+from kernels.problems import Training
+
+OWN = Network("own", "", (4, 4, 1), 3, (Layer("flatten", "flatten"), Layer("a", "dense", 8), Layer("b", "dense", 3)))
+T = Training("own", 10, 100)
+WEIGHTS = 16 * 8 + 8 + 8 * 3 + 3  # 163
+
+
+def test_weights_gradients_and_the_optimizers_arrays_do_not_grow_with_the_batch():
+    assert fixed_bytes(OWN) == 4 * WEIGHTS * 4  # weights, gradients, two moments
+    assert fixed_bytes(msgspec.structs.replace(OWN, optimizer="sgd")) == 4 * WEIGHTS * 2
+    frozen = (*OWN.layers[:1], msgspec.structs.replace(OWN.layers[1], trainable=False), OWN.layers[2])
+    assert fixed_bytes(msgspec.structs.replace(OWN, layers=frozen)) == 4 * (WEIGHTS + 27 * 3)
+
+
+def test_a_sample_holds_itself_its_outputs_and_two_gradients():
+    assert batch_bytes(OWN) == 4 * (16 + 8 + 3 + 2 * 8)
+    assert batch_bytes(OWN, "float64") == 8 * 16 + 4 * (8 + 3 + 16)
+    # the data set in float32 on the device itself; on the CPU the arrays too
+    assert counted(OWN, T, "gpu:0") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 64
+    assert counted(OWN, T, "cpu") == 4 * WEIGHTS * 4 + 10 * 172 + 100 * 128
+    wide = msgspec.structs.replace(T, dtype="float64")
+    assert counted(OWN, wide, "cpu") == 4 * WEIGHTS * 4 + 10 * 236 + 100 * (128 + 64)
+
+
+def test_the_largest_batch_is_what_is_left_for_it():
+    found = memory(OWN, T, "gpu:0", (), GPU_MACHINE)
+    capacity, least = 141 * 2**30, 4 * WEIGHTS * 4 + 100 * 64
+    assert found.peak.value == counted(OWN, T, "gpu:0") and found.capacity == capacity
+    assert (found.peak.low, found.peak.high) == (least + 860, least + 3440)  # half and twice the batch's 1720
+    assert found.largest_batch.value == pytest.approx((capacity - least) / 172)
+    assert found.largest_batch.low == pytest.approx((capacity - least) / 344)
+    assert memory(OWN, T, "gpu:0", (), CPU_MACHINE).largest_batch is None
+    assert found.source == "counted from the layers, without what TensorFlow itself takes"
+
+
+def peaks(device, beyond, kernel="training/keras/fit"):
+    made = []
+    for i, more in enumerate(beyond, 1):
+        t = Training("lenet", 32, 1000 * i)
+        value = counted(networks.find("lenet"), t, device) + more
+        made.append(row(kernel, t, 1e-3, device=device, values={"peak_memory_bytes": value}))
+    return made
+
+
+def test_measured_peaks_set_the_count_right():
+    gpu = memory(OWN, T, "gpu:0", peaks("gpu:0", (1e8, 2e8, 4e8)), GPU_MACHINE)
+    assert gpu.peak.value == pytest.approx(counted(OWN, T, "gpu:0") + 2e8)
+    assert (gpu.peak.low, gpu.peak.high) == pytest.approx(
+        (counted(OWN, T, "gpu:0") - 860 + 1e8, counted(OWN, T, "gpu:0") + 1720 + 4e8)
+    )
+    assert "what 3 trainings measured there hold beyond" in gpu.source
+    plain = counted(OWN, T, "gpu:0")
+    for others in (
+        peaks("gpu:0", (9e8, 9e8)),
+        peaks("cpu", (9e8, 9e8, 9e8)),
+        peaks("gpu:0", (9e8,) * 3, "training/jax/loop"),
+    ):
+        assert memory(OWN, T, "gpu:0", others, GPU_MACHINE).peak.value == plain

@@ -1,0 +1,324 @@
+"""Predictions from a made-up profile whose laws are known: every part worked out by hand, every rule left out once."""
+
+import json
+
+import made_profile
+import msgspec
+import pytest
+from fake_measurements import GPU_MACHINE, row
+from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
+
+from analysis import calibration, held_out, predict, prediction, profile
+from analysis.combine import DEVICE, HOST, Calibration
+from analysis.prediction import HIDDEN, RULES
+from kernels import networks
+from kernels.problems import Stream, Training
+from workloads.results import Settings
+
+MLP = Training("mlp-784-100x2-10", 32, 2048)
+CPU, GPU = Settings("cpu"), Settings("gpu:0")
+PLAIN = Calibration()
+# FLOPs of the eight products of MLP's step; bytes of its passes (64 a hidden unit and sample, 52 a class and sample); of Adam's
+# seven arrays over its 89,610 weights.
+FLOPS = 2 * 32 * (2 * (784 * 100 + 100 * 100 + 100 * 10) + 100 * 100 + 100 * 10)
+PASSED, UPDATED = 64 * 3200 + 52 * 320, 28 * 89_610
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return profile.profile(made_profile.everything(), GPU_MACHINE)
+
+
+def seconds(of, settings=CPU, what=MLP, **keywords):
+    return prediction.predict(what, settings, of, fitted=PLAIN, **keywords)
+
+
+def test_a_step_op_by_op_is_the_sum_of_its_parts(whole):
+    made = seconds(whole)
+    parts = {name: e.value for name, e in made.parts.items()}
+    assert made.execution == "op by op"
+    assert parts["dispatch"] == pytest.approx(STEP["cpu", "off"])
+    # all but two products are told by these, as their own rows are hardly more than the call around them
+    assert parts["matmul"] == pytest.approx(FLOPS / RATE["cpu"] + 2 * OPERATION, rel=0.02)
+    assert parts["element-wise"] == pytest.approx(PASSED / BYTES["cpu"], rel=0.01)
+    assert parts["optimizer"] == pytest.approx(UPDATED / BYTES["cpu"], rel=0.01)
+    # 8 products, 6 passes forward, 6 backward, loss and its gradient and the accuracy 8 each, six updates of 12; a small model
+    # has 2 products, a bias and its gradient, the loss twice, two updates of 2
+    assert parts["launches"] == pytest.approx((8 + 12 + 24 + 72 - (2 + 2 + 16 + 4)) * OPERATION, rel=1e-3)
+    assert made.step_s.value == pytest.approx(sum(parts.values()))
+    assert made.step_s.low <= made.step_s.value <= made.step_s.high
+    assert made.partial == ()
+
+
+def test_on_a_gpu_the_step_is_the_longer_of_host_and_device(whole):
+    made = seconds(whole, GPU)
+    parts = {name: e.value for name, e in made.parts.items()}
+    assert made.execution == "compiled"
+    calls, nbytes = 2 * LATENCY, 32 * 784 * 4 + 32 * 8
+    assert parts["transfer calls"] == pytest.approx(calls, rel=0.01)
+    assert parts["transfer bytes"] == pytest.approx(nbytes / LINK, rel=0.05)
+    assert parts["dispatch"] == pytest.approx(STEP["gpu:0", "on"] - parts["transfer calls"])
+    assert parts["matmul"] == pytest.approx(FLOPS / RATE["gpu:0"], rel=1e-2)
+    device = sum(parts[name] for name in DEVICE if name in parts)
+    host = sum(parts[name] for name in HOST)
+    assert parts[HIDDEN] == pytest.approx(-device)
+    assert made.step_s.value == pytest.approx(host)  # the device is done while the host dispatches
+    large = seconds(whole, GPU, Training("cifar10-cnn", 512, 50_000))
+    device = sum(large.parts[name].value for name in DEVICE)
+    assert device > sum(large.parts[name].value for name in ("dispatch", "launches", "transfer calls"))
+    assert large.step_s.value == pytest.approx(
+        device + large.parts["transfer bytes"].value
+    )  # a copy waits for the device
+
+
+def test_jit_and_the_visible_gpu_choose_the_execution(whole):
+    def of(**switches):
+        return seconds(whole, Settings("cpu", switches=switches))
+
+    assert of(jit_compile="on").execution == of(gpu="visible").execution == "compiled"
+    assert of(gpu="visible", jit_compile="off").execution == "op by op"
+    assert of(jit_compile="on").parts["dispatch"].value == pytest.approx(STEP["cpu", "on"])
+    assert seconds(whole, Settings("gpu:0", switches={"jit_compile": "off"})).execution == "op by op"
+
+
+def test_the_epoch_the_fit_and_the_job(whole):
+    made = seconds(whole, what=Training("mlp-784-100x2-10", 32, 2050, 3, "float64"))
+    assert made.training.steps == 65
+    assert made.epoch_s.value == pytest.approx(EPOCH, rel=1e-3)
+    assert made.fit_s.value == pytest.approx(FIT + 2050 * 784 * (8 + 4) / BYTES["cpu"], rel=0.02)
+    assert made.epoch_total_s.value == pytest.approx(made.epoch_s.value + 65 * made.step_s.value)
+    whole_job = made.start_s.value + made.compile_s.value + made.fit_s.value + 3 * made.epoch_total_s.value
+    assert made.job_s.value == pytest.approx(whole_job)
+
+
+def test_a_smaller_last_batch_is_compiled_for_too(whole):
+    fitted = Calibration(compile_s=0.1)
+    made = [
+        prediction.predict(Training("mlp-784-100x2-10", 32, n), GPU, whole, fitted=fitted).compile_s.value
+        for n in (64, 65, 20)
+    ]
+    assert made[1] == pytest.approx(2 * made[0])
+    assert made[2] == made[0]
+    assert made[0] == pytest.approx(0.1 * 8)
+
+
+def test_several_steps_in_one_call_share_the_call(whole):
+    made = seconds(whole, Settings("gpu:0", switches={"steps_per_execution": "4"}))
+    parts = made.parts["dispatch"].value + made.parts["transfer calls"].value
+    own = CALL + OPERATION  # of a compiled call
+    assert parts == pytest.approx(own + (STEP["gpu:0", "on"] - own) / 4, rel=0.01)
+
+
+def test_switches_that_leave_something_out(whole):
+    resident = seconds(whole, Settings("gpu:0", switches={"residence": "resident"}))
+    assert "transfer calls" not in resident.parts
+    S0 = Training("cifar10-cnn", 32, 2048)
+    with_, without = (seconds(whole, Settings("cpu", switches={"dropout": d}), S0) for d in ("on", "off"))
+    assert without.parts["element-wise"].value < with_.parts["element-wise"].value
+    assert without.parts["conv"] == with_.parts["conv"]
+    threads = seconds(whole, Settings("cpu", threads=4))
+    assert "its 4 threads" in threads.partial[0]
+
+
+@pytest.mark.parametrize(
+    ("rule", "device", "part", "more"),
+    [("first dgrad", "cpu", "matmul", 2 * 32 * 784 * 100 / RATE["cpu"]), ("element-wise", "cpu", "element-wise", None),
+     ("optimizer", "cpu", "optimizer", None), ("operations", "cpu", "launches", None),
+     ("copies", "gpu:0", "transfer bytes", None), ("at once", "gpu:0", HIDDEN, None)],
+)  # fmt: skip
+def test_each_rule_can_be_left_out(whole, rule, device, part, more):
+    made, without = (seconds(whole, Settings(device), rules=rules) for rules in (RULES, RULES - {rule}))
+    if more is None:
+        assert made.parts[part].value
+        assert part not in without.parts or without.parts[part].value == 0
+    else:
+        assert without.parts[part].value - made.parts[part].value == pytest.approx(more + OPERATION, rel=0.3)
+
+
+def test_fused_passes_move_less_than_each_by_itself(whole):
+    jit = Settings("cpu", switches={"jit_compile": "on"})
+    made, without = (
+        seconds(whole, jit, rules=rules).parts["element-wise"].value for rules in (RULES, RULES - {"fused"})
+    )
+    # bias and activation are one pass of two arrays over the hidden units, not two; so are those of the classes
+    assert without - made == pytest.approx((2 * 8 * 3200 + 8 * 320) / BYTES["cpu"], rel=0.02)
+
+
+def test_passes_beyond_the_last_cache_run_at_the_memorys_bandwidth():
+    rows = [*made_profile.everything(), row("stream/numba/loop", Stream("triad", 2**28), 2**28 / 2e9)]
+    of = profile.profile(rows, GPU_MACHINE)
+    big = Training("mlp-784-2000x3-10", 32, 2048)
+    updated = 28 * networks.parameters(networks.find(big.model))  # 269 MB, more than the cache of 105 MiB
+    for rules, rate in ((RULES, 2e9), (RULES - {"cold"}, BYTES["cpu"])):
+        assert seconds(of, what=big, rules=rules).parts["optimizer"].value == pytest.approx(updated / rate, rel=0.02)
+    assert seconds(of).parts == seconds(of, rules=RULES - {"cold"}).parts  # a small model's arrays stay in the cache
+
+
+def test_a_calibration_finds_what_other_models_trainings_hold():
+    """Steps of 1.05 times the dispatch, 1.5 times the launches and 1.6 times the work are predicted for a model left out."""
+    of = profile.profile(made_profile.everything(), GPU_MACHINE)
+    truth = Calibration(dispatch=1.05, launches=1.5, work=1.6)
+    trained = [("mlp-784-100x2-10", 8), ("mlp-784-100x2-10", 128), ("fashion-mlp", 8), ("fashion-mlp", 128), ("cifar10-cnn", 8),
+               ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]  # fmt: skip
+    rows = [
+        training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
+    ]
+    full = profile.profile([*of.measurements, *rows], GPU_MACHINE)
+    made = prediction.predict(Training("cifar10-cnn", 32, 2048), CPU, full)
+    assert made.step_s.value == pytest.approx(
+        rows[5].series["fit_s 1x41"][0] / 40 - rows[5].series["fit_s 1x1"][0] / 40, rel=0.05
+    )
+    fitted = calibration.calibration(full, CPU, "cifar10-cnn")
+    assert fitted.models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
+    assert calibration.calibration(full, CPU, "lenet").work == pytest.approx(1.6, rel=0.1)
+    errors = [c.error for c in held_out.leave_one_out(full)]
+    assert len(errors) == 8
+    assert max(errors) < 0.12
+    plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
+    assert min(plain) > max(errors)
+
+
+def test_compiling_and_casting_are_told_by_other_models_trainings():
+    """4 s a compilation of fashion-mlp, 3 ns a byte of its float64 samples; the model itself has no voice."""
+    base = made_profile.everything()
+    own = training("mlp-784-100x2-10", 32, 1e-3, phases_s={"compile": 99.0})
+    other = training("fashion-mlp", 32, 2e-3, epochs=5, samples=64_000, phases_s={"compile": 4.0})
+    long = msgspec.structs.replace(other, problem=msgspec.structs.replace(other.problem, dtype="float64"))
+    cast, epoch = 3e-9 * 64_000 * 784 * 8, EPOCH + 2000 * 2e-3
+    taken = msgspec.structs.replace(
+        long.samples[0], seconds=(epoch / 2000,) * 4, block=(0, 1, 2, 3), stop_reason="epochs of one fit"
+    )
+    once = {"compile": 4.0, "first_call": 4.0 + FIT + cast + 5 * epoch}
+    long = msgspec.structs.replace(
+        long, samples=(taken,), series={**long.series, "epoch_s": (epoch,) * 5}, phases_s=once
+    )
+    of = profile.profile([*base, own, long], GPU_MACHINE)
+    made = prediction.predict(msgspec.structs.replace(MLP, dtype="float64"), CPU, of)
+    fitted = calibration.calibration(of, CPU, MLP.model)
+    # its 8 different products: the hidden layers' 3 are the same four times over, the first has 2, the classes 3
+    assert fitted.compile_s == pytest.approx(4.0 / 8)
+    assert made.compile_s.value == pytest.approx(4.0 / 8 * 8)
+    assert fitted.cast_s == pytest.approx(3e-9, rel=0.01)
+    assert made.fit_s.value == pytest.approx(FIT + 3e-9 * 2048 * 784 * 8, rel=0.01)
+
+
+def test_the_model_that_is_predicted_is_never_fitted_on():
+    of = profile.profile(made_profile.everything(), GPU_MACHINE)
+    true = {
+        b: prediction.predict(Training("fashion-mlp", b, 2048), CPU, of, fitted=PLAIN).step_s.value for b in (8, 128)
+    }
+    others = [training("fashion-mlp", b, t) for b, t in true.items()] + [training("lenet", 32, 1e-3)]
+    absurd = [training("cifar10-cnn", b, 9.0) for b in (8, 32, 128)]
+    clean, mad = (profile.profile([*of.measurements, *others, *more], GPU_MACHINE) for more in ([], absurd))
+    S0 = Training("cifar10-cnn", 32, 2048)
+    assert prediction.predict(S0, CPU, mad).step_s == prediction.predict(S0, CPU, clean).step_s
+    assert prediction.predict(MLP, CPU, mad).step_s != prediction.predict(MLP, CPU, clean).step_s
+
+
+def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
+    def lacking(*ops):
+        return profile.profile([m for m in whole.measurements if m.problem.op not in ops], GPU_MACHINE)
+
+    for op, words in (("launch", "workloads.launch"), ("matmul", "workloads.matmul"), ("stream", "workloads.stream"),
+                      ("transfer", "workloads.transfer")):  # fmt: skip
+        with pytest.raises(prediction.Lacking) as missing:
+            seconds(lacking(op), GPU)
+        assert words in missing.value.commands[0]
+        assert missing.value.commands[0] in str(missing.value)
+    with pytest.raises(prediction.Lacking) as missing:
+        seconds(lacking("conv"), what=Training("cifar10-cnn", 32, 2048))
+    assert "workloads.conv" in missing.value.commands[0]
+
+
+def test_a_users_own_network_is_predicted_as_one_from_the_tables(whole):
+    network = networks.find("mlp-784-100x2-10")
+    own = seconds(whole, what=Training("their.module:build", 32, 2048), network=network)
+    assert own.step_s == seconds(whole).step_s
+    nadam = seconds(whole, network=msgspec.structs.replace(network, optimizer="nadam"))
+    assert nadam.partial == ("the optimizer nadam, priced as adam",)
+    assert nadam.parts["optimizer"] == own.parts["optimizer"]
+    with pytest.raises(ValueError, match="unknown model"):
+        seconds(whole, what=Training("their.module:build", 32, 2048))
+
+
+def test_a_bare_loop_has_a_call_and_no_epoch(whole):
+    made = seconds(whole, kernel="training/tensorflow/loop")
+    assert made.parts["dispatch"].value == pytest.approx(CALL, rel=0.05)
+    assert made.epoch_s.value == made.fit_s.value == 0
+    fed = seconds(whole, GPU, kernel="training/tensorflow/loop")
+    assert fed.parts["dispatch"].value == pytest.approx(CALL + OPERATION, rel=0.05)  # no copy is in a call
+    assert fed.parts["transfer calls"].value == pytest.approx(2 * LATENCY, rel=0.01)
+    with pytest.raises(prediction.Lacking):
+        seconds(whole, kernel="training/jax/loop")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    trained = [training("mlp-784-100x2-10", 32, 1e-3), training("fashion-mlp", 32, 5e-3)]
+    return made_profile.written(tmp_path_factory.mktemp("runs"), [*made_profile.everything(), *trained])
+
+
+def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
+    kept = tmp_path / "kept.json"
+    flags = [
+        "--model",
+        "mlp-784-100x2-10",
+        "lenet",
+        "--batch",
+        "32",
+        "--profile",
+        runs,
+        "--device",
+        "cpu",
+        "--save",
+        str(kept),
+    ]
+    assert predict.main(flags) == 0
+    out = capsys.readouterr().out
+    assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out
+    assert len(kept.read_bytes().splitlines()) == 2
+    assert json.loads(kept.read_bytes().splitlines()[0])["type"] == "prediction"
+    assert predict.main(["--check", str(kept), runs]) == 0
+    out = capsys.readouterr().out
+    (line,) = [text for text in out.splitlines() if text.startswith("| mlp-784-100x2-10")]
+    assert "| 1 (1 to 1) |" in line
+    (line,) = [text for text in out.splitlines() if text.startswith("| lenet")]
+    assert "not measured" in line
+    assert predict.main(["--leave-one-out", runs]) == 0
+    out = capsys.readouterr().out
+    assert "| cpu | all | 2 | 2 |" in out
+    assert "Without one rule at a time:" in out
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [([], "say what to predict"), (["--model", "lenet"], "say what to predict"),
+     (["--model", "nix", "--profile", "RUNS"], "unknown model 'nix'"),
+     (["--model", "lenet", "--profile", "nowhere"], "no result file in nowhere"),
+     (["--model", "lenet", "--profile", "RUNS", "--device", "gpu:3"], "no rows of gpu:3"),
+     (["--model", "lenet", "--profile", "RUNS", "--switch", "jit=on"], "unknown switch jit=on"),
+     (["--check", "nowhere.json", "RUNS"], "holds no predictions"), (["--check", "nowhere.json"], "needs the RUN")],
+)  # fmt: skip
+def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
+    assert predict.main([runs if f == "RUNS" else f for f in flags]) == 2
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error.startswith("error: ")
+    assert said in error
+    assert "-m analysis.predict" in tip
+
+
+def test_what_a_profile_lacks_is_the_commands_tip(tmp_path, capsys):
+    runs = made_profile.written(tmp_path, made_profile.launches())
+    assert predict.main(["--model", "lenet", "--profile", runs]) == 2
+    error, tip = capsys.readouterr().err.splitlines()
+    assert "the profile has no" in error
+    assert "workloads." in tip
+
+
+def test_a_profile_without_starts_says_so_and_its_numbers_are_pythons_own():
+    rows = made_profile.everything()
+    assert seconds(profile.profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
+    made = seconds(profile.profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
+    assert made.untold == ("start-up",)
+    assert made.partial[-1].startswith("of the whole job start-up: python -m workloads.launch")
+    assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made

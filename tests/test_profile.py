@@ -1,0 +1,121 @@
+"""Reading a profile: what a call costs is taken off, what stands for what, and what is refused."""
+
+import made_profile
+import msgspec
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
+
+from analysis import profile
+from analysis.sources import COMPILED, OP_BY_OP
+from kernels.problems import Conv, Matmul, Stream
+from workloads.options import Usage
+
+P = Matmul(32, 100, 784)
+
+
+@pytest.fixture(scope="module")
+def whole():
+    return profile.profile(made_profile.everything(), GPU_MACHINE)
+
+
+def test_a_product_is_read_without_the_call_around_it(whole):
+    read = whole.product(P, "cpu", OP_BY_OP)
+    assert read.seconds.value == pytest.approx(P.flops / RATE["cpu"] + OPERATION, rel=1e-6)
+    assert read.source == "TensorFlow's rows in a tf.function"
+    assert whole.product(P, "cpu", COMPILED).source == "TensorFlow's rows compiled by XLA"
+
+
+def test_on_a_gpu_it_is_the_device_clock_of_libraries(whole):
+    tf32 = msgspec.structs.replace(P, math="tf32")
+    read = whole.product(tf32, "gpu:0", COMPILED)
+    assert read.seconds.value == pytest.approx(tf32.flops / RATE["gpu:0"], rel=1e-6)
+    assert (read.source, read.instead) == ("libraries' rows", "")
+
+
+def test_an_arithmetic_without_rows_is_priced_as_another_and_says_so(whole):
+    read = whole.product(msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "gpu:0", COMPILED)
+    assert read.instead == "bfloat16 priced as tf32, of which there are rows"
+    on_cpu = whole.product(msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
+    assert on_cpu.instead == "bfloat16 priced as float32, of which there are rows"
+
+
+def test_a_pass_grows_with_its_bytes_and_has_no_call_in_it(whole):
+    for elements in (5_000, 1_000_000):
+        p = Stream("relu", 8 * elements, "float32")
+        assert whole.passing(p, "cpu", OP_BY_OP).seconds.value == pytest.approx(p.bytes_moved / BYTES["cpu"], rel=0.02)
+    other = whole.passing(Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
+    assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
+
+
+def test_passes_of_libraries_stand_for_tensorflows_with_all_the_arrays_of_its_formula():
+    """Adam fused moves 7 arrays; step by step 8 for the first moment, 10 for the second, 12 for the weights."""
+    rows = [row("stream/numba/loop", Stream("scale", n, "float32"), n / 1e10) for n in made_profile.SIZES]
+    whole = profile.profile(rows)
+    adam = Stream("adam", 28 * 2**16, "float32")
+    read = whole.passing(adam, "cpu", OP_BY_OP)
+    assert read.seconds.value == pytest.approx(30 / 7 * adam.bytes_moved / 1e10, rel=0.02)
+    assert "python -m workloads.stream" in read.instead
+    fused = whole.passing(adam, "cpu", COMPILED)
+    assert fused.seconds.value == pytest.approx(adam.bytes_moved / 1e10, rel=0.02)
+
+
+def test_what_stands_inside_a_graph_counts_before_a_call_of_its_own_and_tells_what_that_takes():
+    conv = Conv(8, 16, 16, 32, 64, 3, 3, pad="same")
+    inside, around = 80e-6, 420e-6
+    rows = [row("conv/tensorflow/held", conv, inside), row("conv/tensorflow/function", conv, inside + around)]
+    wgrad = msgspec.structs.replace(conv, direction="wgrad")
+    whole = profile.profile([*made_profile.launches(), *rows, row("conv/tensorflow/function", wgrad, around + 2e-4)])
+    assert whole.product(conv, "cpu", OP_BY_OP).seconds.value == inside
+    assert whole.product(wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
+    alone = profile.profile([*made_profile.launches(), rows[1]])
+    assert alone.product(conv, "cpu", OP_BY_OP).seconds.value == pytest.approx(inside + around - CALL, rel=1e-3)
+
+
+def test_a_row_that_is_hardly_more_than_its_call_tells_nothing():
+    rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 1.1)]
+    assert profile.profile(rows).product(P, "cpu", OP_BY_OP) is None
+
+
+def test_keras_step_is_what_a_step_more_takes(whole):
+    for (device, jit), step in STEP.items():
+        assert whole.step_floor(device, jit).value == pytest.approx(step)
+    assert profile.profile([]).step_floor("cpu", "on") is None
+
+
+def test_a_further_operation_is_what_longer_formulas_take_on_small_arrays(whole):
+    assert whole.operating("cpu").value == pytest.approx(OPERATION, rel=0.05)
+    bare = profile.profile(made_profile.launches())
+    assert bare.operating("cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
+    assert profile.profile([]).operating("cpu") is None
+
+
+def test_what_the_host_takes_to_issue_is_of_rows_that_leave_the_device_waiting(whole):
+    assert whole.issuing("matmul", "gpu:0") is None
+    rows = [row("matmul/cupy/cublas", Matmul(n, n, n), {"device": own, "host-throughput": queued})
+            for n, own, queued in ((32, 2e-6, 8e-6), (64, 3e-6, 9e-6), (128, 4e-6, 10e-6), (4096, 3e-3, 3e-3))]  # fmt: skip
+    assert profile.profile(rows).issuing("matmul", "gpu:0") == pytest.approx(9e-6)
+
+
+def test_a_copy_goes_by_the_law_of_tensorflows_own_copies(whole):
+    assert whole.copying(10**6, "gpu:0").value == pytest.approx(LATENCY + 10**6 / LINK, rel=0.01)
+    assert profile.profile([]).copying(10**6, "gpu:0") is None
+
+
+def test_the_memorys_bandwidth_counts_beyond_the_last_cache(whole):
+    cache = GPU_MACHINE.caches_bytes["L3"]
+    assert whole.memory_bandwidth("cpu", cache) is None
+    big = Stream("triad", 2 * cache, "float32")
+    rows = [row("stream/numba/loop", big, big.bytes_moved / 3e9)]
+    assert profile.profile(rows, GPU_MACHINE).memory_bandwidth("cpu", cache + 1) == pytest.approx(3e9)
+    assert profile.profile(rows).memory_bandwidth("cpu", cache + 1) is None
+
+
+def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):
+    for machine in (CPU_MACHINE, GPU_MACHINE):
+        made_profile.written(tmp_path, made_profile.launches(), machine)
+    with pytest.raises(Usage, match="rows are of 2 machines") as refused:
+        profile.read(tmp_path)
+    assert "--mixed" in str(refused.value)
+    assert profile.read(tmp_path, mixed=True).key == f"{CPU_MACHINE.key}+{GPU_MACHINE.key}"
+    assert profile.read(tmp_path / CPU_MACHINE.key).key == CPU_MACHINE.key

@@ -1,0 +1,155 @@
+"""What changes save: worked out by hand from a predictor whose laws are known (fake_predictions)."""
+
+import functools
+import math
+
+import msgspec
+import pytest
+from fake_measurements import row
+from fake_predictions import MS, predict, sources
+
+from analysis import whatif
+from analysis.estimate import Estimate
+from analysis.profile import Lacking
+from kernels.problems import Training
+from workloads.results import Measurement, Settings
+
+T = Training("cifar10-cnn", 32, 3200, 10)  # 100 steps an epoch
+GPU, CPU = Settings("gpu:0", switches={"data": "synthetic"}), Settings("cpu", switches={"data": "synthetic"})
+
+
+@functools.cache
+def of():
+    profile = sources().gpu
+    return lambda training, settings, kernel=whatif.FIT: predict(training, settings, profile, kernel=kernel)
+
+
+def found(settings=GPU):
+    return {w.change.words: w for w in whatif.what_ifs(of()(T, settings), of())}
+
+
+def by(found_, words):
+    (one,) = [w for name, w in found_.items() if words in name]
+    return one
+
+
+def test_each_change_saves_what_the_laws_say_and_the_most_stands_first():
+    made = found()
+    # 1000 steps of 2.164 ms. Batch 128: 250 steps of 2.356 ms; batch 512: 70 of 3.124 (7 an epoch, the last one smaller)
+    assert by(made, "batch 128").job_saved.value == pytest.approx(2.164 - 250 * 2.356 * MS)
+    assert by(made, "batch 512").job_saved.value == pytest.approx(2.164 - 70 * 3.124 * MS)
+    assert by(made, "batch 128").step_saved.value == pytest.approx(2.164 * MS - 2.356 * MS / 4)
+    assert by(made, "steps_per_execution=16").job_saved.value == pytest.approx(1.0)  # half of the 2 ms
+    assert by(made, "without XLA").job_saved.value == pytest.approx(
+        3.0 - 1000 * 5 * MS
+    )  # a compilation less, 5 ms a step more
+    assert by(made, "kept on the GPU").job_saved.value == pytest.approx(
+        1000 * (1.7 + 0.132) * MS
+    )  # a loop's call, no copies
+    assert by(made, "mixed precision").job_saved.value == pytest.approx(1000 * 0.016 * MS)
+    assert by(made, "prefetched").job_saved.value == 0
+    ranked = [w.job_saved.value for w in made.values()]
+    assert ranked == sorted(ranked, reverse=True) and next(iter(made)) == "batch 512 instead of 32"
+
+
+def test_a_bigger_batch_says_that_it_changes_what_is_learned():
+    made = found()
+    assert [name for name, w in made.items() if w.change.learns] == [
+        "batch 512 instead of 32",
+        "batch 128 instead of 32",
+    ]
+    assert "the accuracy must be looked at again" in by(made, "batch 128").change.note
+
+
+def test_batches_never_pass_the_samples():
+    grown = {
+        n: [c.training.batch for c in whatif.changes(Training("peaks", 100, n), GPU) if c.learns]
+        for n in (300, 400, 1600)
+    }
+    assert grown == {300: [], 400: [400], 1600: [400, 1600]}
+
+
+def test_the_cpu_is_offered_what_a_cpu_has():
+    words = list(found(CPU))
+    assert any("XLA (jit_compile=True)" in w for w in words)
+    assert not any("GPU" in w or "TF32" in w or "precision" in w for w in words)
+    assert by(found(CPU), "XLA").job_saved.value == pytest.approx(-3.0)
+
+
+def test_what_is_on_already_is_not_offered_and_tf32_only_where_it_is_off():
+    chosen = Settings(
+        "gpu:0", switches={"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
+    )
+    words = [c.words for c in whatif.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
+    assert words == ["batch 128 instead of 32", "batch 512 instead of 32", "XLA (jit_compile=True)", "TF32 allowed"]
+
+
+def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
+    def lacking(training, settings, kernel=whatif.FIT):
+        if settings.switches.get("precision"):
+            raise Lacking("no bfloat16 rows", ["python -m workloads.matmul --dtypes bfloat16"])
+        return of()(training, settings, kernel)
+
+    made = whatif.what_ifs(of()(T, GPU), lacking)
+    assert made[-1].job_saved is None and "python -m workloads.matmul --dtypes bfloat16" in made[-1].why
+    assert not made[-1].helps and all(w.job_saved for w in made[:-1])
+
+
+def test_the_other_device_is_offered_only_when_it_is_faster():
+    gpu, cpu = of()(T, GPU), of()(T, CPU)
+    # 9 + 0.1 + 0.5 + 2.164 against 5 + 0.1 + 0.5 + 1.64
+    offered = whatif.other_device(gpu, cpu)
+    assert offered.change.words == "use the CPU" and offered.job_saved.value == pytest.approx(11.764 - 7.24)
+    assert "CUDA_VISIBLE_DEVICES=-1" in offered.change.note
+    assert whatif.other_device(cpu, gpu) is None and whatif.other_device(gpu, None) is None
+
+
+def test_what_both_are_wrong_by_alike_cancels():
+    a, b = Estimate(2.0, 1.0, 3.0), Estimate(1.5, 0.75, 2.25)
+    assert whatif._less(a, b, alike=True) == Estimate(0.5, 0.25, 0.75)  # both off by half: so is what lies between
+    vague = Estimate(0.5, 0.0, 1.0)  # off by all of it: half as the other is, and 0.25 more
+    assert whatif._less(a, vague, alike=True) == Estimate(1.5, 0.5, 2.5)
+    assert whatif._less(a, b, alike=False) == Estimate(0.5, -1.25, 2.25)
+    assert whatif._less(a, a, alike=True) == whatif._less(a, a, alike=False) == Estimate(0, 0, 0)
+
+
+def test_commands_measure_what_a_change_says():
+    made = found(Settings("gpu:0", switches={"data": "synthetic", "tf32": "off"}))
+    words = whatif.command(by(made, "batch 128").change, epochs=1, samples=1024)
+    assert words == ["workloads.training", "--model", "cifar10-cnn", "--batch", "128", "--samples", "1024", "--epochs", "1",
+                     "--dtypes", "float32", "--device", "gpu:0", "--variants", "fit", "--tf32", "off"]  # fmt: skip
+    assert whatif.command(by(made, "kept on the GPU").change)[-6:-2] == [
+        "--variants",
+        "resident",
+        "--residence",
+        "resident",
+    ]
+    assert whatif.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
+
+
+def test_every_command_is_one_that_the_training_command_takes():
+    from workloads import training
+
+    for change in (
+        *whatif.changes(T, GPU),
+        *whatif.changes(T, Settings("gpu:0", switches={"tf32": "off"})),
+        *whatif.changes(T, CPU),
+    ):
+        args = training.parser().parse_args(whatif.command(change)[1:])
+        assert args.model == ["cifar10-cnn"] and (args.batch or args.samples)
+
+
+def test_measured_trainings_at_once_are_found():
+    def beside(count, seconds, clock):
+        given = {
+            "data": "synthetic",
+            "beside": "fits" if count > 1 else "nothing",
+            **({"at_once": str(count)} if count > 1 else {}),
+        }
+        m = row("training/keras/fit", T, {"host-latency": seconds, clock: seconds}, device="gpu:0")
+        return Measurement(m.kernel, T, Settings("gpu:0", switches=given), "ok", samples=m.samples)
+
+    rows = [beside(1, 2 * MS, "host-throughput"), beside(2, 1.25 * MS, "host-throughput")]
+    ((model, count, gain),) = whatif.at_once(rows, "gpu:0")
+    assert (model, count) == ("cifar10-cnn", 2) and math.isclose(gain.value, 1.6)
+    assert whatif.at_once(rows, "cpu") == []

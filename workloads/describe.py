@@ -1,0 +1,99 @@
+"""Says what a Keras model is made of, layer by layer: shapes, weights, FLOPs, and which layers nothing here can price."""
+
+import argparse
+import sys
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.describe --model cifar10-cnn"
+LONG = """Builds a Keras model in a process of its own and says what it is made of: layers with their shapes, weights and FLOPs a
+sample in a training step, and which of them are not known, so that what they take can only be estimated."""
+TIME_LIMIT_S = 60
+_LATE = "time limit"
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.describe."""
+    made = options.parser("workloads.describe", LONG, EXAMPLE)
+    made.add_argument("--model", default="cifar10-cnn", metavar="NAME",
+                      help="a name, package.module:function or file.keras (cifar10-cnn)")  # fmt: skip
+    made.add_argument("--time-limit", type=options.number, default=TIME_LIMIT_S, metavar="S",
+                      help=f"seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})")  # fmt: skip
+    made.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
+    return made
+
+
+def network(model: str, time_limit_s: float = TIME_LIMIT_S):
+    """The kernels.layers.Network of a model: from the tables by name, else described in a process that builds it.
+
+    Raises: Usage for an unknown name; Missing without TensorFlow, and when the model cannot be built in time.
+    """
+    from kernels import networks
+    from workloads import asked, switches
+
+    asked.known_model(model)
+    return _built(model, time_limit_s) if switches.own_model(model) else networks.find(model)
+
+
+def _built(model: str, time_limit_s: float):
+    import msgspec
+
+    from kernels.layers import Network
+    from kernels.problems import Training
+    from workloads import keras_child, training
+    from workloads.results import Row, Settings
+    from workloads.timing import Limits
+    from workloads.worker import Order, Worker, environment
+
+    training.require_keras()
+    row = Row(keras_child.BUILD, Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
+    worker = Worker(environment(row, {}))
+    try:
+        m = worker.ask(Order("measure", row, Limits()), time_limit_s)
+    finally:
+        worker.close()
+    if m.status != "ok":
+        longer = f"python -m workloads.describe --model {model} --time-limit {5 * int(time_limit_s)}"
+        said = f"{model} cannot be described: building it has {m.reason}" if _LATE in m.reason else m.reason
+        raise options.Missing(said, longer if _LATE in m.reason else EXAMPLE)
+    return msgspec.json.decode(m.notes["layers"], type=Network)
+
+
+def lines(of) -> list[str]:
+    """A Network as text: a line a layer, its sums, and what is not known of it."""
+    from kernels import layers, networks, steps
+    from workloads.tables import line
+
+    flops: dict[str, int] = {}
+    for work in steps.step(of, 1):
+        flops[work.layer] = flops.get(work.layer, 0) + work.flops
+    strange = layers.unknown(of)
+    widths = (28, 24, 16, 12, 14)
+    heads = ("layer", "kind", "output", "weights", "FLOPs a sample")
+    found = [line(list(zip(heads, widths, strict=True)))]
+    for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
+        kind = layer.kind + " (not known)" * (layer in strange) + " (frozen)" * (not layer.trainable)
+        cells = (layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}")
+        found.append(line(list(zip(cells, widths, strict=True))))
+    found.append(f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
+                 f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}")  # fmt: skip
+    if strange:
+        names = ", ".join(f"{layer.name} ({layer.kind})" for layer in strange)
+        found.append(f"not known: {names}; what they take is estimated from their weights and the bytes they move")
+    return found
+
+
+def _body(args: argparse.Namespace) -> int:
+    import msgspec
+
+    found = network(args.model, args.time_limit)
+    print(msgspec.json.encode(found).decode() if args.format == "json" else "\n".join(lines(found)))
+    return options.OK
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, _body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
