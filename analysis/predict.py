@@ -51,7 +51,7 @@ def parser() -> options.Parser:
     what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[],
                       help="jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ...")  # fmt: skip
     made.add_argument("--save", metavar="FILE",
-                      help="append the predictions to FILE, a JSON line each (as foretold.ndjson; .jsonl is for rows)")  # fmt: skip
+                      help="append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)")  # fmt: skip
     return made
 
 
