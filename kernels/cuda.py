@@ -3,11 +3,18 @@
 The first line of a `.cu` names the architectures that it must compile for; the tests do so without a GPU.
 """
 
+import ctypes
 import functools
 import pathlib
+import sys
+
+import numpy as np
 
 FOLDER = pathlib.Path(__file__).parent
 STREAM_THREADS = 256
+# CUtensorMapDataType, -Swizzle and -L2promotion, from the CUDA toolkit's cuda.h
+_UINT16, _SWIZZLE_128B, _L2_256B = 1, 3, 3
+MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 
 
 @functools.cache
@@ -30,3 +37,34 @@ def stream(real: str, formula: str, arrays: int, nbytes: int):
     macros = {"FORMULA": formula.replace(" ", ""), "HAS_B": arrays - 1, "FLIGHT": arrays}
     compiled = load("stream_cupy", "stream", REAL=real, **macros)
     return compiled, -(-nbytes // (STREAM_THREADS * arrays * 16))
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.WinDLL("nvcuda.dll") if sys.platform == "win32" else ctypes.CDLL("libcuda.so.1")
+
+
+def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int, int]) -> np.ndarray:
+    """What tells the copy engine (TMA) of a matrix of 2-byte items: a CUtensorMap to pass to a kernel by value.
+
+    `address`: of its first item; `pitch`: items from row to row; `box`: rows and columns of what a copy takes, of which what lies
+    outside is read as zero and not written. In shared memory a box lies in lines of 128 bytes, swizzled.
+    Raises: ValueError for what the engine cannot do: it begins on 16 bytes, and so does each of its rows.
+    """
+    if address % 16 or pitch * 2 % 16 or not pitch >= columns >= 1 or rows < 1:
+        raise ValueError(
+            f"TMA needs rows on 16 bytes: no map of {rows} x {columns} at {address:#x}, {pitch} items a row"
+        )
+    words = ctypes.c_uint64 * 2
+    boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
+    room = np.zeros(MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _MAP_ALIGNMENT
+    made = room[begin : begin + MAP_BYTES]
+    failed = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(made.ctypes.data), _UINT16, 2, ctypes.c_void_p(address), words(columns, rows),
+        (ctypes.c_uint64 * 1)(pitch * 2), boxes, steps, 0, _SWIZZLE_128B, _L2_256B, 0)  # fmt: skip
+    if failed:
+        raise ValueError(
+            f"cuTensorMapEncodeTiled: error {failed} for {rows} x {columns}, {pitch} items a row, boxes of {box}"
+        )
+    return made.view(f"V{MAP_BYTES}")

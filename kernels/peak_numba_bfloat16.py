@@ -113,7 +113,7 @@ def _operands(constants, size: int) -> np.ndarray:
     return (addend * factor ** np.arange(size)).astype(numpy_dtype("bfloat16")).view(np.uint32)
 
 
-def _tile_shapes() -> np.ndarray:
+def tile_shapes() -> np.ndarray:
     """The 64 bytes of LDTILECFG: eight tiles of 16 rows of 64 bytes."""
     config = np.zeros(64, np.uint8)
     config[0] = 1  # palette
@@ -132,7 +132,7 @@ def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
     return rounds, trips
 
 
-def _require(problem: Peak, *features: str) -> None:
+def require(problem: Peak, *features: str) -> None:
     if problem.math != "bfloat16":
         raise ValueError(f"these instructions multiply bfloat16, not {problem.math}")
     missing = [name for name in features if not llvm.get_host_cpu_features().get(name)]
@@ -141,7 +141,7 @@ def _require(problem: Peak, *features: str) -> None:
 
 
 @functools.cache
-def _tiles_allowed() -> bool:
+def tiles_allowed() -> bool:
     """Whether Linux lets this process use AMX's tiles; it must be asked once."""
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
@@ -151,7 +151,7 @@ def _tiles_allowed() -> bool:
 @kernel
 def dot(problem: Peak, constants):
     """AVX-512's vdpbf16ps, twelve independent sums a thread: each of 16 lanes adds two products of pairs."""
-    _require(problem, "avx512f", "avx512bf16")
+    require(problem, "avx512f", "avx512bf16")
     a, b = _operands(constants, 32), _operands(constants, 32)
     sums = empty((numba.get_num_threads(), simd.CHAINS * 16), np.dtype(np.float32))
     total = np.zeros(sums.shape)
@@ -167,14 +167,14 @@ def dot(problem: Peak, constants):
 @kernel
 def tiles(problem: Peak, constants):
     """AMX's tdpbf16ps on six independent tiles a thread: 16 x 32 by 32 x 16 in an instruction, 16 cycles each."""
-    _require(problem, "amx-tile", "amx-bf16")
-    if not _tiles_allowed():
+    require(problem, "amx-tile", "amx-bf16")
+    if not tiles_allowed():
         raise ValueError("the kernel of this system does not let a process use AMX's tiles")
     a, b = (_operands(constants, _ROWS * _ROW_BYTES // 2) for _ in range(2))
     sums = empty((numba.get_num_threads(), _TILES * _ROWS * _ROW_BYTES // 4), np.dtype(np.float32))
     total = np.zeros(sums.shape)
     rounds, trips = _plan(problem, 2 * 32 * sums.size, 32)
-    shapes, passes = _tile_shapes(), max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
+    shapes, passes = tile_shapes(), max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
 
     def run():
         _tile_peak(total, sums, a, b, shapes, passes, rounds, trips)

@@ -27,6 +27,7 @@ BACKENDS = {
     "numpy": Backend(("cpu",), "numpy", "numpy"),
     "numba": Backend(("cpu",), "numba", "numba"),
     "mkl": Backend(("cpu",), "mkl", "mkl"),
+    "cuda": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
     "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
     "cudnn": Backend(("gpu",), "cudnn", "'nvidia-cudnn-frontend<1.29'"),
     "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python"),

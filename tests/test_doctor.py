@@ -267,6 +267,7 @@ def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
     monkeypatch.setattr(machine, "gpu_problem", lambda: "")
     states = {name: (state, about) for name, state, about in overview.backends()}
     assert states["cupy"] == ("ready", "CuPy 14.2.0, CUDA 13.0, cuBLAS 13.1, driver 580.1")
+    assert states["cuda"] == ("ready", "our own kernels, compiled by NVRTC through CuPy 14.2.0")
     assert states["keras"] == ("ready", "Keras 3.15 on TensorFlow 2.21")
     assert states["numpy"][0] == "absent"
 

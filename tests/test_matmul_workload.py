@@ -5,6 +5,7 @@ import pytest
 from fake_measurements import row, square
 
 from kernels.problems import Matmul
+from kernels.registry import Kernel
 from workloads import matmul, plan, tables
 
 
@@ -87,3 +88,23 @@ def test_the_table_names_the_layer_and_its_direction(capsys):
 def test_tensorflow_runs_only_when_it_is_named():
     kinds = {k.backend for k in plan.kernels("matmul", matmul.parser().parse_args(["-q"]), ["cpu"], on_request=("tensorflow",))}
     assert {"numpy", "numba"} <= kinds and "tensorflow" not in kinds
+
+
+def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatch):
+    asked = []
+
+    def kernels(op, args, on, ladder, on_request):
+        asked.append((ladder, on_request))
+        made = [("cuda", "naive", True), ("cuda", "wgmma", False), ("cupy", "cublas", False)]
+        return [Kernel(op, backend, variant, lambda problem, a, b: None, ("gpu",), rung) for backend, variant, rung in made]
+
+    monkeypatch.setattr(plan, "kernels", kernels)
+    monkeypatch.setattr(plan, "roof_rows", lambda *args: [])
+    modes, both = {"naive": 1, "wgmma": 4, "cublas": 4}, {"naive": 2, "wgmma": 2, "cublas": 2}
+    for argv, out, copies in ((["--ladder"], ("tensorflow",), modes), ([], ("tensorflow", "cuda"), modes),
+                              (["--variants", "wgmma"], ("tensorflow",), modes),
+                              (["--modes", "roundtrip", "resident"], ("tensorflow", "cuda"), both)):  # fmt: skip
+        args = matmul.parser().parse_args([*argv, "--sizes", "64", "--device", "gpu", "-q"])
+        rows = [r for r in matmul.rows(args, fake.GPU_MACHINE) if r.problem.op == "matmul"]
+        assert asked.pop() == ("--ladder" in argv, out)
+        assert {name: sum(r.kernel.endswith(name) for r in rows) for name in modes} == copies

@@ -37,7 +37,7 @@ def need_dots():
 
 
 def need_tiles():
-    if not (FEATURES.get("amx-bf16") and peaks._tiles_allowed()):
+    if not (FEATURES.get("amx-bf16") and peaks.tiles_allowed()):
         pytest.skip("no AMX")
 
 
@@ -46,7 +46,9 @@ def test_a_dot_adds_two_products_to_each_lane():
     a, b = RNG.integers(-2, 3, (2, 16, 2))
     sums = np.empty(simd.CHAINS * 16, np.float32)
     dots(sums, words(a), words(b), 3)
-    np.testing.assert_array_equal(sums.reshape(simd.CHAINS, 16), np.tile(3 * peaks._UNROLL * (a * b).sum(1), (simd.CHAINS, 1)))
+    np.testing.assert_array_equal(
+        sums.reshape(simd.CHAINS, 16), np.tile(3 * peaks._UNROLL * (a * b).sum(1), (simd.CHAINS, 1))
+    )
 
 
 def test_the_dots_are_whole_vectors_without_spills():
@@ -65,14 +67,14 @@ def test_a_tile_is_a_product_of_16_by_32_and_32_by_16():
     a, b = RNG.integers(-2, 3, (16, 32)), RNG.integers(-2, 3, (32, 16))
     pairs = b.reshape(16, 2, 16).transpose(0, 2, 1)  # rows 2k and 2k + 1 side by side
     sums = empty((6 * 256,), np.dtype(np.float32))
-    tiles(sums, words(a), words(pairs), peaks._tile_shapes(), 5)
+    tiles(sums, words(a), words(pairs), peaks.tile_shapes(), 5)
     np.testing.assert_array_equal(sums.reshape(6, 16, 16), np.tile(5 * (a @ b), (6, 1, 1)))
 
 
 def test_six_tiles_take_turns():
     need_tiles()
     one = words(np.ones(512))
-    tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, peaks._tile_shapes(), 1)
+    tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, peaks.tile_shapes(), 1)
     lines = next(iter(tiles.inspect_asm().values())).splitlines()
     products = [line.split("%tmm")[-1] for line in lines if "tdpbf16ps" in line]
     assert products == ["0", "1", "2", "3", "4", "5"]
@@ -106,12 +108,12 @@ def test_a_system_that_keeps_the_tiles_is_refused(monkeypatch):
     problem = Peak("bfloat16", 1 << 30)
     monkeypatch.setattr(peaks.llvm, "get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True})
     monkeypatch.setattr(peaks.platform, "system", lambda: "Windows")
-    peaks._tiles_allowed.cache_clear()
+    peaks.tiles_allowed.cache_clear()
     try:
         with pytest.raises(ValueError, match="does not let a process use AMX"):
             registry.find("peak/numba/tiles").bind(problem, *problem.inputs(1))
     finally:
-        peaks._tiles_allowed.cache_clear()
+        peaks.tiles_allowed.cache_clear()
 
 
 @pytest.mark.parametrize(("variant", "need"), [("dot", need_dots), ("tiles", need_tiles)])

@@ -36,7 +36,7 @@ def backends() -> list[tuple[str, str, str]]:
     from workloads import machine
 
     software = machine.software()
-    others = {"mkl": machine.version("mkl"), "cublaslt": machine.version("nvmath-python")}
+    others = {"mkl": machine.version("mkl"), "cublaslt": machine.version("nvmath-python"), "cuda": software.get("cupy")}
     software |= {name: number for name, number in others.items() if number}
     return [(name, *_state(name, software)) for name in BACKENDS]
 
@@ -70,6 +70,8 @@ def _about(name: str, software: dict[str, str]) -> str:
             return f"Numba {of['numba']}, layer {of['numba_layer']}, {_threads(of['numba_threads'])}"
         case "cupy":
             return f"CuPy {of['cupy']}, CUDA {of['cuda_runtime']}, cuBLAS {of['cublas']}, driver {of['driver']}"
+        case "cuda":
+            return f"our own kernels, compiled by NVRTC through CuPy {of['cupy']}"
         case "keras":
             return f"Keras {of['keras']} on TensorFlow {of['tensorflow']}"
         case _:

@@ -111,11 +111,13 @@ def rows(args: argparse.Namespace, here) -> list:
 
     wanted = problems(args)
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
-    kernels = plan.kernels("matmul", args, on, args.ladder, on_request=("tensorflow",))
+    ours = () if args.ladder or args.variants else ("cuda",)  # tuning them takes a while, and cuBLAS is there
+    kernels = plan.kernels("matmul", args, on, args.ladder, on_request=("tensorflow", *ours))
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
+    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
     return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
-                    for s in plan.settings(kernel, on, args, modes, cache)]  # fmt: skip
+                    for s in plan.settings(kernel, on, args, ways[kernel.name], cache)]  # fmt: skip
 
 
 def refine(done: list, in_batch: bool = False) -> list:
@@ -181,6 +183,10 @@ def _said(args: argparse.Namespace, outcome, works_: list) -> None:
         said = sentences.answer(done, outcome.run.machine)
     else:
         said = []
+    if args.ladder:
+        from analysis import ladder
+
+        print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
     more = [a for a in answers.every(done, "matmul") if works_ or a.family.varies == "n"]
     said += [line for line in answers.lines(more, done, outcome.run.machine) if line not in said]
     if said:

@@ -6,7 +6,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from analysis.crossover import crossovers
-from analysis.report import choose, layers, movement, sections, training
+from analysis.report import choose, ladder, layers, movement, sections, training
 from analysis.roofline import roofs
 from workloads.results import Loaded, read
 
@@ -97,6 +97,7 @@ def markdown(loaded: Loaded, pictures: bool) -> str:
     lines += movement.copies_section(rows, ceilings, sections.image("transfers.svg", says, pictures))
     lines += movement.launches_section(rows, ceilings)
     lines += sections.kernels_section(rows, ceilings, pictures)
+    lines += ladder.section(rows, machine_of(loaded))
     lines += sections.keras_section(rows)
     lines += training.section(rows, {name: sections.image(name, says, pictures) for name, says in training.PICTURES.items()})
     lines += sections.details_section(loaded)

@@ -1,0 +1,217 @@
+"""The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
+rung changed. Order and ideas are those of the sources; every number is of rows."""
+
+import ast
+import functools
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import shapes
+from analysis.families import teaching_rungs
+from analysis.roofline import Roof, is_gpu, pick, quick_seconds, roofs, seconds_of
+from analysis.units import count, flops_rate, percent, times
+from kernels import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analysis.estimate import Estimate
+    from kernels.problems import Problem
+    from workloads.results import Machine, Measurement
+
+_OURS = ("numba", "cuda")  # backends whose kernels are written here, loop by loop
+_LIBRARIES = ("numpy", "mkl", "cupy", "cublaslt", "cudnn")
+HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and as many times the speed of
+    the rung before it there (None without one)."""
+
+    kernel: str
+    problem: "Problem"
+    seconds: "Estimate"
+    of_library: "Estimate | None"
+    of_peak: "Estimate | None"
+    over_before: "Estimate | None"
+    before: str = ""
+
+
+class Ladder(msgspec.Struct, frozen=True):
+    """The rungs of one device, arithmetic and thread count (None: a GPU's), problem by problem, the smallest first.
+
+    library: problem -> the fastest library's row. missing: kernel -> why it has no row here.
+    """
+
+    op: str
+    device: str
+    math: str
+    threads: int | None
+    steps: tuple[Step, ...]
+    library: "dict[Problem, Measurement]"
+    peak: Roof | None
+    missing: dict[str, str]
+
+    @property
+    def problems(self) -> "list[Problem]":
+        return list(dict.fromkeys(step.problem for step in self.steps))
+
+    def at(self, problem: "Problem") -> list[Step]:
+        return [step for step in self.steps if step.problem == problem]
+
+
+@functools.cache
+def ideas(op: str) -> dict[str, str]:
+    """Kernel -> its idea, of our own kernels of an operation, the simplest first; read from the sources, nothing is imported."""
+    stems = sorted(path.stem.split("_") for path in registry.FOLDER.glob(f"{op}_*.py"))
+    found = {}
+    for words in (words for backend in _OURS for words in stems if words[1] == backend):
+        tree = ast.parse((registry.FOLDER / f"{'_'.join(words)}.py").read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and any(_is_kernel(d) for d in node.decorator_list):
+                found[f"{op}/{words[1]}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
+    return found
+
+
+def _is_kernel(decorator: ast.expr) -> bool:
+    return getattr(decorator.func if isinstance(decorator, ast.Call) else decorator, "id", "") == "kernel"
+
+
+def ladders(
+    measurements: "Iterable[Measurement]", machine: "Machine | None" = None, op: str = "matmul"
+) -> list[Ladder]:
+    """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
+    rungs and more, and where an arithmetic has none such, those of one."""
+    every = list(measurements)
+    rows = [m for m in every if m.problem.op == op
+            and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")]  # fmt: skip
+    taught = {
+        m.settings.device for m in rows if m.kernel in teaching_rungs() and m.kernel in ideas(op) and quick_seconds(m)
+    }
+    if not taught:
+        return []
+    ceilings, groups = roofs(every, machine), {}
+    for m in rows:
+        if m.settings.device in taught and m.kernel.split("/")[1] in (*_OURS, *_LIBRARIES):
+            groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
+    ordered = sorted(
+        groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
+    )
+    found = [_ladder(op, *key, group, ceilings) for key, group in ordered]
+    found = [ladder for ladder in found if ladder.steps]
+    whole = {(one.device, one.math) for one in found if _is_whole(one)}
+    return [one for one in found if _is_whole(one) or (one.device, one.math) not in whole]
+
+
+def _is_whole(ladder: Ladder) -> bool:
+    return len({step.kernel for step in ladder.steps}) > 1
+
+
+def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
+    own, library = {}, {}
+    for m in rows:
+        if m.kernel in ideas(op):
+            own[m.problem, m.kernel] = m
+        elif (time := quick_seconds(m)) and m.kernel.split("/")[1] in _LIBRARIES:
+            best = library.get(m.problem)
+            library[m.problem] = m if best is None or time < quick_seconds(best) else best
+    peak = pick(ceilings, device, "compute", math, threads)
+    steps: list[Step] = []
+    for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
+        before = None
+        for kernel in ideas(op):
+            m = own.get((problem, kernel))
+            if m is None or (seconds := seconds_of(m)) is None:
+                continue
+            beside, roof = library.get(problem), peak.rate.inverse(problem.flops) if peak else None
+            made = Step(kernel, problem, seconds, beside and _ratio(seconds_of(beside), seconds), roof and _ratio(roof, seconds),
+                        before and _ratio(before.seconds, seconds), before.kernel if before else "")  # fmt: skip
+            steps.append(made)
+            before = made
+    there = {step.kernel for step in steps}
+    missing = {m.kernel: m.reason or m.status for m in own.values() if m.kernel not in there}
+    return Ladder(op, device, math, threads, tuple(steps), library, peak, missing)
+
+
+def _ratio(other: "Estimate", own: "Estimate") -> "Estimate":
+    """How many times the other's speed it has."""
+    return type(own)(other.value / own.value, other.low / own.high, other.high / own.low)
+
+
+def title(ladder: Ladder) -> str:
+    """`cpu, 1 thread, float32`."""
+    return ", ".join(
+        filter(None, (ladder.device, count(ladder.threads, "thread") if ladder.threads else "", ladder.math))
+    )
+
+
+def problem_name(problem: "Problem") -> str:
+    """`n = 1024`, or the shape."""
+    if problem.op == "matmul" and problem.m == problem.n == problem.k and problem.layout == "nn":
+        return f"n = {problem.n}"
+    return shapes.product(problem) if problem.op == "matmul" else shapes.convolution(problem)
+
+
+def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
+    """The lines of a table under HEADS at one problem, the library's last."""
+    rows = [(_short(s.kernel), flops_rate(problem.flops / s.seconds.value),
+             *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
+             times(s.over_before.value) if s.over_before else "-") for s in ladder.at(problem)]  # fmt: skip
+    if m := ladder.library.get(problem):
+        rate = problem.flops / quick_seconds(m)
+        peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
+        rows.append((f"library: {_short(m.kernel)}", flops_rate(rate), percent(1), peak, "-"))
+    return rows
+
+
+def deciding(ladder: Ladder) -> "Problem":
+    """The largest of the problems at which most rungs were measured: there they are compared in words."""
+    return max(ladder.problems, key=lambda p: (len(ladder.at(p)), p.flops))
+
+
+def sentences(ladder: Ladder) -> list[str]:
+    """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
+    at, told = deciding(ladder), ideas(ladder.op)
+    steps = ladder.at(at)
+    lines = [f"{_short(s.kernel)} {_gain(s)}. {told[s.kernel]}" for s in steps]
+    largest = ladder.problems[-1]
+    lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
+    elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps}
+    lines += [f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in told if kernel in elsewhere]
+    return lines + [f"{_short(kernel)} is missing: {reason}." for kernel, reason in ladder.missing.items()]
+
+
+def _gain(step: Step) -> str:
+    if step.over_before is None:
+        return f"starts with {flops_rate(step.problem.flops / step.seconds.value)} at {problem_name(step.problem)}"
+    gain, before = step.over_before, _short(step.before)
+    if gain.low <= 1 <= gain.high:
+        return f"cannot be told from {before}"
+    return f"has {times(gain.value)} the speed of {before}"
+
+
+def _standing(ladder: Ladder, problem: "Problem") -> str:
+    best = min(ladder.at(problem), key=lambda s: s.seconds.value)
+    parts = [f"{percent(best.of_library.value)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
+             f"{percent(best.of_peak.value)} of the measured peak" if best.of_peak else ""]  # fmt: skip
+    reached = " and ".join(filter(None, parts)) or flops_rate(problem.flops / best.seconds.value)
+    return f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}."
+
+
+def _short(kernel: str) -> str:
+    return kernel.partition("/")[2]
+
+
+def lines(found: list[Ladder]) -> list[str]:
+    """The ladders as text for a terminal."""
+    out: list[str] = []
+    for ladder in found:
+        for problem in ladder.problems:
+            rows = [HEADS, *cells(ladder, problem)]
+            widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
+            out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
+            out += ["  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
+                    for row in rows]  # fmt: skip
+        out += ["", *(f"- {line}" for line in sentences(ladder))]
+    return out

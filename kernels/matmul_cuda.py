@@ -1,0 +1,111 @@
+"""Matmul in CUDA C, float32: from a product a thread to tiles in registers that stand beside cuBLAS."""
+
+import functools
+
+import cupy
+import numpy as np
+
+from kernels import cuda, tiles, tuning
+from kernels.problems import Matmul
+from kernels.registry import kernel
+
+# m n k from which a call of the two slowest would take most of a second: nobody learns more from it.
+_MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
+_INT = 1 << 31
+
+
+def _known(problem: Matmul, most: int | None = None) -> None:
+    if problem.math != "float32" or problem.layout != "nn":
+        raise ValueError(f"this kernel multiplies float32 stored nn, not {problem.math} {problem.layout}")
+    if max(problem.m, problem.n, problem.k) >= _INT:
+        raise ValueError("rows and columns are counted in 32 bits")
+    if most and problem.m * problem.n * problem.k > most:
+        raise ValueError(f"more than 2^{most.bit_length() - 1} products would take this kernel seconds a call")
+
+
+def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple[int, int]):
+    """The kernel of that name, a block for each tile of C: rows along the grid's y (of `naive` its x)."""
+    compiled, (m, n, k) = cuda.load("matmul_cuda", name), (problem.m, problem.n, problem.k)
+    c = cupy.empty((m, n), np.float32)
+    across, down = -(-n // tile[1]), -(-m // tile[0])
+    grid, arguments = (
+        (down, across) if name == "naive" else (across, down),
+        (a, b, c, np.int32(m), np.int32(n), np.int32(k)),
+    )
+    if grid[1] > 65535:
+        raise ValueError(f"a grid has 65,535 blocks in its second direction at most, this would need {grid[1]}")
+
+    def run():
+        compiled(grid, block, arguments)
+        return c
+
+    return run
+
+
+@kernel(rung=True)
+def naive(problem: Matmul, a, b):
+    """A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32 lines of memory."""
+    _known(problem, _MOST_NAIVE)
+    return _bound("naive", problem, a, b, (32, 8), (32, 8))
+
+
+@kernel(rung=True)
+def coalesced(problem: Matmul, a, b):
+    """The same product a thread with a warp's threads in a row of C: loads of B and stores are whole lines, A's are shared."""
+    _known(problem, _MOST_COALESCED)
+    return _bound("coalesced", problem, a, b, (32, 8), (8, 32))
+
+
+@kernel(rung=True)
+def tiled(problem: Matmul, a, b):
+    """Tiles of 32 x 32 of A and B in shared memory: each element is read from memory once for 32 products, not once for each."""
+    _known(problem)
+    return _bound("tiled", problem, a, b, (32, 32), (32, 32))
+
+
+@kernel(rung=True)
+def register_tiled(problem: Matmul, a, b):
+    """8 x 8 of C in each thread's registers, 128 x 128 a block: 16 loads from shared memory feed 64 products, not 2 for each."""
+    _known(problem)
+    return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
+
+
+@functools.cache
+def _shared_limit() -> int:
+    return cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+
+
+def gpu_name() -> str:
+    """The GPU at hand, as its driver calls it."""
+    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
+
+
+def warps_call(problem: Matmul, of: tiles.Warps, a, b, c):
+    """The call of matmul_cuda_warp.cu with those tiles."""
+    m, n, k = problem.m, problem.n, problem.k
+    vector = int(k % 4 == 0 and n % 4 == 0 and a.data.ptr % 16 == 0 and b.data.ptr % 16 == 0)
+    compiled = cuda.load("matmul_cuda_warp", "matmul", **tiles.macros(of), VECTOR=vector)
+    compiled.max_dynamic_shared_size_bytes = of.shared_bytes
+    down, across = -(-m // of.tile_m), -(-n // of.tile_n)
+    arguments = (a, b, c, *map(np.int32, (m, n, k, max(1, tiles.GROUP_ROWS // of.tile_m))))
+
+    def run():
+        compiled((down * across,), (of.threads,), arguments, shared_mem=of.shared_bytes)
+        return c
+
+    run.notes = {"tiles": str(of)}
+    return run
+
+
+@kernel
+def warp_tiled(problem: Matmul, a, b):
+    """A tile a warp inside the block's: 16-byte loads that neighbors share, several stages fetched ahead, 8 x 16 a thread; the
+    tiles are the fastest of several on this GPU."""
+    _known(problem)
+    c = cupy.empty((problem.m, problem.n), np.float32)
+    limit = _shared_limit()
+    calls = {str(t): functools.partial(warps_call, problem, t, a, b, c) for t in tiles.WARPS if t.shared_bytes <= limit}
+    if not calls:
+        raise ValueError(f"a block of this GPU has {limit} bytes of shared memory, the smallest tiles need more")
+    name = f"float32 nn {problem.m}x{problem.n}x{problem.k}"
+    return calls[tuning.fastest(gpu_name(), "matmul_cuda_warp", name, calls)]()

@@ -1,0 +1,50 @@
+"""Matmul in CUDA C on tensor cores by mma.sync: the form that every GPU since Ampere has."""
+
+import functools
+
+import cupy
+import numpy as np
+
+from kernels import cuda, tiles, tuning
+from kernels.matmul_cuda import gpu_name
+from kernels.problems import Matmul
+from kernels.registry import kernel
+
+TYPES = {"bfloat16": "bf16", "float16": "f16"}
+
+
+def call(problem: Matmul, of: tiles.Tensors, a, b, c):
+    """The call of matmul_cuda_tensor.cu with those tiles."""
+    m, n, k, size = problem.m, problem.n, problem.k, a.dtype.itemsize
+    piece = 16 // size
+    vector = int(k % piece == 0 and n % piece == 0 and a.data.ptr % 16 == 0 and b.data.ptr % 16 == 0)
+    compiled = cuda.load("matmul_cuda_tensor", "matmul", **tiles.macros(of), VECTOR=vector, TF32=int(problem.math == "tf32"),
+                         TYPE=f'"{TYPES.get(problem.math, "")}"')  # fmt: skip
+    compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
+    down, across = -(-m // of.tile_m), -(-n // of.tile_n)
+    arguments = (a, b, c, *map(np.int32, (m, n, k, max(1, tiles.GROUP_ROWS // of.tile_m))))
+
+    def run():
+        compiled((down * across,), (of.threads,), arguments, shared_mem=of.shared_bytes(size))
+        return c
+
+    run.notes = {"tiles": str(of)}
+    return run
+
+
+@kernel
+def tensor_core(problem: Matmul, a, b):
+    """mma.sync: a warp multiplies 16 x 8 x 16 at once from pieces that ldmatrix brings into its registers: all that Ampere's
+    tensor cores have, not all that Hopper's have."""
+    if problem.math not in (*TYPES, "tf32") or problem.layout != "nn" or problem.out != problem.dtype:
+        raise ValueError(
+            f"this kernel multiplies tf32, float16 and bfloat16 stored nn, not {problem.math} {problem.layout}"
+        )
+    device = cupy.cuda.Device()
+    if int(device.compute_capability) < 80:
+        raise ValueError(f"needs a GPU of compute capability 8.0 or newer, this one has {device.compute_capability}")
+    c, limit = cupy.empty((problem.m, problem.n), a.dtype), device.attributes["MaxSharedMemoryPerBlockOptin"]
+    fitting = [of for of in tiles.TENSORS if of.shared_bytes(a.dtype.itemsize) <= limit]
+    calls = {str(of): functools.partial(call, problem, of, a, b, c) for of in fitting}
+    name = f"{problem.math} nn {problem.m}x{problem.n}x{problem.k}"
+    return calls[tuning.fastest(gpu_name(), "matmul_cuda_tensor", name, calls)]()

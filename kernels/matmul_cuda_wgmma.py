@@ -1,0 +1,89 @@
+"""Matmul in CUDA C for Hopper: TMA, wgmma and warps with roles of their own."""
+
+import functools
+from typing import NamedTuple
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from kernels import cuda, tiles, tuning
+from kernels.matmul_cuda import gpu_name
+from kernels.matmul_cuda_tensor import TYPES
+from kernels.problems import Matmul
+from kernels.registry import kernel
+
+_DEEP = 64  # k of a place in the ring, and rows of a box where k lies across, as matmul_cuda_wgmma.cu has them
+
+
+class Placed(NamedTuple):
+    """A matrix as TMA can read or write it: an address, items from row to row, and the copy that puts it there or takes it."""
+
+    array: cupy.ndarray
+    pitch: int
+    copy: object = None
+
+
+def placed(array: cupy.ndarray, out: bool = False) -> Placed:
+    """The matrix itself where its rows begin on 16 bytes; else a wider one, copied to (a result: copied from) in each call."""
+    rows, columns = array.shape
+    pitch, size = tiles.pitch(columns), array.dtype.itemsize
+    if pitch == columns and array.data.ptr % 16 == 0:
+        return Placed(array, columns)
+    wider = cupy.empty((rows, pitch), array.dtype)
+    ends = ((array.data.ptr, columns * size), (wider.data.ptr, pitch * size))
+    to, source = ends if out else ends[::-1]
+
+    def copy(keep=(array, wider)):
+        stream = cupy.cuda.get_current_stream().ptr
+        runtime.memcpy2DAsync(*to, *source, columns * size, rows, runtime.memcpyDeviceToDevice, stream)
+
+    return Placed(wider, pitch, copy)
+
+
+def call(
+    problem: Matmul, of: tiles.Groups, a: Placed, b: Placed, c: Placed, result, group_rows: int = tiles.GROUP_ROWS
+):
+    """The call of matmul_cuda_wgmma.cu with those tiles."""
+    m, n, k = problem.m, problem.n, problem.k
+    (tile_m, _), (a_share, b_share) = of.tile, of.shares()
+    a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
+    compiled = cuda.load("matmul_cuda_wgmma", "matmul", _arch="sm_90a", TYPE=f'"{TYPES[problem.math]}"', A_STORED_KM=a_km,
+                         B_STORED_KN=b_kn, **tiles.macros(of))  # fmt: skip
+    compiled.max_dynamic_shared_size_bytes = of.shared_bytes
+    maps = (cuda.tensor_map(a.array.data.ptr, *((k, m) if a_km else (m, k)), a.pitch, (_DEEP if a_km else a_share, _DEEP)),
+            cuda.tensor_map(b.array.data.ptr, *((k, n) if b_kn else (n, k)), b.pitch, (_DEEP if b_kn else b_share, _DEEP)),
+            cuda.tensor_map(c.array.data.ptr, m, n, c.pitch, (64, 64)))  # fmt: skip
+    blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"])
+    arguments = (*maps, *map(np.int32, (m, n, k, max(1, group_rows // (tile_m * of.cluster_m)))))
+    before, after = [x.copy for x in (a, b) if x.copy], c.copy
+
+    def run(keep=(a, b, c)):  # the maps hold raw addresses, so their owners are held here
+        for copy in before:
+            copy()
+        compiled((blocks,), (of.threads,), arguments, shared_mem=of.shared_bytes)
+        if after:
+            after()
+        return result
+
+    run.notes = {"tiles": str(of)}
+    return run
+
+
+@kernel
+def wgmma(problem: Matmul, a, b):
+    """Four warps at once multiply 64 x 256 x 16 straight from shared memory, a warp has TMA fill a ring of tiles that two blocks
+    share, results leave by TMA while the next tile begins."""
+    if problem.math not in TYPES or problem.out != problem.dtype:
+        raise ValueError(
+            f"this kernel multiplies float16 and bfloat16 into their own type, not {problem.math} to {problem.out}"
+        )
+    have = cupy.cuda.Device().compute_capability
+    if have != "90":
+        raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
+    result = cupy.empty((problem.m, problem.n), a.dtype)
+    operands = placed(a), placed(b), placed(result, out=True)
+    fitting = [of for of in tiles.GROUPS if of.fits(problem.layout)]
+    calls = {str(of): functools.partial(call, problem, of, *operands, result) for of in fitting}
+    name = f"{problem.math} {problem.layout} {problem.m}x{problem.n}x{problem.k}"
+    return calls[tuning.fastest(gpu_name(), "matmul_cuda_wgmma", name, calls)]()

@@ -1,0 +1,254 @@
+"""Matmul on vectors spelled out: a tile of C in registers, fed from panels that lie as it reads them."""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kernels import simd as emit
+from kernels.arrays import empty
+from kernels.panels import origin, pack
+from kernels.problems import Matmul
+from kernels.reference import operands
+from kernels.registry import kernel
+
+_VECTORS = 3  # of a tile's row
+_UNROLL = 4  # steps in k a trip
+_DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
+# Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
+_MOST_ROWS, _PIECES = 128, 4
+_BLOCK_BYTES = 1 << 20  # of B in panels, which are read over and over: half of a 2 MiB second-level cache
+
+
+def tile_rows(vector: int) -> int:
+    """Rows of the tile with vectors of `vector` bytes: 8 x 3 sums and 3 of B fill 32 registers, 4 x 3 and 3 fill 16."""
+    return 8 if emit.registers(vector) == 32 else 4
+
+
+def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, packed: bool) -> ir.Function:
+    """C tile (+)= A panel B panel as a function of its own, so that nothing around it takes its registers.
+
+    Its arguments: A's panel (packed: k-major, `rows` values a step; else where it is stored), how far its rows are apart
+    there, B's panel (k-major, _VECTORS vectors a step), C, C's row length, depth, how many rows and columns of C are there,
+    and how many of its columns are added to (all or none).
+    """
+    name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'packed' if packed else 'stored'}"
+    if name in module.globals:
+        return module.globals[name]
+    pointer, item = vector.element.as_pointer(), 4 if isinstance(vector.element, ir.FloatType) else 8
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [pointer] * 3 + [emit.INDEX] * 6), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    a, b, c, apart, length, depth, height, columns, added = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    fma = emit.fused(builder, vector, "llvm.fma")
+
+    def place(base, row: int, v: int):
+        offset = builder.add(builder.mul(length, emit.INDEX(row)), emit.INDEX(v * vector.count))
+        return builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+
+    lines = [a]
+    for r in range(rows):
+        for v in range(vectors):
+            emit.prefetch(builder, place(c, r, v), write=True)
+        if r and not packed:  # rows that are not there repeat the last one
+            more = builder.icmp_signed("<", emit.INDEX(r), height)
+            lines.append(builder.gep(lines[-1], [builder.select(more, apart, emit.INDEX(0))]))
+
+    def steps(count: int, start, sums):
+        """As many trips of `count` steps as there are from `start`; gives where it stopped and the sums."""
+        before = builder.block
+        look, trip, after = (builder.append_basic_block(word) for word in ("look", "trip", "after"))
+        builder.branch(look)
+        builder.position_at_end(look)
+        k, slots = builder.phi(emit.INDEX), [builder.phi(vector) for _ in sums]
+        for slot, value in zip([k, *slots], [start, *sums], strict=True):
+            slot.add_incoming(value, before)
+        after_k = builder.add(k, emit.INDEX(count))
+        builder.cbranch(builder.icmp_signed("<=", after_k, depth), trip, after)
+        builder.position_at_end(trip)
+        values = list(slots)
+
+        def factor_at(u: int, r: int):
+            return (
+                builder.gep(lefts[0], [emit.INDEX(u * rows + r)]) if packed else builder.gep(lefts[r], [emit.INDEX(u)])
+            )
+
+        lefts = (
+            [builder.gep(a, [builder.mul(k, emit.INDEX(rows))])]
+            if packed
+            else [builder.gep(line, [k]) for line in lines]
+        )
+        right = builder.gep(b, [builder.mul(k, emit.INDEX(_VECTORS * vector.count))])
+        for u in range(count):
+            across = []
+            for v in range(vectors):
+                across.append(
+                    builder.load(emit.at(builder, right, emit.INDEX((u * _VECTORS + v) * vector.count), vector))
+                )
+                across[-1].align = item * vector.count
+            for r in range(rows):
+                factor = emit.broadcast(builder, builder.load(factor_at(u, r)), vector)
+                for v in range(vectors):
+                    i = r * vectors + v
+                    values[i] = builder.call(fma, [factor, across[v], values[i]])
+        for slot, value in zip([k, *slots], [after_k, *values], strict=True):
+            slot.add_incoming(value, builder.block)
+        builder.branch(look)
+        builder.position_at_end(after)
+        return k, slots
+
+    k, sums = steps(_UNROLL, emit.INDEX(0), [ir.Constant(vector, None)] * (rows * vectors))
+    k, sums = steps(1, k, sums)
+    stored, old = ([emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
+                   for count in (columns, added))  # fmt: skip
+    for r in range(rows):
+        row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
+        builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
+        builder.position_at_end(row)
+        for v in range(vectors):
+            there = place(c, r, v)
+            value = builder.fadd(sums[r * vectors + v], emit.masked_load(builder, there, old[v], vector, item))
+            emit.masked_store(builder, value, there, stored[v], item)
+        next_row = builder.append_basic_block("next")
+        builder.branch(next_row)
+        builder.position_at_end(end)
+        builder.ret_void()
+        builder.position_at_end(next_row)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def tile(typingctx, lanes, a, a_at, b, b_at, c, c_at, apart, length, depth, height, columns, added):
+    """Multiplies a panel of A with one of B into a tile of C; see _tile_function. `lanes`: a tuple as long as a vector;
+    apart: 0 for a packed panel of A."""
+    signature = types.void(lanes, a, types.intp, b, types.intp, c, *[types.intp] * 7)
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        rows = tile_rows(vector.count * signature.args[1].dtype.bitwidth // 8)
+        pointers = emit.datas(context, builder, signature, arguments, (1, 3, 5))
+        places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (2, 4, 6), strict=True)]
+        end = builder.append_basic_block("done")
+        for packed in (True, False):
+            for vectors in range(1, _VECTORS + 1):
+                function = _tile_function(builder.module, vector, rows, vectors, packed)
+                fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
+                same = builder.icmp_signed("==" if packed else "!=", arguments[7], emit.INDEX(0))
+                enough = builder.icmp_signed("<=", arguments[11], emit.INDEX(vectors * vector.count))
+                builder.cbranch(builder.and_(same, enough), fits, other)
+                builder.position_at_end(fits)
+                builder.call(function, [*places, *arguments[7:]])
+                builder.branch(end)
+                builder.position_at_end(other)
+        builder.unreachable()
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@numba.njit(cache=True)
+def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
+    """One thread's share: phases of `depth` steps in k, in each of which whoever is free takes the next piece to pack and
+    then the next `height` rows by `length` columns of C to add to.
+
+    Four counters a phase: pieces taken and packed, pieces of C taken and done. A thread waits only for pieces that others
+    have begun, so any number of threads comes to an end; it packs for a phase while others still finish the one before,
+    from the other half of the panels.
+    """
+    (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a_by, b_by
+    depth, rows, columns, height, length, broad = plan
+    phases = -(-k // depth)
+    a_panels, b_panels = -(-m // rows), -(-n // columns)
+    a_pieces, b_pieces = -(-m // height), -(-n // length)
+    a_packs, b_packs = 0 if a_col == 1 else a_pieces, -(-n // broad)
+    for phase in range(phases):
+        start, side = phase * depth, phase % 2
+        deep = min(depth, k - start)
+        while True:
+            piece = emit.take_number(counters, 4 * phase)
+            if piece >= a_packs + b_packs:
+                break
+            if piece < b_packs:
+                first = piece * broad
+                pack(lanes, lanes, right, side * b_panels * columns * depth, columns, b, b_col, b_row, first,
+                            min(first + broad, n), start, deep, depth)  # fmt: skip
+            else:
+                first = (piece - b_packs) * height
+                pack(lanes, group, left, side * a_panels * rows * depth, rows, a, a_row, a_col, first,
+                            min(first + height, m), start, deep, depth)  # fmt: skip
+            emit.take_number(counters, 4 * phase + 1)
+        emit.wait_for(counters, 4 * phase + 1, a_packs + b_packs)
+        if phase:
+            emit.wait_for(counters, 4 * phase - 1, a_pieces * b_pieces)
+        while True:
+            piece = emit.take_number(counters, 4 * phase + 2)
+            if piece >= a_pieces * b_pieces:
+                break
+            first, j0 = piece % a_pieces * height, piece // a_pieces * length
+            for i in range(first, min(first + height, m), rows):
+                for j in range(j0, min(j0 + length, n), columns):
+                    high, wide = min(rows, m - i), min(columns, n - j)
+                    right_at, old = (side * b_panels * columns + j) * depth, wide if phase else 0
+                    if a_packs:
+                        left_at = (side * a_panels * rows + i) * depth
+                        tile(lanes, left, left_at, right, right_at, c, i * n + j, 0, n, deep, high, wide, old)
+                    else:
+                        left_at = i * a_row + start
+                        tile(lanes, a, left_at, right, right_at, c, i * n + j, a_row, n, deep, high, wide, old)
+            emit.take_number(counters, 4 * phase + 3)
+
+
+@numba.njit(cache=True, parallel=True)
+def _product(threads, lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
+    counters[:] = 0
+    for _ in numba.prange(threads):
+        _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
+    """The call that computes C = A B in vectors of `vector` bytes (0: the widest) on Numba's threads.
+
+    a: m x k; b: k x n, any strides; c: m x n, contiguous.
+    """
+    (m, k), n, item, threads = a.shape, b.shape[1], a.itemsize, numba.get_num_threads()
+    vector = vector or emit.vector_bytes()
+    lanes = vector // item
+    rows, columns = tile_rows(vector), _VECTORS * lanes
+    phases = -(-k * item // _DEPTH_BYTES)
+    depth = _up(-(-k // phases), lanes)
+    most = max(columns, _BLOCK_BYTES // (depth * item) // columns * columns)
+    length = _up(-(-n // -(-n // most)), columns)
+    height = max(rows, min(_MOST_ROWS, _up(-(-m * -(-n // length) // (_PIECES * threads)), rows)))
+    broad = max(1, min(8, -(-n // columns) // (_PIECES * threads))) * columns
+    sides = min(2, phases)
+    left = empty((sides * _up(m, rows) * depth if a.strides[1] != item else 0,), a.dtype, 2)
+    right = empty((sides * _up(n, columns) * depth,), a.dtype, 6)
+    a_by, b_by = (tuple(step // item for step in x.strides) for x in (a, b))
+    plan = (depth, rows, columns, height, length, broad)
+    arguments = (threads, (0,) * lanes, (0,) * min(lanes, rows), origin(a), a_by, origin(b), b_by, c.reshape(-1), (m, n, k), plan,
+                 left, right, np.zeros(4 * phases, np.int64))  # fmt: skip
+    return lambda keep=(a, b): _product(*arguments)
+
+
+@kernel
+def simd(problem: Matmul, a, b):
+    """A tile of C of 8 x 3 vectors stays in registers while a panel of A in the first-level cache meets panels of B in the
+    second; one parallel region, whose threads take the next piece."""
+    if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
+        raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
+    c = empty((problem.m, problem.n), a.dtype, 5)
+    multiply = product(*operands(problem, (a, b)), c)
+
+    def run():
+        multiply()
+        return c
+
+    return run

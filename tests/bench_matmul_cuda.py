@@ -1,0 +1,121 @@
+"""On a GPU: our CUDA C matmuls against cuBLAS and the best of cuBLASLt, device time in alternating rounds, and NVRTC's seconds.
+
+wgmma needs compute capability 9.0; elsewhere float32 alone is compared.
+"""
+
+import functools
+import os
+import sys
+import tempfile
+import time
+
+import numpy as np
+from must_reach import Figure, exactly, table
+
+from analysis import estimate
+from kernels import cuda, registry, tiles
+from kernels.problems import Matmul
+from workloads import copies, machine, timing
+from workloads.results import Settings
+from workloads.timing import Limits
+
+SQUARES = (1024, 2048, 4096, 8192)
+SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 13312), (8192, 1024, 4096), (512, 8192, 8192),
+          (4096, 16384, 1024))  # fmt: skip
+ROUNDS, SAMPLE_S = 15, 8e-3
+FLOAT32, BFLOAT16, COMPILE_S = 0.95, 1.0, 2.0
+
+
+def main() -> int:
+    os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()  # so that what is timed here is compiled here
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    import cupy
+
+    hopper = cupy.cuda.Device().compute_capability == "90"
+    try:
+        library = registry.find("matmul/cublaslt/best") if hopper else None
+    except registry.NotInstalled as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 3
+    stream, figures = copies.gpu_stream(), [compile_seconds(hopper)]
+    own = registry.find("matmul/cuda/warp_tiled")
+    figures += compared(
+        "float32", own, registry.find("matmul/cupy/cublas"), [Matmul(n, n, n) for n in SQUARES], FLOAT32, stream
+    )
+    for layout in ("nt", "nn") if hopper else ():
+        problems = [Matmul(*shape, "bfloat16", layout=layout) for shape in SHAPES]
+        figures += compared(
+            f"bfloat16 {layout}", registry.find("matmul/cuda/wgmma"), library, problems, BFLOAT16, stream
+        )
+    about = (
+        f"N(0,1) operands, the same on both sides; {ROUNDS} rounds that alternate, samples of about {SAMPLE_S * 1e3:.0f} ms of "
+        "device time each, short calls behind a held stream. The ratio is the library's time over ours, so above 1 ours is "
+        "faster; before it is taken, both give equal results on whole numbers, whose products are exact. nt: B stored n x k; "
+        "nn: k x n."
+    )
+    return table("matmul_cuda", "Our CUDA C matmuls against cuBLAS and cuBLASLt", figures, [about])
+
+
+def compile_seconds(hopper: bool) -> Figure:
+    """The longest of all compilations: every rung and every tile that is tried."""
+    loads = [
+        functools.partial(cuda.load, "matmul_cuda", name) for name in ("naive", "coalesced", "tiled", "register_tiled")
+    ]
+    loads += [
+        functools.partial(cuda.load, "matmul_cuda_warp", "matmul", **tiles.macros(of), VECTOR=1) for of in tiles.WARPS
+    ]
+    loads += [functools.partial(cuda.load, "matmul_cuda_tensor", "matmul", **tiles.macros(of), VECTOR=1, TF32=0, TYPE='"bf16"')
+              for of in tiles.TENSORS]  # fmt: skip
+    loads += [functools.partial(cuda.load, "matmul_cuda_wgmma", "matmul", _arch="sm_90a", TYPE='"bf16"', A_STORED_KM=0,
+                                B_STORED_KN=across, **tiles.macros(of))
+              for across, layout in enumerate(("nt", "nn")) for of in tiles.GROUPS if hopper and of.fits(layout)]  # fmt: skip
+    seconds = []
+    for load in loads:
+        compiled, begin = load(), time.perf_counter()
+        compiled.compile()
+        seconds.append(time.perf_counter() - begin)
+    longest = exactly(max(seconds))
+    return Figure(f"longest of {len(loads)} compilations", "below 2 s", longest, longest.value < COMPILE_S, "s")
+
+
+def compared(name: str, own, library, problems: list[Matmul], target: float, stream) -> list[Figure]:
+    """A ratio for each problem, our TFLOP/s beside it, and the geometric mean, which has the target."""
+    figures, ratios = [], []
+    for problem in problems:
+        what = f"{name} {problem.m} x {problem.n} x {problem.k}"
+        equal = same(own, library, problem)
+        sides = [take(k, problem, stream) for k in (own, library)]
+        taken = np.array([[sample() for sample in sides] if r % 2 else [sample() for sample in sides[::-1]][::-1]
+                          for r in range(ROUNDS)])  # fmt: skip
+        ratio = estimate.median(taken[:, 1] / taken[:, 0])
+        ratios.append(ratio)
+        figures.append(Figure(f"{what}: {library.name} / ours", "printed, results equal", ratio, equal))
+        rate = estimate.median(taken[:, 0]).inverse(problem.flops / 1e12)
+        figures.append(Figure(f"{what}: ours", "printed", rate, True, "TFLOP/s"))
+    ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
+    mean = estimate.Estimate(*ends)
+    return [*figures, Figure(f"{name}: geometric mean", f"at least {target:.2f}", mean, mean.value >= target)]
+
+
+def same(own, library, problem: Matmul) -> bool:
+    """Whether both give the same result on whole numbers, whose sums are exact in any order."""
+    import cupy
+
+    inputs = [cupy.asarray(x.view(np.uint16) if problem.dtype == "bfloat16" else x) for x in problem.inputs(3, True)]
+    return bool(cupy.array_equal(own.bind(problem, *inputs)(), library.bind(problem, *inputs)()))
+
+
+def take(kernel, problem: Matmul, stream):
+    """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
+    run = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run
+    device = timing.device(run, stream)
+    seconds = timing.call_seconds(device, Limits(min_time=0.02))
+    clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)
+    calls = max(1, round(SAMPLE_S / seconds))
+    return lambda: clock(calls) / calls
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""The ladder from made-up rows whose speeds are known: order, ratios, what stands beside them, and who is missing."""
+
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, square
+
+from analysis import ladder
+from analysis.report import ladder as page
+from analysis.report.page import markdown
+from kernels.problems import Peak
+from workloads.results import Loaded
+
+
+def at(kernel: str, n: int, rate: float, math: str = "float32", **how):
+    p = square(n, math)
+    gpu = kernel.split("/")[1] in ("cuda", "cupy", "cublaslt")
+    time = {"device": p.flops / rate, "host-latency": p.flops / rate + 1e-5} if gpu else p.flops / rate
+    return row(kernel, p, time, **({"device": "gpu:0"} if gpu else {"threads": 1}), **how)
+
+
+def cpu_rows():
+    """naive 1, reordered 8, tiled 16 GFLOP/s; the libraries 80 and 100, the peak 200; at n = 512 no naive."""
+    made = [at("matmul/numba/tiled", n, 16e9) for n in (256, 512)] + [
+        at("matmul/numba/reordered", n, 8e9) for n in (256, 512)
+    ]
+    made += [
+        at("matmul/numba/naive", 256, 1e9),
+        at("matmul/numpy/operator", 256, 80e9),
+        at("matmul/numpy/blas", 256, 100e9),
+    ]
+    return [*made, row("peak/numba/fma", Peak("float32", 10**9), 10**9 / 200e9, threads=1)]
+
+
+def gpu_rows():
+    made = [
+        at(f"matmul/cuda/{name}", 1024, rate)
+        for name, rate in (("naive", 1e12), ("coalesced", 5e12), ("warp_tiled", 50e12))
+    ]
+    made += [at("matmul/cupy/cublas", 1024, 40e12), at("matmul/cuda/wgmma", 1024, 700e12, "bfloat16")]
+    made.append(row("matmul/cuda/wgmma", square(1024), None, device="gpu:0", status="skipped", reason="not float32"))
+    return [*made, row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})]
+
+
+def test_the_order_and_the_ideas_are_those_of_the_sources():
+    kernels = list(ladder.ideas("matmul"))
+    numba, cuda = ([k for k in kernels if k.startswith(f"matmul/{b}/")] for b in ("numba", "cuda"))
+    assert numba[:4] == [f"matmul/numba/{name}" for name in ("naive", "reordered", "tiled", "parallel")]
+    rungs = ("naive", "coalesced", "tiled", "register_tiled", "warp_tiled", "tensor_core", "wgmma")
+    assert cuda == [f"matmul/cuda/{name}" for name in rungs]
+    assert all(20 < len(ladder.ideas("matmul")[k]) < 240 for k in cuda)
+    assert ladder.ideas("matmul")["matmul/numba/tiled"].startswith("i-k-j over copied blocks of B")
+
+
+def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
+    (one,) = ladder.ladders(cpu_rows(), CPU_MACHINE)
+    assert ladder.title(one) == "cpu, 1 thread, float32"
+    steps = one.at(square(256))
+    assert [s.kernel.rpartition("/")[2] for s in steps] == ["naive", "reordered", "tiled"]
+    assert [s.of_library.value for s in steps] == pytest.approx([0.01, 0.08, 0.16])  # of the faster library
+    assert [s.of_peak.value for s in steps] == pytest.approx([0.005, 0.04, 0.08])
+    assert steps[0].over_before is None and [s.over_before.value for s in steps[1:]] == pytest.approx([8, 2])
+    later = one.at(square(512))
+    assert [s.of_library for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
+    assert ladder.deciding(one) == square(256)
+
+
+def test_words_name_the_gain_and_what_made_it():
+    (one,) = ladder.ladders(cpu_rows(), CPU_MACHINE)
+    said = ladder.sentences(one)
+    assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. Loops in i-j-k order")
+    assert said[1].startswith("numba/reordered has 8.00 times the speed of numba/naive. Loops in i-k-j order")
+    assert (
+        "At n = 256 the fastest rung, numba/tiled, reaches 16.0 % of numpy/blas and 8.00 % of the measured peak."
+        in said
+    )
+    assert "At n = 512 the fastest rung, numba/tiled, reaches 8.00 % of the measured peak." in said
+
+
+def test_rungs_whose_intervals_meet_are_not_called_different():
+    rows = [at("matmul/numba/naive", 64, 1e9, spread=0.2), at("matmul/numba/reordered", 64, 1.01e9, spread=0.2)]
+    (one,) = ladder.ladders(rows, CPU_MACHINE)
+    assert ladder.sentences(one)[1].startswith("numba/reordered cannot be told from numba/naive. ")
+
+
+def test_a_gpu_has_a_ladder_for_each_arithmetic_on_its_own_clock():
+    float32, bfloat16 = ladder.ladders([*gpu_rows(), *cpu_rows()], GPU_MACHINE)[1:]
+    assert (float32.device, float32.math, bfloat16.math) == ("gpu:0", "float32", "bfloat16")
+    assert float32.at(square(1024))[-1].of_library.value == pytest.approx(50 / 40)
+    assert float32.missing == {"matmul/cuda/wgmma": "not float32"}
+    assert ladder.sentences(float32)[-1] == "cuda/wgmma is missing: not float32."
+    assert len(bfloat16.steps) == 1 and bfloat16.steps[0].of_library is None
+
+
+def test_without_a_teaching_rung_there_is_no_ladder():
+    rows = [
+        m for m in cpu_rows() if m.kernel not in ("matmul/numba/naive", "matmul/numba/reordered", "matmul/numba/tiled")
+    ]
+    rows.append(at("matmul/numba/parallel", 256, 20e9))
+    assert ladder.ladders(rows, CPU_MACHINE) == [] and page.section(rows, CPU_MACHINE) == []
+
+
+def test_a_device_whose_rungs_were_not_asked_for_has_no_ladder():
+    rows = [*cpu_rows(), at("matmul/cuda/warp_tiled", 256, 50e12), at("matmul/cuda/wgmma", 256, 50e12)]
+    assert [one.device for one in ladder.ladders(rows, GPU_MACHINE)] == ["cpu"]
+
+
+def test_more_threads_with_a_rung_alone_stay_out():
+    rows = [*cpu_rows(), row("matmul/numba/parallel", square(256), 1e-3, threads=2)]
+    assert [one.threads for one in ladder.ladders(rows, CPU_MACHINE)] == [1]
+
+
+def test_the_text_for_a_terminal_is_aligned_and_ends_with_the_library():
+    text = ladder.lines(ladder.ladders(cpu_rows(), CPU_MACHINE))
+    begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
+    table = text[begin + 1 : begin + 6]
+    assert table[0].split("  ")[0] == "rung" and table[4].startswith("library: numpy/blas")
+    assert len({len(line) for line in table}) == 1
+    assert table[4].split()[-4:] == ["%", "50.0", "%", "-"]
+
+
+def test_the_page_has_the_ladder():
+    lines = page.section(cpu_rows(), CPU_MACHINE)
+    assert lines[0] == "## From three loops to the library"
+    assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00 times |" in lines
+    assert "## From three loops to the library" in markdown(cpu_run(), False)
+    bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
+    assert "## From three loops to the library" not in markdown(bare, False)

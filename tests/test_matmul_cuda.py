@@ -1,0 +1,317 @@
+"""Our CUDA matmuls without a GPU: index arithmetic, swizzles, descriptors and fragments, read off the sources and worked out
+against PTX's layouts; what their tiles take; registers; the choice of tiles; tensor maps."""
+
+import ctypes
+import io
+import json
+import re
+
+import numpy as np
+import pytest
+from test_cuda import architectures
+
+from kernels import cuda, tiles, tuning
+
+WARP, TENSOR, WGMMA = (cuda.FOLDER / f"matmul_cuda_{name}.cu" for name in ("warp", "tensor", "wgmma"))
+DEEP, LINE = 64, 128  # k of a place in the ring, bytes of a line
+
+
+def c(expression: str, **names):
+    """A C expression of whole numbers, worked out: `/` is division without a rest, `a ? b : c` of a word a stands alone."""
+    text = re.sub(r"(?<=[0-9a-f])u?ll\b", "", expression).replace("/", "//")
+    text = re.sub(r"(\w+) \? ([\w *>]+) : ([\w *>]+)", r"((\2) if (\1) else (\3))", text)
+    return eval(text, {"min": min, **names})
+
+
+def found(path, pattern: str) -> str:
+    (text,) = set(re.findall(pattern, path.read_text(encoding="utf-8")))
+    return text
+
+
+def swizzled(at: int) -> int:
+    """Where TMA and wgmma look for a byte under the 128-byte swizzle: bits 4 to 6 are xored with bits 7 to 9 (PTX ISA)."""
+    return at ^ (at >> 7 & 7) << 4
+
+
+@pytest.mark.parametrize("path", [WARP, TENSOR, WGMMA], ids=lambda p: p.stem)
+@pytest.mark.parametrize(("units_m", "units_n", "group"), [(1, 1, 1), (7, 5, 3), (16, 8, 16), (3, 40, 8), (33, 2, 4)])
+def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group):
+    names = {"units_m": units_m, "units_n": units_n, "group": group}
+    first, high, within = re.search(r"const int first = (.*), high = (.*), within = (.*);", path.read_text()).groups()
+    m, n = found(path, r"\n    m = (.*);\n"), found(path, r"\n    n = (.*);\n")
+    order = []
+    for unit in range(units_m * units_n):
+        a = {**names, "unit": unit}
+        a |= {"first": c(first, **a), "within": c(within, **a)}
+        a["high"] = c(high, **a)
+        order.append((c(m, **a), c(n, **a)))
+    assert sorted(order) == [(i, j) for i in range(units_m) for j in range(units_n)]
+    high = min(group, units_m)
+    assert order[: high * units_n] == [(i, j) for j in range(units_n) for i in range(high)]  # a group, column by column
+
+
+def descriptor(at: int, along_k: bool) -> int:
+    text = WGMMA.read_text()
+    leading, stride = re.search(r"leading = (.*), stride = (.*);", text).groups()
+    names = {"at": at, "along_k": along_k, "DEEP": DEEP, "LINE": LINE}
+    names |= {"leading": c(leading, **names), "stride": c(stride, **names)}
+    return c(re.search(r"return (\(\(at .*);", text)[1], **names)
+
+
+def test_the_descriptor_has_its_fields_where_ptx_wants_them():
+    # start address >> 4 in bits 0-13, leading offset >> 4 in 16-29, stride offset >> 4 in 32-45, swizzle 1 (128 bytes) in 62-63
+    assert descriptor(0x8420, True) == 0x842 | 1 << 16 | (1024 >> 4) << 32 | 1 << 62
+    assert descriptor(0x38000, False) == 0x3800 | (8192 >> 4) << 16 | (1024 >> 4) << 32 | 1 << 62
+    assert descriptor(0x1000000 | 0x400, True) & 0x3FFF == 0x40  # an address in a cluster's window keeps its own part
+
+
+@pytest.mark.parametrize("along_k", [True, False])
+def test_wgmma_finds_every_item_where_tma_put_it(along_k):
+    step = c(found(WGMMA, r"b \+ i \* \((B_STORED_KN .*?)\), step"), B_STORED_KN=not along_k, LINE=LINE)
+    rows, base = 192, 0x4000
+    for i in range(DEEP // 16):
+        field = descriptor(base, along_k) + i * step
+        start, leading, stride = ((field >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
+        for row in range(rows):
+            for k in range(16):
+                if along_k:  # canonical layouts of the PTX ISA, 128-byte swizzle, items of 2 bytes
+                    seen = start + row % 8 * 128 + row // 8 * stride + 2 * k
+                    put = base + row * LINE + 2 * (16 * i + k)  # a box of rows lines, 64 of k each
+                else:
+                    seen = start + 2 * (row % 64) + row // 64 * leading + k % 8 * 128 + k // 8 * stride
+                    put = (
+                        base + row // 64 * DEEP * LINE + (16 * i + k) * LINE + 2 * (row % 64)
+                    )  # boxes of 64 of k, 64 rows each
+                assert swizzled(seen) == swizzled(put)
+
+
+def test_results_leave_shared_memory_as_they_are_in_registers():
+    """d of a warpgroup as wgmma's fragment has it, written by stmatrix, read by TMA through the swizzle: the same 64 x 64."""
+    line, piece = re.search(r"const int line = (.*), piece = (.*);", WGMMA.read_text()).groups()
+    address = found(WGMMA, r'"r"\(to \+ (line \* LINE .*? \* 16)\)')
+    memory = {}
+    for thread in range(128):
+        names = {"thread": thread, "lane": thread % 32, "LINE": LINE}
+        names |= {"line": c(line, **names), "piece": c(piece, **names)}
+        for q in range(4):
+            at, lane = c(address, **names, q=q), thread % 32
+            for e in range(8):  # the row that this lane addresses is of matrix lane / 8, given by lanes 4 r .. 4 r + 3
+                giver, register, half = thread // 32 * 32 + lane % 8 * 4 + e // 2, lane // 8, e % 2
+                row = giver // 32 * 16 + giver % 32 // 4 + 8 * (register % 2)
+                column = 16 * q + 8 * (register // 2) + giver % 4 * 2 + half
+                assert memory.setdefault(at + 2 * e, (row, column)) == (row, column)
+    assert all(memory[swizzled(row * LINE + 2 * column)] == (row, column) for row in range(64) for column in range(64))
+    assert len(memory) == 64 * 64
+
+
+def test_ldmatrix_and_mma_multiply_what_a_warp_holds():
+    """A warp's 16 x 16 times 16 x 16 through the addresses in the source, ldmatrix's and m16n8k16's fragments."""
+    text = TENSOR.read_text()
+    of_a = re.search(r"matrices\(u\[i\], shared\(as \+ (.*)\)\);", text)[1]
+    of_b = re.search(r"transposed\(w, shared\(bs \+ (.*)\)\);", text)[1]
+    rng, a_pitch, b_pitch = np.random.default_rng(1), 32 + 8, 64 + 8
+    a, b = rng.integers(-2, 3, (16, a_pitch)), rng.integers(-2, 3, (32, b_pitch))
+    names = {"A_PITCH": a_pitch, "B_PITCH": b_pitch, "PIECE": 8, "i": 0, "j": 2, "l": 16}
+    rows = [(c(of_a, lane=lane, **names), c(of_b, lane=lane, **names)) for lane in range(32)]
+    left, right = a.ravel(), b.ravel()
+    u = np.array(
+        [[[left[rows[8 * r + t // 4][0] + 2 * (t % 4) + e] for e in (0, 1)] for r in range(4)] for t in range(32)]
+    )
+    w = np.array(
+        [[[right[rows[8 * r + 2 * (t % 4) + e][1] + t // 4] for e in (0, 1)] for r in range(4)] for t in range(32)]
+    )
+    got = np.zeros((16, 16), int)
+    for n8 in range(2):
+        for row in range(16):
+            for column in range(8):
+                for k in range(16):
+                    held = u[row % 8 * 4 + k % 8 // 2, row // 8 + 2 * (k // 8), k % 2]
+                    got[row, 8 * n8 + column] += held * w[column * 4 + k % 8 // 2, 2 * n8 + k // 8, k % 2]
+    assert (got == a[:, 16:32] @ b[16:32, 16:32]).all()
+
+
+@pytest.mark.parametrize("size", [2, 4])
+def test_rows_that_are_loaded_together_lie_in_different_banks(size):
+    text, names = TENSOR.read_text(), {"SIZE": size, "TF32": size == 4}
+    extra = re.search(r"B_PITCH = TILE_N \+ 32 / SIZE / \((.*?)\),", text)[1]
+    for line in {of.line for of in tiles.TENSORS}:
+        assert len({row * (line + 16) // 16 % 8 for row in range(8)}) == 8  # 8 rows of 16 bytes fill all 32 banks
+    for of in tiles.TENSORS:
+        pitch = (of.tile_n + 32 // size // c(extra, **names)) * size
+        words = {(k * pitch + n * size) // 4 % 32 for k in range(4) for n in range(8)} if size == 4 else set()
+        assert len(words) == 32 if size == 4 else len({row * pitch // 16 % 8 for row in range(8)}) == 8
+
+
+def test_a_warp_is_8_x_4_threads_and_its_rows_lie_in_different_banks():
+    lane_n, lane_m = re.search(r"const int lane_n = (.*), lane_m = (.*);", WARP.read_text()).groups()
+    lanes = [(c(lane_m, lane=lane), c(lane_n, lane=lane)) for lane in range(32)]
+    assert sorted(lanes) == [(m, n) for m in range(8) for n in range(4)]
+    for half in (lanes[:16], lanes[16:]):  # 4 rows of A and 4 pieces of B in a half warp, each wanted by 4
+        assert len({m for m, _ in half}) == len({n for _, n in half}) == 4
+    for of in tiles.WARPS:
+        assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
+        assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
+
+
+def test_what_tiles_take_of_a_multiprocessor():
+    first = tiles.WARPS[0]  # 4 stages of 128 rows of 20 floats and 16 of 128
+    assert (first.threads, first.shared_bytes) == (128, 4 * 4 * (128 * 20 + 16 * 128))
+    sliced = tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1)  # C's tile is more than its ring
+    assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
+    assert tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
+    assert tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
+    group = tiles.Groups(2, 64, 256, 4, 2, 1, 2)
+    assert (group.tile, group.threads) == ((128, 256), 384)
+    assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16 + 1024
+    assert tiles.Groups(2, 128, 128, 6, 2, 1, 2, 1).tile == (128, 128)
+    for of in tiles.GROUPS:
+        assert of.fits("nt") and of.shared_bytes <= 232448
+        assert 128 * (40 + of.consumers * 232) <= 65536 and of.rows // 64 * of.columns // 2 <= 200  # sums in registers
+    assert tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn") and not tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
+    assert not tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
+    for of in (*tiles.WARPS, *(t for t in tiles.TENSORS)):
+        assert (of.shared_bytes(2) if isinstance(of, tiles.Tensors) else of.shared_bytes) * of.blocks <= 228 << 10
+
+
+def test_a_launch_has_whole_clusters_and_no_more_than_there_is_work():
+    of = tiles.Groups(2, 64, 256, 4, 2, 1, 2)  # units of 256 x 256
+    assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
+    assert tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
+    assert of.blocks(8192, 8192, 133) == 132
+
+
+@pytest.mark.parametrize(
+    ("path", "some"), [(WARP, tiles.WARPS), (TENSOR, tiles.TENSORS), (WGMMA, tiles.GROUPS)], ids=str
+)
+def test_every_field_is_a_macro_of_its_source(path, some):
+    defined = set(re.findall(r"^#define (\w+)", path.read_text().partition("#endif")[0], re.MULTILINE))
+    assert set(tiles.macros(some[0])) <= defined
+    assert len({str(of) for of in some}) == len(some), "their names tell them apart"
+
+
+_OPERANDS = {"TYPE": '"bf16"', "A_STORED_KM": 0, "B_STORED_KN": 1}
+HEAVIEST = [(WARP, tiles.WARPS[2], {"VECTOR": 1}), (TENSOR, tiles.TENSORS[2], {"VECTOR": 1, "TF32": 0, "TYPE": '"f16"'}),
+            *((WGMMA, tiles.GROUPS[i], _OPERANDS) for i in (0, 6, 10))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "of", "more"), HEAVIEST, ids=lambda v: str(v) if isinstance(v, tuple) else "")
+def test_sums_stay_in_registers(path, of, more):
+    """No spills where a thread holds the most, and no product that waits for the one before (ptxas says so as C75..)."""
+    core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
+    text = (
+        "".join(f"#define {name} {value}\n" for name, value in {**tiles.macros(of), **more}.items()) + path.read_text()
+    )
+    log = io.StringIO()
+    options = core.ProgramOptions(arch=architectures(path)[-1], std="c++17", ptxas_options="-v")
+    core.Program(text, "c++", options).compile("cubin", logs=log)
+    assert "0 bytes spill stores" in log.getvalue() and "C75" not in log.getvalue()
+
+
+def test_every_wait_gives_up():
+    text = WGMMA.read_text()
+    wait = re.search(r"__device__ void wait\(.*?\n}", text, re.DOTALL)[0]
+    assert text.count("try_wait") == wait.count("try_wait") == 2 and "while (" not in text
+    assert wait.index("bra AGAIN") < wait.index("trap;") and "setp.lt.u64 early, now, 4000000000" in wait
+    for path in (WARP, TENSOR, cuda.FOLDER / "matmul_cuda.cu"):
+        assert "try_wait" not in path.read_text() and "while (" not in path.read_text()
+
+
+def candidates(made: list):
+    def make(name):
+        made.append(name)
+        return lambda: name
+
+    return {name: (lambda name=name: make(name)) for name in ("large", "small", "odd")}
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(tuning, "_chosen", {})
+    return tmp_path / "crossover" / "tiles.json"
+
+
+def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache):
+    made, times = [], {"large": iter([9.0] + [1.0] * 4), "small": iter([2.0] * 5), "odd": iter([0.1] + [5.0] * 4)}
+
+    def seconds(run):
+        return next(times[run()])
+
+    def choose(problem, seconds=seconds, text="matmul_cuda_warp", of=None):
+        return tuning.fastest("H200", text, problem, of or candidates(made), seconds)
+
+    assert choose("1024") == "large"  # by the median: one round in a busy moment, or a lucky one, does not decide
+    assert sorted(made) == ["large", "odd", "small"] and list(json.loads(cache.read_text()).values()) == ["large"]
+    assert choose("1024", seconds=None) == "large" and len(made) == 3
+    tuning._chosen.clear()  # as in another process
+    assert choose("1024", seconds=None) == "large" and len(made) == 3
+    cache.rename(cache.with_suffix(".away"))
+    assert choose("1024", seconds=None) == "large"  # in one process nothing is read again
+    cache.with_suffix(".away").rename(cache)
+    by_name = {"large": 3.0, "small": 2.0, "odd": 4.0}
+    assert choose("2048", lambda run: by_name[run()]) == "small"  # another problem chooses for itself
+    assert choose("1024", lambda run: by_name[run()], "matmul_cuda_tensor") == "small"  # and another source
+    fewer = {name: make for name, make in candidates(made).items() if name != "large"}
+    assert choose("1024", lambda run: by_name[run()], of=fewer) == "small"
+    assert set(json.loads(cache.read_text()).values()) == {"large", "small"}
+
+
+def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache):
+    cache.parent.mkdir()
+    cache.write_text("{ broken")
+    by_name = {"large": 3.0, "small": 2.0, "odd": 4.0}
+    assert tuning.fastest("H200", "matmul_cuda_warp", "64", candidates([]), lambda run: by_name[run()]) == "small"
+    assert tuning.kept()  # and the broken file is replaced
+    tuning._chosen.clear()
+    cache.unlink()
+    cache.mkdir()
+    assert tuning.fastest("H200", "matmul_cuda_warp", "64", candidates([]), lambda run: by_name[run()]) == "small"
+
+
+class Driver:
+    """Stands for libcuda: keeps what it was asked to encode."""
+
+    def __init__(self, answer: int = 0):
+        self.answer, self.asked = answer, None
+
+    def cuTensorMapEncodeTiled(self, made, dtype, rank, address, sizes, pitches, box, steps, *how):
+        assert made.value % 64 == 0
+        self.asked = (dtype, rank, address.value, list(sizes), list(pitches), list(box), list(steps), how)
+        ctypes.memset(made.value, 0x5A, 128)
+        return self.answer
+
+
+def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
+    driver = Driver()
+    monkeypatch.setattr(cuda, "_driver", lambda: driver)
+    made = cuda.tensor_map(0x7000, 100, 30, 32, (128, 64))
+    # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 256 bytes into the L2, zeros outside
+    assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
+    assert (
+        made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
+    )  # CuPy passes arrays of one item by value
+
+
+@pytest.mark.parametrize(("address", "pitch"), [(0x7008, 32), (0x7000, 33), (0x7000, 24)])
+def test_rows_that_do_not_begin_on_16_bytes_have_no_tensor_map(address, pitch):
+    with pytest.raises(ValueError, match="TMA needs rows on 16 bytes"):
+        cuda.tensor_map(address, 100, 30, pitch, (64, 64))
+
+
+def test_what_the_driver_refuses_is_said(monkeypatch):
+    monkeypatch.setattr(cuda, "_driver", lambda: Driver(1))
+    with pytest.raises(ValueError, match="cuTensorMapEncodeTiled: error 1"):
+        cuda.tensor_map(0x7000, 100, 30, 32, (64, 64))
+
+
+def test_the_driver_s_numbers_are_those_of_its_bindings():
+    driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)")
+    assert (
+        driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16.value,
+        driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B.value,
+        driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B.value,
+    ) == (cuda._UINT16, cuda._SWIZZLE_128B, cuda._L2_256B)
+
+
+def test_rows_of_a_wider_matrix_begin_on_16_bytes():
+    assert [tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]

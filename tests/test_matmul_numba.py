@@ -1,0 +1,201 @@
+"""Our matmul in Numba: panels in their order, tiles without spills, any shape, stride, vector and number of threads."""
+
+import re
+
+import numba
+import numpy as np
+import pytest
+
+from kernels import matmul_numba_amx as tiles
+from kernels import matmul_numba_simd as vectors
+from kernels import panels, reference, registry, simd
+from kernels.arrays import empty
+from kernels.problems import Matmul
+
+RNG = np.random.default_rng(7)
+BOTH = pytest.mark.parametrize("dtype", ["float32", "float64"])
+
+
+def whole(shape, dtype="float32") -> np.ndarray:
+    return RNG.choice([-2, -1, 1, 2], shape).astype(dtype)
+
+
+@pytest.fixture
+def threads():
+    """Sets Numba's threads, and sets them back."""
+    before = numba.get_num_threads()
+    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(before)
+
+
+def test_rows_are_zipped_element_by_element():
+    @numba.extending.intrinsic
+    def zipped(typingctx, target, source):
+        signature = numba.types.void(target, source)
+
+        def codegen(context, builder, signature, arguments):
+            vector = simd.vector_type(context, signature.args[0], 16)
+            to, from_ = simd.datas(context, builder, signature, arguments, (0, 1))
+            rows = [builder.load(simd.at(builder, from_, simd.INDEX(4 * i), vector)) for i in range(4)]
+            for row in rows:
+                row.align = 4
+            for i, value in enumerate(simd.zipped(builder, rows)):
+                builder.store(value, simd.at(builder, to, simd.INDEX(4 * i), vector)).align = 4
+            return context.get_dummy_value()
+
+        return signature, codegen
+
+    @numba.njit
+    def run(target, source):
+        zipped(target, source)
+
+    target = np.zeros(16, np.float32)
+    run(target, np.arange(16, dtype=np.float32))
+    assert target.tolist() == [0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15]
+
+
+@pytest.mark.parametrize("across", [1, 40])  # side by side in memory across the panel, or along it
+@pytest.mark.parametrize("valid", [8, 5])
+def test_a_panel_has_the_steps_in_their_order(across, valid):
+    source = whole((40, 40))
+    target = np.full(8 * 39 + 16, 7, np.float32)
+    along = 41 - across
+    panels.pack((0,) * 16, (0,) * 8, target, 0, 8, panels.origin(source), across, along, 0, valid, 1, 39, 39)
+    expected = (source if across == 40 else source.T)[:valid, 1:]
+    np.testing.assert_array_equal(target[: 8 * 39].reshape(39, 8)[:, :valid].T, expected)
+
+
+@BOTH
+@pytest.mark.parametrize("vector", [64, 32])
+def test_a_tile_is_vector_code_without_spills(dtype, vector):
+    if vector > simd.vector_bytes():
+        pytest.skip("no AVX-512 on this CPU" if vector == 64 else "no AVX2 on this CPU")
+    lanes = (0,) * (vector // np.dtype(dtype).itemsize)
+
+    @numba.njit
+    def fresh(lanes, a, b, c, apart, length, depth, height, columns, added):  # constants would be worked into the tiles
+        vectors.tile(lanes, a, 0, b, 0, c, 0, apart, length, depth, height, columns, added)
+
+    a, b, c = (empty((4096,), np.dtype(dtype)) for _ in range(3))  # panels of B begin on a cache line
+    fresh(lanes, a, b, c, 0, 50, 5, 2, 1, 0)
+    rows, register = vectors.tile_rows(vector), {64: "zmm", 32: "ymm"}[vector]
+    assembly = next(iter(fresh.inspect_asm().values()))
+    functions = re.split(r"^(matmul_tile_\w+):", assembly, flags=re.MULTILINE)
+    found = dict(zip(functions[1::2], functions[2::2], strict=True))
+    assert len(found) == 6
+    for name, code in found.items():
+        lines = code.split(".Lfunc_end")[0].splitlines()
+        fused = [i for i, line in enumerate(lines) if "vfmadd" in line]
+        count = rows * int(re.search(r"x(\d)_", name)[1])
+        assert len(fused) >= count * (vectors._UNROLL + 1) and all(register in lines[i] for i in fused), name
+        loop = lines[fused[0] : fused[count * vectors._UNROLL - 1]]
+        assert not [line for line in loop if "rsp" in line], f"{name}: a register spills inside the loop"
+        assert not [line for line in lines if "rsp" in line and register in line], f"{name}: a vector spills"
+
+
+@pytest.mark.parametrize(("dtype", "vector"), [("float32", 0), ("float64", 0), ("float32", 32)])
+@pytest.mark.parametrize("count", [1, 2])
+def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
+    threads(count)
+    large = (9, 700, 70), (300, 50, 1100)  # several blocks of columns, phases of two halves and a third
+    for m, n, k in [(1, 1, 1), (127, 1, 31), (1, 64, 3), (49, 49, 1), (8, 48, 16), (200, 3, 40), *large]:
+        for a, b in [(whole((m, k), dtype), whole((k, n), dtype)), (whole((k, m), dtype).T, whole((n, k), dtype).T),
+                     (whole((2 * m, 3 * k), dtype)[::-2, ::3], whole((k, 2 * n), dtype)[::-1, ::2])]:  # fmt: skip
+            c = empty((m, n), a.dtype)
+            c.fill(7)
+            call = vectors.product(a, b, c, vector)
+            for _ in range(2):
+                call()
+                np.testing.assert_array_equal(c, a @ b)
+                c.fill(7)
+
+
+def test_a_tile_writes_nothing_beside_its_own():
+    c = np.full(9 * 60, 7, np.float32)
+    a, b = whole((9, 5)), whole((5, 50))
+    whole_c = c[:450].reshape(9, 50)
+    vectors.product(a, b, whole_c)()
+    np.testing.assert_array_equal(whole_c, a @ b)
+    assert (c[450:] == 7).all()
+
+
+def test_more_threads_than_pieces_come_to_an_end(threads):
+    threads(2)
+    a, b, c = whole((3, 1200)), whole((1200, 2)), empty((3, 2), np.dtype(np.float32))
+    for _ in range(200):
+        vectors.product(a, b, c)()
+    np.testing.assert_array_equal(c, a @ b)
+
+
+@pytest.mark.parametrize("variant", ["simd", "packed"])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+@BOTH
+def test_every_layout_is_exact(variant, layout, dtype):
+    for shape in ((70, 33, 150), (129, 65, 1)):
+        problem = Matmul(*shape, dtype, layout=layout)
+        inputs = problem.inputs(3, True)
+        assert reference.check(
+            problem, inputs, registry.find(f"matmul/numba/{variant}").bind(problem, *inputs)()
+        ).passed
+
+
+@pytest.mark.parametrize("variant", ["simd", "packed"])
+def test_other_arithmetic_is_refused(variant):
+    for problem in (
+        Matmul(4, 4, 4, "bfloat16"),
+        Matmul(4, 4, 4, "float32", "tf32"),
+        Matmul(4, 4, 4, "float32", out="float64"),
+    ):
+        with pytest.raises(ValueError, match="multiply float32 and float64, not"):
+            registry.find(f"matmul/numba/{variant}").bind(problem, *problem.inputs(1))
+
+
+def need_tiles():
+    if not (tiles.emit.features() >= {"amx-bf16", "amx-tile"} and tiles.tiles_allowed()):
+        pytest.skip("no AMX")
+
+
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+@pytest.mark.parametrize("out", ["float32", "bfloat16"])
+def test_amx_is_exact_in_both_outputs(layout, out, threads):
+    need_tiles()
+    for count, shapes in ((1, [(1, 1, 1), (33, 70, 31), (64, 96, 64)]), (2, [(127, 1, 31), (550, 40, 530)])):
+        threads(count)
+        for shape in shapes:  # (550, 40, 530): two blocks of C and two passes over the steps, each with a remainder
+            problem = Matmul(*shape, "bfloat16", out=out, layout=layout)
+            inputs = problem.inputs(3, True)
+            run = registry.find("matmul/numba/amx").bind(problem, *inputs)
+            run().fill(7)
+            assert reference.check(problem, inputs, run()).passed, shape
+
+
+def test_amx_rounds_halves_to_even():
+    need_tiles()
+    # 256 + 1 lies between 256 and 258, 258 + 1 between 258 and 260: bfloat16 has 8 bits, and both go to the even one
+    a = np.array([[256, 1], [258, 1]], tiles.numpy_dtype("bfloat16"))
+    run = registry.find("matmul/numba/amx").bind(Matmul(2, 1, 2, "bfloat16"), a, np.ones((2, 1), a.dtype))
+    assert run().astype(float).ravel().tolist() == [256, 260]
+
+
+def test_amx_is_refused_with_the_reason(monkeypatch):
+    problem = Matmul(4, 4, 4, "bfloat16")
+    with pytest.raises(ValueError, match="multiply bfloat16, not float32"):
+        tiles.amx(Matmul(4, 4, 4), *Matmul(4, 4, 4).inputs(1))
+    monkeypatch.setattr("kernels.peak_numba_bfloat16.llvm.get_host_cpu_features", lambda: {"amx-tile": True})
+    with pytest.raises(ValueError, match=r"no amx-bf16$"):
+        tiles.amx(problem, *problem.inputs(1))
+    monkeypatch.setattr(
+        "kernels.peak_numba_bfloat16.llvm.get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True}
+    )
+    monkeypatch.setattr(tiles, "tiles_allowed", lambda: False)
+    with pytest.raises(ValueError, match="does not let a process use AMX"):
+        tiles.amx(problem, *problem.inputs(1))
+
+
+def test_numba_cpu_features_choose_the_vectors(monkeypatch):
+    simd.vector_bytes.cache_clear()
+    try:
+        monkeypatch.setattr(numba.config, "CPU_FEATURES", "+avx2,+fma,+avx,-avx512f")
+        assert simd.vector_bytes() == 32 and "avx512f" not in simd.features()
+    finally:
+        simd.vector_bytes.cache_clear()
