@@ -2,13 +2,16 @@ SHELL := /bin/sh
 VENV = .venv
 CANDIDATES = python3.13 python3.12 python3.11 python3
 BENCHES = $(sort $(patsubst tests/bench_%.py,%,$(wildcard tests/bench_*.py)))
+STRESSES = $(sort $(patsubst tests/stress_%.py,%,$(wildcard tests/stress_*.py)))
 comma := ,
 
 help:
 	@echo 'make run               set up once, then the quick suite: where the GPU starts to win on this machine'
 	@echo 'make test              set up once, then the tests                  make test ARGS="-k stream"'
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
+	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
 	@echo 'make lint | clean      ruff | remove what was installed and cached'
+	@echo 'make screenshots       RUN (reports/nvidia-h200) as its page looks, narrow and wide, light and dark'
 	@echo 'make constraints       resolve constraints.txt anew'
 	@echo
 	@echo 'ARGS="..."             more arguments               EXTRAS=referee,cuda13     more packages'
@@ -49,6 +52,16 @@ bench:
 		echo 'error: $(if $(NAME),no bench "$(NAME)",NAME is missing); $(if $(BENCHES),one that works: make bench NAME=$(firstword $(BENCHES)); all: $(BENCHES),there is none in tests/ yet)' >&2; exit 2; fi; \
 	$(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/bench_$(NAME).py' $(ARGS)
 
+stress: NEEDS = keras,report,referee,dev
+stress:
+	@if [ -z '$(filter $(STRESSES),$(NAME))' ]; then \
+		echo 'error: $(if $(NAME),no stress "$(NAME)",NAME is missing); $(if $(STRESSES),one that works: make stress NAME=$(firstword $(STRESSES)); all: $(STRESSES),there is none in tests/ yet)' >&2; exit 2; fi; \
+	$(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/stress_$(NAME).py' $(ARGS)
+
+screenshots: NEEDS = report,dev
+screenshots:
+	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/screenshots.py '$(or $(RUN),reports/nvidia-h200)' $(ARGS)
+
 constraints: VENV =
 constraints:
 	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && \
@@ -59,4 +72,4 @@ clean:
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help run test lint bench constraints clean
+.PHONY: help run test lint bench stress screenshots constraints clean

@@ -9,8 +9,9 @@ import msgspec
 import numpy as np
 
 RESAMPLES = 1000
+_KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
 CONFIDENCE = 0.95
-# Student's t at 97.5 %, for 1, 2, ... degrees of freedom; beyond these the expansion in _few_blocks is exact to 1e-4.
+# Student's t at 97.5 %, for 1, 2, ... degrees of freedom; beyond these the expansion in t_quantile is exact to 1e-4.
 _T_QUANTILES = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281)
 
 
@@ -67,6 +68,13 @@ def _resampled_medians(groups: list[np.ndarray], seed: int) -> np.ndarray:
     return (values[order[lower]] + values[order[upper]]) / 2
 
 
+def t_quantile(free: int) -> float:
+    """Student's t at 97.5 % for that many degrees of freedom."""
+    z = 1.959964
+    expanded = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
+    return _T_QUANTILES[free - 1] if free <= len(_T_QUANTILES) else expanded
+
+
 def _few_blocks(blocks: int) -> float:
     """What a percentile interval over so few blocks must be widened by, in the logarithm, to keep its promise.
 
@@ -74,10 +82,7 @@ def _few_blocks(blocks: int) -> float:
     times sqrt(n / (n - 1)).
     """
     free = blocks - 1
-    z = 1.959964
-    expanded = z + (z**3 + z) / (4 * free) + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * free**2)
-    t = _T_QUANTILES[free - 1] if free <= len(_T_QUANTILES) else expanded
-    return t / z * math.sqrt(blocks / free)
+    return t_quantile(free) / 1.959964 * math.sqrt(blocks / free)
 
 
 def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
@@ -120,13 +125,13 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
                  for v, a, b in zip(values, low, high, strict=True))  # fmt: skip
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=_KEPT)
 def of(samples) -> Estimate:
     """The median seconds of a Samples record with its interval, worked out once for each record."""
     return median(samples.seconds, samples.block)
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=_KEPT)
 def middle(samples) -> float:
     """The median seconds of a Samples record without its interval: cheap, for picking the fastest of many rows."""
     return statistics.median(samples.seconds)

@@ -48,7 +48,11 @@ class Family(msgspec.Struct, frozen=True):
 
     def holds(self, problem: Problem) -> bool:
         """Whether a problem is one of its own."""
-        if problem.op != self.op or len({getattr(problem, field) for field in self.fields}) != 1:
+        if problem.op != self.op:
+            return False
+        first, *others = self.fields
+        size = getattr(problem, first)
+        if any(getattr(problem, field) != size for field in others):
             return False
         if not self.fixed:
             return problem.layout == "nn"

@@ -17,6 +17,7 @@ from analysis.units import count, digits, join, percent, seconds, times
 from kernels import networks
 
 if TYPE_CHECKING:
+    from analysis.families import Family
     from workloads.results import Measurement
 
 _NOISY = 0.05
@@ -80,15 +81,24 @@ def subject(setup: Setup, varies: str = "") -> str:
 
 def answer_sentence(a: Answer) -> str:
     """Who wins along a size, by what: `cifar10-cnn (S0), ...: by a step the GPU wins from batch = 3.1 (2.9..3.3) ...`."""
-    varies = a.family.varies
-    words = sentences.verdict_words(a)
-    words = re.sub(r"\bn = ", f"{varies} = ", words).replace("the smallest size", _SMALLEST[varies])
-    fixed = dict(a.family.fixed)
-    own = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
-    setup = Setup(**own, switches=tuple(fixed.items()))
+    varies, setup, words = a.family.varies, setup_of(a.family), verdict_of(a)
     job = _job_words(setup, varies) if a.form.mode == BY_JOB else ""
     measured = "" if varies == "epochs" else f" (measured {a.low_n}..{a.high_n})"
     return f"{subject(setup, varies)}: by {a.form.mode}{job}, {words}{measured}."
+
+
+def verdict_of(a: Answer) -> str:
+    """Who wins from where, what varies named."""
+    varies = a.family.varies
+    words = re.sub(r"\bn = ", f"{varies} = ", sentences.verdict_words(a))
+    return words.replace("the smallest size", _SMALLEST[varies])
+
+
+def setup_of(family: "Family") -> Setup:
+    """The training that a family of analysis.jobs is of; what varies is 0 or a letter in it."""
+    fixed = dict(family.fixed)
+    own = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
+    return Setup(**own, switches=tuple(fixed.items()))
 
 
 def _job_words(setup: Setup, varies: str) -> str:

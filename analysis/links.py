@@ -4,6 +4,7 @@ Small copies cost a constant, large ones their bytes, and between the two engine
 line over all sizes is wrong by tens of percent in the middle. The pieces are found from the data.
 """
 
+import functools
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -81,7 +82,7 @@ def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
     for m in measurements:
         if m.problem.op == "transfer" and m.status == "ok" and not m.problem.compute:
             ways.setdefault(_way(m), []).append(m)
-    made = (_fit(way, clock, _points(rows, clock)) for way, rows in ways.items() for clock in CLOCKS)
+    made = (_fit(way, clock, tuple(_points(rows, clock).items())) for way, rows in ways.items() for clock in CLOCKS)
     return tuple(link for link in made if link)
 
 
@@ -95,7 +96,10 @@ def _points(rows: "Iterable[Measurement]", clock: str) -> dict[int, Estimate]:
     return dict(sorted(found.items()))
 
 
-def _fit(way: tuple, clock: str, points: dict[int, Estimate]) -> Link | None:
+@functools.lru_cache(maxsize=1024)
+def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Link | None:
+    """Kept, as tables, pictures and predictions all ask for the same laws."""
+    points = dict(found)
     if len(points) < FEWEST:
         return None
     n, t = np.array(list(points), float), np.array([p.value for p in points.values()])

@@ -1,6 +1,6 @@
 """The networks that a run's layers are of: their names, and all of a step's products together."""
 
-import itertools
+import functools
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,6 +12,7 @@ from analysis.layers import is_square
 from kernels import networks
 
 if TYPE_CHECKING:
+    from kernels.layers import Network
     from kernels.problems import Problem
     from kernels.steps import Work
     from workloads.results import Measurement, Run
@@ -34,18 +35,29 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
     """(network, the works of one step at a batch in an arithmetic) of each network whose layers were measured in a direction,
     all of them: what may be added up."""
     problems = {m.problem: None for m in measurements if m.problem.op == op}
-    batches = sorted({batch_family(p).size(p) for p in problems})
-    maths = dict.fromkeys((p.dtype, p.math) for p in problems)
-    layouts = dict.fromkeys(p.layout for p in problems) if op == "conv" else [""]
+    there: dict[tuple, set[Family]] = {}  # which kinds of layers were measured at each batch, arithmetic and layout
+    for p in problems:
+        at = (batch_family(p).size(p), p.dtype, p.math, p.layout if op == "conv" else "")
+        there.setdefault(at, set()).add(_any_layout(p))
+    maths = list(dict.fromkeys((dtype, math) for _, dtype, math, _ in there))
+    layouts = list(dict.fromkeys(layout for *_, layout in there))
+    wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
     found = []
     for model in (m for m in models(runs) if networks.known(m)):
-        for batch, (dtype, math), layout in itertools.product(batches, maths, layouts):
-            works = [w for w in networks.step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
+        own = {_any_layout(w.problem) for w in _step(networks.known(model), 1, "float32", "") if w.problem and w.problem.op == op}
+        for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
+            works = [w for w in _step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
             works = [_in_layout(w, layout) for w in works if w.kind in ("conv", "dense")]
             lacking = {w.direction for w in works if w.problem not in problems}
             if kept := [w for w in works if w.direction not in lacking]:
                 found.append((model, kept))
     return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _step(network: "Network", batch: int, dtype: str, math: str) -> "tuple[Work, ...]":
+    """Kept: convolutions and products ask for the same steps."""
+    return tuple(networks.step(network, batch, dtype, math))
 
 
 def _in_layout(work: "Work", layout: str) -> "Work":

@@ -25,14 +25,16 @@ _WAYS = {
 _COPYING = "copying in and out every call"
 
 
-def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None,
+           answers: tuple[Answer, ...] | None = None, ceilings: "tuple[Roof, ...] | None" = None) -> list[str]:  # fmt: skip
     """The verdict in at most five sentences: who wins from where, why, how the copy moves it, how near the limits.
 
     Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
-    that of the last run of a Loaded.
+    that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
     """
     measurements, machine = _parts(found, machine)
-    answers, ceilings = crossovers(measurements), roofs(measurements, machine)
+    answers = crossovers(measurements) if answers is None else answers
+    ceilings = roofs(measurements, machine) if ceilings is None else ceilings
     trouble = facts.trouble_sentence(measurements, ceilings, machine)
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
@@ -45,11 +47,13 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     return [*told, trouble] if trouble else told
 
 
-def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None,
+            answers: tuple[Answer, ...] | None = None, ceilings: "tuple[Roof, ...] | None" = None,
+            told: list[str] | None = None) -> list[str]:  # fmt: skip
     """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
     measurements, machine = _parts(found, machine)
-    ceilings = roofs(measurements, machine)
-    answers = crossovers(measurements)
+    ceilings = roofs(measurements, machine) if ceilings is None else ceilings
+    answers = crossovers(measurements) if answers is None else answers
     said = [crossing_sentence(a) for a in answers if a.kind != "no-gpu" or a.gaps]
     for a in (a for a in answers if a.precision == answers[0].precision and a.crossings):
         said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
@@ -58,7 +62,7 @@ def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" =
     said += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     said += facts.skipped_sentences(measurements) + facts.flag_sentences(measurements)
     said += facts.beyond_sentence(measurements, ceilings, machine)
-    told = answer(measurements, machine)
+    told = answer(measurements, machine, answers, ceilings) if told is None else told
     return [s for s in dict.fromkeys(said) if s not in told]
 
 

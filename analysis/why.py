@@ -7,7 +7,7 @@ import msgspec
 
 from analysis.crossover import Answer, Point, Side
 from analysis.estimate import middle
-from analysis.families import SQUARES, Family, rows_of
+from analysis.families import SQUARES, Family, Rows, rows_of
 from analysis.roofline import is_gpu
 
 if TYPE_CHECKING:
@@ -61,15 +61,18 @@ def deciding_points(answer: Answer) -> tuple[Point, ...]:
     return (answer.points[0] if answer.kind == "gpu-at-smallest" else answer.points[-1],)
 
 
-def why(measurements: "Iterable[Measurement]", answer: Answer) -> tuple[Why, ...]:
-    """The deciding points of an answer with the GPU's time in parts, smallest size first; empty without points.
+def why(measurements: "Iterable[Measurement]", answer: Answer, everywhere: bool = False,
+        family_rows: "Rows | None" = None) -> tuple[Why, ...]:  # fmt: skip
+    """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
+    without points.
 
-    Rows of the answer's own family, framework and caches tell.
+    Rows of the answer's own family, framework and caches tell: `family_rows` where they were found already.
     """
-    points, form = deciding_points(answer), answer.form
+    points, form = answer.points if everywhere else deciding_points(answer), answer.form
     if not points:
         return ()
-    rows = rows_of(measurements, answer.family, form.framework, form.cache).get(answer.precision, {})
+    found = rows_of(measurements, answer.family, form.framework, form.cache) if family_rows is None else family_rows
+    rows = found.get(answer.precision, {})
     return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if is_gpu(m.settings.device)])
                  for p in points)  # fmt: skip
 

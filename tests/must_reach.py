@@ -29,21 +29,31 @@ def cells(f: Figure) -> list[str]:
     return [f.what, f.target, f"{text(f.figure.value)} {f.unit}".strip(), interval, "pass" if f.reached else "short"]
 
 
-def table(name: str, title: str, figures: list[Figure], notes: list[str] = ()) -> int:
-    """Prints the table, writes reports/<machine>/bench-<name>.md; 0 when every row passes, else 1."""
+def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), kind: str = "bench") -> int:
+    """Prints the table, writes reports/<machine>/<kind>-<name>.md; 0 when every row passes, else 1."""
     here = machine.describe()
     head = ["what", "target", "figure", "95 % interval", "result"]
     rows = [head, ["---"] * len(head), *map(cells, figures)]
     about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")
     stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    lines = [f"# {title}", "", f"`make bench NAME={name}` on {about}, {stamp}, commit {machine.commit()[:12]}.", "",
+    lines = [f"# {title}", "", f"`make {kind} NAME={name}` on {about}, {stamp}, commit {machine.commit()[:12]}.", "",
              *("| " + " | ".join(row) + " |" for row in rows), "", *notes]  # fmt: skip
     text = "\n".join(lines).rstrip() + "\n"
-    path = REPORTS / here.key / f"bench-{name}.md"
+    path = REPORTS / here.key / f"{kind}-{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     print(text, end="")
     return 0 if all(f.reached for f in figures) else 1
+
+
+def added(path: pathlib.Path | None, told: dict[str, int]) -> dict[str, int]:
+    """Counts, with those that a file keeps of earlier parts of the same run; the file then has the sums."""
+    if path is None:
+        return told
+    before = msgspec.json.decode(path.read_bytes()) if path.exists() else {}
+    sums = {name: before.get(name, 0) + told.get(name, 0) for name in {**before, **told}}
+    path.write_bytes(msgspec.json.encode(sums))
+    return sums
 
 
 def exactly(value: float) -> Estimate:

@@ -10,10 +10,11 @@ PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
     *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
     *(f"kernels.{name}" for name in ("checked", "layers", "movement", "networks", "steps", "whole_models")),
-    *(f"workloads.{name}" for name in ("options", "results", "machine", "host", "nvidia", "switches")),
+    *(f"workloads.{name}" for name in ("options", "results", "baselines", "soundness", "machine", "host", "nvidia", "switches")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
-_MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks models data keras_child cluster show setup
+_MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks probes refereeing pyperf_child
+cuda_bench_child models data keras_child cluster show setup
 starts tensors trainers feeds loops dense fits usermodels together parties answering serving studies
 asked forecast windows energy describing"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}

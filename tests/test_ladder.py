@@ -5,6 +5,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, squar
 
 from analysis import ladder
 from analysis.report import ladder as page
+from analysis.report.material import Material
 from analysis.report.page import markdown
 from kernels.problems import Peak
 from workloads.results import Loaded
@@ -121,6 +122,6 @@ def test_the_page_has_the_ladder():
     lines = page.section(cpu_rows(), CPU_MACHINE)
     assert lines[0] == "## From three loops to the library"
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00 times |" in lines
-    assert "## From three loops to the library" in markdown(cpu_run(), False)
+    assert "## From three loops to the library" in markdown(Material(cpu_run()), False)
     bare = Loaded((run(CPU_MACHINE),), (at("matmul/numpy/blas", 256, 80e9),), 0, ("matmul.jsonl",))
-    assert "## From three loops to the library" not in markdown(bare, False)
+    assert "## From three loops to the library" not in markdown(Material(bare), False)

@@ -202,7 +202,7 @@ def test_shapes_in_words():
 def rendered(tmp_path_factory):
     folder = tmp_path_factory.mktemp("layers")
     write(folder, fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32")))
-    return report.render([folder])
+    return report.render([folder], with_html=False)
 
 
 def test_the_page_has_sections_of_convolutions_and_products(rendered):
@@ -279,7 +279,7 @@ def test_layers_are_points_of_the_roofline_at_their_largest_batch():
 
 def test_an_empty_roofline_is_left_out(tmp_path):
     write(tmp_path, msgspec.structs.replace(fake.gpu_run(), measurements=tuple(fake.transfer_rows())))
-    text = report.render([tmp_path]).read_text()
+    text = report.render([tmp_path], with_html=False).read_text()
     assert not (tmp_path / "roofline.svg").exists() and "roofline.svg" not in text and "](transfers.svg)" in text
 
 
@@ -308,7 +308,7 @@ def test_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     rows = fake.launch_rows()
     write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
-    text = report.render([tmp_path]).read_text()
+    text = report.render([tmp_path], with_html=False).read_text()
     assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
     assert cells.problem(row("launch/cupy/rawkernel", Launch("empty"), 1.0)) == "empty"
 

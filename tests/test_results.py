@@ -115,3 +115,16 @@ def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
         with pytest.raises(results.Refused, match="No space left on device; what was measured before is in it"):
             writer.append(row(2))
     assert results.read(tmp_path).measurements[0] == row(1)
+
+
+@pytest.mark.parametrize(("old", "new"), [
+    ('"matmul/numpy/blas"', '"blas"'), ('"ok"', '"fine"'), ('"seconds":[0.25]', '"seconds":[0.25,0.5]'), ("[0.25]", "[-0.25]"),
+    ("[0.25]", "[1e300]"), ('"calls":1', '"calls":0'), ('"reuse":1', '"reuse":0'), ('"threads":1', '"threads":-1'),
+    ('"m":1', '"m":2305843009213693952'), ('"values":{}', '"values":{"x":1e40}'),
+])  # fmt: skip
+def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
+    import msgspec
+
+    line = msgspec.json.encode(row(1)).decode()
+    assert old in line and results.decode([line.encode()])[2] == 0
+    assert results.decode([line.replace(old, new).encode()]) == ([], [], 1)

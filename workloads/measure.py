@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads import copies, machine, telemetry, timing
+from workloads import copies, machine, probes, telemetry, timing
 from workloads.results import Measurement, Row, Samples
 from workloads.timing import Limits
 
@@ -149,9 +149,12 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         return Measurement(
             row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
         )
-    prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
+    timed = inputs(row.problem, seed, False)
+    prepared = _prepared(kernel, row, timed)
     watch = telemetry.watch(row.settings.device, row.problem.op == "transfer", framework)
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
+    if samples:
+        flags += probes.flags(kernel, row, prepared, timed, min(samples[0].seconds))
     return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=now(),
                        notes=prepared.notes, **about)  # fmt: skip
 

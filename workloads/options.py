@@ -139,6 +139,14 @@ def _seed(text: str) -> int:
     return _whole(text, 0, 1 << 31)
 
 
+def regression(text: str) -> float:
+    """The share by which a row must be slower to count, of a rule like `slower>5%`: 0.05; of `slower` 0."""
+    match = re.fullmatch(r"slower(?:>(\d{1,4}(?:\.\d{1,6})?)%)?", text.replace(" ", ""))
+    if not match:
+        raise argparse.ArgumentTypeError(f"{text!r} is no rule; rules are like 'slower>5%' or 'slower'")
+    return float(match[1] or 0) / 100
+
+
 def add_measuring(made: Parser) -> None:
     """The flags that every workload shares."""
     what = made.add_argument_group("what to run, and where")
@@ -165,6 +173,10 @@ def add_measuring(made: Parser) -> None:
                      help="add what this command plans and the newest run (or the one in -o DIR) lacks")  # fmt: skip
     run.add_argument("--format", choices=FORMATS, default="table", help="what stdout gets (table)")
     run.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
+    run.add_argument("--save", metavar="NAME", help="keep the rows as the baseline NAME")
+    run.add_argument("--against", metavar="RUN", help="then say what is faster or slower than a baseline or another run")
+    run.add_argument("--fail-on", type=regression, metavar="RULE",
+                     help="with --against: exit 4 when a row is past this, such as 'slower>5%%'")  # fmt: skip
     run.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
     run.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for every row")
 
@@ -178,10 +190,12 @@ def limits(args: argparse.Namespace) -> dict[str, float]:
 def namespace(made: Parser, **keywords) -> argparse.Namespace:
     """The arguments of a command called as a function: flags as keywords, defaults for the rest.
 
-    Raises: TypeError for a keyword that is no flag.
+    Raises: TypeError for a keyword that is no flag, and for what a command does at its end.
     """
     args = made.parse_args([])
     for name, value in keywords.items():
+        if name in ("save", "against", "fail_on"):
+            raise TypeError(f"{name!r} is a flag of the command; save with output=DIR and use analysis.compare")
         if not hasattr(args, name):
             raise TypeError(f"unknown option {name!r}; known: {', '.join(sorted(vars(args)))}")
         several = isinstance(value, (list, tuple, range))

@@ -284,5 +284,48 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
             for flag, (name, seen, why, fix) in said.items()]  # fmt: skip
 
 
+def timings() -> list[Finding]:
+    """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
+    from workloads import checks, machine
+
+    here = machine.describe()
+    done: list = []
+    for m in trials(here):
+        done.append(checks.flagged(m, done, here))
+    lost = [Finding("timings", "problem", f"{m.kernel}: {m.status}: {m.reason}", "what is measured with it would fail too",
+                    "make test") for m in done if m.status in ("failed", "wrong")]  # fmt: skip
+    found = checks.findings(done, here)
+    fine = sum(m.status == "ok" for m in done)
+    said = f"{fine} rows timed, their answers right; {len(checks.CHECKS)} things looked for, {len(found)} seen"
+    return [Finding("timings", "ok", said), *lost, *found]
+
+
+def trials(here) -> list:
+    """Measurements of a product and a pass over memory on each device, the pass warm and cold."""
+    import contextlib
+
+    from kernels.problems import Matmul, Stream
+    from workloads.results import Row, Settings
+    from workloads.timing import Limits
+    from workloads.worker import Order, Worker, environment
+
+    cpu, gpu = Settings(threads=here.cores), [Settings(f"gpu:{i}") for i in range(min(1, len(here.gpus)))]
+    half = max(here.caches_bytes.values(), default=1 << 22) // 4
+    rows = [Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu)]
+    rows += [Row("stream/numba/loop", Stream("triad", min(half, 1 << 26)), cpu)]
+    for on in gpu:
+        quarter = here.gpus[0].l2_bytes // 4
+        cold = Settings(on.device, cache="cold")
+        rows += [Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
+                 *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold))]  # fmt: skip
+    uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
+    done = []
+    for device in dict.fromkeys(row.settings.device for row in rows):
+        own = [row for row in rows if row.settings.device == device]
+        with contextlib.closing(Worker(environment(own[0], uuids))) as worker:
+            done += [worker.ask(Order("measure", row, Limits(0.02, 10, 0.05, 0.25)), CHILD_LIMIT_S) for row in own]
+    return done
+
+
 CHECKS: tuple[Callable[[], list[Finding]], ...] = (
-    python, packages, dependencies, blas, numba, gpu, cupy, tensorflow, disk, memory, governor, quiet)  # fmt: skip
+    python, packages, dependencies, blas, numba, gpu, cupy, tensorflow, disk, memory, governor, quiet, timings)  # fmt: skip

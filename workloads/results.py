@@ -13,7 +13,9 @@ from collections.abc import Iterable
 import msgspec
 
 from kernels.problems import Problem
+from workloads import baselines
 from workloads.options import Usage
+from workloads.soundness import finite, sound
 
 SCHEMA = 1
 
@@ -166,7 +168,8 @@ class Writer:
             raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = open(path, "a+b")  # noqa: SIM115
+            # Unbuffered: what a full disk refused would be tried again, and fail again, when the file is closed.
+            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
         except OSError as error:
             raise Refused(f"cannot write {path}: {error.strerror}; choose a folder you may write with -o") from error
         try:
@@ -193,9 +196,11 @@ class Writer:
         self._file.truncate(text.rfind(b"\n") + 1)
 
     def append(self, line: Line) -> None:
+        line = finite(line) if isinstance(line, Measurement) else line
         try:
-            self._file.write(msgspec.json.encode(line) + b"\n")
-            self._file.flush()
+            left = memoryview(msgspec.json.encode(line) + b"\n")
+            while left:
+                left = left[self._file.write(left) :]
             os.fsync(self._file.fileno())
         except OSError as error:
             raise Refused(f"cannot write {self.path}: {error.strerror}; what was measured before is in it") from error
@@ -221,7 +226,9 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
         except (msgspec.DecodeError, ValueError):
             bad += 1
             continue
-        if isinstance(line, Run):
+        if not sound(line):
+            bad += 1
+        elif isinstance(line, Run):
             runs.append(line)
         else:
             rows.pop(line.key, None)
@@ -239,11 +246,13 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def files_of(run: str | pathlib.Path) -> list[pathlib.Path]:
-    """The result files that RUN names: a file, a run folder, or a machine folder with runs in it (oldest first).
+    """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
 
     Raises: FileNotFoundError when there is none.
     """
     path = pathlib.Path(run)
+    if not path.exists():
+        path = baselines.find(str(run)) or path
     if path.is_file():
         return [path]
     inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []

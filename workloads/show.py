@@ -3,10 +3,11 @@
 import argparse
 import csv
 import json
+import os
 import sys
 from collections.abc import Callable
 
-from workloads import results
+from workloads import options, results
 from workloads.results import Machine, Measurement, Run
 
 
@@ -84,13 +85,46 @@ def session(args: argparse.Namespace, run: Run | None, command: str, op: str, ro
     if args.dry_run:
         plan.dry_run(rows(args, machine.describe()), args)
         return 0
+    check_flags(args)
     run = run or sweep.header(args, command)
     out = table(run.machine) if args.format == "table" else Rows(args.format, op, run.machine)
     outcome = measure(args, command, out.shown, run)
     out.finish()
     if args.format == "table":
         said(outcome)
-    return sweep.ended(outcome, args)
+    return beside(args, [outcome.path], sweep.ended(outcome, args))
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Raises Usage, before anything is measured, for a baseline to save that exists and for one to compare with that does not."""
+    from analysis import compare
+    from workloads import baselines
+
+    if args.fail_on is not None and not args.against:
+        raise options.Usage("--fail-on needs --against, which says what to compare with",
+                            "python -m workloads.matmul --sizes 256 --against before --fail-on 'slower>5%'")  # fmt: skip
+    if args.save:
+        baselines.require_free(args.save)
+    if args.against:
+        compare.read(args.against)
+
+
+def beside(args: argparse.Namespace, files: list, code: int) -> int:
+    """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
+    where a row is."""
+    from analysis import compare
+    from workloads import baselines
+
+    if code not in (options.OK, options.FAILED):
+        return code
+    if args.save:
+        kept = baselines.save(args.save, files)
+        if not args.quiet:
+            print(f"saved as the baseline {args.save!r}: {os.path.relpath(kept)}", file=sys.stderr)
+    if args.against:
+        regressed = compare.against(args.against, files, args.fail_on, args.format)
+        return code or regressed
+    return code
 
 
 def frame(outcome, op: str):

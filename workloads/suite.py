@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(args: argparse.Namespace, command: str) -> int:
-    from workloads import machine, sweep
+    from workloads import machine, show, sweep
 
     if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
         raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
@@ -82,6 +82,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     parts = chosen(args, bool(run.machine.gpus))
     if args.dry_run:
         return _dry_run(args, parts)
+    show.check_flags(args)
     folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
         print(f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}", file=sys.stderr)
@@ -97,7 +98,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
         if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
             return codes[-1]
     _report(args, folder)
-    return worst(codes)
+    return show.beside(args, sorted(folder.glob("*.jsonl")), worst(codes))
 
 
 def worst(codes: list[int]) -> int:
@@ -140,7 +141,7 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     from workloads import results
 
     loaded = results.read(folder)
-    path = report.render([folder], folder)
+    path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
     said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget_words.sentences(loaded.measurements)]
     said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)

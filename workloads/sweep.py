@@ -16,7 +16,7 @@ import msgspec
 from analysis import estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads import machine, options, results
+from workloads import checks, machine, options, results
 from workloads.plan import RIGOROUS_PROCESSES, name, note
 from workloads.results import Measurement, Row, Run, Samples
 from workloads.timing import Limits
@@ -106,7 +106,7 @@ def sweep(rows: list[Row], args: argparse.Namespace, workload: str, command: str
                         step(row, len(outcome.measurements), len(outcome.measurements) + outcome.left)
                         done = kept.get(row.key)
                         if done is None:
-                            done = runner.measure(row)
+                            done = checks.flagged(runner.measure(row), outcome.measurements, run.machine)
                             writer.append(done)
                         runner.learn(done)
                         outcome.measurements.append(done)
@@ -314,6 +314,8 @@ def ended(outcome: Outcome, args: argparse.Namespace) -> int:
     skipped = Counter(m.reason for m in outcome.measurements if m.status == "skipped")
     for reason, rows in skipped.most_common(None if args.verbose else 5):
         note(args, f"skipped: {rows} row{'s' * (rows != 1)}: {reason}")
+    for line in checks.lines(outcome.measurements, outcome.run.machine):
+        note(args, line)
     if outcome.stopped:
         how = options.typed(resume_command(outcome))
         print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)

@@ -201,7 +201,7 @@ def collect(take: Take, limits: Limits, clock: str, before_block: Callable[[], N
     for index in range(MOST_BLOCKS):
         before_block()
         for _ in range(per_block):
-            seconds.append(rounded(take(calls) / calls))
+            seconds.append(rounded(forward(take(calls)) / calls))
             block.append(index)
             spent = time.perf_counter() - begin
             if spent > limits.max_time and len(seconds) >= 3:
@@ -211,6 +211,16 @@ def collect(take: Take, limits: Limits, clock: str, before_block: Callable[[], N
             if steady == 2:
                 return Samples(clock, tuple(seconds), calls, tuple(block), "steady")
     return Samples(clock, tuple(seconds), calls, tuple(block), "max-blocks")
+
+
+def forward(seconds: float) -> float:
+    """The seconds that a clock gave.
+
+    Raises: ArithmeticError for a clock that stepped backward: sizing batches by it would make them endless.
+    """
+    if not seconds >= 0:
+        raise ArithmeticError(f"the clock stepped backward, by {-seconds:.3g} s")
+    return seconds
 
 
 def rounded(seconds: float) -> float:
@@ -224,7 +234,7 @@ def one_block(take: Take, limits: Limits, clock: str, call_seconds: float, handi
     handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts.
     """
     calls, per_block = plan(call_seconds, limits)
-    seconds = tuple(rounded(take(round(calls * (1 + handicap))) / calls) for _ in range(per_block))
+    seconds = tuple(rounded(forward(take(round(calls * (1 + handicap)))) / calls) for _ in range(per_block))
     return Samples(clock, seconds, calls, (0,) * per_block, "one-block")
 
 
@@ -241,7 +251,7 @@ def call_seconds(take: Take, limits: Limits) -> float:
     calls, best, begin = 1, math.inf, time.perf_counter()
     while True:
         started = time.perf_counter()
-        timed = take(calls)
+        timed = forward(take(calls))
         spent = time.perf_counter() - started if getattr(take, "resets", False) else timed
         best = min(best, spent / calls)
         if time.perf_counter() - begin >= limits.min_time:

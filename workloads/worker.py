@@ -15,6 +15,7 @@ import msgspec
 from kernels.registry import FRAMEWORKS
 from workloads import switches
 from workloads.results import Measurement, Row
+from workloads.soundness import finite
 from workloads.timing import Limits
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -95,7 +96,11 @@ class Worker:
         elif line is None:
             reason = f"its process ended with {self._ending()}: {self._last_words()}"
         else:
-            answer = msgspec.json.decode(line, type=Measurement)
+            try:
+                answer = msgspec.json.decode(line, type=Measurement)
+            except (msgspec.DecodeError, ValueError) as error:
+                self.close()
+                return failed(order.row, f"its process answered what cannot be read: {error}")
             if "context-lost" in answer.flags:
                 self.close()
             return answer
@@ -149,7 +154,7 @@ def main(orders: int, answers: int) -> None:
     decoder = msgspec.json.Decoder(Order)
     with os.fdopen(orders, "rb") as lines, os.fdopen(answers, "wb", buffering=0) as out:
         for line in lines:
-            out.write(msgspec.json.encode(measure.obey(decoder.decode(line))) + b"\n")
+            out.write(msgspec.json.encode(finite(measure.obey(decoder.decode(line)))) + b"\n")
 
 
 if __name__ == "__main__":

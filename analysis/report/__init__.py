@@ -7,12 +7,19 @@ from collections.abc import Iterable
 Path = str | os.PathLike
 
 
-def render(runs: Path | Iterable[Path], out: Path | None = None) -> pathlib.Path:
-    """Writes report.md and its pictures into `out` (default: the first run's own folder) and gives report.md's path.
+def render(runs: Path | Iterable[Path], out: Path | None = None, with_html: bool = True) -> pathlib.Path:
+    """Writes report.md, its pictures and report.html into `out` (default: the first run's own folder) and gives report.md's path.
 
-    Without matplotlib the page is written without pictures and says so.
-    Raises: FileNotFoundError when a run has no result file; ValueError for runs of different machines; OSError.
+    Without matplotlib the pages are written without pictures and say so; without plotly and jinja2 there is no report.html.
+    Runs of several machines give a page of the first one with the others beside it.
+    Raises: FileNotFoundError when a run has no result file; OSError.
     """
     from analysis.report.page import write
 
-    return write([runs] if isinstance(runs, str | os.PathLike) else list(runs), out)
+    return write([runs] if isinstance(runs, str | os.PathLike) else list(runs), out, with_html)
+
+
+def to_open(path: pathlib.Path) -> pathlib.Path:
+    """The page to open beside a report.md that was written: report.html, or report.md itself where there is none."""
+    html = path.with_suffix(".html")
+    return html if html.is_file() else path

@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import webbrowser
 
 from workloads import options
 
@@ -16,9 +17,11 @@ def _parser(command: str, does: str, makes: str) -> options.Parser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Writes report.md and its pictures; prints the answer and the path. Returns the exit status."""
-    made = _parser("analysis.report", "Writes the report of one machine's runs: report.md and SVG pictures.",
-                   "report.md and the pictures")  # fmt: skip
+    """Writes the pages and their pictures; prints the answer and the page's path. Returns the exit status."""
+    made = _parser("analysis.report", "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
+                   "Runs of other machines than the first one's are set beside it.",
+                   "report.html, report.md and the pictures")  # fmt: skip
+    made.add_argument("--open", action="store_true", help="open the page in a browser")
     made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's answer markers")
     return options.command(made, argv, lambda arguments: _guarded("analysis.report", _report, arguments))
 
@@ -46,16 +49,22 @@ def _guarded(command: str, job, arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from analysis import sentences
-    from analysis.report import page, render
+    from analysis import report, sentences
+    from analysis.report import html, page
 
-    path = render(arguments.runs, arguments.out)
-    for sentence in sentences.answer(page.read_one_machine(arguments.runs)):
+    path = report.render(arguments.runs, arguments.out)
+    told = sentences.answer(page.read_all(arguments.runs)[0])
+    for sentence in told:
         print(sentence)
-    print(path)
+    opened = report.to_open(path) if html.has_libraries() else path
+    print(opened)
     if arguments.readme:
-        put_answer(pathlib.Path(arguments.readme), sentences.answer(page.read_one_machine(arguments.runs)))
-    _require_matplotlib("report.md has no pictures")
+        put_answer(pathlib.Path(arguments.readme), told)
+    if arguments.open:
+        webbrowser.open(opened.resolve().as_uri())
+    _require_matplotlib("the report has no pictures")
+    if not html.has_libraries():
+        raise options.Missing("there is no report.html: jinja2 or plotly is not installed", html.INSTALL)
     return options.OK
 
 

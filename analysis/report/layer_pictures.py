@@ -89,7 +89,7 @@ def crossings(of: Layers, varies: str) -> "Figure":
     """A line a family of the first precision: bands say who wins one call with the data there; marks, from where the GPU wins
     in other forms."""
     answers = [a for a in of.answers if a.family.varies == varies and not a.form.framework and a.form.cache == "warm"]
-    first = answers[0].precision if answers else ""
+    first = next((a.precision for a in answers if a.form == LATENCY and a.points), "")
     resident = [a for a in answers if a.precision == first and a.form == LATENCY and a.points]
     resident, left_out = _most(resident, lambda a: a.points[-1].cpu.seconds.value)
     name = resident[0].family.size_name if resident else varies

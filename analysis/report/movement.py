@@ -62,7 +62,7 @@ def memory(measurements: "Iterable[Measurement]", machine: "Machine | None" = No
             x, y = [p.nbytes for p in curve], [p.rate.value for p in curve]
             axes.plot(x, y, color=color, marker=MARKERS[i % len(MARKERS)], ms=4, lw=1.2, zorder=3)
             axes.fill_between(x, [p.rate.low for p in curve], [p.rate.high for p in curve], color=color, alpha=0.2, lw=0)
-            where = _where(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
+            where = where_words(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
             labels.append((y[-1], f"{where}, {operation}", color))
             for p in (p for p in found if (p.device, p.threads, p.operation) == (device, threads, operation)):
                 axes.plot([p.from_bytes, p.to_bytes], [p.rate.value] * 2, color=color, lw=9, alpha=0.28, solid_capstyle="butt")
@@ -79,7 +79,7 @@ def memory(measurements: "Iterable[Measurement]", machine: "Machine | None" = No
     return made
 
 
-def _where(device: str, shown: "Iterable[plateaus.Key]") -> str:
+def where_words(device: str, shown: "Iterable[plateaus.Key]") -> str:
     gpus = {key[0] for key in shown if key[0].startswith("gpu")}
     return "GPU" if gpus == {device} else device.upper().replace(":", " ")
 
@@ -104,21 +104,21 @@ def transfers(measurements: "Iterable[Measurement]") -> "Figure":
     measurements = list(measurements)
     with picture(_COPIES, "bytes of a copy", "seconds", 8.0, 6.4, 0.66, 0.13) as (made, axes):
         labels, every = [], []
-        for i, law in enumerate(telling(_laws(measurements))[:_MOST_LINES]):
+        for i, law in enumerate(telling(laws_of(measurements))[:_MOST_LINES]):
             seen, color = links.errors(law, measurements), COLORS[i % len(COLORS)]
             sizes = [nbytes for nbytes, *_ in seen]
             every += sizes
             marker = MARKERS[i % len(MARKERS)]
             axes.plot(sizes, [t for _, _, t, _ in seen], color=color, marker=marker, ms=4, ls="", mfc="white", zorder=3)
             axes.plot(sizes, [t for _, t, _, _ in seen], color=color, lw=1.2, dashes=DASHES[i // len(COLORS)])
-            labels.append((seen[-1][1], _way(law), color))
+            labels.append((seen[-1][1], way_words(law), color))
         unit_axis(axes, seconds)
         _bytes_axis(axes, every)
         label_right(axes, labels, 9)
     return made
 
 
-def _laws(measurements: "list[Measurement]") -> list[links.Link]:
+def laws_of(measurements: "list[Measurement]") -> list[links.Link]:
     """The laws of what a program waits for, the fastest first."""
     found = [x for x in links.fits(measurements) if x.clock == "host-latency"]
     return sorted(found, key=lambda x: -x.bandwidth.value)
@@ -137,7 +137,7 @@ def telling(laws: list[links.Link]) -> list[links.Link]:
     return list(made.values())
 
 
-def _way(law: links.Link) -> str:
+def way_words(law: links.Link) -> str:
     return " ".join(filter(None, (law.direction, law.host_memory, law.kernel.partition("/")[2].replace("cupy/", ""))))
 
 
@@ -147,7 +147,7 @@ def has_memory(measurements: "Iterable[Measurement]") -> bool:
 
 def has_copies(measurements: "Iterable[Measurement]") -> bool:
     """Whether there is a law of copies to draw."""
-    return any(m.problem.op == "transfer" for m in measurements) and bool(_laws(list(measurements)))
+    return any(m.problem.op == "transfer" for m in measurements) and bool(laws_of(list(measurements)))
 
 
 def memory_section(measurements: "list[Measurement]", machine: "Machine | None", picture_line: list[str],
@@ -177,7 +177,7 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], p
     rows = [(law.direction, law.host_memory or "-", law.kernel.partition("/")[2], seconds(max(0.0, law.latency.value)),
              bytes_rate(law.bandwidth.value), cells.width(law.bandwidth), size(law.half_bytes.value) if law.half_bytes else "-",
              percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-")
-            for law in _laws(measurements)]  # fmt: skip
+            for law in laws_of(measurements)]  # fmt: skip
     heads = ("way", "host memory", "by", "latency", "bandwidth", "+-", "half of it from", "of the PCIe link")
     about = []
     if seen:

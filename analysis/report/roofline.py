@@ -48,7 +48,7 @@ def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> 
     points = [_point(m) for m in (*(m for path in paths.values() for m in path.values()), *others)]
     corners = [ridge(c, m) for c, m in _pairs(roofs)]
     left, right = min([1.0, *(x for x, _ in points), *corners]) / 2, max([100.0, *(x for x, _ in points), *corners]) * 3
-    slopes, tops = _slopes(roofs), [r.rate.value for r in roofs if r.kind == "compute"] + [y for _, y in points]
+    slopes, tops = slopes_of(roofs), [r.rate.value for r in roofs if r.kind == "compute"] + [y for _, y in points]
     kinds = ["square matmuls"] * bool(paths or not others) + ["layers"] * bool(others)
     title = f"Roofline: {join(kinds)}, data resident"
     with picture(title, "FLOP per byte that must move", "FLOP/s", 8.0, 8.8, 0.685, 0.15, 0.95) as (made, axes):
@@ -132,7 +132,7 @@ def _caches(roofs: "tuple[Roof, ...]", device: str) -> list[Roof]:
     return [r for r in found if r.threads == most]
 
 
-def _slopes(roofs: "tuple[Roof, ...]") -> list[tuple[Roof, dict]]:
+def slopes_of(roofs: "tuple[Roof, ...]") -> list[tuple[Roof, dict]]:
     """Every level's best roof, the link's slower direction, the data sheet's memory, with how they are drawn."""
     found = []
     for device in dict.fromkeys(r.device for r in roofs):

@@ -4,15 +4,15 @@ import pathlib
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from analysis import budget_words, facts, sentences
-from analysis.crossover import Answer
+from analysis import facts, sentences
+from analysis.crossover import Answer, square_rows
 from analysis.estimate import of
 from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
 from analysis.report.roofline import has_any
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
-from analysis.roofline import Roof, is_gpu, judge, pick, quick_seconds, ridge, seconds_of
+from analysis.roofline import Judged, Roof, is_gpu, judge, pick, quick_seconds, ridge
 from analysis.units import count, digits, join, percent, seconds, size
 from analysis.why import why
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
+NUMBERS = ("kernel", "problem", "math", "device", "threads", "mode", "time", "+-", "device time", "queued", "rate",
+           "of its roof", "status, flags")  # fmt: skip
 _RIDGE = "ridge, FLOP per byte"
 _WHERE_TIME_GOES = (
     "Where the GPU's time goes, at the sizes on both sides of each crossing. The last four columns add up to its "
@@ -63,13 +65,14 @@ def header(loaded: "Loaded") -> list[str]:
         + (", virtual" if run.machine.virtual else ""),
         f"- Date: {join(dates)}; commit {text(run.commit)}, sources {text(run.sources)}",
         f"- {badge(loaded.measurements)}",
-        f"- Measured with {join(f'`{text(c)}`' for c in commands)}; from {join(files)}", "",
+        f"- Measured with {join(f'`{text(c)}`' for c in commands)}; from {join(files)}",
+        "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder", "",
     ]  # fmt: skip
 
 
-def answers_section(loaded: "Loaded") -> list[str]:
+def answers_section(told: list[str]) -> list[str]:
     """The verdict in at most five sentences."""
-    return ["## The answer", "", *(f"- {text(s)}" for s in sentences.answer(loaded)), ""]
+    return ["## The answer", "", *(f"- {text(s)}" for s in told), ""]
 
 
 def image(name: str, says: str, shown: bool) -> list[str]:
@@ -77,9 +80,9 @@ def image(name: str, says: str, shown: bool) -> list[str]:
     return [f"![{text(says)}]({name})", ""] if shown else []
 
 
-def details_section(loaded: "Loaded") -> list[str]:
+def details_section(left_out: list[str]) -> list[str]:
     """What the five sentences leave out, apart from the answers that stand in the crossover table."""
-    told = [s for s in sentences.details(loaded) if "the roof measured" in s or s.startswith("At n")]
+    told = [s for s in left_out if "the roof measured" in s or s.startswith("At n")]
     return ["## Also seen", "", *(f"- {text(s)}" for s in told), ""] if told else []
 
 
@@ -109,9 +112,9 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
     def cell(value: float | None) -> str:
         return "-" if value is None else seconds(value)
 
-    rows = []
+    rows, squares = [], square_rows(measurements)
     for a in (a for a in answers if a.precision == answers[0].precision):
-        for w in why(measurements, a):
+        for w in why((), a, family_rows=squares):
             sides = (seconds(w.cpu.seconds.value), sentences.side_name(w.cpu), seconds(w.gpu.seconds.value))
             parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
             rows.append((a.precision, sentences.form_name(a.form), w.n, *sides, *parts))
@@ -173,25 +176,6 @@ def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tupl
             last.problem.n)  # fmt: skip
 
 
-def keras_section(measurements: "list[Measurement]") -> list[str]:
-    """The training rows: the step, its parts as far as measured, the remainder, and what else the rows hold."""
-    rows = [m for m in measurements if m.problem.op == "training"]
-    if not rows:
-        return []
-    heads = ("training", "device", "status", "a step", "+-", "values", "losses")
-    listed = [(cells.problem(m), m.settings.device, cells.status(m) or "ok", cells.time(seconds_of(m)),
-               cells.width(seconds_of(m)), _values(m), _losses(m)) for m in rows]  # fmt: skip
-    return ["## Training with Keras", "", *budget_words.lines(measurements), "", *table(heads, listed, 3)]
-
-
-def _values(m: "Measurement") -> str:
-    return ", ".join(f"{name} {digits(value)}" for name, value in {**m.phases_s, **m.values}.items())
-
-
-def _losses(m: "Measurement") -> str:
-    return "; ".join(f"{name} {digits(s[0])} to {digits(s[-1])} over {len(s)}" for name, s in m.series.items() if s)
-
-
 def how_section(loaded: "Loaded") -> list[str]:
     """Checks, stop reasons, flags, seed, software and limits of what was measured."""
     ms = loaded.measurements
@@ -214,6 +198,23 @@ def how_section(loaded: "Loaded") -> list[str]:
     ]  # fmt: skip
 
 
+_FORMULAS = (
+    "matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements",
+    "convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once",
+    "stream: the bytes of the arrays that the operation reads and writes, each once",
+    "rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak rate over bandwidth",
+    "of its roof: the least time that the roofs allow, over the measured one",
+    "speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the logarithm of the size",
+    "a copy used k times: the call with its copies and k - 1 calls without, over k",
+    "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)",
+)
+
+
+def formulas() -> list[str]:
+    """What the numbers on the page are, as formulas."""
+    return ["### Formulas", "", *(f"- {text(f)}" for f in _FORMULAS), ""]
+
+
 def software_words(runs: "Iterable[Run]") -> list[str]:
     """`numpy 2.4.6`: what any of the runs stood on; every version where they differ, the last one last."""
     found: dict[str, dict[str, None]] = {}
@@ -229,20 +230,17 @@ def _counted(names: "Iterable[str]") -> str:
     return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
 
 
-def numbers_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
-    """Every row that was tried, a line each; the skipped ones by their reasons."""
-    heads = ("kernel", "problem", "math", "device", "threads", "mode", "time", "+-", "device time", "queued", "rate",
-             "of its roof", "status, flags")  # fmt: skip
+def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]") -> list[str]:
+    """Every row that was tried, a line each (`numbers`: of `number_row`); the skipped ones by their reasons."""
     timed = [m for m in measurements if m.status != "skipped"]
-    rows = [_number_row(m, roofs) for m in sorted(timed, key=_order)]
     skipped: dict[tuple[str, str], int] = {}
     for m in (m for m in measurements if m.status == "skipped"):
         key = (m.kernel, m.reason)
         skipped[key] = skipped.get(key, 0) + 1
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = f"A time of `{several[0]}` is that of all of them." if (several := _several(timed)) else ""
-    return ["## All numbers", "", *([said, ""] if said else []), *table(heads, rows, 2, ("device time", "queued", "of its roof")),
-            *(["", *left] if left else [])]  # fmt: skip
+    found = table(NUMBERS, numbers, 2, ("device time", "queued", "of its roof"))
+    return ["## All numbers", "", *([said, ""] if said else []), *found, *(["", *left] if left else [])]
 
 
 def _several(measurements: "list[Measurement]") -> list[str]:
@@ -250,15 +248,16 @@ def _several(measurements: "list[Measurement]") -> list[str]:
     return [cells.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
 
 
-def _number_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
-    judged, host = judge(m, roofs), cells.on(m, "host-latency")
+def number_row(m: "Measurement", judged: Judged) -> tuple:
+    """The cells of a row in NUMBERS."""
+    host = cells.on(m, "host-latency")
     doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
     return (m.kernel, cells.problem(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
             cells.mode(m), cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
             cells.time(cells.on(m, "host-throughput")), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
 
 
-def _order(m: "Measurement") -> tuple:
+def order(m: "Measurement") -> tuple:
     p, s = m.problem, m.settings
     which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), cells.shape(p)
     return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)

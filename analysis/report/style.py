@@ -76,15 +76,15 @@ def rates_axis(axes) -> None:
     """Labels the x axis with rates of arithmetic in the same way."""
     from analysis.units import flops_rate
 
-    _in_words(axes.xaxis, axes.get_xlim(), flops_rate)
+    _in_words(axes.xaxis, axes.get_xlim(), flops_rate, 7)
     axes.set_xlabel("")
 
 
-def _in_words(axis, limits: tuple[float, float], words) -> None:
+def _in_words(axis, limits: tuple[float, float], words, most: int = 20) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     few = math.log10(limits[1] / limits[0]) <= 2
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=20))
+    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=most))
     axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+(?!\d)", "", words(value))))
     axis.set_minor_formatter(NullFormatter())
 

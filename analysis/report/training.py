@@ -1,10 +1,12 @@
 """Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
 half with its picture, the articles beside ours, and what each switch does."""
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from analysis import job_words, jobs, published
 from analysis.crossover import Answer
+from analysis.estimate import Estimate
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.report import cells
 from analysis.report.cells import table, text
@@ -78,10 +80,18 @@ def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> 
 
 
 def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
+    """A line a training: along what, who wins by the step, by an epoch and by the whole job."""
     if not answers:
         return []
-    said = [f"- {text(job_words.answer_sentence(a))}" for a in answers]
-    return ["### Where the GPU starts to win a training", "", *images.get("batches.svg", []), *said, ""]
+    groups: dict[tuple, dict[str, Answer]] = {}
+    for a in answers:
+        groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
+    bys = [by for by in (BY_STEP, BY_EPOCH, BY_JOB) if any(by in group for group in groups.values())]
+    rows = [(job_words.subject(job_words.setup_of(family), family.varies), family.varies, f"{low}..{high}",
+             *(job_words.verdict_of(group[by]) if by in group else "-" for by in bys))
+            for (family, low, high), group in groups.items()]  # fmt: skip
+    heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
+    return ["### Where the GPU starts to win a training", "", *images.get("batches.svg", []), *table(heads, rows, len(heads))]
 
 
 def _small(found: "list[job_words.Small]", images: dict[str, list[str]]) -> list[str]:
@@ -127,8 +137,22 @@ def _wins(pair: Pair, by: str) -> str:
 
 
 def _paybacks(pairs: list[Pair]) -> list[str]:
-    said = [f"- {text(job_words.payback_sentence(p))}" for p in pairs if not p.setup.switches]
-    return ["### When the GPU pays back its start", "", *said, ""] if said else []
+    """When a GPU has paid back what it costs to begin, a line a training."""
+    rows = []
+    for pair in (p for p in pairs if not p.setup.switches):
+        paid, cpu = jobs.payback(pair), jobs.opponent(pair)
+        rows.append((job_words.subject(pair.setup), *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
+                     *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)), _paid(paid)))  # fmt: skip
+    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU", "paid back after epochs")
+    return ["### When the GPU pays back its start", "", *table(heads, rows)] if rows else []
+
+
+def _paid(paid: Estimate | None) -> str:
+    """Epochs, with their interval."""
+    if paid is None:
+        return "never"
+    ends = f"{digits(paid.low)} or more" if paid.high == inf else f"{digits(paid.low)}..{digits(paid.high)}"
+    return f"{digits(paid.value)} ({ends})" if paid.value else "0: ahead from the first"
 
 
 def _ways(measurements: "list[Measurement]") -> list[str]:
@@ -150,8 +174,19 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
 
 
 def _forms(pairs: list[Pair]) -> list[str]:
-    said = list(filter(None, map(job_words.trap_sentence, pairs)))
-    return ["### The CPU's forms", "", *(f"- {text(s)}" for s in said), ""] if said else []
+    """The CPU's forms, a line a training: a trap for who compares with another one than its best."""
+    several = [p for p in pairs if len(p.cpus) > 1]
+    if not several:
+        return []
+    names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
+    rows = []
+    for pair in several:
+        by = {side.form: side.costs.step.value for side in pair.cpus}
+        best = min(by.values())
+        told = [f"{seconds(by[n])} ({digits(by[n] / best)}x)" if n in by else "-" for n in names]
+        rows.append((job_words.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
+    about = "A step on the CPU by how it was set up: who compares the GPU with another than its best form is trapped."
+    return ["### The CPU's forms", "", about, "", *table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows)]
 
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
@@ -162,8 +197,7 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
     heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "times")
     rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), digits(e.value / plain.value))
             for name, device, what, e, plain in found]  # fmt: skip
-    said = [f"- {text(s)}" for s in job_words.change_sentences(measurements)]
     return ["### What switches and the samples' place change", "", "Steps of a warm epoch, its own cost shared among them.", "",
-            *table(heads, rows, 3), *said, ""]  # fmt: skip
+            *table(heads, rows, 3)]  # fmt: skip
 
 

@@ -1,0 +1,190 @@
+"""Result files in the formats of other tools: Google Benchmark, Bencher, github-action-benchmark; CSV and Markdown tables."""
+
+import argparse
+import statistics
+import sys
+from typing import TYPE_CHECKING
+
+from workloads import options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from workloads.results import Loaded, Measurement, Run, Samples
+
+EXAMPLE = "python -m analysis.export reports/nvidia-h200/suite --to bencher"
+LONG = """Writes the rows of RUN that have a time: google-benchmark (JSON that its compare.py reads; a block is a repetition),
+bencher (Bencher Metric Format), github (github-action-benchmark, smaller is better), csv and md (all columns)."""
+TO = ("google-benchmark", "bencher", "github", "csv", "md")
+_NS = 1e9
+
+
+def parser() -> options.Parser:
+    """The command line of python -m analysis.export."""
+    made = options.parser("analysis.export", LONG, EXAMPLE)
+    made.add_argument(
+        "runs", nargs="+", metavar="RUN", help="result files, run folders, machine folders or saved names"
+    )
+    made.add_argument("--to", choices=TO, required=True, help="the format")
+    made.add_argument("-o", "--output", metavar="FILE", help="a file that does not exist yet, instead of stdout")
+    return made
+
+
+def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Samples]]":
+    """The rows that have a time, with the samples of the clock that they are judged by."""
+    from analysis.roofs import clock_of
+
+    pairs = ((m, clock_of(m)) for m in measurements if m.status == "ok")
+    return [(m, samples) for m, samples in pairs if samples and samples.seconds]
+
+
+def blocks(samples: "Samples") -> list[float]:
+    """The median seconds of each block, in order."""
+    groups: dict[int, list[float]] = {}
+    for second, block in zip(samples.seconds, samples.block, strict=True):
+        groups.setdefault(block, []).append(second)
+    return [statistics.median(group) for group in groups.values()]
+
+
+def name(m: "Measurement") -> str:
+    """A row's name without blanks: `matmul/numpy/blas/m:64/n:64/k:64/threads:1`."""
+    from analysis import names
+
+    return names.row(m, "/", ":")
+
+
+def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = None) -> dict:
+    """Google Benchmark's JSON: an `iteration` entry for each block of a row (its repetitions), then mean, median, stddev and cv.
+
+    Times in nanoseconds; real_time and cpu_time are the same, the clock that the row is judged by. FLOPs and bytes a second are
+    counters. Source: google/benchmark, docs/user_guide.md and tools/gbench/report.py, which reads run_name, run_type,
+    aggregate_name, real_time, cpu_time and time_unit.
+    """
+    made = []
+    for index, (m, samples) in enumerate(timed(measurements)):
+        times = [_NS * s for s in blocks(samples)]
+        threads = m.settings.threads or 1
+        own = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0, "repetitions": len(times),
+               "threads": threads}  # fmt: skip
+        made += [{"name": name(m), **own, "run_type": "iteration", "repetition_index": i, "iterations": samples.calls,
+                  "real_time": t, "cpu_time": t, "time_unit": "ns", **_counters(m, t)} for i, t in enumerate(times)]  # fmt: skip
+        if len(times) > 1:
+            deviation = statistics.stdev(times)
+            told = {"mean": statistics.fmean(times), "median": statistics.median(times), "stddev": deviation,
+                    "cv": deviation / statistics.fmean(times)}  # fmt: skip
+            made += [{"name": f"{name(m)}_{word}", **own, "run_type": "aggregate", "aggregate_name": word,
+                      "aggregate_unit": "percentage" if word == "cv" else "time", "iterations": len(times), "real_time": value,
+                      "cpu_time": value, "time_unit": "ns"} for word, value in told.items()]  # fmt: skip
+    return {"context": _context(run), "benchmarks": made}
+
+
+def _counters(m: "Measurement", nanoseconds: float) -> dict[str, float]:
+    counts = {"flops_per_s": getattr(m.problem, "flops", 0), "bytes_per_second": getattr(m.problem, "bytes_moved", 0)}
+    return {unit: _NS * count / nanoseconds for unit, count in counts.items() if count}
+
+
+def _context(run: "Run | None") -> dict:
+    if run is None:
+        return {}
+    here = run.machine
+    sizes = [(n[:2], n[2:], size) for n, size in here.caches_bytes.items()]
+    kinds = {"": "Unified", "d": "Data", "i": "Instruction"}
+    caches = [{"type": kinds.get(kind, "Unified"), "level": int(level[1:]), "size": size, "num_sharing": 0}
+              for level, kind, size in sizes if level[1:].isdigit()]  # fmt: skip
+    return {"date": run.started_at, "host_name": here.key, "executable": run.command, "num_cpus": here.cores, "mhz_per_cpu": 0,
+            "cpu_scaling_enabled": False, "caches": caches, "load_avg": [], "library_build_type": "release", "cpu": here.cpu,
+            "gpus": [gpu.name for gpu in here.gpus], "commit": run.commit, **run.software}  # fmt: skip
+
+
+def bencher(measurements: "Iterable[Measurement]") -> dict:
+    """Bencher Metric Format: for each row `latency` in nanoseconds with the ends of its interval, and `flops-per-second`
+    where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
+    from analysis.estimate import of
+
+    made = {}
+    for m, samples in timed(measurements):
+        time = of(samples)
+        made[name(m)] = {"latency": _metric(*(_NS * t for t in (time.value, time.low, time.high)))}
+        if flops := getattr(m.problem, "flops", 0):
+            made[name(m)]["flops-per-second"] = _metric(*(flops / t for t in (time.value, time.high, time.low)))
+    return made
+
+
+def _metric(value: float, low: float, high: float) -> dict[str, float]:
+    return {"value": value, "lower_value": low, "upper_value": high}
+
+
+def github(measurements: "Iterable[Measurement]") -> list[dict]:
+    """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
+    from analysis.estimate import of
+
+    made = []
+    for m, samples in timed(measurements):
+        time = of(samples)
+        off = max(time.high - time.value, time.value - time.low)
+        extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(blocks(samples))} blocks", *m.flags]
+        made.append({"name": name(m), "unit": "ns", "value": _NS * time.value, "range": f"± {_NS * off:.6g}",
+                     "extra": "\n".join(extra)})  # fmt: skip
+    return made
+
+
+def table(loaded: "Loaded", to: str) -> str:
+    """Every row and column of `workloads.results.load()` as csv or as a Markdown table."""
+    from analysis.frame import frame
+    from analysis.roofline import roofs
+
+    rows = frame(loaded.measurements, roofs(loaded.measurements, loaded.runs[-1].machine if loaded.runs else None))
+    if to == "csv":
+        return rows.to_csv(index=False, lineterminator="\n")
+    from analysis.report import cells
+
+    def text(value) -> str:
+        return "" if value is None or value != value else str(value)  # NaN and absent
+
+    lines = cells.table(
+        rows.columns, [[text(v) for v in row] for row in rows.astype(object).where(rows.notna(), None).values]
+    )
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def text(loaded: "Loaded", to: str) -> str:
+    """What a file of that format holds."""
+    import json
+
+    if to in ("csv", "md"):
+        return table(loaded, to)
+    made = {"google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.runs[-1] if loaded.runs else None),
+            "bencher": lambda: bencher(loaded.measurements), "github": lambda: github(loaded.measurements)}[to]()  # fmt: skip
+    return json.dumps(made, indent=1, allow_nan=False) + "\n"
+
+
+def _body(args: argparse.Namespace) -> int:
+    from analysis import compare
+
+    loaded = [compare.read(run) for run in args.runs]
+    from workloads import results
+
+    keys = {r.machine.key for part in loaded for r in part.runs}
+    if len(keys) > 1:
+        raise options.Usage(f"these runs are of several machines ({', '.join(sorted(keys))}); export each by itself",
+                            f"python -m analysis.export {args.runs[0]} --to {args.to}")  # fmt: skip
+    made = text(results.read(*args.runs), args.to)
+    if not args.output:
+        sys.stdout.write(made)
+        return options.OK
+    try:
+        with open(args.output, "x", encoding="utf-8") as file:
+            file.write(made)
+    except OSError as error:
+        raise options.Usage(f"cannot write {args.output}: {error.strerror}",
+                            f"python -m analysis.export {args.runs[0]} --to {args.to} -o other-file") from error  # fmt: skip
+    print(args.output)
+    return options.OK
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, _body)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Trainings with Keras on the page: what a step takes, the largest part that is known of it, and one line on what is missing."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis import budget_words, job_words
+from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget
+from analysis.combine import HIDDEN
+from analysis.estimate import Estimate
+from analysis.report import cells
+from analysis.report.cells import table, text
+from analysis.report.charts import signed
+from analysis.units import count, digits, join
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+_SHARES = (EPOCH_SHARE, FIT_SHARE)
+_SCALED = re.compile(r", times [\d.]+ as trainings of .*")
+_UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
+
+
+def section(made: list[Budget], measurements: "Iterable[Measurement]") -> list[str]:
+    """A line a training and device, what to measure for more, and the whole budgets where any part of a step is known."""
+    rows = [m for m in measurements if m.problem.op == "training"]
+    if not rows:
+        return []
+    lost = [
+        f"- {text(budget_words.subject(m))} has no time on {budget_words.where(m)} ({m.status}): {text(m.reason)}"
+        for m in rows
+        if m.status != "ok"
+    ]
+    heads = ("training", "device", "a step", "+-", "largest part known", "not explained", "losses", "flags")
+    lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
+    lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
+    if said := missing_sentence(made):
+        lines += [said, ""]
+    lines += _parts(made)
+    return lines
+
+
+def _parts(made: list[Budget]) -> list[str]:
+    """Every step in parts, a line a training and device, and where the numbers of each part come from."""
+    told = [b for group in groups(made) for b in group]
+    if not told:
+        return []
+    names = sorted(
+        dict.fromkeys(p.name for b in told for p in b.parts if p.seconds and p.seconds.value), key=lambda n: n == HIDDEN
+    )
+    rows = []
+    for b in told:
+        at = {p.name: p for p in b.parts}
+        cells_ = [
+            signed(at[n].seconds.value) + " (in part)" * at[n].partial if n in at and at[n].seconds else "-"
+            for n in names
+        ]
+        rows.append(
+            (
+                name(b),
+                place(b),
+                cells.time(b.step),
+                *cells_,
+                f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})",
+            )
+        )
+    sources: dict[str, dict[str, None]] = {}
+    for p in (p for b in told for p in b.parts if p.seconds and p.seconds.value):
+        sources.setdefault(p.name, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
+    said = [f"- {text(n)}: {text('; or '.join(whys))}" for n, whys in sources.items()]
+    return [
+        "### A step in parts",
+        "",
+        "The parts and what is not explained add up to the step.",
+        "",
+        *table(("training", "device", "a step", *names, "not explained"), rows, 2, tuple(names)),
+        "Where the numbers come from (N: as many as that training has; dispatch and work are scaled by what trainings of other "
+        "models say, where there are any):",
+        "",
+        *said,
+        "",
+    ]
+
+
+def _row(b: Budget) -> tuple:
+    best = max((p for p in b.parts if is_known(p)), key=lambda p: p.seconds.value, default=None)
+    largest = f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best else "-"
+    rest = f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})" if best else "-"
+    return (
+        name(b),
+        place(b),
+        cells.time(b.step),
+        cells.width(b.step),
+        largest,
+        rest,
+        _losses(b.training) or "-",
+        "; ".join(b.flags) or "-",
+    )
+
+
+def _percent(part: Estimate, b: Budget) -> str:
+    return f"{100 * part.value / b.step.value:.0f} %"
+
+
+def is_known(part) -> bool:
+    """Whether it is a part of the step itself with a number."""
+    return bool(part.seconds and part.seconds.value and part.name not in _SHARES)
+
+
+def name(b: Budget) -> str:
+    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
+    p = b.training.problem
+    way = job_words.way_word(b.training)
+    how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + [way] * (way != "fit")
+    how += job_words.switch_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
+    return ", ".join([budget_words.subject(b.training).replace(" at batch", ", batch"), f"{p.samples:,} samples", *how])
+
+
+def place(b: Budget) -> str:
+    """The device, its form and its threads."""
+    form = f", {f}" if (f := _form(b)) else ""
+    return budget_words.where(b.training).removeprefix("the ") + form
+
+
+def _form(b: Budget) -> str:
+    given = b.training.settings.switches
+    jit = given.get("jit_compile", "auto")
+    return ", ".join(["GPU visible"] * (given.get("gpu") == "visible") + [f"jit {jit}"] * (jit != "auto"))
+
+
+def groups(made: Iterable[Budget]) -> list[list[Budget]]:
+    """The budgets of one training on its devices together, those of which any part of a step is known."""
+    found: dict[tuple, list[Budget]] = {}
+    for b in made:
+        found.setdefault((b.training.kernel, b.training.problem, name(b)), []).append(b)
+    return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
+
+
+def missing_sentence(made: list[Budget]) -> str:
+    """One line: of how many trainings which parts are not known, and the commands that measure them."""
+    lacking = [b for b in made if b.missing]
+    if not lacking:
+        return ""
+    parts = dict.fromkeys(n for b in lacking for n in b.missing)
+    commands = dict.fromkeys(
+        p.why.removeprefix(_UNMEASURED)
+        for b in lacking
+        for p in b.parts
+        if p.seconds is None and p.why.startswith(_UNMEASURED)
+    )
+    said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(parts)})"
+    return f"{said}; these measure them: {join(f'`{text(c)}`' for c in commands)}." if commands else f"{said}."
+
+
+def _losses(m: "Measurement") -> str:
+    return "; ".join(
+        f"{n} {digits(s[0])} to {digits(s[-1])} in {len(s)}" for n, s in m.series.items() if s and "loss" in n
+    )

@@ -1,0 +1,102 @@
+"""What the sections, pictures and charts of one machine's report are made of, each worked out once."""
+
+import functools
+from typing import TYPE_CHECKING
+
+from analysis import held_out, job_words, jobs, sentences
+from analysis import profile as profiles
+from analysis.budget import Budget, budget
+from analysis.crossover import crossovers
+from analysis.report import layers, sections
+from analysis.roofline import judge, roofs
+from workloads import switches
+
+if TYPE_CHECKING:
+    from analysis.crossover import Answer
+    from analysis.jobs import Pair
+    from analysis.profile import Profile
+    from analysis.roofline import Judged, Roof
+    from workloads.results import Loaded, Machine, Measurement
+
+
+class Material:
+    """The rows of one machine and what analysis says of them."""
+
+    def __init__(self, loaded: "Loaded"):
+        self.loaded = loaded
+        self.rows: list[Measurement] = list(loaded.measurements)
+
+    @property
+    def machine(self) -> "Machine | None":
+        return self.loaded.runs[-1].machine if self.loaded.runs else None
+
+    @functools.cached_property
+    def roofs(self) -> "tuple[Roof, ...]":
+        return roofs(self.rows, self.machine)
+
+    @functools.cached_property
+    def answers(self) -> "tuple[Answer, ...]":
+        """Those of the square products."""
+        return crossovers(self.rows)
+
+    @functools.cached_property
+    def said(self) -> list[str]:
+        """The answer in sentences."""
+        return sentences.answer(self.loaded, self.machine, self.answers, self.roofs)
+
+    @functools.cached_property
+    def left_out(self) -> list[str]:
+        """What these leave out."""
+        return sentences.details(self.loaded, self.machine, self.answers, self.roofs, self.said)
+
+    @functools.cached_property
+    def ordered(self) -> "list[Measurement]":
+        """The rows in the order of the table of all numbers, the skipped ones last."""
+        return sorted(self.rows, key=lambda m: (m.status == "skipped", sections.order(m)))
+
+    @functools.cached_property
+    def judged(self) -> "list[Judged]":
+        """Each of them against its roof."""
+        return [judge(m, self.roofs) for m in self.ordered]
+
+    @functools.cached_property
+    def numbers(self) -> list[tuple]:
+        """The cells of that table."""
+        return [sections.number_row(m, judged) for m, judged in zip(self.ordered, self.judged, strict=True)]
+
+    @functools.cached_property
+    def layers(self) -> "dict[str, layers.Layers]":
+        """Convolutions, and the products of dense layers and other shapes."""
+        return {op: layers.found(self.loaded, op, self.roofs) for op in layers.SECTIONS}
+
+    @functools.cached_property
+    def profile(self) -> "Profile":
+        return profiles.profile(self.rows, self.machine)
+
+    @functools.cached_property
+    def budgets(self) -> list[Budget]:
+        """One for every training row that has a time, in their order."""
+        return [budget(m, self.profile) for m in self.profile.trainings if switches.ordinary(m)]
+
+    @functools.cached_property
+    def pairs(self) -> "list[Pair]":
+        """Trainings that ran on both sides."""
+        return jobs.pairs(self.rows)
+
+    @functools.cached_property
+    def trainings(self) -> "list[Answer]":
+        """From which batch, samples, width or depth the GPU wins a training."""
+        return jobs.answers(self.rows)
+
+    @functools.cached_property
+    def small(self) -> "list[job_words.Small]":
+        """The small-dataset study's trainings."""
+        return job_words.small_datasets(self.pairs)
+
+    @functools.cached_property
+    def foretold(self) -> "list[held_out.Case]":
+        """Every training predicted without its model, where the profile has enough rows for that."""
+        try:
+            return held_out.leave_one_out(self.profile)
+        except profiles.Lacking:
+            return []

@@ -1,0 +1,107 @@
+"use strict";
+// The look-up of analysis.calculator, on the tables that it exports: straight lines between the sizes, in the logarithms.
+const calculator = (() => {
+  const get = (id) => document.getElementById(id);
+  const tools = charts.data.tools;
+  const names = { cpu: "CPU", gpu: "GPU" };
+  const ways = { roundtrip: "copied in and out, as written", "roundtrip-pinned": "copied through pinned buffers", "roundtrip-pageable": "copied through pageable memory" };
+
+  function between(values, value) {
+    const last = values.length - 2;
+    if (last < 0) return [0, 0];
+    const above = values.findIndex((v) => v > value);
+    const i = Math.max(0, Math.min(last, (above < 0 ? values.length : above) - 1));
+    return [i, Math.log(value / values[i]) / Math.log(values[i + 1] / values[i])];
+  }
+  function lookUp(table, at) {
+    let corners = [[0, 1]], outside = false; // [index so far, weight]
+    table.axes.forEach((axis, d) => {
+      const [low, part] = between(axis.values, at[d]), size = axis.values.length;
+      outside = outside || at[d] < axis.values[0] || at[d] > axis.values[size - 1];
+      const ends = size > 1 ? [[low, 1 - part], [low + 1, part]] : [[0, 1]];
+      corners = corners.flatMap(([index, weight]) => ends.map(([i, w]) => [index * size + i, weight * w]));
+    });
+    let total = 0, known = true;
+    for (const [index, weight] of corners) {
+      if (!weight) continue;
+      total += weight * Math.log(table.seconds[index]);
+      if (table.known.length && table.known[index] !== 1) known = false;
+    }
+    return { seconds: Math.exp(total), extrapolated: outside || !known };
+  }
+  function call(tool, at, way, uses) {
+    const made = {};
+    for (const side of Object.keys(tool.sides)) made[side] = lookUp(tool.sides[side], at);
+    if (way) {
+      const copied = lookUp(tool.copies[way], at);
+      made.gpu = { seconds: made.gpu.seconds + copied.seconds / uses, extrapolated: made.gpu.extrapolated || copied.extrapolated };
+    }
+    return made;
+  }
+  function job(tool, batch, epochs) {
+    const made = {};
+    for (const side of Object.keys(tool.once)) {
+      const once = lookUp(tool.once[side], [batch]), epoch = lookUp(tool.epoch[side], [batch]);
+      made[side] = { seconds: once.seconds + epochs * epoch.seconds, extrapolated: once.extrapolated || epoch.extrapolated };
+    }
+    return made;
+  }
+  const tool = () => tools[Number(get("c-tool").value)];
+  function fields() {
+    const of = tool(), axes = of.sides.cpu.axes;
+    get("c-sizes").replaceChildren(...axes.map((axis) => {
+      const p = document.createElement("p"), label = document.createElement("label"), input = document.createElement("input");
+      const middle = axis.values[Math.floor(axis.values.length / 2)];
+      Object.assign(input, { type: "number", min: 1, step: 1, value: Math.round(middle), id: `c-${axis.name}` });
+      input.dataset.size = axis.name;
+      label.htmlFor = input.id;
+      label.textContent = axis.name;
+      p.append(label, input);
+      return p;
+    }));
+    const own = Object.keys(of.copies);
+    get("c-way").replaceChildren(new Option("are on the GPU already", ""), ...own.map((w) => new Option(ways[w] || w, w)));
+    get("c-copying").hidden = !own.length;
+    get("c-job").hidden = of.kind !== "training";
+    get("c-copying").style.display = own.length ? "" : "none";
+    get("c-job").style.display = of.kind === "training" ? "" : "none";
+    show();
+  }
+  const number = (input) => Math.max(1, Number(input.value) || 1);
+  function show() {
+    const of = tool(), at = [...get("c-sizes").querySelectorAll("input")].map(number), way = get("c-way").value;
+    const uses = number(get("c-uses")), epochs = number(get("c-epochs"));
+    const rows = Object.entries(call(of, at, way, uses)).map(([side, found]) => [of.kind === "training" ? `${names[side]}, a step` : names[side], found, side]);
+    const whole = of.kind === "training" ? job(of, at[0], epochs) : null;
+    if (whole) for (const [side, found] of Object.entries(whole)) rows.push([`${names[side]}, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}`, found, side]);
+    const judged = whole || Object.fromEntries(rows.map(([, found, side]) => [side, found]));
+    const winner = judged.gpu.seconds < judged.cpu.seconds ? "gpu" : "cpu", other = winner === "gpu" ? "cpu" : "gpu";
+    const beyond = rows.some(([, found]) => found.extrapolated);
+    get("c-form").classList.toggle("beyond", beyond);
+    get("c-answer").textContent = `The ${names[winner]} is predicted to be ${units.digits(judged[other].seconds / judged[winner].seconds)} times as fast: ${units.seconds(judged[winner].seconds)} against ${units.seconds(judged[other].seconds)}${beyond ? " (extrapolated: beyond what was measured)" : ""}.`;
+    get("c-table").tBodies[0].replaceChildren(...rows.map(([name, found, side]) => {
+      const tr = document.createElement("tr"), one = document.createElement("td"), two = document.createElement("td");
+      one.textContent = name;
+      two.textContent = units.seconds(found.seconds) + (found.extrapolated ? " (extrapolated)" : "");
+      two.className = "n";
+      tr.dataset.side = side;
+      tr.dataset.seconds = found.seconds;
+      tr.append(one, two);
+      return tr;
+    }));
+    const ranges = of.sides.cpu.axes.map((a) => `${a.name} ${units.count(a.values[0])} to ${units.count(a.values[a.values.length - 1])}`);
+    const shown = [`measured over ${ranges.join(", ")}`, ...of.constants.map(([name, value]) => `${name}: ${value}`)];
+    if (way) shown.push(`copying adds ${units.seconds(lookUp(of.copies[way], at).seconds)}, shared by ${uses} use${uses > 1 ? "s" : ""}`);
+    if (whole) for (const side of Object.keys(of.once)) shown.push(`${names[side]}: once ${units.seconds(lookUp(of.once[side], at).seconds)}, an epoch ${units.seconds(lookUp(of.epoch[side], at).seconds)}`);
+    get("c-constants").textContent = `${shown.join("; ")}.`;
+  }
+  function start() {
+    if (!get("c-form") || !tools.length) return;
+    get("c-tool").replaceChildren(...tools.map((t, i) => new Option(t.name, i)));
+    get("c-tool").addEventListener("change", fields);
+    get("c-form").addEventListener("input", (e) => { if (e.target.id !== "c-tool") show(); });
+    get("c-form").addEventListener("submit", (e) => e.preventDefault());
+    fields();
+  }
+  return { start, lookUp, call, job };
+})();

@@ -1,0 +1,82 @@
+"""Every row as the page embeds it: a line of words for the table, numbers for downloads, quantiles for its distribution."""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis.estimate import of
+from analysis.report import cells, sections
+from analysis.report.charts import rounded
+from analysis.roofline import Judged
+
+if TYPE_CHECKING:
+    from analysis.report.material import Material
+    from workloads.results import Measurement, Samples
+
+QUANTILES = 50  # of a row at most, over all its clocks
+_FEWER, _MANY = 20, 1000  # of each row where there are many
+HEADS = (*sections.NUMBERS, "check")
+_DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
+
+
+def embedded(of: "Material") -> dict:
+    """heads, cells (the words of each row) and records (its numbers); rows in the order of the table, skipped ones last."""
+    most = QUANTILES if len(of.rows) <= _MANY else _FEWER
+    return {
+        "heads": list(HEADS),
+        "cells": words(of),
+        "records": [record(m, judged, most) for m, judged in zip(of.ordered, of.judged, strict=True)],
+        "runs": [msgspec.to_builtins(r) | {"command": cells.portable(r.command)} for r in of.loaded.runs],
+    }
+
+
+def words(of: "Material") -> list[list[str]]:
+    """The cells of the table of all numbers, and how each answer was checked."""
+    return [[str(cell) for cell in (*row, m.check or "-")] for m, row in zip(of.ordered, of.numbers, strict=True)]
+
+
+def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:
+    """The row's numbers under the names of the result files and of analysis.frame; without what is empty or usual."""
+    s = m.settings
+    made = {"kernel": m.kernel, "problem": msgspec.to_builtins(m.problem), "device": s.device}
+    made |= {"threads": s.threads} if s.threads else {}
+    made |= {name: getattr(s, name) for name, usual in _DEFAULTS.items() if getattr(s, name) != usual}
+    made |= {"switches": s.switches} if s.switches else {}
+    made |= {"status": m.status} | ({"reason": m.reason} if m.reason else {})
+    taken = [x for x in m.samples if x.seconds]
+    if taken:
+        made["clocks"] = {x.clock: _clock(x, max(2, most // len(taken))) for x in taken}
+    if judged.fraction:
+        made["roof_fraction"] = rounded(judged.fraction.value)
+    flags = [*m.flags, *([judged.flag] if judged.flag else [])]
+    rest = {
+        "phases_s": _finite(m.phases_s),
+        "values": _finite(m.values),
+        "flags": flags,
+        "check": m.check,
+        "max_error": m.max_error,
+        "notes": m.notes,
+        "at": m.at,
+    }
+    return made | {name: value for name, value in rest.items() if value not in ({}, [], "", None)}
+
+
+def _finite(numbers: dict[str, float]) -> dict[str, float]:
+    return {name: rounded(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _clock(samples: "Samples", most: int) -> dict:
+    """Seconds a call: the median with its interval, how many samples, why they ended, quantiles from least to most."""
+    middle, n = of(samples), len(samples.seconds)
+    at = np.sort(samples.seconds)[np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))]
+    return {
+        "median_s": rounded(middle.value),
+        "low_s": rounded(middle.low),
+        "high_s": rounded(middle.high),
+        "samples": n,
+        "calls": samples.calls,
+        "stopped": samples.stop_reason,
+        "quantiles_s": [float(f"{v:.4g}") for v in at],
+    }

@@ -1,0 +1,46 @@
+"""How far to trust the page: what the referee found on this machine."""
+
+from typing import TYPE_CHECKING
+
+from analysis import trust
+from analysis.report.cells import table, text
+from analysis.units import percent, seconds
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+
+def section(measurements: "list[Measurement]") -> list[str]:
+    """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by; nothing without a referee."""
+    said = trust.sentences(measurements)
+    beside, truths = trust.beside(measurements), trust.truths(measurements)
+    if not (beside or truths):
+        return []
+    lines = ["## How far to trust this", "", *(f"- {text(s)}" for s in said), ""]
+    if beside:
+        heads = (
+            "row",
+            "outsider",
+            "form",
+            "theirs",
+            "ours / theirs",
+            "over the turns",
+            "their own runs differ by",
+            "allowed",
+            "",
+        )
+        rows = [(b.name, b.outsider, b.form or "-", seconds(b.theirs), f"{b.ratio.value:.4f}", b.range, percent(b.own),
+                 percent(b.allowed), b.doubts) for b in beside]  # fmt: skip
+        lines += table(heads, rows, 3, ("form", ""))
+    if truths:
+        heads = ("row", "match", "pairs alike", "called different", "planted", "found", "least effect claimed")
+        lines += table(
+            heads,
+            [(t.name, t.match, t.pairs, t.false, percent(t.planted), t.found, percent(t.least)) for t in truths],
+            2,
+        )
+    if known := trust.spreads(measurements):
+        lines += table(
+            ("row", "single processes differ by", "processes"), [(n, percent(limit), p) for n, limit, p in known]
+        )
+    return lines

@@ -1,0 +1,189 @@
+"""How far a machine's timings can be trusted, from the referee's files: clocks beside outsiders', verdicts on known truths."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import names, spread
+from analysis.estimate import Estimate
+from analysis.units import count, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from workloads.results import Loaded, Measurement
+
+OUTSIDERS = {
+    "pyperf": ("pyperf_s", 0.02),
+    "cuda-bench": ("cuda_bench_s", 0.01),
+}  # clock -> its runs' series, least that is allowed
+_MATCH = "match"
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """One row timed by us and by an outsider in turns: `ratio` is ours over theirs (its ends: over the turns), `theirs` their
+    seconds, `own` by how much the outsider's runs differ from one another, `allowed` what a ratio may be off by."""
+
+    name: str
+    outsider: str
+    form: str
+    ratio: Estimate
+    theirs: float
+    own: float
+    allowed: float
+    flags: tuple[str, ...] = ()
+
+    @property
+    def range(self) -> str:
+        """The least and the largest ratio of a turn."""
+        return f"{self.ratio.low:.3f}..{self.ratio.high:.3f}"
+
+    @property
+    def doubts(self) -> str:
+        """`off`, and the flags that the row came with."""
+        return " ".join([*([] if self.within else ["off"]), *self.flags])
+
+    @property
+    def within(self) -> bool:
+        return abs(self.ratio.value - 1) <= self.allowed
+
+
+class Truth(msgspec.Struct, frozen=True):
+    """What `compare` said of pairs that are alike (`false` alarms) and of slow-downs that were planted (`found`)."""
+
+    name: str
+    match: str
+    pairs: int
+    planted: float
+    false: int
+    found: int
+    least: float
+
+
+class Restarts(msgspec.Struct, frozen=True):
+    """Restarted measurements within 1 % of a long one, and the wall seconds of one: ours and cuda-bench's."""
+
+    name: str
+    count: int
+    ours: int
+    theirs: int
+    ours_s: float
+    theirs_s: float
+
+
+def beside(measurements: "Iterable[Measurement]") -> list[Beside]:
+    """The rows that an outsider timed too, the shortest first."""
+    found = []
+    for m in measurements:
+        for clock, (series, least) in OUTSIDERS.items():
+            ours, theirs = m.series.get("ours_s"), m.series.get(series)
+            if m.on(clock) is None or not ours or not theirs or len(ours) != len(theirs):
+                continue
+            ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
+            own = max(theirs) / min(theirs) - 1
+            allowed = max(least, 2 * own if clock == "cuda-bench" else own)
+            ratio, outsider = Estimate(of_middle(ratios), ratios[0], ratios[-1]), m.notes.get("referee", clock)
+            middle, form = of_middle(sorted(theirs)), m.notes.get("form", "")
+            found.append(Beside(names.row(m), outsider, form, ratio, middle, own, allowed, m.flags))
+    return sorted(found, key=lambda b: b.theirs)
+
+
+def of_middle(ordered: list[float]) -> float:
+    half = len(ordered) // 2
+    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
+
+
+def truths(measurements: "Iterable[Measurement]") -> list[Truth]:
+    """What the verdicts came to, row by row."""
+    found = []
+    for m in measurements:
+        v, match = m.values, m.settings.switches.get(_MATCH, "")
+        if match in ("verdicts", "rigorous") and v.get("pairs"):
+            name, counts = (
+                names.row(m).removesuffix(f" {_MATCH}={match}"),
+                [int(v[word]) for word in ("false", "found")],
+            )
+            found.append(Truth(name, match, int(v["pairs"]), v["planted"], *counts, v.get("least_effect", 0.0)))
+    return found
+
+
+def restarted(measurements: "Iterable[Measurement]") -> list[Restarts]:
+    """The restarts, row by row."""
+    rows = [
+        (m, m.values)
+        for m in measurements
+        if m.settings.switches.get(_MATCH) == "restarts" and m.values.get("restarts")
+    ]
+    return [Restarts(names.row(m), *(int(v[word]) for word in ("restarts", "ours_hits", "theirs_hits")), v["ours_wall_s"],
+                     v["theirs_wall_s"]) for m, v in rows]  # fmt: skip
+
+
+def spreads(measurements: "Iterable[Measurement]") -> list[tuple[str, float, int]]:
+    """(row, what single processes of it differ by in 95 of 100 pairs, processes), the largest first."""
+    from analysis.roofs import clock_of
+
+    found = []
+    for m in measurements:
+        samples = clock_of(m)
+        usual = m.settings.process == "warm" and _MATCH not in m.settings.switches and not spread.DISTURBED & {*m.flags}
+        if m.status == "ok" and samples and spread.over_processes(samples) and usual:
+            found.append((names.row(m), spread.limit(samples), len(set(samples.block))))
+    return sorted(found, key=lambda s: -s[1])
+
+
+def sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """The referee's findings in words; none without its rows."""
+    measurements, told = list(measurements), []
+    for outsider in dict.fromkeys(b.outsider for b in beside(measurements)):
+        rows = [b for b in beside(measurements) if b.outsider == outsider]
+        worst = max(rows, key=lambda b: abs(b.ratio.value - 1))
+        near = sum(b.within for b in rows)
+        span, off = f"{seconds(rows[0].theirs)} to {seconds(rows[-1].theirs)}", percent(abs(worst.ratio.value - 1))
+        told.append(f"Beside {outsider}, {near} of {count(len(rows), 'row')} from {span} "
+                    f"agree within what is allowed ({_allowed(outsider)}); the farthest is off by {off} "
+                    f"({worst.name}, where runs of {outsider.split()[0]} differ by {percent(worst.own)}).")  # fmt: skip
+    for match in ("verdicts", "rigorous"):
+        rows = [t for t in truths(measurements) if t.match == match]
+        if rows:
+            pairs, false, found = (sum(getattr(t, f) for t in rows) for f in ("pairs", "false", "found"))
+            how = "fresh processes in alternating blocks" + (", five a side" if match == "rigorous" else "")
+            told.append(f"Of {count(pairs, 'pair')} of rows that are alike ({how}), {false} were called different; a planted "
+                        f"slow-down of {percent(rows[0].planted)} was found in {found} of {pairs}.")  # fmt: skip
+    if known := spreads(measurements):
+        middle = known[len(known) // 2]
+        told.append(f"Single processes of a row differ by up to {percent(known[0][1])} ({known[0][0]}), half of the rows by at "
+                    f"most {percent(middle[1])}: smaller differences between two runs are not claimed.")  # fmt: skip
+    for r in restarted(measurements):
+        told.append(f"Restarted, {r.ours} of {r.count} of our measurements of {r.name} lie within 1 % of a long one at "
+                    f"{seconds(r.ours_s)} each, {r.theirs} of cuda-bench's at {seconds(r.theirs_s)}.")  # fmt: skip
+    return told
+
+
+def _allowed(outsider: str) -> str:
+    name = outsider.split()[0]
+    least, times = percent(OUTSIDERS[name][1]), "twice " if name == "cuda-bench" else ""
+    return f"{least}, or {times}what its own runs differ by"
+
+
+def lines(loaded: "Loaded") -> list[str]:
+    """The referee's rows as text for a terminal, then the sentences."""
+    told = []
+    rows = beside(loaded.measurements)
+    if rows:
+        width = max(len(b.name) for b in rows)
+        told.append(f"{'row':{width}}  {'form':5}  {'theirs':>8}  ours/theirs  over the turns  its own runs  allowed")
+        told += [f"{b.name:{width}}  {b.form or '-':5}  {seconds(b.theirs):>8}  {b.ratio.value:11.4f}  {b.range}"
+                 f"   {percent(b.own):>10}  {percent(b.allowed):>7}  {b.doubts}".rstrip() for b in rows]  # fmt: skip
+    if found := truths(loaded.measurements):
+        width = max(len(t.name) for t in found)
+        told += ["", f"{'row':{width}}  pairs  called different  planted  found  least effect"]
+        told += [
+            f"{t.name:{width}}  {t.pairs:5}  {t.false:16}  {percent(t.planted):>7}  {t.found:5}  {percent(t.least):>12}"
+            for t in found
+        ]
+    if known := spreads(loaded.measurements):
+        width = max(len(name) for name, _, _ in known)
+        told += ["", f"{'row':{width}}  processes differ by"]
+        told += [f"{name:{width}}  {percent(limit):>19}" for name, limit, _ in known]
+    said = sentences(loaded.measurements)
+    return [*told, *([""] if told and said else []), *said] or ["no match could be held"]

@@ -1,0 +1,139 @@
+"""What is fuzzed, and how inputs are made: the words of command lines, result files, what a report is made from.
+
+Each target takes made-up input and must come to an answer or to one of our own errors; any other exception is a bug.
+"""
+
+import copy
+import json
+
+import msgspec
+from fake_measurements import cpu_run, gpu_run
+from hypothesis import strategies as st
+
+from analysis import comparison, export, spread
+from analysis.frame import frame
+from workloads import checks, options, results
+
+_WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
+SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
+NUMBERS = st.one_of(
+    st.integers(-5, 5), st.integers(), st.floats(), st.sampled_from([0, 1e-320, 1e308, -1.0, 2**63, 10**40])
+)
+ANY = st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=12), st.lists(NUMBERS, max_size=3),
+                st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2))  # fmt: skip
+
+
+def _lines() -> list[bytes]:
+    """A line of every kind that a file can hold, few enough for a report to take a hundredth of a second."""
+    rows: dict[tuple, results.Measurement] = {}
+    for loaded in (gpu_run(sizes=(64, 512)), cpu_run(sizes=(64, 512))):
+        for m in loaded.measurements:
+            rows.setdefault(
+                (m.kernel.rsplit("/", 1)[0], m.settings.device, m.settings.mode, m.status, getattr(m.problem, "n", 0)),
+                m,
+            )
+    runs = [gpu_run(sizes=(64,)).runs[0]]
+    return [msgspec.json.encode(line) for line in (*runs, *rows.values())]
+
+
+LINES = _lines()
+_TREES = [json.loads(line) for line in LINES]
+
+
+def places(tree, path=()) -> list[tuple]:
+    """The paths to everything inside a JSON value."""
+    inner = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    return [p for key, value in inner for p in ((*path, key), *places(value, (*path, key)))]
+
+
+@st.composite
+def changed(draw, tree):
+    """A JSON value with one to three things in it replaced, left out or doubled."""
+    tree = copy.deepcopy(tree)
+    for _ in range(draw(st.integers(1, 3))):
+        if not (there := places(tree)):
+            break
+        *above, last = draw(st.sampled_from(there))
+        inside = tree
+        for key in above:
+            inside = inside[key]
+        what = draw(st.integers(0, 3))
+        if what == 0:
+            del inside[last]
+        elif what == 1 and isinstance(inside, list):
+            inside.append(copy.deepcopy(inside[last]))
+        elif what == 2 and isinstance(inside[last], (int, float)):
+            inside[last] = draw(NUMBERS)
+        else:
+            inside[last] = draw(ANY)
+    return tree
+
+
+def _encoded(tree) -> bytes:
+    return json.dumps(tree).encode()
+
+
+TORN = st.builds(
+    lambda line, cut, more: line[:cut] + more, st.sampled_from(LINES), st.integers(0, 400), st.binary(max_size=12)
+)
+CHANGED = st.sampled_from(_TREES).flatmap(changed).map(_encoded)
+FILES = st.lists(st.one_of(CHANGED, CHANGED, TORN, st.binary(max_size=40)), min_size=1, max_size=4)
+
+
+def _one_line(error: options.Usage) -> None:
+    assert "\n" not in str(error)
+
+
+def sizes(words: list[str]) -> None:
+    """The grammar of sizes, shapes, rules and thread counts: rising whole numbers, or a Usage of one line."""
+    try:
+        found = options.sizes(words)
+        assert (
+            found == sorted(set(found))
+            and 0 < len(found) <= options.MOST_SIZES
+            and found[0] > 0
+            and found[-1] < 1 << 60
+        )
+    except options.Usage as error:
+        _one_line(error)
+    for word in words:
+        for read in (options.shape, options.number):
+            try:
+                read(word)
+            except options.Usage as error:
+                _one_line(error)
+
+
+def reader(lines: list[bytes]) -> results.Loaded:
+    """The reader: every line is a Run, a Measurement or counted as bad, and what was read can be written and read again."""
+    runs, rows, bad = results.decode(lines)
+    assert len(runs) + len(rows) + bad <= len(lines)
+    again = results.decode([msgspec.json.encode(line) for line in (*runs, *rows)])
+    assert (again[0], again[1], again[2]) == (runs, rows, 0)
+    return results.Loaded(tuple(runs), tuple(rows), bad, ("fuzzed.jsonl",))
+
+
+def page(lines: list[bytes]) -> None:
+    """Everything that is made of a file: the report's page, the table, the exports, the checks, a comparison with a sound one."""
+    from analysis.report.material import Material
+    from analysis.report.page import markdown
+
+    loaded = reader([*lines, *LINES])
+    machine = loaded.runs[-1].machine
+    assert markdown(Material(loaded), False).startswith("# Where the GPU starts to win")
+    assert len(frame(loaded.measurements)) == len(loaded.measurements)
+    for to in ("google-benchmark", "bencher", "github"):
+        export.text(loaded, to)
+    checks.findings(loaded.measurements, machine)
+    comparison.comparison(loaded, reader(LINES), stored=spread.Stored(loaded.measurements))
+
+
+TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "page": (FILES, page)}
+
+# The same targets on plain bytes, for a fuzzer that is steered by coverage, and what it may begin with.
+RAW = {
+    "sizes": lambda data: sizes(data.decode(errors="replace").split("\n")),
+    "reader": lambda data: reader(data.splitlines()),
+}
+SEEDS = {"sizes": [b"256,512", b"64:8192:x2", b"512:4096:+512", b"2^6:2^13", b"4KiB:256MiB:x4", b"10:23:x1.5", b"3x5x7"],
+         "reader": [*LINES, b"\n".join(LINES[:2])]}  # fmt: skip

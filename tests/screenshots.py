@@ -1,0 +1,42 @@
+"""Pictures of a run's page, wide and narrow, light and dark: `make screenshots [RUN=reports/nvidia-h200] [ARGS="-o DIR"]`."""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+from browser import address, chromium, executable, ready
+
+from analysis import report
+
+SIZES = {"wide": (1280, 1600), "narrow": (375, 1600)}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("run", help="a result file, a run folder or a machine folder")
+    parser.add_argument("-o", dest="out", default="reports/local/screenshots", help="the pictures' folder")
+    parser.add_argument("--whole", action="store_true", help="the whole page, not what is seen first")
+    arguments = parser.parse_args()
+    if executable() is None:
+        print("error: no Chromium; try: apt-get install chromium", file=sys.stderr)
+        return 3
+    out = pathlib.Path(arguments.out)
+    out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        page_file = report.to_open(report.render(arguments.run, folder))
+        for name, (width, height) in SIZES.items():
+            for theme in ("light", "dark"):
+                page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=theme)
+                page.goto(address(page_file))
+                ready(page)
+                page.wait_for_timeout(500)
+                path = out / f"report-{name}-{theme}.png"
+                page.screenshot(path=path, full_page=arguments.whole)
+                print(path)
+                page.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""kill -9 at random moments of sweeps that go on with --resume: no finished row is lost and no worker stays behind."""
+
+import argparse
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from must_reach import Figure, added, exactly, table
+
+from workloads import results
+from workloads.worker import ROOT
+
+COMMAND = ["-m", "workloads.stream", "--sizes", "4KiB:64MiB:x1.02", "--backends", "numpy", "--threads", "1", "--fast",
+           "--max-time", "0.02", "--min-time", "0.005", "--format", "csv"]  # fmt: skip
+
+
+def start(folder: Path, resume: bool) -> subprocess.Popen:
+    words = [sys.executable, *COMMAND, "-o", str(folder), *(["--resume"] if resume else [])]
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
+
+
+def children(pid: int) -> list[int]:
+    done = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(word) for word in done.stdout.split()]
+
+
+def killed(folder: Path, resume: bool, after_s: float) -> tuple[int, list[int]]:
+    """Kills a sweep `after_s` seconds after it printed its first line, and any moment before it is done: (rows printed, its
+    workers)."""
+    process, printed = start(folder, resume), []
+    reader = threading.Thread(target=lambda: printed.extend(process.stdout), daemon=True)
+    reader.start()
+    until = time.monotonic() + 60
+    while not printed and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.002)
+    time.sleep(after_s)
+    workers = children(process.pid)
+    process.kill()
+    process.wait()
+    reader.join(10)
+    whole = [line for line in printed if line.endswith("\n") and line.startswith("stream,")]
+    return len(whole), workers
+
+
+def gone(pids: list[int], limit_s: float = 20.0) -> bool:
+    until = time.monotonic() + limit_s
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def rounds(count: int, seed: int, said=lambda text: None) -> dict[str, int]:
+    """Kills `count` sweeps; every tenth begins a new file, the others go on in the last one."""
+    rng, told = random.Random(seed), {"kills": 0, "rows": 0, "lost": 0, "torn": 0, "left": 0, "unreadable": 0}
+    with tempfile.TemporaryDirectory() as place:
+        folder, before = Path(place), 0
+        for i in range(count):
+            if i % 10 == 0:
+                folder, before = Path(place) / str(i), 0
+            printed, workers = killed(folder, i % 10 > 0, rng.expovariate(0.6))
+            path = folder / "stream.jsonl"
+            kept = results.read(path) if path.exists() else results.Loaded((), (), 0, ())
+            rows = len(kept.measurements)
+            tail = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
+            told["kills"] += 1
+            told["lost"] += max(0, printed - rows) + max(0, before - rows)  # a resumed sweep prints the old rows too
+            told["torn"] += bool(tail)
+            told["unreadable"] += kept.bad_lines - bool(tail)
+            told["left"] += not gone(workers)
+            told["rows"] += max(0, rows - before)
+            before = rows
+            said(f"[{i + 1}/{count}] {told}")
+    return told
+
+
+def main() -> int:
+    flags = argparse.ArgumentParser(description=__doc__)
+    flags.add_argument("--kills", type=int, default=200)
+    flags.add_argument("--seed", type=int, default=1)
+    flags.add_argument("--append", type=Path, help="count what this file keeps of earlier parts too")
+    args = flags.parse_args()
+    begin = time.monotonic()
+    told = rounds(args.kills, args.seed, lambda text: print(text, file=sys.stderr, flush=True))
+    told = added(args.append, {**told, "seconds": round(time.monotonic() - begin)})
+    figures = [Figure(f"finished rows lost over {told['kills']} random kill -9", "0", exactly(told["lost"]), told["lost"] == 0),
+               Figure("whole lines that cannot be read", "0", exactly(told["unreadable"]), told["unreadable"] == 0),
+               Figure("killed sweeps whose worker stayed behind", "0", exactly(told["left"]), told["left"] == 0)]  # fmt: skip
+    about = (f"{told['rows']} rows were finished between the kills, {told['torn']} lines were torn (and cut off by the next "
+             f"--resume). Every tenth sweep began a new file. {told['seconds']} s in all.")  # fmt: skip
+    return table("kill", "kill -9 at random moments", figures, [about], "stress")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,330 @@
+"""The HTML page in a real Chromium: nothing is asked of the network, every control does what it says, and axe finds nothing."""
+
+import json
+import re
+
+import browser as chromium_of
+import fake_measurements as fake
+import msgspec
+import pytest
+import test_jobs
+from test_results_load import write
+
+from analysis import calculator, report, reuse
+from analysis.report import page as page_module
+from analysis.report.material import Material
+
+SIZES = (64, 128, 256, 512, 1024)
+HOSTILE = "<script>window.pwned=1</script><img src=x onerror='window.pwned=1'>\"'</script>" + "x" * 10_000
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    if chromium_of.executable() is None:
+        pytest.fail("no Chromium: apt-get install chromium")
+    with chromium_of.chromium() as browser:
+        yield browser
+
+
+def whole():
+    """Everything a page shows: squares, layers, memory, copies, launches, trainings on both devices."""
+    run = fake.layers_run(batches=(1, 8, 128), maths=("float32",), kinds=("dense",))
+    rows = {
+        m.key: m
+        for m in (
+            *fake.whole_run(sizes=SIZES).measurements,
+            *run.measurements,
+            *test_jobs.batches(),
+            *test_jobs.small_data(),
+        )
+    }
+    return msgspec.structs.replace(run, measurements=tuple(rows.values()))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """(the page's path, its material)."""
+    folder = tmp_path_factory.mktemp("page")
+    write(folder, whole())
+    return report.to_open(report.render([folder])), Material(whole())
+
+
+@pytest.fixture(scope="module")
+def page(chromium, made):
+    """The page as it is opened from disk, wide and light, with what it asked for and complained of."""
+    opened = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    opened.asked, opened.complaints = [], []
+    opened.on("request", lambda request: opened.asked.append(request.url))
+    opened.on(
+        "console", lambda said: opened.complaints.append(said.text) if said.type in ("error", "warning") else None
+    )
+    opened.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    opened.goto(chromium_of.address(made[0]))
+    chromium_of.ready(opened)
+    yield opened
+    opened.close()
+
+
+def test_the_page_asks_for_nothing_and_complains_of_nothing(page, made):
+    assert [url for url in page.asked if not url.startswith(("data:", "blob:"))] == [chromium_of.address(made[0])]
+    assert page.complaints == []
+    drawn = page.locator("figure[data-chart]").count()
+    assert drawn >= 6
+    assert page.locator("figure.drawn[data-chart] .main-svg").count() >= drawn
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_every_chart_has_a_role_a_label_a_sentence_and_its_numbers(page):
+    for figure in page.locator("figure[data-chart], figure[data-special]").all():
+        plot = figure.locator(".plot").first
+        assert plot.get_attribute("role") == "img"
+        assert len(plot.get_attribute("aria-label")) > 20
+        assert re.search(r"\d", figure.locator("figcaption").first.inner_text())
+        table = figure.locator("details.data table").first
+        assert table.locator("thead th[scope=col]").count() >= 4
+        assert table.locator("tbody tr").count() >= 2
+
+
+def test_the_slider_moves_the_crossover(page, made):
+    copied = next(pair for pair in reuse.pairs(made[1].answers, "float32") if pair[1].form.mode == "roundtrip")
+    page.evaluate("document.getElementById('chart-crossover').scrollIntoView()")
+    slider = page.locator("#x-uses")
+    slider.focus()
+    seen = []
+    for uses in reuse.USES[1:8]:
+        slider.press("ArrowRight")
+        assert page.locator("#x-uses-says").inner_text() == str(uses)
+        answer = reuse.amortized(*copied, uses)
+        at = answer.crossings[0].at.value
+        seen.append(at)
+        assert f"each copy used {uses} times" in page.locator("#x-verdict").inner_text()
+        drawn = page.evaluate(
+            "document.querySelector('#chart-crossover .plot').layout.shapes.filter(s => s.type === 'line').map(s => s.x0)"
+        )
+        assert drawn == [pytest.approx(at, rel=1e-5)]
+    assert seen == sorted(seen, reverse=True)
+    assert seen[-1] < seen[0] / 1.2
+
+
+def test_the_size_slider_says_where_the_time_goes(page):
+    for key, last in (("Home", SIZES[0]), ("End", SIZES[-1])):
+        page.locator("#x-size").press(key)
+        assert page.locator("#x-size-says").inner_text() == str(last)
+        assert f"n = {last}," in page.locator("#x-parts-says").inner_text()
+    assert page.locator("#x-parts .bars .point").count() >= 3
+
+
+def test_precision_metric_and_views_redraw_their_charts(page):
+    y = "document.querySelector('#chart-crossover .plot').data.find(t => t.name === 'CPU, best').y[0]"
+    time_s = page.evaluate(y)
+    page.select_option("#x-metric", "rate")
+    assert page.evaluate(y) == pytest.approx(2 * SIZES[0] ** 3 / time_s, rel=1e-9)
+    page.select_option("#x-metric", "speedup")
+    assert page.evaluate(y) == pytest.approx(1.0)
+    page.select_option("#x-metric", "time")
+    page.select_option("#x-precision", label="float64")
+    assert page.locator("#x-verdict").inner_text().startswith("float64")
+    page.select_option("#x-precision", label="float32")
+    select = page.locator("#view-roofline")
+    if select.count():
+        before = page.locator("#chart-roofline figcaption").inner_text()
+        select.select_option("1")
+        assert page.locator("#chart-roofline figcaption").inner_text() != before
+
+
+def answered(page) -> dict[str, float]:
+    """The seconds that the calculator shows, by the first words of their rows."""
+    return {
+        tr.locator("td").first.inner_text(): float(tr.get_attribute("data-seconds"))
+        for tr in page.locator("#c-table tbody tr").all()
+    }
+
+
+def cases(tool) -> list[tuple[list[int], str, int]]:
+    """Sizes below, within and beyond the tool's tables, with and without copies."""
+    lows, highs = zip(*((axis.values[0], axis.values[-1]) for axis in tool.sides["cpu"].axes), strict=True)
+    middle = [round((low * high) ** 0.5 * 1.1) for low, high in zip(lows, highs, strict=True)]
+    way = next(iter(tool.copies), "")
+    return [
+        (middle, way, 7),
+        ([max(1, round(low / 3)) for low in lows], "", 1),
+        ([round(2.7 * high) for high in highs], way, 1),
+    ]
+
+
+def test_the_look_up_of_the_page_is_that_of_the_analysis(page, made):
+    tools = calculator.tools(made[1].rows, made[1].answers, made[1].profile)
+    assert [t.name for t in tools] == page.locator("#c-tool option").all_inner_texts()
+    assert {t.kind for t in tools} == {"call", "training"} and any(len(t.sides["cpu"].axes) == 3 for t in tools)
+    asked = [(i, *case) for i, tool in enumerate(tools) for case in cases(tool)]
+    told = page.evaluate(
+        "asked => asked.map(([i, at, way, k]) => calculator.call(charts.data.tools[i], at, way, k))", asked
+    )
+    for (i, at, way, uses), answer in zip(asked, told, strict=True):
+        for side, looked in calculator.call(tools[i], at, way, uses).items():
+            assert answer[side] == {
+                "seconds": pytest.approx(looked.seconds, rel=1e-6),
+                "extrapolated": looked.extrapolated,
+            }
+
+
+def test_the_calculators_controls_ask_it(page, made):
+    tools = calculator.tools(made[1].rows, made[1].answers, made[1].profile)
+    chosen = {t.kind + str(len(t.sides["cpu"].axes)): i for i, t in reversed(list(enumerate(tools)))}
+    for i in chosen.values():
+        tool, (at, way, uses) = tools[i], cases(tools[i])[0]
+        page.select_option("#c-tool", str(i))
+        for axis, value in zip(tool.sides["cpu"].axes, at, strict=True):
+            page.fill(f"#c-{axis.name}", str(value))
+        if way:
+            page.select_option("#c-way", way)
+            page.fill("#c-uses", str(uses))
+        found = calculator.call(tool, at, way, uses)
+        names = {side: side.upper() + (", a step" if tool.kind == "training" else "") for side in found}
+        if tool.kind == "training":
+            page.fill("#c-epochs", "4")
+            jobs = calculator.job(tool, at[0], 4)
+            found |= {f"{side} job": looked for side, looked in jobs.items()}
+            names |= {f"{side} job": f"{side.upper()}, a job of 4 epochs" for side in jobs}
+        shown = answered(page)
+        assert {names[side]: pytest.approx(looked.seconds, rel=1e-6) for side, looked in found.items()} == shown
+        assert page.evaluate("document.getElementById('c-form').classList.contains('beyond')") == any(
+            x.extrapolated for x in found.values()
+        )
+        winner = calculator.winner(calculator.job(tool, at[0], 4) if tool.kind == "training" else found)
+        assert page.locator("#c-answer").inner_text().startswith(f"The {winner.upper()} is predicted")
+
+
+def test_all_numbers_are_filtered_sorted_and_paged(page, made):
+    page.evaluate("document.getElementById('numbers').scrollIntoView()")
+    rows = page.locator("#n-table tbody tr")
+    assert rows.count() == 100
+    page.click("#n-after")
+    assert page.locator("#n-says").inner_text().startswith("Rows 101 to 200 of ")
+    page.fill("#n-filter", "cublas float64 resident")
+    assert rows.count() == sum(
+        m.kernel == "matmul/cupy/cublas" and m.problem.math == "float64" and m.settings.mode == "resident"
+        for m in made[1].rows
+        if m.problem.op == "matmul"
+    )
+    head = page.locator("#n-table th", has_text="time").first
+    for order in ("ascending", "descending"):
+        head.locator("button").click()
+        assert head.get_attribute("aria-sort") == order
+        shown = page.evaluate(
+            "[...document.querySelectorAll('#n-table tbody tr')].map(r => units.key(r.cells[6].textContent))"
+        )
+        assert shown == sorted(shown, reverse=order == "descending")
+    page.fill("#n-filter", "no such words")
+    assert page.locator("#n-says").inner_text() == "No row has all these words."
+    page.fill("#n-filter", "")
+
+
+def test_any_rows_distribution_is_drawn_with_its_check(page):
+    page.evaluate("document.getElementById('distributions').scrollIntoView()")
+    page.fill("#d-filter", "numpy/blas 512 float32")
+    assert page.locator("#d-row option").count() > 0
+    said = page.locator("#d-says").inner_text()
+    assert "host-latency: median " in said
+    assert "check: exact" in said
+    assert page.locator("#d-plot .scatter").count() >= 1
+    assert 2 <= page.evaluate("document.querySelectorAll('#d-table tbody tr').length") <= 50
+
+
+def test_downloads_hold_every_row(page, made):
+    text = page.evaluate("rows.jsonl()")
+    found = [json.loads(line) for line in text.splitlines()]
+    assert len(found) == len(made[1].rows) + len(made[1].loaded.runs)
+    blas = next(r for r in found if r.get("kernel") == "matmul/cupy/cublas" and r["status"] == "ok")
+    assert blas["clocks"]["device"]["low_s"] <= blas["clocks"]["device"]["median_s"]
+    table = page.evaluate("rows.csv()").splitlines()
+    assert {"kernel", "problem.m", "device", "clocks.host-latency.median_s", "check"} <= set(table[0].split(","))
+    assert len(table) == 1 + len(made[1].rows)
+    with page.expect_download() as saved:
+        page.click("#csv")
+    assert saved.value.suggested_filename == "crossover.csv"
+
+
+def test_the_theme_button_changes_the_colors_of_page_and_charts(page):
+    ink = "document.querySelector('#chart-crossover .plot').layout.font.color"
+    light = page.evaluate(ink)
+    page.click("#theme")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate(ink) != light
+    page.click("#theme")
+    assert page.evaluate(ink) == light
+
+
+def test_narrow_and_without_javascript_the_page_can_still_be_read(chromium, made):
+    for scripts in (True, False):
+        context = chromium.new_context(viewport={"width": 375, "height": 800}, java_script_enabled=scripts)
+        narrow = context.new_page()
+        narrow.goto(chromium_of.address(made[0]))
+        assert narrow.locator("#answer li").count() >= 3
+        if scripts:
+            chromium_of.ready(narrow)
+            assert narrow.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        else:
+            assert not narrow.locator(".tools").is_visible()
+            assert narrow.locator("img.still").count() >= 4
+            assert narrow.locator("#chart-crossover img.still").is_visible()
+            assert narrow.locator("#numbers table tbody tr").count() == sum(m.status != "skipped" for m in made[1].rows)
+        context.close()
+
+
+def test_paper_gets_every_chart_in_light_colors(page):
+    page.evaluate("document.documentElement.dataset.theme = 'dark'; charts.again()")
+    ink = "document.querySelector('#chart-crossover .plot').layout.font.color"
+    dark = page.evaluate(ink)
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    assert page.evaluate(ink) != dark
+    assert page.locator("figure[data-chart]:not(.drawn)").count() == 0
+    assert page.locator("main details[open]").count() > 10
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate(ink) == dark
+
+
+def test_hostile_names_show_as_text(chromium, tmp_path):
+    machine = msgspec.structs.replace(fake.GPU_MACHINE, key=HOSTILE, cpu=HOSTILE)
+    rows = [
+        *fake.laws(lambda n: n**3 / 1e11, lambda n: 2e-5, (64, 128, 256)),
+        fake.row("matmul/numpy/blas", fake.square(9), None, status="failed", reason=HOSTILE),
+        fake.row("matmul/numpy/blas", fake.square(8), 1e-3, flags=(HOSTILE,), notes={"plan": HOSTILE}),
+    ]
+    write(
+        tmp_path,
+        msgspec.structs.replace(
+            fake.gpu_run(sizes=(64,)), runs=(fake.run(machine, HOSTILE),), measurements=tuple(rows)
+        ),
+    )
+    page_file = report.to_open(page_module.write([tmp_path], with_pictures=False))
+    opened = chromium.new_page()
+    errors = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.goto(chromium_of.address(page_file))
+    chromium_of.ready(opened)
+    opened.wait_for_timeout(200)
+    assert errors == []
+    assert opened.evaluate("window.pwned") is None
+    assert "<script>window.pwned=1</script>" in opened.locator("h1").inner_text()
+    assert opened.locator("img[src='x']").count() == 0
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    opened.close()
+
+
+def test_axe_finds_no_violation_in_either_theme(page):
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate(
+        "document.querySelectorAll('main tbody').forEach(b => { while (b.rows.length > 2) b.deleteRow(2); })"
+    )  # all alike
+    page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
+    colors = {"runOnly": {"type": "rule", "values": ["color-contrast"]}}
+    for theme, options in (("light", {}), ("dark", colors)):
+        page.evaluate(f"document.documentElement.dataset.theme = '{theme}'; charts.again()")
+        found = (
+            Axe().run(page, {"exclude": [".plot"]}, options | {"resultTypes": ["violations"]}).response
+        )  # a plot is one image with a label
+        assert [(v["id"], [n["target"] for n in v["nodes"][:3]]) for v in found["violations"]] == []
+        assert len(found["passes"]) >= (1 if options else 15)  # it looked

@@ -1,0 +1,295 @@
+"""Is a timing even true? Every check sees its fault and nothing else; what a worker sees of what it timed."""
+
+import pathlib
+import types
+
+import msgspec
+import numpy as np
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, square
+
+from kernels import registry
+from kernels.problems import Conv, Matmul, Stream
+from workloads import checks, copies, doctor, measure, options, probes, readiness, results, sweep
+from workloads.checks import Context
+from workloads.results import Measurement, Row, Run, Samples, Settings
+from workloads.timing import Limits
+
+BY_FLAG = {check.flag: check for check in checks.CHECKS}
+VIRTUAL = msgspec.structs.replace(CPU_MACHINE, virtual=True)
+
+
+def gpu(waited: float, worked: float, **fields) -> Measurement:
+    return row("matmul/cupy/cublas", square(1024), {"host-latency": waited, "device": worked}, **fields)
+
+
+def first(*seconds: float, calls: int = 10, first_call: float = 0.0, stop: str = "steady") -> Measurement:
+    samples = Samples("host-latency", seconds, calls, tuple(range(len(seconds))), stop)
+    return Measurement(
+        "matmul/numpy/blas",
+        square(64),
+        Settings(threads=1),
+        "ok",
+        samples=(samples,),
+        phases_s={"first_call": first_call},
+    )
+
+
+def stream(seconds: float, cache: str, nbytes: int = 8 << 20, device: str = "cpu") -> Measurement:
+    samples = (Samples("host-latency", (seconds,) * 4, 1, (0, 1, 2, 3), "steady"),)
+    return Measurement(
+        "stream/numba/loop", Stream("triad", nbytes), Settings(device, cache=cache), "ok", samples=samples
+    )
+
+
+def peak(rate: float) -> Measurement:
+    from kernels.problems import Peak
+
+    return row("peak/numba/fma", Peak("float32", 10**9), 10**9 / rate, threads=1)
+
+
+def matmul_at(rate: float) -> Measurement:
+    return row("matmul/numpy/blas", square(1000), 2e9 / rate, threads=1)
+
+
+WARM = stream(1e-3, "warm")
+ROOFED = [peak(100e9), matmul_at(110e9)]
+# flag -> (the row it is seen on, those it was measured beside, machine), (a row like it on which it is not, beside, machine)
+CASES = {
+    "no-wait": ((gpu(1e-5, 4e-4), [], GPU_MACHINE), (gpu(3.9e-4, 4e-4), [], GPU_MACHINE)),
+    "first-call": ((first(1.01, 0.01, 0.01, 0.01, first_call=10.0), [], None),
+                   (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None)),
+    "above-roof": ((ROOFED[1], ROOFED, CPU_MACHINE), (ROOFED[1], ROOFED, VIRTUAL)),
+    "lent-more": ((ROOFED[1], ROOFED, VIRTUAL), (ROOFED[1], ROOFED, CPU_MACHINE)),
+    "not-cold": ((stream(1e-3, "cold"), [WARM], CPU_MACHINE), (stream(2e-3, "cold"), [WARM], CPU_MACHINE)),
+    "ran-on-cpu": ((row("training/keras/fit", square(1), None, device="gpu:0", status="failed",
+                        reason="the model's variables are on /device:CPU:0, not on a GPU"), [], GPU_MACHINE),
+                   (row("training/keras/fit", square(1), None, device="gpu:0", status="failed", reason="no memory"), [], None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flag", CASES)
+def test_each_check_sees_its_fault_and_not_its_like(flag):
+    (bad, beside, machine), (good, others, elsewhere) = CASES[flag]
+    assert [one.check for one in checks.findings([bad, *beside], machine) if one.check == flag] == [flag]
+    assert not [one for one in checks.findings([good, *others], elsewhere) if one.check == flag]
+
+
+@pytest.mark.parametrize("flag", [flag for flag in BY_FLAG if flag not in CASES])
+def test_a_flag_that_a_row_came_with_is_put_in_words(flag):
+    m = msgspec.structs.replace(first(0.1, 0.1, 0.1), flags=(flag,), values={"gpu_power_w": 700.0})
+    (found,) = checks.findings([m])
+    assert (
+        found.check == flag
+        and found.seen.startswith("matmul/numpy/blas m=64")
+        and found.why
+        and found.fix
+        and "nan" not in found.fix
+    )
+    assert checks.findings([msgspec.structs.replace(m, flags=())]) == []
+
+
+def test_every_flag_of_the_telemetry_has_words():
+    assert {"cpu-clock", "steal", "quota", "other-load", "gpu-clock", "power-cap", "thermal", "other-tenant"} <= set(
+        BY_FLAG
+    )
+
+
+def test_a_sound_run_has_no_findings():
+    loaded = gpu_run()
+    assert checks.findings(loaded.measurements, loaded.runs[0].machine) == []
+
+
+@pytest.mark.parametrize(("m", "why"), [
+    (first(1.01, 0.01, 0.01, 0.01, first_call=0.02), "the first call was no longer than the others"),
+    (first(1.01, 0.01, 0.01, 0.01, first_call=10.0, stop="5 processes"), "each sample is a process's own"),
+    (first(0.01, 1.01, 0.01, 0.01, first_call=10.0), "it is not the first"), (first(1.0, 0.1, first_call=9.0), "two samples"),
+])  # fmt: skip
+def test_a_long_first_sample_that_is_not_the_first_call(m, why):
+    assert not BY_FLAG["first-call"].seen(m, Context()), why
+
+
+@pytest.mark.parametrize("stop", ["steady", "max-time", "max-blocks"])
+def test_the_first_call_is_seen_however_the_row_ended(stop):
+    assert BY_FLAG["first-call"].seen(first(1.01, 0.01, 0.01, 0.01, first_call=10.0, stop=stop), Context())
+
+
+@pytest.mark.parametrize(("m", "beside", "why"), [
+    (stream(1e-3, "cold", 1 << 10), [stream(1e-3, "warm", 1 << 10)], "too small to show"),
+    (stream(1e-3, "cold", 1 << 28), [stream(1e-3, "warm", 1 << 28)], "no cache holds it"), (stream(1e-3, "cold"), [], "no twin"),
+])  # fmt: skip
+def test_cold_rows_that_may_be_as_fast(m, beside, why):
+    assert not BY_FLAG["not-cold"].seen(m, Context(tuple(beside), (), CPU_MACHINE)), why
+
+
+def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
+    bad = checks.flagged(gpu(1e-5, 4e-4), [], GPU_MACHINE)
+    assert bad.flags == ("no-wait",) and checks.flagged(bad) is bad
+    assert checks.flagged(ROOFED[1], ROOFED, CPU_MACHINE).flags == ()
+    said = checks.lines([bad, bad], GPU_MACHINE)
+    assert (
+        len(said) == 1
+        and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
+        and "; try: " in said[0]
+    )
+
+
+# What the worker sees.
+
+
+def prepared(run, stream=None, synchronize=lambda: None):
+    return copies.Prepared(run, np.asarray, synchronize if stream else None, stream)
+
+
+@pytest.mark.parametrize(("left_s", "seen"), [(0.0, False), (15e-6, False), (1e-3, True)])
+def test_work_left_on_the_device_after_the_wait(left_s, seen):
+    clock = types.SimpleNamespace(now=0.0)
+
+    def wait_for_all():
+        clock.now += left_s
+
+    def synchronize():
+        clock.now += 7.0  # the work that the clocks wait for is not left over
+
+    found = probes.unfinished(prepared(lambda: None, object(), synchronize), wait_for_all, lambda: clock.now)
+    assert found == pytest.approx(left_s) and (found > max(probes._UNFINISHED_S, 0.1 * 1e-4)) == seen
+
+
+def test_constant_inputs():
+    assert probes.constant(np.zeros((100, 100))) and probes.constant(np.full(10**6, 3.0, np.float32))
+    assert not probes.constant(Matmul(64, 64, 64).inputs(1)[0]) and not probes.constant(np.ones(2))
+
+
+def as_tf32(x: np.ndarray) -> np.ndarray:
+    """float32 cut to the 10 bits of a TF32 mantissa."""
+    return (x.astype(np.float32).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 1), (64, 64, 64), (17, 33, 1024)])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn"])
+def test_tf32_shows_where_whole_numbers_hide_it(shape, layout):
+    problem = Matmul(*shape, layout=layout)
+    inputs = problem.inputs(1)
+
+    def product(a, b):
+        return (a.T if layout == "tn" else a) @ (b.T if layout == "nt" else b)
+
+    assert not probes.rough(problem, inputs, lambda: product(*inputs))
+    assert probes.rough(problem, inputs, lambda: product(*map(as_tf32, inputs)))
+    assert not probes.rough(Matmul(*shape, math="tf32", layout=layout), inputs, lambda: product(*map(as_tf32, inputs)))
+    whole = problem.inputs(1, whole_numbers=True)
+    assert np.array_equal(product(*map(as_tf32, whole)), product(*whole))
+
+
+def test_float64_that_was_float32():
+    problem = Matmul(64, 64, 64, "float64")
+    a, b = problem.inputs(1)
+    assert not probes.rough(problem, (a, b), lambda: a @ b)
+    assert probes.rough(problem, (a, b), lambda: (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float64))
+
+
+@pytest.mark.parametrize("problem", [
+    Conv(3, 9, 8, 5, 7, 3, 3, pad="same"), Conv(2, 12, 12, 4, 6, 3, 2, stride=2, pad="valid"),
+    Conv(2, 7, 7, 3, 4, 3, 3, pad=1, layout="NCHW"),
+])  # fmt: skip
+def test_tf32_in_a_convolution(problem):
+    run = (
+        registry.find("conv/numpy/im2col").bind
+        if "conv/numpy/im2col" in {k.name for k in registry.load("conv", "numpy")}
+        else None
+    )
+    run = run or registry.load("conv", "numpy")[0].bind
+    inputs = problem.inputs(1)
+    assert not probes.rough(problem, inputs, run(problem, *inputs))
+    assert probes.rough(problem, inputs, run(problem, *map(as_tf32, inputs)))
+
+
+def test_a_result_that_is_too_large_is_not_looked_at():
+    def fetched():
+        raise AssertionError("fetched")
+
+    assert not probes.rough(Matmul(1 << 13, 1 << 12, 1), (), fetched)
+
+
+def test_another_checkouts_kernels(tmp_path):
+    assert not probes.foreign(registry.FOLDER) and probes.foreign(tmp_path / "kernels")
+    assert not probes.foreign(pathlib.Path(probes.__file__).parent.parent / "tests" / ".." / "kernels")
+
+
+@pytest.mark.parametrize(("threads", "took", "most", "flags"), [
+    (2, 2, 2, set()), (2, 1, 2, {"few-threads"}), (2, 0, 2, set()), (4, 4, 2, {"oversubscribed"}), (None, 2, 2, set()),
+])  # fmt: skip
+def test_threads(monkeypatch, threads, took, most, flags):
+    monkeypatch.setattr(probes, "taken", lambda backend: took)
+    monkeypatch.setattr(probes, "slow_governor", lambda: False)
+    monkeypatch.setattr(probes.machine, "usable_threads", lambda: most)
+    problem = Matmul(8, 8, 8)
+    wanted = Row("matmul/numpy/operator", problem, Settings(threads=threads))
+    a, b = problem.inputs(1)
+    assert set(probes.flags(registry.find(wanted.kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+
+
+def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
+    monkeypatch.setattr(probes, "slow_governor", lambda: True)
+    monkeypatch.setattr(measure, "inputs", lambda problem, seed, whole: (np.ones((8, 8), np.float32),) * 2)
+    done = measure.measure(
+        Row("matmul/numpy/operator", Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1
+    )
+    assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)
+
+
+def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
+    monkeypatch.setattr(probes, "slow_governor", lambda: False)
+    problem = Matmul(8, 8, 8)
+    kernel = types.SimpleNamespace(backend="tensorflow", name="matmul/tensorflow/function")
+    value = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:CPU:0")
+    a, b = problem.inputs(1)
+    made = copies.Prepared(lambda: value, lambda value: a @ b, lambda: None, None)
+    on_gpu = Row(kernel.name, problem, Settings("gpu:0"))
+    assert probes.flags(kernel, on_gpu, made, (a, b), 1e-5) == ("ran-on-cpu",)
+    value.device = "/job:localhost/replica:0/task:0/device:GPU:0"
+    assert probes.flags(kernel, on_gpu, made, (a, b), 1e-5) == ()
+
+
+# The doctor.
+
+
+def test_the_doctor_times_a_few_rows(monkeypatch):
+    here = results.Machine("x", "cpu", "intel", "avx512", 1, 1, 1 << 34, {"L3": 1 << 22})
+    done = readiness.trials(here)
+    assert [(m.kernel, m.status) for m in done] == [("matmul/numpy/blas", "ok"), ("stream/numba/loop", "ok")]
+    monkeypatch.setattr(
+        readiness,
+        "trials",
+        lambda here: [msgspec.structs.replace(done[0], status="failed", reason="no"), gpu(1e-5, 4e-4)],
+    )
+    found = {one.check: one for one in readiness.timings()}
+    assert "1 rows timed" in found["timings"].seen or found["timings"].level == "problem"
+    assert found["no-wait"].level == "problem"
+    assert [one.level for one in readiness.timings()].count("problem") == 2
+
+
+def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
+    run = Run(results.SCHEMA, GPU_MACHINE, {}, "c", 1, "a", "b", "2026-01-01T00:00:00Z")
+    with results.Writer(tmp_path / "matmul.jsonl", run) as writer:
+        writer.append(gpu(5e-4, 4e-4))
+    assert doctor.main([str(tmp_path)]) == options.OK
+    assert "1 rows of nvidia-h200" in capsys.readouterr().out
+    with open(tmp_path / "matmul.jsonl", "ab") as file:
+        file.write(msgspec.json.encode(gpu(1e-5, 4e-4, mode="x")) + b"\ngarbage\n")
+    assert doctor.main([str(tmp_path)]) == options.FAILED
+    out = capsys.readouterr().out
+    assert "problem  no-wait" in out and "bad lines" in out and "not sound" in out and "try: " in out
+    assert doctor.main([str(tmp_path / "none")]) == options.USAGE
+
+
+def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
+    run = Run(results.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
+    outcome = sweep.Outcome(
+        run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})]
+    )
+    assert sweep.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
+    err = capsys.readouterr().err
+    assert "doubtful (power-cap)" in err and "700 W" in err and "doubtful (no-wait)" in err
+    sweep.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
+    assert "doubtful" not in capsys.readouterr().err

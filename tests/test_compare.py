@@ -1,0 +1,334 @@
+"""compare, the spread between processes, and named baselines: verdicts worked out by hand, refusals, exit codes."""
+
+import csv
+import io
+import json
+import math
+
+import msgspec
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
+
+from analysis import compare, comparison, names, spread
+from workloads import baselines, matmul, options, results, show
+from workloads.results import Loaded, Measurement, Run, Samples, Settings
+
+RUN = Run(
+    results.SCHEMA, CPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
+)
+
+
+def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
+    """Blocks that alternate around a center: their median is it, their spread `off`."""
+    seconds = tuple(center * (1 + off * (-1) ** (i // 2)) for i in range(2 * blocks))
+    return Samples("host-latency", seconds, 1, tuple(i // 2 for i in range(2 * blocks)), "steady")
+
+
+def processes(*centers: float) -> Samples:
+    return Samples("host-latency", tuple(c for c in centers for _ in range(2)), 1,
+                   tuple(i for i in range(len(centers)) for _ in range(2)), f"{len(centers)} processes")  # fmt: skip
+
+
+def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
+    return Measurement(
+        "matmul/numpy/blas", square(n), Settings(threads=1, **settings), status, samples=(samples,), flags=flags
+    )
+
+
+def loaded(*measurements: Measurement, run: Run = RUN) -> Loaded:
+    return Loaded((run,), measurements, 0, ())
+
+
+def words(old, new, **how) -> list[str]:
+    how = {"stored": spread.Stored([*old.measurements, *new.measurements]), **how}
+    return [r.word for r in comparison.comparison(old, new, **how).rows]
+
+
+KNOWN = timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=512)  # of another row of the kernel: 0.3 % at most
+
+
+@pytest.mark.parametrize(("new", "word"), [
+    (1.05, "slower"), (0.95, "faster"), (1.0, "same"), (1.01, "same"), (1.03, "slower"), (1.02, "can't tell"),
+])  # fmt: skip
+def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
+    old = loaded(timed(steady(1.0)), KNOWN)
+    assert words(old, loaded(timed(steady(new)), KNOWN))[0] == word
+
+
+def test_nothing_below_the_spread_between_processes_is_claimed():
+    noisy = timed(processes(1.0, 1.02, 0.98, 1.01, 0.99), n=512)
+    limit = spread.limit(noisy.samples[0])
+    logs = [math.log(c) for c in (1.0, 1.02, 0.98, 1.01, 0.99)]
+    mean = sum(logs) / 5
+    deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / 4)
+    assert limit == pytest.approx(math.exp(2.7764 * deviation * math.sqrt(2)) - 1) and 0.06 < limit < 0.07
+    old, new = loaded(timed(steady(1.0)), noisy), loaded(timed(steady(1.05)), noisy)
+    assert words(old, new)[0] == "same"  # 5 % is what two processes of this kernel differ by
+    assert words(old, loaded(timed(steady(1.08)), noisy))[0] == "slower"
+    (first, _) = comparison.comparison(old, new, stored=spread.Stored([noisy])).rows
+    assert first.least.limit == limit and first.least.source == "1 rows of matmul/numpy/blas"
+
+
+def test_with_nothing_stored_little_is_claimed_and_said():
+    old, new = loaded(timed(steady(1.0))), loaded(timed(steady(1.07)))
+    made = comparison.comparison(old, new, stored=spread.Stored([]))
+    assert [r.word for r in made.rows] == ["same"] and made.rows[0].least == spread.Spread(
+        spread.UNKNOWN, "nothing stored"
+    )
+    assert any("workloads.referee" in line for line in compare.told(made))
+    assert words(old, loaded(timed(steady(1.10))), stored=spread.Stored([])) == ["slower"]
+
+
+def test_rows_over_processes_carry_their_spread_in_the_interval():
+    old, new = (
+        loaded(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995))),
+        loaded(timed(processes(1.02, 1.021, 1.019, 1.0205, 1.0195))),
+    )
+    made = comparison.comparison(old, new, stored=spread.Stored([]))
+    assert made.rows[0].word == "slower" and made.rows[0].least.limit == comparison.OVER_PROCESSES
+    wide = loaded(timed(processes(1.0, 1.03, 0.97, 1.02, 0.98)))
+    assert words(wide, loaded(timed(processes(1.02, 1.05, 0.99, 1.04, 1.0)))) == ["can't tell"]
+
+
+def test_what_happens_once_in_a_process_tells_nothing_of_other_rows():
+    once = timed(processes(1.0, 2.0, 3.0), n=512, process="fresh")
+    assert spread.Stored([once]).of(timed(steady(1.0))).source == "nothing stored"
+    assert spread.Stored([once]).of(once).source == "this row"
+
+
+@pytest.mark.parametrize("flag", sorted(spread.DISTURBED))
+def test_a_disturbed_row_tells_nothing_of_the_spread(flag):
+    assert len(spread.Stored([KNOWN])) == 1 and len(spread.Stored([msgspec.structs.replace(KNOWN, flags=(flag,))])) == 0
+    assert len(spread.Stored([msgspec.structs.replace(KNOWN, flags=("cpu-clock",))])) == 1
+
+
+def test_of_ten_rows_the_one_that_nine_stay_below():
+    rows = [timed(processes(1.0, 1.0 + i / 1000, 1.0), n=100 + i) for i in range(1, 11)]
+    assert spread.Stored(rows).of(timed(steady(1.0))).limit == spread.limit(rows[8].samples[0])
+
+
+def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
+    for place, m in (
+        (tmp_path / "k" / "a", KNOWN),
+        (tmp_path / "local" / "k" / "b", timed(processes(1.0, 1.1, 1.2), n=32)),
+    ):
+        place.mkdir(parents=True)
+        lines = [msgspec.json.encode(x) for x in (RUN, m, timed(steady(1.0)))]
+        (place / "matmul.jsonl").write_bytes(b"\n".join(lines) + b"\n")
+    assert len(spread.stored("k", root=tmp_path)) == 2 and len(spread.stored("other", root=tmp_path)) == 0
+
+
+def test_pairs_taken_side_by_side_are_compared_as_pairs():
+    drift = [1.0, 1.3, 0.8, 1.2, 0.9, 1.1, 1.25, 0.85]
+    old = Samples(
+        "host-latency",
+        tuple(d for d in drift for _ in range(2)),
+        1,
+        tuple(i // 2 for i in range(16)),
+        "alternating blocks",
+    )
+    new = msgspec.structs.replace(old, seconds=tuple(1.05 * s for s in old.seconds))
+    apart = [timed(s) for s in (old, new)]
+    beside = [msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in apart]
+    known = spread.Stored([KNOWN])
+    assert words(loaded(apart[0]), loaded(apart[1]), stored=known) == ["can't tell"]
+    assert words(loaded(beside[0]), loaded(beside[1]), stored=known) == ["slower"]
+    other = msgspec.structs.replace(beside[1], notes={comparison.SIDE_BY_SIDE: "2"})
+    assert words(loaded(beside[0]), loaded(other), stored=known) == ["can't tell"]
+
+
+def test_the_clock_is_the_devices_on_a_gpu_unless_another_is_asked_for():
+    old, new = (loaded(row("matmul/cupy/cublas", square(64), {"host-latency": 1.0, "device": d})) for d in (0.5, 0.6))
+    assert words(old, new) == ["slower"] and words(old, new, clock="host-latency") == ["same"]
+    assert words(old, new, clock="host-issue") == []
+
+
+def test_one_sample_and_lone_rows():
+    one = Samples("host-latency", (1.0,), 1, (0,), "max-time")
+    old = loaded(timed(one), timed(steady(1.0), n=2), timed(steady(1.0), n=3), timed(one, n=4, status="failed"))
+    new = loaded(
+        timed(msgspec.structs.replace(one, seconds=(3.0,))),
+        timed(steady(1.0), n=3, status="failed"),
+        timed(steady(1.0), n=5),
+    )
+    made = comparison.comparison(old, new, stored=spread.Stored([]))
+    assert [(r.old.problem.n, r.word) for r in made.rows] == [(64, "can't tell")]
+    assert [m.problem.n for m in made.broken] == [3]
+    assert [m.problem.n for m in made.only_old] == [2] and [m.problem.n for m in made.only_new] == [5]
+    assert compare.verdict(made, 0.05) == options.REGRESSION and compare.verdict(made, None) == options.OK
+    assert compare.summary(made) == "2 rows: 0 slower, 0 faster, 0 same, 1 can't tell, 1 broken"
+
+
+def test_differences_of_machines_come_first():
+    gpus = (msgspec.structs.replace(GPU_MACHINE.gpus[0], uuid="GPU-1", power_limit_w=600.0),)
+    one, two = (
+        msgspec.structs.replace(RUN, machine=m)
+        for m in (GPU_MACHINE, msgspec.structs.replace(GPU_MACHINE, gpus=gpus, driver="590.1"))
+    )
+    two = msgspec.structs.replace(two, software={"numpy": "2.5"}, sources="xyz")
+    made = comparison.comparison(
+        loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two), stored=spread.Stored([])
+    )
+    assert made.differences == (
+        "driver: 580.0 -> 590.1",
+        "gpu:0 power_limit_w: 700.0 -> 600.0",
+        "numpy: 2.4 -> 2.5",
+        "sources: def -> xyz",
+    )
+    assert compare.told(made)[0] == "differs: driver: 580.0 -> 590.1"
+
+
+def write(folder, *measurements, machine=CPU_MACHINE):
+    with results.Writer(folder / "matmul.jsonl", msgspec.structs.replace(RUN, machine=machine)) as writer:
+        for m in measurements:
+            writer.append(m)
+    return str(folder)
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(spread, "REPORTS", tmp_path / "none")
+    old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.0), n=128), KNOWN)
+    new = write(tmp_path / "new", timed(steady(1.07)), timed(steady(0.9), n=128), KNOWN)
+    return old, new
+
+
+@pytest.mark.parametrize(("rule", "code"), [
+    (["--fail-on", "slower>5%"], 4), (["--fail-on", "slower>10%"], 0), (["--fail-on", "slower"], 4), ([], 0),
+])  # fmt: skip
+def test_the_exit_code(runs, rule, code, capsys):
+    assert compare.main([*runs, *rule]) == code
+    out, err = capsys.readouterr()
+    assert "1 slower, 1 faster, 1 same, 0 can't tell" in out and ("regression: 1 row" in err) == (code == 4)
+    rows = [line for line in out.splitlines() if "matmul/numpy/blas" in line]
+    assert rows[0].startswith("slower") and "m=64" in rows[0] and rows[1].startswith("faster") and len(rows) == 2
+
+
+def test_two_machines_are_refused_unless_asked_for(runs, tmp_path, capsys):
+    other = write(tmp_path / "gpu", timed(steady(1.0)), machine=GPU_MACHINE)
+    assert compare.main([runs[0], other]) == 2
+    err = capsys.readouterr().err.splitlines()
+    assert (
+        "intel-avx512-2c" in err[0] and "nvidia-h200" in err[0] and err[1].endswith(f"{runs[0]} {other} --any-machine")
+    )
+    assert compare.main([runs[0], other, "--any-machine"]) == 0
+    assert "differs: machine: intel-avx512-2c -> nvidia-h200" in capsys.readouterr().out
+
+
+def test_formats_hold_the_same_rows(runs, capsys):
+    assert compare.main([*runs, "--format", "json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert compare.main([*runs, "--format", "csv"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(compare.HEAD)
+    assert [r["verdict"] for r in told] == ["slower", "faster", "same"] and told[0]["ratio"] == pytest.approx(
+        1.07, abs=2e-3
+    )
+    assert compare.main([*runs, "--format", "md", "-v"]) == 0
+    assert sum(line.startswith("| ") for line in capsys.readouterr().out.splitlines()) == 5
+
+
+@pytest.mark.parametrize(("argv", "message"), [
+    (["nosuch", "nosuch"], "no result file in nosuch"), (["--fail-on", "faster>5%", "a", "b"], "no rule"),
+    (["--min-effect", "0", "a", "b"], "no share"), (["a"], "required: NEW"),
+])  # fmt: skip
+def test_bad_words_are_one_error_line(argv, message, capsys):
+    assert compare.main(argv) == 2
+    err = capsys.readouterr().err.splitlines()
+    assert message in err[0] and len(err) == 2
+
+
+def test_runs_without_a_row_in_common(runs, tmp_path, capsys):
+    assert compare.main([runs[0], write(tmp_path / "x", timed(steady(1.0), n=7))]) == 2
+    assert "no row in common" in capsys.readouterr().err
+    assert compare.main([runs[0], write(tmp_path / "y", timed(steady(1.0), status="failed"))]) == 2
+    assert "no row in" in capsys.readouterr().err
+
+
+def test_names_tell_different_rows_apart():
+    one = steady(1.0)
+    made = [timed(one), timed(one, n=65), timed(one, cache="cold"), timed(one, switches={"x": "on"}),
+            row("matmul/cupy/cublas", square(64, "tf32"), 1.0), row("matmul/cupy/cublas", square(64), 1.0)]  # fmt: skip
+    told = [names.row(m) for m in made]
+    assert len(set(told)) == len(told)
+    assert (
+        told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
+        and told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"
+    )
+
+
+class TestBaselines:
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
+
+    def test_a_saved_name_is_a_run_and_is_never_overwritten(self, runs, tmp_path):
+        kept = baselines.save("before", results.files_of(runs[0]))
+        assert results.read("before").measurements == results.read(runs[0]).measurements and baselines.names() == [
+            "before"
+        ]
+        with pytest.raises(options.Usage, match="exists"):
+            baselines.save("before", [])
+        assert kept == tmp_path / "saved" / "before"
+
+    @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "-x", "a b", "x" * 101])
+    def test_names_that_are_paths_are_none(self, name):
+        with pytest.raises(options.Usage, match="no name"):
+            baselines.folder(name)
+        assert baselines.find(name) is None
+
+    def test_a_folder_that_cannot_be_written(self, tmp_path, monkeypatch):
+        (tmp_path / "file").write_text("")
+        monkeypatch.setattr(baselines, "FOLDER", tmp_path / "file" / "saved")
+        with pytest.raises(options.Usage, match="cannot save"):
+            baselines.save("x", [])
+
+    def test_half_a_baseline_is_none_and_anothers_is_left_alone(self, runs, tmp_path, monkeypatch):
+        with pytest.raises(options.Usage, match="cannot save"):
+            baselines.save("half", [*results.files_of(runs[0]), tmp_path / "nosuch"])
+        assert baselines.names() == []
+        baselines.save("other", results.files_of(runs[0]))
+        monkeypatch.setattr(
+            baselines, "require_free", lambda name: None
+        )  # made by another between the question and the copy
+        with pytest.raises(options.Usage, match="cannot save"):
+            baselines.save("other", [])
+        assert len(results.read("other").measurements) == 3
+
+    def args(self, *argv):
+        return matmul.parser().parse_args(["-q", *argv])
+
+    def test_flags_are_checked_before_anything_is_measured(self, runs):
+        baselines.save("before", results.files_of(runs[0]))
+        for argv, message in ((["--fail-on", "slower>5%"], "needs --against"), (["--save", "before"], "exists"),
+                              (["--against", "nosuch"], "saved names: before")):  # fmt: skip
+            with pytest.raises(options.Usage, match=message):
+                show.check_flags(self.args(*argv))
+        show.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
+
+    def test_at_the_end_rows_are_saved_and_compared(self, runs, capsys):
+        baselines.save("before", results.files_of(runs[0]))
+        files = results.files_of(runs[1])
+        args = self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%")
+        assert show.beside(args, files, options.OK) == options.REGRESSION
+        out, err = capsys.readouterr()
+        assert (
+            "against before:" in out
+            and "1 slower" in out
+            and "regression" in err
+            and baselines.names() == ["after", "before"]
+        )
+        args = self.args("--against", "before", "--fail-on", "slower>5%", "--format", "json")
+        assert show.beside(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
+        assert show.beside(args, files, options.FAILED) == options.FAILED
+        assert show.beside(args, files, options.INTERRUPTED) == options.INTERRUPTED
+        assert show.beside(self.args(), files, options.OK) == options.OK
+
+    def test_a_function_does_not_compare(self):
+        with pytest.raises(TypeError, match="flag of the command"):
+            options.namespace(matmul.parser(), save="x")
+
+
+@pytest.mark.parametrize(("text", "share"), [("slower>5%", 0.05), ("slower > 2.5 %", 0.025), ("slower", 0.0)])
+def test_rules(text, share):
+    assert options.regression(text) == pytest.approx(share)

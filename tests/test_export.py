@@ -1,0 +1,109 @@
+"""Exports: what other tools read, worked out by hand; nothing that JSON cannot say."""
+
+import csv
+import io
+import json
+import math
+
+import msgspec
+import pytest
+from fake_measurements import GPU_MACHINE, gpu_run, row, square
+
+from analysis import export, frame
+from workloads import results
+from workloads.results import Loaded, Measurement, Run, Samples, Settings
+
+RUN = Run(
+    results.SCHEMA, GPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
+)
+# Blocks' medians are 1, 3 and 2 microseconds: mean 2, median 2, standard deviation 1.
+ROW = Measurement("matmul/numpy/blas", square(10), Settings(threads=2), "ok", flags=("steal",), samples=(
+    Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady"),))  # fmt: skip
+FAILED = row("matmul/numpy/blas", square(11), None, status="failed")
+NAME = "matmul/numpy/blas/m:10/n:10/k:10/threads:2"
+
+
+def test_google_benchmark():
+    made = export.google_benchmark([ROW, FAILED], RUN)
+    entries = made["benchmarks"]
+    assert [(e["name"], e["run_type"]) for e in entries] == [(NAME, "iteration")] * 3 + [
+        (f"{NAME}_{word}", "aggregate") for word in ("mean", "median", "stddev", "cv")]  # fmt: skip
+    assert [e["real_time"] for e in entries] == pytest.approx([1000, 3000, 2000, 2000, 2000, 1000, 0.5])
+    assert {(e["run_name"], e["repetitions"], e["threads"], e["time_unit"]) for e in entries} == {(NAME, 3, 2, "ns")}
+    assert [e["repetition_index"] for e in entries[:3]] == [0, 1, 2] and entries[0]["iterations"] == 7
+    assert entries[0]["flops_per_s"] == pytest.approx(2 * 10**3 / 1e-6) and entries[0][
+        "bytes_per_second"
+    ] == pytest.approx(1200 / 1e-6)
+    assert made["context"]["num_cpus"] == 16 and made["context"]["gpus"] == ["NVIDIA H200"]
+    assert {"level": 3, "type": "Unified", "size": 105 * 2**20, "num_sharing": 0} in made["context"]["caches"]
+
+
+def test_bencher_and_github():
+    told = export.bencher([ROW, FAILED])
+    assert list(told) == [NAME] and set(told[NAME]) == {"latency", "flops-per-second"}
+    latency, flops = told[NAME]["latency"], told[NAME]["flops-per-second"]
+    assert latency["value"] == pytest.approx(2050) and latency["lower_value"] < 2050 < latency["upper_value"]
+    assert (
+        flops["value"] == pytest.approx(2000 / 2.05e-6) and flops["lower_value"] < flops["value"] < flops["upper_value"]
+    )
+    (one,) = export.github([ROW, FAILED])
+    assert (
+        (one["name"], one["unit"]) == (NAME, "ns")
+        and one["value"] == pytest.approx(2050)
+        and one["range"].startswith("± ")
+    )
+    assert one["extra"] == "host-latency, 6 samples in 3 blocks\nsteal"
+
+
+def test_a_gpus_row_has_its_device_clock():
+    m = row("matmul/cupy/cublas", square(64), {"host-latency": 1e-3, "device": 1e-6})
+    assert export.github([m])[0]["value"] == pytest.approx(1000)
+
+
+def test_names_have_no_blanks_and_are_never_the_same():
+    rows = [m for m in gpu_run().measurements if m.status == "ok"]
+    told = [export.name(m) for m in rows]
+    assert len(set(told)) == len({m.key for m in rows}) and not any(" " in name for name in told)
+
+
+@pytest.mark.parametrize("to", export.TO)
+def test_every_format_of_a_whole_run(to):
+    loaded = gpu_run()
+    made = export.text(loaded, to)
+    rows = frame.frame(loaded.measurements)
+    if to == "csv":
+        lines = list(csv.reader(io.StringIO(made)))
+        assert lines[0] == list(rows.columns) and len(lines) == len(loaded.measurements) + 1
+    elif to == "md":
+        lines = made.splitlines()
+        assert lines[0].count("|") == len(rows.columns) + 1 and len(lines) == len(loaded.measurements) + 2
+        assert "nan" not in made.lower().replace("nano", "") and "<NA>" not in made
+    else:
+        told = json.loads(made, parse_constant=lambda word: pytest.fail(word))  # NaN and Infinity are no JSON
+        count = len(export.timed(loaded.measurements))
+        names = {e["run_name"] for e in told["benchmarks"]} if to == "google-benchmark" else told
+        assert len(names) == count
+
+
+def test_a_number_that_json_cannot_say_is_an_error():
+    bad = msgspec.structs.replace(ROW, samples=(msgspec.structs.replace(ROW.samples[0], seconds=(math.inf,) * 6),))
+    with pytest.raises(ValueError):
+        export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")
+
+
+def test_the_command(tmp_path, capsys):
+    with results.Writer(tmp_path / "run" / "matmul.jsonl", RUN) as writer:
+        writer.append(ROW)
+    out = tmp_path / "out.json"
+    assert export.main([str(tmp_path / "run"), "--to", "bencher", "-o", str(out)]) == 0
+    assert list(json.loads(out.read_text())) == [NAME] and capsys.readouterr().out == f"{out}\n"
+    assert export.main([str(tmp_path / "run"), "--to", "bencher", "-o", str(out)]) == 2  # never overwritten
+    assert "exists" in capsys.readouterr().err
+    assert export.main([str(tmp_path / "run"), "--to", "github"]) == 0 and json.loads(capsys.readouterr().out)
+    assert export.main([str(tmp_path / "none"), "--to", "github"]) == 2 and export.main([str(tmp_path / "run")]) == 2
+    other = msgspec.structs.replace(RUN, machine=msgspec.structs.replace(GPU_MACHINE, key="other"))
+    with results.Writer(tmp_path / "other" / "matmul.jsonl", other) as writer:
+        writer.append(ROW)
+    capsys.readouterr()
+    assert export.main([str(tmp_path / "run"), str(tmp_path / "other"), "--to", "csv"]) == 2
+    assert "several machines (nvidia-h200, other)" in capsys.readouterr().err

@@ -1,0 +1,236 @@
+"""Faults from outside: full disks, folders that may not be written, two runs at once, lost GPUs, clocks that step backward."""
+
+import builtins
+import errno
+import math
+import os
+import resource
+import subprocess
+import sys
+import time
+
+import msgspec
+import pytest
+
+from kernels.problems import Matmul
+from workloads import matmul, measure, options, plan, results, soundness, sweep, timing, worker
+from workloads.results import Measurement, Row, Samples, Settings
+from workloads.timing import Limits
+
+FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1"]
+QUICK = Limits(0.005, 5, 0.5, 0.05)
+FAULTS = '''
+import os
+import numba
+import numpy as np
+from kernels.registry import kernel
+
+
+@numba.njit
+def _spin():
+    x = 1
+    while x:
+        x = (x ^ 5) | 1
+    return x
+
+
+@kernel(rung=True, parallel=False)
+def spins(problem, a, b):
+    """Never ends, and holds the interpreter meanwhile."""
+    return _spin
+
+
+@kernel(rung=True, parallel=False)
+def sticky(problem, a, b):
+    """Fails as a kernel does that broke its CUDA context."""
+    def run():
+        raise RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered")
+    return run
+
+
+@kernel(rung=True, parallel=False)
+def full(problem, a, b):
+    """Fails as CuPy does when the GPU's memory is out."""
+    class OutOfMemoryError(Exception):
+        pass
+    def run():
+        raise OutOfMemoryError("Out of memory allocating 1,024 bytes")
+    return run
+
+
+@kernel(rung=True, parallel=False)
+def plain(problem, a, b):
+    """A right product that says which process made it."""
+    def run():
+        return a @ b
+    run.notes = {"process": str(os.getpid())}
+    return run
+'''
+
+
+@pytest.fixture(scope="module")
+def planted():
+    from kernels import registry
+
+    path = registry.FOLDER / "matmul_numpy_faults_planted.py"
+    path.write_text(FAULTS)
+    try:
+        registry.load("matmul", "numpy")
+        yield
+    finally:
+        path.unlink()
+        for name in [n for n, k in registry._registered.items() if k.bind.__module__.endswith("faults_planted")]:
+            del registry._registered[name]
+        sys.modules.pop("kernels.matmul_numpy_faults_planted", None)
+
+
+@pytest.fixture(autouse=True)
+def no_roofs(monkeypatch):
+    monkeypatch.setattr(plan, "roof_rows", lambda *given: [])
+
+
+def row(variant: str, n: int = 8) -> Row:
+    return Row(f"matmul/numpy/{variant}", Matmul(n, n, n), Settings(threads=1))
+
+
+def ask(mine: worker.Worker, variant: str, timeout_s: float = 60) -> Measurement:
+    return mine.ask(worker.Order("measure", row(variant), QUICK), timeout_s)
+
+
+def test_what_never_ends_and_what_breaks_the_context_cost_one_row_and_a_process_each(planted):
+    mine = worker.Worker({})
+    try:
+        first, broken, second = (ask(mine, variant) for variant in ("plain", "sticky", "plain"))
+        short, third = ask(mine, "full"), ask(mine, "plain")
+        begin = time.monotonic()
+        stuck = ask(mine, "spins", 1.0)
+        took = time.monotonic() - begin
+        last = ask(mine, "plain")
+    finally:
+        mine.close()
+    assert {m.status for m in (first, second, third, last)} == {"ok"}
+    assert broken.status == "failed" and broken.flags == ("context-lost",)
+    assert short.status == "skipped" and short.reason.startswith("out of host memory: Out of memory allocating")
+    assert (stuck.status, stuck.reason) == ("failed", "stopped after its time limit of 1 s") and took < 20
+    assert [
+        first.notes["process"] == second.notes["process"],
+        second.notes == third.notes,
+        third.notes == last.notes,
+    ] == [False, True, False]
+
+
+def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
+    class OutOfMemoryError(Exception):
+        pass
+
+    def work():
+        raise OutOfMemoryError("Out of memory allocating 10,000,000,000 bytes")
+
+    on_gpu = msgspec.structs.replace(row("x"), settings=Settings("gpu:0"))
+    answer = measure.guarded(on_gpu, work)
+    assert answer.status == "skipped" and answer.reason.startswith("out of GPU memory: ") and answer.flags == ()
+
+
+@pytest.mark.parametrize("where", [
+    {"values": {"final_loss": math.nan}}, {"phases_s": {"import": math.inf}}, {"series": {"loss": (1.0, math.nan)}},
+    {"max_error": math.nan}, {"samples": (Samples("host-latency", (1.0, math.nan), 1, (0, 1), "steady"),)},
+])  # fmt: skip
+def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
+    bad = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", flags=("steal",), **where)
+    run = sweep.header(matmul.parser().parse_args([]), "c")
+    with results.Writer(tmp_path / "x.jsonl", run) as writer:
+        writer.append(bad)
+    read = results.read(tmp_path)
+    assert read.bad_lines == 0 and read.measurements[0].status == "failed" and read.measurements[0].flags == ("steal",)
+    assert "is not a finite number" in read.measurements[0].reason
+    good = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", values={"final_loss": 1.0})
+    assert soundness.finite(good) is good
+
+
+def test_an_answer_that_cannot_be_read_is_a_failed_row(monkeypatch):
+    mine = worker.Worker({})
+    try:
+        mine.start()
+        monkeypatch.setattr(mine, "_line", lambda deadline: b'{"type": "nonsense"')
+        answer = ask(mine, "blas")
+        assert answer.status == "failed" and "answered what cannot be read" in answer.reason and mine._process is None
+    finally:
+        mine.close()
+
+
+def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
+    steps = iter([0.001, 0.001, -0.5])
+    with pytest.raises(ArithmeticError, match=r"stepped backward, by 0\.5 s"):
+        timing.collect(lambda calls: next(steps), Limits(0.0001, 3, 0.5, 1.0), "host-latency")
+    with pytest.raises(ArithmeticError):
+        timing.one_block(lambda calls: -1.0, QUICK, "host-latency", 1e-3)
+    with pytest.raises(ArithmeticError):
+        timing.call_seconds(lambda calls: -1e-3, QUICK)
+
+    def work():
+        return timing.call_seconds(lambda calls: math.nan, QUICK)
+
+    assert measure.guarded(row("x"), work).status == "failed"
+
+
+def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
+    times = iter(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"])
+    monkeypatch.setattr(measure, "now", lambda: next(times))
+    args = matmul.parser().parse_args([])
+    timed = Samples("host-latency", (1.0,), 1, (0,), "steady")
+    for n, resume in ((1, False), (2, True)):
+        with results.Writer(tmp_path / "matmul.jsonl", sweep.header(args, "c"), resume) as writer:
+            writer.append(Measurement("matmul/numpy/blas", Matmul(n, n, n), Settings(), "ok", samples=(timed,)))
+    assert [m.problem.n for m in results.read(tmp_path).measurements] == [1, 2]
+
+
+@pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatch, capsys, number):
+    real = builtins.open
+
+    def refuse(path, mode="r", *args, **keywords):
+        if str(path).startswith(str(tmp_path)) and "a" in mode:
+            raise OSError(number, os.strerror(number), str(path))
+        return real(path, mode, *args, **keywords)
+
+    monkeypatch.setattr(builtins, "open", refuse)
+    assert matmul.main(["--sizes", "8", *FAST, "-q", "-o", str(tmp_path / "x")]) == options.USAGE
+    err = capsys.readouterr().err.splitlines()
+    assert err[0].startswith("error: cannot write") and os.strerror(number) in err[0] and len(err) == 2
+
+
+def start(folder, *more: str) -> subprocess.Popen:
+    command = [
+        sys.executable,
+        "-m",
+        "workloads.stream",
+        "--sizes",
+        "4KiB:1MiB:x1.02",
+        *FAST,
+        "--format",
+        "csv",
+        "-o",
+        str(folder),
+        *more,
+    ]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
+
+
+def test_a_disk_that_fills_up_and_a_second_run_beside_it(tmp_path):
+    """The limit on a file's size gives the same error from the same call as a full disk does; stress_faults fills a real one."""
+    first = start(tmp_path)
+    printed = [first.stdout.readline() for _ in range(4)]
+    assert printed[3].startswith("stream,"), first.stderr.read()
+    second = start(tmp_path, "--resume")
+    err = second.communicate(timeout=60)[1]
+    assert (
+        second.returncode == options.USAGE and "is being written by another run" in err and len(err.splitlines()) == 2
+    )
+    path = tmp_path / "stream.jsonl"
+    size = path.stat().st_size
+    resource.prlimit(first.pid, resource.RLIMIT_FSIZE, (size + 700, size + 700))
+    out, err = first.communicate(timeout=60)
+    assert first.returncode == options.USAGE and "cannot write" in err and "what was measured before is in it" in err
+    shown = [line for line in [*printed[1:], *out.splitlines()] if line.startswith("stream,")]
+    kept = results.read(path)
+    assert len(kept.measurements) >= len(shown) > 3 and kept.bad_lines <= 1

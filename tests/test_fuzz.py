@@ -1,0 +1,46 @@
+"""A few hundred made-up inputs a target; `make stress NAME=fuzz` takes 100,000."""
+
+import fuzzing
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+
+def few(count: int):
+    return settings(
+        max_examples=count, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    )
+
+
+@few(150)
+@given(fuzzing.SIZES)
+def test_words_of_a_command_line(words):
+    fuzzing.sizes(words)
+
+
+@few(120)
+@given(fuzzing.FILES)
+def test_lines_of_a_file(lines):
+    fuzzing.reader(lines)
+
+
+@few(8)
+@given(fuzzing.FILES)
+def test_what_a_report_is_made_from(lines):
+    fuzzing.page(lines)
+
+
+def test_the_lines_that_are_changed_are_sound_ones():
+    assert (
+        fuzzing.reader(fuzzing.LINES).bad_lines == 0
+        and len(fuzzing.reader(fuzzing.LINES).measurements) == len(fuzzing.LINES) - 1
+    )
+
+
+def test_a_target_that_breaks_is_seen(monkeypatch):
+    monkeypatch.setattr(fuzzing.options, "sizes", lambda words: [0])
+    with pytest.raises(AssertionError):
+        fuzzing.sizes(["1"])
+    monkeypatch.setattr(fuzzing.results, "sound", lambda line: True)
+    wrong = [line.replace(b'"kernel":"matmul/', b'"kernel":"') for line in fuzzing.LINES]
+    with pytest.raises(ValueError):
+        fuzzing.page(wrong)

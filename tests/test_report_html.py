@@ -1,0 +1,308 @@
+"""What the HTML page is made of, without a browser: its parts, its tables' texts, its data, its size, several machines in one."""
+
+import json
+import math
+import re
+
+import fake_measurements as fake
+import msgspec
+import pytest
+import test_jobs
+from test_results_load import write
+
+from analysis import calculator, jobparts, jobs, questions, report, reuse
+from analysis.calculator import Axis, Table, Tool, look_up
+from analysis.crossover import LATENCY, crossovers
+from analysis.estimate import Estimate
+from analysis.report import budgets, charts_crossover, charts_jobs, charts_training, fold, html, page, rows
+from analysis.report.material import Material
+
+SIZES = (64, 128, 256, 512, 1024)
+
+
+def plain(text: str) -> str:
+    """The text of HTML."""
+    return re.sub(r"<[^>]+>", "", text)
+
+
+@pytest.fixture(scope="module")
+def of():
+    loaded = fake.whole_run(sizes=SIZES)
+    return Material(
+        msgspec.structs.replace(
+            loaded, measurements=(*loaded.measurements, *test_jobs.batches(), *test_jobs.small_data())
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def text(of, tmp_path_factory):
+    return html.write(of, tmp_path_factory.mktemp("html") / "report.html", None).read_text()
+
+
+def embedded(text: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)[1])
+
+
+def test_the_sections_stand_in_their_order_the_answer_first(text):
+    found = re.findall(r'<section id="([\w-]+)"', text)
+    wanted = [
+        "answer",
+        "crossover",
+        "roofline",
+        "kernels",
+        "memory",
+        "transfers",
+        "launches",
+        "training",
+        "small-data",
+        "calculator",
+        "distributions",
+        "numbers",
+        "method",
+        "questions",
+    ]
+    assert [name for name in found if name in wanted] == wanted
+    assert re.findall(r'<li><a href="#([\w-]+)">', text) == found
+    head = text[: text.index('<section id="answer"')]
+    for piece in (
+        "nvidia-h200",
+        "16 cores, NVIDIA H200",
+        "2025-01-02",
+        "abc1234",
+        'class="badge clean"',
+        "python -m workloads.suite --quick",
+    ):
+        assert piece in head
+
+
+def test_the_page_has_everything_in_it_and_is_small_enough(text):
+    assert not re.search(r'(?:src|href)="(?!#|data:)', text)
+    assert "default-src 'none'" in text
+    assert len(text) < 6e6
+
+
+def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
+    found = embedded(text)["rows"]
+    assert len(found["cells"]) == len(found["records"]) == len(of.rows)
+    assert all(len(cells) == len(found["heads"]) for cells in found["cells"])
+    for record in found["records"]:
+        assert sum(len(c["quantiles_s"]) for c in record.get("clocks", {}).values()) <= rows.QUANTILES
+    timed = next(r for r in found["records"] if r.get("clocks"))
+    clock = next(iter(timed["clocks"].values()))
+    assert clock["quantiles_s"] == sorted(clock["quantiles_s"])
+    assert clock["quantiles_s"][0] <= clock["median_s"] <= clock["quantiles_s"][-1]
+
+
+def test_json_in_the_page_ends_no_script_and_stays_the_same():
+    hostile = {"</script><!--": ["<b>&\u2028'\""]}
+    made = html.as_json(hostile)
+    assert not set("<>&\u2028") & set(made)
+    assert json.loads(made) == hostile
+
+
+def test_markdown_becomes_html_with_text_as_text():
+    lines = [
+        "## Title",
+        "",
+        "- one `code` &lt;b&gt; *",
+        "- <i>two</i>",
+        "  - under",
+        "",
+        "### Part",
+        "",
+        "A sentence.",
+        "",
+        "| name | time | |",
+        "| --- | ---: | ---: |",
+        "| a \\| b | 3.0 us | [x](http://y) |",
+        "| c | - | z |",
+        "",
+    ]
+    made = fold.markdown(lines)
+    assert "<h3>Part</h3>" in made and "Title" not in made
+    assert "<li>one <code>code</code> &lt;b&gt; *</li>" in made
+    assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
+    assert '<td>a | b</td><td class="n">3.0 us</td><td>[x](http://y)</td>' in made
+    assert '<details class="data" open><summary>A sentence <small>2 rows</small>' in made
+
+
+def test_long_lists_and_tables_are_folded():
+    made = fold.items([(str(i), []) for i in range(20)])
+    assert "14 more like these" in made
+    assert made.index("<li>5</li>") < made.index("<details") < made.index("<li>6</li>")
+    assert "open" not in fold.table(("a",), [(i,) for i in range(13)], "many")
+    assert " open>" in fold.table(("a",), [(i,) for i in range(12)], "few")
+
+
+def test_a_copy_used_k_times_costs_a_kth_of_it():
+    one, copied = Estimate(2.0, 1.0, 3.0), Estimate(12.0, 11.0, 13.0)
+    assert reuse.shared(one, copied, 1) == copied
+    assert reuse.shared(one, copied, 5) == Estimate(4.0, 3.0, 5.0)  # (4 x 2 + 12) / 5
+
+
+def test_reuse_moves_the_crossover_to_where_the_shared_copy_meets_the_cpu():
+    sizes = (64, 128, 256, 512, 1024)
+    made = [
+        m
+        for n in sizes
+        for m in (
+            fake.row("matmul/numpy/blas", fake.square(n), 1e-6 * n, threads=1),
+            fake.row("matmul/cupy/cublas", fake.square(n), 100e-6),
+            fake.row("matmul/cupy/cublas", fake.square(n), 400e-6, mode="roundtrip"),
+        )
+    ]
+    (resident, copied), *_ = reuse.pairs(crossovers(made), "float32")
+    for uses, seconds in ((1, 400e-6), (2, 250e-6), (3, 200e-6)):
+        answer = reuse.amortized(resident, copied, uses)
+        assert answer.kind == "gpu-from"
+        assert answer.crossings[0].at.value == pytest.approx(seconds / 1e-6, rel=1e-9)
+        assert answer.form.reuse == uses
+
+
+def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
+    found = charts_crossover.data(of.answers, of.rows)
+    first = found["precisions"][0]
+    assert first["precision"] == "float32"
+    copied = next(f for f in first["forms"] if f["form"] == "copied as written")
+    assert [u["k"] for u in copied["uses"]] == list(reuse.USES)
+    for n, _, *parts in copied["parts"]:
+        gpu = copied["uses"][0]["s"][copied["uses"][0]["n"].index(n)]
+        assert sum(p or 0 for p in parts) == pytest.approx(gpu, rel=1e-4)
+    resident = next(f for f in first["forms"] if f["form"] == "data on the GPU, one call")
+    assert [u["k"] for u in resident["uses"]] == [1]
+
+
+def test_a_look_up_is_straight_in_the_logarithms_and_says_where_it_goes_on():
+    table = Table((Axis("n", (10.0, 100.0, 1000.0)),), (1.0, 100.0, 200.0))
+    assert look_up(table, [100.0]).seconds == pytest.approx(100.0)
+    assert look_up(table, [math.sqrt(1000.0)]).seconds == pytest.approx(10.0)
+    assert not look_up(table, [1000.0]).extrapolated
+    beyond = look_up(table, [10_000.0])
+    assert beyond.seconds == pytest.approx(400.0)
+    assert beyond.extrapolated
+    two = Table((Axis("m", (1.0, 4.0)), Axis("k", (1.0, 4.0))), (1.0, 4.0, 4.0, 16.0), (1, 1, 1, 0))
+    assert look_up(two, [2.0, 2.0]) == calculator.Looked(pytest.approx(4.0), True)
+    assert look_up(two, [2.0, 1.0]) == calculator.Looked(pytest.approx(2.0), False)
+
+
+def test_calls_share_their_copies_and_jobs_add_their_epochs():
+    axis = (Axis("n", (1.0, 2.0)),)
+    tool = Tool(
+        "t",
+        "training",
+        {"cpu": Table(axis, (1.0, 1.0)), "gpu": Table(axis, (2.0, 2.0))},
+        {"roundtrip": Table(axis, (6.0, 6.0))},
+        {"cpu": Table(axis, (10.0, 10.0)), "gpu": Table(axis, (20.0, 20.0))},
+        {"cpu": Table(axis, (3.0, 3.0)), "gpu": Table(axis, (1.0, 1.0))},
+    )
+    assert calculator.call(tool, [1.5], "roundtrip", 3)["gpu"].seconds == pytest.approx(4.0)
+    found = calculator.job(tool, 1.5, 4)
+    assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))
+    assert calculator.winner(found) == "cpu"
+
+
+def test_measured_squares_are_given_back_as_they_are(of):
+    tools = {t.name: t for t in calculator.tools(of.rows, of.answers, of.profile)}
+    answer = next(a for a in of.answers if a.form == LATENCY and a.precision == "float32")
+    for p in answer.points:
+        found = calculator.call(tools["float32, n x n x n"], [p.n])
+        assert found["cpu"].seconds == pytest.approx(p.cpu.seconds.value, rel=1e-12)
+        assert found["gpu"].seconds == pytest.approx(p.gpu.seconds.value, rel=1e-12)
+
+
+def test_the_parts_of_a_job_add_up_to_it(of):
+    made = {b.training.key: b for b in of.budgets}
+    for pair in of.pairs:
+        for side in (pair.gpu, *pair.cpus):
+            found = jobparts.parts(side, 3, pair.steps, made.get(side.row.key))
+            assert sum(found.values()) == pytest.approx(jobs.split(side, 3, pair.steps).total.value, rel=1e-9)
+            assert tuple(found) == jobparts.PARTS
+
+
+def test_trainings_are_a_line_each_and_what_is_missing_one_sentence(of):
+    lines = budgets.section(of.budgets, of.rows)
+    text = "\n".join(lines)
+    assert lines[0] == "## Training with Keras"
+    assert sum(line.startswith("| ") for line in lines[: lines.index("") + 40]) >= len(of.budgets)
+    assert "100 % is not explained" not in text
+    assert sum("not all parts of a step are known" in line for line in lines) == 1
+    assert "`python -m workloads." in text
+
+
+def test_charts_of_trainings_say_who_wins_with_their_numbers(of):
+    along = charts_training.along(of.trainings)[0]
+    assert any("batch" in v.label for v in along.views)
+    for view in along.views:
+        assert {t.name for t in view.traces} == {"CPU", "GPU"}
+        assert view.says.endswith(".")
+    small = charts_jobs.small(of.small, of.budgets)[0]
+    bars = next(v for v in small.views if v.bars)
+    names = [w for t in bars.traces for w in t.y]
+    for where in set(names):
+        total = sum(x for t in bars.traces for x, w in zip(t.x, t.y, strict=True) if w == where)
+        assert total > 0
+    paid = charts_jobs.break_even(of.pairs)[0]
+    assert len(paid.rows) == sum(not p.setup.switches for p in of.pairs)
+
+
+def test_questions_are_answered_with_this_machines_numbers(of):
+    found = questions.answered(questions.Asked(of.rows, of.answers, of.roofs, of.pairs, of.machine))
+    asked = {question: said for question, _, said in found}
+    assert len(asked) >= 10
+    assert all(re.search(r"\d", said) for said in asked.values())
+    assert asked["What does pinned memory buy?"].startswith("For large copies: to the GPU 55")
+    nobody = questions.Asked([], [], (), [], None)
+    assert questions.answered(nobody) == []
+
+
+def test_several_machines_stand_beside_the_first_in_words_and_lines(tmp_path):
+    folders = [tmp_path / "a", tmp_path / "b"]
+    twice = [
+        msgspec.structs.replace(
+            m, samples=tuple(msgspec.structs.replace(s, seconds=tuple(2 * x for x in s.seconds)) for s in m.samples)
+        )
+        for m in fake.gpu_run(sizes=(64, 128, 256)).measurements
+    ]
+    slow = fake.run(msgspec.structs.replace(fake.GPU_MACHINE, key="slow-h200"))
+    for folder, loaded in zip(
+        folders,
+        (
+            fake.gpu_run(sizes=(64, 128, 256)),
+            msgspec.structs.replace(fake.gpu_run(), runs=(slow,), measurements=tuple(twice)),
+        ),
+        strict=True,
+    ):
+        folder.mkdir()
+        write(folder, loaded)
+    path = page.write(folders, tmp_path, with_pictures=False)
+    text = path.read_text()
+    assert "## Beside the other runs" in text
+    assert re.search(r"matmul rows on the GPU that both have, in slow-h200 \d+ slower", text)
+    made = report.to_open(path).read_text()
+    others = embedded(made)["crossover"]["others"]
+    assert {o["name"] for o in others} == {"CPU, best: slow-h200", "GPU, data on the GPU, one call: slow-h200"}
+    assert "slow-h200 beside nvidia-h200" in plain(made)
+    alone = page.write(folders[:1], tmp_path / "alone", with_pictures=False).read_text()
+    assert "Beside the other runs" not in alone
+
+
+def test_a_page_of_next_to_nothing_is_still_a_page(tmp_path):
+    for i, measurements in enumerate(
+        ([], fake.training_rows(), [fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)])
+    ):
+        loaded = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), measurements=tuple(measurements))
+        made = html.write(Material(loaded), tmp_path / f"{i}.html", None).read_text()
+        assert '<section id="answer"' in made
+    nameless = msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=())
+    assert "The result file has no line" in html.write(Material(nameless), tmp_path / "n.html", None).read_text()
+
+
+def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, capsys):
+    from analysis.report import command
+
+    write(tmp_path, fake.cpu_run(sizes=(64,)))
+    monkeypatch.setattr(html, "has_libraries", lambda: False)
+    assert command.main([str(tmp_path)]) == 3
+    assert "there is no report.html: jinja2 or plotly is not installed" in capsys.readouterr().err
+    assert not (tmp_path / "report.html").exists()

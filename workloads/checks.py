@@ -1,0 +1,215 @@
+"""Is a timing even true? What can be wrong with a row, as data: what was seen, why it matters, what to type next.
+
+A sweep adds the flags to its rows as they finish and says at its end what they mean; `python -m workloads.doctor RUN` asks the
+same of stored rows. What only the process that timed a row can see is asked there (`workloads.probes`) and comes as a flag.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from analysis import estimate, names, roofline
+from workloads.readiness import Finding
+from workloads.results import Machine, Measurement
+
+# A device that cools or heats up between two clocks moves them by some percent; one that is not waited for, by far more.
+_APART = 0.8
+_FIRST = 2.0  # times the others that a first sample must take to be suspected of holding the first call
+_FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold must be slower than warm
+_IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set is warm for certain, and coldness shows
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a row is judged beside: the rows of its run, their roofs and the machine; each may be unknown."""
+
+    rows: tuple[Measurement, ...] = ()
+    roofs: tuple = ()
+    machine: Machine | None = None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that can be wrong. `seen(row, context)`: what was seen, "" for nothing. level: problem where the number is not
+    what it says, warn where it may be off."""
+
+    flag: str
+    level: str
+    seen: Callable[[Measurement, Context], str]
+    why: str
+    fix: str
+
+
+def _told(flag: str, words: str) -> Callable[[Measurement, Context], str]:
+    """What a flag says that the row came with; `words` may name its values."""
+
+    class Known(dict):
+        def __missing__(self, name: str) -> float:
+            return math.nan
+
+    return lambda m, context: words.format_map(Known(m.values)) if flag in m.flags else ""
+
+
+def _no_wait(m: Measurement, context: Context) -> str:
+    """A call that was waited for and yet took less than its work on the device."""
+    waited, worked = m.on("host-latency"), m.on("device")
+    if "no-wait" in m.flags:
+        return "work was left on the device after the call was waited for"
+    if not (waited and worked and waited.seconds and worked.seconds) or m.settings.cache != "warm":
+        return ""
+    host, device = estimate.of(waited), estimate.of(worked)
+    if host.high >= device.low * _APART:
+        return ""
+    return f"a call that is waited for takes {host.value:.3g} s, its work on the device {device.value:.3g} s"
+
+
+def _first_call(m: Measurement, context: Context) -> str:
+    """A first sample as much longer than the others as the first call was."""
+    first = m.phases_s.get("first_call", 0.0)
+    for samples in m.samples:
+        if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks")):
+            continue
+        middle = estimate.middle(samples)
+        extra = (samples.seconds[0] - middle) * samples.calls
+        cold = first - middle
+        if (
+            samples.seconds[0] > _FIRST * middle
+            and samples.seconds[0] == max(samples.seconds)
+            and 0.5 * cold <= extra <= 2 * cold
+        ):
+            return f"the first sample is {samples.seconds[0] / middle:.3g} times the others, as the first call was"
+    return ""
+
+
+def _above_roof(m: Measurement, context: Context) -> str:
+    return "" if _lent(m, context) else _above(m, context)
+
+
+def _lent_more(m: Measurement, context: Context) -> str:
+    return _above(m, context) if _lent(m, context) else ""
+
+
+def _above(m: Measurement, context: Context) -> str:
+    if not context.roofs or not roofline.is_above(m, context.roofs):
+        return ""
+    judged = roofline.judge(m, context.roofs)
+    return (
+        f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
+        if judged.fraction
+        else "above its roof"
+    )
+
+
+def _lent(m: Measurement, context: Context) -> bool:
+    """Whether a row ran on a CPU that is lent more or less of its host from minute to minute: passing a roof is no error."""
+    return m.settings.device == "cpu" and context.machine is not None and context.machine.virtual
+
+
+def _not_cold(m: Measurement, context: Context) -> str:
+    """A cold row that is not slower than its warm twin, although memory decides and a cache would hold it all."""
+    p, cold = m.problem, roofline.quick_seconds(m)
+    if (
+        m.settings.cache != "cold"
+        or not cold
+        or getattr(p, "flops", 0) > _FEW_FLOPS_A_BYTE * getattr(p, "bytes_moved", 0)
+    ):
+        return ""
+    cache, low, high = _last_cache(m, context.machine), *_IN_CACHE
+    if not cache or not low * cache <= p.footprint_bytes <= high * cache:
+        return ""
+    settings = msgspec.structs.replace(m.settings, cache="warm")
+    twins = (o for o in context.rows if (o.kernel, o.problem, o.settings) == (m.kernel, p, settings))
+    warm = next((s for o in twins if (s := roofline.quick_seconds(o))), None)
+    if warm is None or cold > 1.02 * warm:
+        return ""
+    return (
+        f"cold it takes {cold:.3g} s, warm {warm:.3g} s, though {p.footprint_bytes / 2**20:.3g} MiB fit the last cache"
+    )
+
+
+def _last_cache(m: Measurement, machine: Machine | None) -> int:
+    if machine is None:
+        return 0
+    if m.settings.device == "cpu":
+        return max(machine.caches_bytes.values(), default=0)
+    index = int(m.settings.device.partition(":")[2] or 0)
+    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
+
+
+def _ran_on_cpu(m: Measurement, context: Context) -> str:
+    if "ran-on-cpu" in m.flags:
+        return "its result lies in the host's memory"
+    return m.reason if m.settings.device != "cpu" and "variables are on" in m.reason and "CPU" in m.reason else ""
+
+
+_AGAIN = "python -m workloads.matmul --rigorous"
+_TOP = "top"
+CHECKS: tuple[Check, ...] = (
+    Check("no-wait", "problem", _no_wait, "a GPU call returns before its work is done: without a wait only the launch is timed",
+          "compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096"),
+    Check("first-call", "problem", _first_call, "the first call holds context, compilation and plan search: no later one pays",
+          "python -m workloads.matmul --max-time 5"),
+    Check("above-roof", "problem", _above_roof, "nothing is faster than the hardware: a unit, a count or the arithmetic is wrong",
+          "python -m analysis.roofline RUN"),
+    Check("lent-more", "warn", _lent_more, "this virtual CPU was lent more of its host than for the roof: fractions are off",
+          "python -m workloads.peak"),
+    Check("not-cold", "problem", _not_cold, "the caches were not emptied, so the memory was not measured",
+          "python -m workloads.stream --cache warm cold"),
+    Check("constant-inputs", "problem", _told("constant-inputs", "an input holds one value only"),
+          "constants switch fewer transistors and run up to 15 % faster than data does", "python -m workloads.matmul --seed 2"),
+    Check("low-precision", "problem", _told("low-precision", "errors far beyond the arithmetic that the row names"),
+          "TF32 or bfloat16 is on where float32 was asked for: fast, and another result",
+          "NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 python -m workloads.matmul"),
+    Check("ran-on-cpu", "problem", _ran_on_cpu, "what ran on the CPU says nothing of the GPU", "python -m workloads.doctor"),
+    Check("foreign-kernels", "problem", _told("foreign-kernels", "`kernels` is not this checkout's"),
+          "another package of that name was timed", "python -m workloads.doctor"),
+    Check("power-cap", "warn", _told("power-cap", "held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz"),
+          "at its power limit a GPU lowers its clock: a cooler or shorter run is faster", "nvidia-smi -q -d POWER,PERFORMANCE"),
+    Check("thermal", "warn", _told("thermal", "too hot, at {gpu_clock_hz:.3g} Hz"), "a hot GPU lowers its clock",
+          "nvidia-smi -q -d TEMPERATURE"),
+    Check("gpu-clock", "warn", _told("gpu-clock", "the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz"),
+          "blocks of one row ran at different clocks", "nvidia-smi -q -d CLOCK"),
+    Check("other-tenant", "warn", _told("other-tenant", "another process computed on the GPU"),
+          "it shares its clock, memory and bandwidth", "nvidia-smi"),
+    Check("cpu-clock", "warn", _told("cpu-clock", "the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz"),
+          "blocks of one row ran at different clocks", _AGAIN),
+    Check("steal", "warn", _told("steal", "{steal_fraction:.0%} of the CPU time was stolen by the hypervisor"),
+          "the host is crowded: expect noise", _AGAIN),
+    Check("quota", "warn", _told("quota", "a cgroup's CPU quota held it back for {throttled_s:.3f} s"),
+          "the container may use less than its threads ask for", "raise the container's CPU limit"),
+    Check("other-load", "warn", _told("other-load", "other processes used {other_load_fraction:.0%} of the CPUs"),
+          "they take time and cache from what is measured", _TOP),
+    Check("oversubscribed", "warn", _told("oversubscribed", "more threads than CPUs that it may use"),
+          "threads that wait for each other's CPU measure the scheduler", "python -m workloads.matmul --threads 1"),
+    Check("slow-governor", "warn", _told("slow-governor", "the frequency governor saves power"),
+          "the clock lags behind the work: short kernels look slow", "sudo cpupower frequency-set -g performance"),
+    Check("few-threads", "warn", _told("few-threads", "the library took fewer threads than the row says"),
+          "too few threads make the CPU look slow",
+          "unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS"),
+)  # fmt: skip
+
+
+def flagged(m: Measurement, rows: Sequence[Measurement] = (), machine: Machine | None = None) -> Measurement:
+    """The measurement with the flags of what is seen of it beside the rows measured before. Roofs are left to whoever reads the
+    rows: they may be measured later, and better."""
+    context = Context(tuple(rows), (), machine)
+    found = [c.flag for c in CHECKS if c.flag not in m.flags and c.seen(m, context)]
+    return msgspec.structs.replace(m, flags=(*m.flags, *found)) if found else m
+
+
+def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> list[Finding]:
+    """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
+    rows = tuple(rows)
+    context = Context(rows, roofline.roofs(rows, machine), machine)
+    found = []
+    for check in CHECKS:
+        seen = [(m, words) for m in rows if (words := check.seen(m, context))]
+        if seen:
+            (first, words), count = seen[0], len(seen)
+            where = f"{names.row(first)}" if count == 1 else f"{count} of {len(rows)} rows, such as {names.row(first)}"
+            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, check.fix))
+    return found
+
+
+def lines(rows: Iterable[Measurement], machine: Machine | None = None) -> list[str]:
+    """A line for each thing seen, for the end of a sweep."""
+    return [f"doubtful ({one.check}): {one.seen}; {one.why}; try: {one.fix}" for one in findings(rows, machine)]

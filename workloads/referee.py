@@ -1,0 +1,150 @@
+"""Times the same calls with ours and with outsiders, and puts our verdicts to rows whose truth is known."""
+
+import argparse
+import sys
+import time
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.referee --fast"
+LONG = """Holds our clocks against pyperf's on the CPU and cuda-bench's on the GPU, in turns; measures what single processes of a
+row differ by, which `analysis.compare` then never claims less than; and counts false and missed alarms of its verdicts on
+pairs that are alike and on planted slow-downs. What a match needs and is not here is left out with the reason; the report
+shows what came of it."""
+MATCHES = ("cpu", "gpu", "spread", "verdicts", "rigorous", "restarts")
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.referee."""
+    made = options.parser("workloads.referee", LONG, EXAMPLE)
+    made.add_argument("--only", nargs="+", metavar="MATCH", help=f"only these: {' '.join(MATCHES)}")
+    made.add_argument(
+        "--fast", action="store_true", help="fewer turns, processes and pairs: minutes instead of an hour"
+    )
+    made.add_argument("--turns", type=_count, metavar="N", help="turns of each side in a match (5; --fast 2)")
+    made.add_argument("--pairs", type=_count, metavar="N", help="pairs of each row for the verdicts (50; --fast 2)")
+    made.add_argument("--rows", nargs="+", metavar="N", help="only these rows of each match, counted from 1")
+    made.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the data (1)")
+    made.add_argument("--stop-after", type=float, metavar="S", help="finish the row, exit 0, print how to resume")
+    made.add_argument("--resume", action="store_true", help="add the rows that the run in -o DIR, or the newest, lacks")
+    made.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
+    made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
+    return made
+
+
+def _count(text: str) -> int:
+    return options._whole(text, 1, 10_000)
+
+
+def matches(args: argparse.Namespace) -> list[str]:
+    """The matches asked for; untold, all.
+
+    Raises: Usage for an unknown one.
+    """
+    words = options.words(args.only) or list(MATCHES)
+    for word in words:
+        if word not in MATCHES:
+            raise options.Usage(f"unknown match {word!r}; known: {', '.join(MATCHES)}")
+    return words
+
+
+def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
+    """(match, its rows) in order, those of GPUs only where there is one."""
+    from workloads import refereeing
+
+    rows = {"cpu": refereeing.cpu_rows(), "gpu": refereeing.gpu_rows(), "spread": refereeing.spread_rows(here),
+            "verdicts": refereeing.verdict_rows(here), "rigorous": refereeing.verdict_rows(here),
+            "restarts": [row for form, row in refereeing.gpu_rows() if form == refereeing.COLD][5:6]}  # fmt: skip
+    chosen = options.sizes(args.rows) if args.rows else None
+    return [(name, [r for i, r in enumerate(rows[name], 1) if chosen is None or i in chosen]) for name in matches(args)]
+
+
+def _body(args: argparse.Namespace, command: str) -> int:
+    from workloads import results, sweep
+
+    made = argparse.Namespace(**vars(args))
+    run = sweep.header(made, command)
+    begin, held, left_out = time.monotonic(), 0, []
+    with results.Writer(sweep.place(made, "referee", run), run, args.resume) as writer, sweep.signals():
+        done = {m.key: m for m in writer.done if m.status == "ok"}
+        try:
+            for name, rows in plan(args, run.machine):
+                for m in _held(name, rows, args, run, done, left_out):
+                    if m.key not in done:
+                        writer.append(m)
+                        done[m.key] = m
+                    held += 1
+                    if args.stop_after and time.monotonic() - begin > args.stop_after:
+                        raise sweep.Stopped("stop-after")
+        except sweep.Stopped as stop:
+            how = options.typed(sweep.resume_command(sweep.Outcome(run, writer.path, [])))
+            print(f"stopped by {stop}; finish with:\n  {how}", file=sys.stderr)
+    from analysis import trust
+
+    loaded = results.read(writer.path)
+    print("\n".join(trust.lines(loaded)))
+    for why in left_out:
+        print(f"left out: {why}", file=sys.stderr)
+    print(f"results: {writer.path}", file=sys.stderr)
+    bad = [m for m in loaded.measurements if m.status in ("failed", "wrong")]
+    for m in bad:
+        print(f"{m.status}: {m.kernel}: {m.reason}", file=sys.stderr)
+    return options.FAILED if bad else options.OK if held else options.MISSING
+
+
+def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left_out: list[str]):
+    """The measurements of a match, a row each, those that are there already as they are; what cannot be held is left out."""
+    from workloads import refereeing
+    from workloads.plan import note
+    from workloads.timing import Limits
+
+    turns, pairs = args.turns or (2 if args.fast else 5), args.pairs or (2 if args.fast else 50)
+    limits = Limits(0.02, 10, 0.02, 0.5) if args.fast else Limits()
+    short = Limits(0.02, 20, 0.008, 2.0)
+    processes = 3 if args.fast else refereeing.PROCESSES
+    try:
+        if name in ("gpu", "restarts"):
+            if not run.machine.gpus:
+                raise refereeing.Unfit("no GPU here")
+            refereeing.version("cuda-bench")
+        if name == "gpu":
+            lacking = [pair for pair in rows if pair[1].key not in done]
+            if lacking:
+                note(args, f"gpu: {len(lacking)} rows, {turns} turns of each side")
+            yield from refereeing.gpu(lacking, turns, args.seed) if lacking else ()
+            yield from (done[row.key] for _, row in rows if row.key in done)
+            return
+        for i, row in enumerate(rows, 1):
+            note(args, f"[{i}/{len(rows)}] {name}: {row.kernel}")
+            if name == "cpu":
+                old = done.get(row.key)
+                yield (
+                    old
+                    if old and refereeing.REFEREE in old.notes
+                    else refereeing.cpu(row, turns, processes, limits, args.seed)
+                )
+            elif name == "spread":
+                yield done.get(row.key) or refereeing.fresh(
+                    row, limits, args.seed, max(processes, refereeing.PROCESSES)
+                )
+            elif name == "restarts":
+                count, reference_s = (10, 3.0) if args.fast else (100, 30.0)
+                yield refereeing.restarts(row, count, reference_s, args.seed)
+            else:
+
+                def said(text: str) -> None:
+                    note(args, text)
+
+                key = refereeing.judged(row, name == "rigorous").key
+                yield done.get(key) or refereeing.verdicts(row, pairs, short, args.seed, name == "rigorous", run, said)
+    except refereeing.Unfit as why:
+        left_out.append(f"{name}: {why}")
+
+
+def main(argv: list[str] | None = None) -> int:
+    command = options.command_line("workloads.referee", argv)
+    return options.command(parser(), argv, lambda args: _body(args, command))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
