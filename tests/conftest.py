@@ -33,6 +33,23 @@ def refuse_skip(report) -> None:
         report.longrepr = f"skipped in CI for a reason that CI does not allow: {reason}"
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Several processes run the tests; all that ask the suite's one TensorFlow process, or the browser, are one process's each.
+    Their files are told by their text: xdist's own groups know nothing of fixtures."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    alone = {f"tests/{file.name}": "tensorflow" for file in pathlib.Path(__file__).parent.glob("test_*.py")
+             if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))}  # fmt: skip
+    alone["tests/test_browser.py"] = "browser"
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return alone.get(nodeid.partition("::")[0], nodeid)
+
+    return Scheduling(config, log)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     report = yield
