@@ -80,10 +80,11 @@ def roof_words(roof: "Roof") -> str:
 
 
 def library_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """How much faster the CPU library is than our Numba kernel and than plain loops, at the largest n they share."""
+    """How much faster the CPU library is than our Numba kernels and than plain loops, at the largest n they share."""
     measurements = [m for m in measurements if m.problem.op == "matmul" and not is_gpu(m.settings.device)]
     library = _by_size(m for m in measurements if m.kernel.startswith("matmul/numpy/"))
-    others = {"our parallel Numba kernel": _by_size(m for m in measurements if m.kernel == "matmul/numba/parallel"),
+    others = {"our own register tiles in Numba": _by_size(m for m in measurements if m.kernel == "matmul/numba/simd"),
+              "our parallel Numba loops": _by_size(m for m in measurements if m.kernel == "matmul/numba/parallel"),
               "plain loops compiled by Numba": _by_size(m for m in measurements if m.kernel == _PLAIN)}
     said = []
     for name, rows in others.items():

@@ -119,7 +119,7 @@ def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
     assert said[0] == "No GPU was measured on this machine (Intel Xeon, 2 cores), so there is no crossover here."
     assert said[1] == ("float32: at n = 1000 the CPU (numpy/blas with 2 threads) reaches 80.0 GFLOP/s, 80.0 % of its "
                        "measured FMA peak, 100 GFLOP/s.")  # fmt: skip
-    assert said[2] == ("The NumPy library reaches 2.00 times the speed of our parallel Numba kernel at n = 1000 and "
+    assert said[2] == ("The NumPy library reaches 2.00 times the speed of our parallel Numba loops at n = 1000 and "
                        "100 times the speed of plain loops compiled by Numba at n = 1000.")  # fmt: skip
     assert "does 167 FLOP for each byte" in said[3]
     assert "is 10.0: it is compute-bound" in said[3]
