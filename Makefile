@@ -40,7 +40,7 @@ run:
 
 test: NEEDS = keras,report,fleet,dev
 test:
-	@$(ready); "$$python" -m pytest -n auto --maxprocesses 4 --dist loadgroup $(ARGS)
+	@$(ready); "$$python" -m pytest $(ARGS)
 
 lint: NEEDS = keras,report,fleet,dev
 lint:
