@@ -40,7 +40,7 @@ run:
 
 test: NEEDS = keras,report,fleet,dev
 test:
-	@$(ready); "$$python" -m pytest $(ARGS)
+	@$(ready); "$$python" -m pytest -n 2 --dist loadscope $(ARGS)
 
 lint: NEEDS = keras,report,fleet,dev
 lint:

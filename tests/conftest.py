@@ -35,19 +35,18 @@ def refuse_skip(report) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Several processes run the tests; all that ask the suite's one TensorFlow process, or the browser, are one process's each.
-    Their files are told by their text: xdist's own groups know nothing of fixtures."""
+    """Two processes run the tests: one all files that ask the suite's TensorFlow process, the other all else, each in order, as
+    tests of a file may share a kernel that they plant. Which file asks is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
-    alone = {f"tests/{file.name}": "tensorflow" for file in pathlib.Path(__file__).parent.glob("test_*.py")
-             if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))}  # fmt: skip
-    alone["tests/test_browser.py"] = "browser"
+    asking = {f"tests/{file.name}" for file in pathlib.Path(__file__).parent.glob("test_*.py")
+              if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))}  # fmt: skip
 
-    class Scheduling(LoadScopeScheduling):
+    class TwoScopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return alone.get(nodeid.partition("::")[0], nodeid)
+            return "tensorflow" if nodeid.partition("::")[0] in asking else "all else"
 
-    return Scheduling(config, log)
+    return TwoScopes(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
