@@ -81,7 +81,7 @@ class Point(msgspec.Struct, frozen=True):
     @property
     def ratio(self) -> Estimate:
         c, g = self.cpu.seconds, self.gpu.seconds
-        return Estimate(c.value / g.value, c.low / g.high, c.high / g.low)
+        return Estimate(c.value / g.value, max(0.0, c.low) / g.high, c.high / g.low if g.low > 0 else math.inf)
 
     @property
     def sign(self) -> int:
@@ -162,7 +162,9 @@ def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
     return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
 
 
-def _answers(family: Family, rows: Rows, forms: Iterable[Form] | None, framework: str, cache: str) -> tuple[Answer, ...]:
+def _answers(
+    family: Family, rows: Rows, forms: Iterable[Form] | None, framework: str, cache: str
+) -> tuple[Answer, ...]:
     answers = []
     named = {"framework": framework, "cache": cache}
     for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
@@ -283,16 +285,20 @@ def _crossing(points) -> Crossing:
     at = [math.log(p.n) for p in points]
     ratios = [p.ratio for p in points]
     central = _rises(at, [to_gpu * math.log(r.value) for r in ratios])
-    early = _rises(at, [max(to_gpu * math.log(r.low), to_gpu * math.log(r.high)) for r in ratios])
-    late = _rises(at, [min(to_gpu * math.log(r.low), to_gpu * math.log(r.high)) for r in ratios])
+    edges = [(to_gpu * (math.log(r.low) if r.low > 0 else -math.inf), to_gpu * math.log(r.high)) for r in ratios]
+    early, late = _rises(at, [max(e) for e in edges]), _rises(at, [min(e) for e in edges])
     n = Estimate(*(math.exp(x) for x in (central[len(central) // 2], early[0], late[-1])))
     return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu")
 
 
 def _rises(x: list[float], y: list[float]) -> list[float]:
-    """Where the line through the points rises through 0; it starts below and ends above."""
-    pairs = itertools.pairwise(zip(x, y, strict=True))
-    return [x0 + (x1 - x0) * -y0 / (y1 - y0) for (x0, y0), (x1, y1) in pairs if y0 < 0 <= y1]
+    """Where the line through the points rises through 0; it starts below and ends above. An end without a bound keeps its side
+    up to the other end."""
+
+    def at(x0: float, y0: float, x1: float, y1: float) -> float:
+        return x1 if y0 == -math.inf else x0 if y1 == math.inf else x0 + (x1 - x0) * -y0 / (y1 - y0)
+
+    return [at(*a, *b) for a, b in itertools.pairwise(zip(x, y, strict=True)) if a[1] < 0 <= b[1]]
 
 
 def refine(answer: Answer, sizes: Iterable[int] = ()) -> list[int]:

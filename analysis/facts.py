@@ -4,11 +4,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.crossover import square_rows
-from analysis.estimate import middle, of
 from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, level, pick, quick_seconds, ridge
 from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
+from analysis.training_words import training_sentences
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
-from workloads import switches
 
 if TYPE_CHECKING:
     from analysis.roofline import Roof
@@ -216,31 +215,6 @@ def link_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
 
 def _device(device: str) -> str:
     return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
-
-
-def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """Seconds per training step on each device, and who wins."""
-    cases: dict = {}
-    for m in measurements:
-        if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
-            continue
-        if (s := m.on("host-latency")) and s.seconds:
-            side = "GPU" if is_gpu(m.settings.device) else "CPU"
-            sides = cases.setdefault((m.problem.model, m.problem.batch), {})
-            sides[side] = min(sides.get(side, s), s, key=middle)
-    return [_training(*case, sides) for case, sides in cases.items()]
-
-
-def _training(model: str, batch: int, sides: dict) -> str:
-    told = " and ".join(f"{seconds(middle(s))} on the {side}" for side, s in sorted(sides.items()))
-    said = f"Training {model} at batch {batch}: a step takes {told}"
-    if len(sides) < 2:
-        return said + "."
-    cpu, gpu = of(sides["CPU"]), of(sides["GPU"])
-    if min(len(s.seconds) for s in sides.values()) < 2 or not (gpu.high < cpu.low or cpu.high < gpu.low):
-        return f"{said}: can't tell which is faster from these samples."
-    winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
-    return f"{said}: the {winner} is {times(factor)} as fast."
 
 
 def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None" = None) -> str:

@@ -13,6 +13,7 @@ from analysis.crossover import Answer
 from analysis.estimate import Estimate, of
 from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
 from analysis.roofline import is_gpu
+from analysis.training_words import subject, switch_words
 from analysis.units import count, digits, join, percent, seconds, times
 from kernels import networks
 
@@ -24,10 +25,6 @@ _NOISY = 0.05
 _LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
 _SMALLEST = {"batch": "the smallest batch", "samples": "the fewest samples", "width": "the smallest width",
              "depth": "the fewest layers", "epochs": "one epoch"}  # fmt: skip
-# Switches that have no words of their own: name -> how it is said, {} its text.
-_SAID = {"steps_per_execution": "{} steps an execution", "tf32": "TF32 {}", "precision": "{}", "dropout": "dropout {}",
-         "targets": "{} targets", "shuffle": "shuffle {}", "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}", "gpu": "GPU {}",
-         "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data"}  # fmt: skip
 
 
 def where_word(m: "Measurement") -> str:
@@ -54,29 +51,6 @@ def notes(m: "Measurement") -> list[str]:
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
     noise = of(m.on("host-latency")).noise
     return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
-
-
-def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
-    """Switches that are not their default, in words."""
-    named = dict(given)
-    return [_SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
-            if name not in without and (name, text) != ("data", "synthetic")]  # fmt: skip
-
-
-def subject(setup: Setup, varies: str = "") -> str:
-    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs, Keras's fit`; what varies is left out."""
-    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
-    name = f"{setup.model} ({network.seed})" if network and network.seed else setup.model
-    if setup.batch == setup.samples and varies != "batch":
-        sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
-    else:
-        sizes = [f"batch {setup.batch}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
-    given = dict(setup.switches)
-    _, backend, variant = setup.kernel.split("/")
-    how = ["Keras's fit"] if variant == "fit" else [f"a bare {backend} loop"] if variant == "loop" else ["one loop on the device"]
-    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * (variant == "loop")}
-    how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
-    return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
 
 
 def answer_sentence(a: Answer) -> str:

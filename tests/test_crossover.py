@@ -5,7 +5,8 @@ import pytest
 from fake_measurements import laws, row, square
 
 from analysis import crossover
-from analysis.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form
+from analysis.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
+from analysis.estimate import Estimate
 from analysis.why import COPIES, OVERHEAD, REMAINDER, why
 
 CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
@@ -72,6 +73,21 @@ def test_the_interval_of_the_crossing_comes_from_both_sides():
 def test_kinds_of_answers(cpu, kind):
     answer = only(laws(cpu, gpu_law, [64, 128, 256, 512]))
     assert answer.kind == kind
+
+
+def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():
+    """A fit through few fits may leave a job's lower end below 0 s: the crossing's own end then stays at its neighbor."""
+
+    def point(n, cpu, gpu):
+        sides = (Side("k", d, 1, "float32", Estimate(*t)) for d, t in (("cpu", cpu), ("gpu:0", gpu)))
+        return Point(n, *sides)
+
+    points = [point(100, (1, 1, 1), (2, 2, 2)), point(200, (2, -1, 5), (2, -1, 5)), point(400, (4, 4, 4), (2, 2, 2))]
+    assert points[1].sign == 0
+    answer = crossover.classify("float32", LATENCY, points)
+    at = answer.crossings[0].at
+    assert (at.value, at.low, at.high) == pytest.approx((200, 100, 400))
+    assert answer.bands == ((200, 200),)
 
 
 def test_several_crossings_are_all_listed_with_their_direction():

@@ -206,7 +206,7 @@ def test_training_rows_are_compared_only_where_samples_can_tell():
     p = Training("m", 32, 320)
     sides = [row("training/keras/fit", p, t, device=d) for d, t in (("cpu", 2e-3), ("gpu:0", 1e-3))]
     told = "Training m at batch 32: a step takes 2.00 ms on the CPU and 1.00 ms on the GPU"
-    assert facts.training_sentences(sides) == [f"{told}: the GPU is 2.00 times as fast."]
+    assert facts.training_sentences(sides) == [f"{told} (the GPU is 2.00 times as fast)."]
     close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
     assert "can't tell which is faster" in facts.training_sentences(close)[0]
     assert facts.training_sentences(sides[:1]) == ["Training m at batch 32: a step takes 2.00 ms on the CPU."]

@@ -1,0 +1,101 @@
+"""Trainings named in words, and the first thing to say of each: a step on either device, who wins, and the whole job."""
+
+import re
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+from analysis import jobs
+from analysis.estimate import Estimate, middle, of
+from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
+from analysis.roofline import is_gpu
+from analysis.units import count, seconds, times
+from kernels import networks
+from workloads import switches
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+# Switches that have no words of their own: name -> how it is said, {} its text.
+_SAID = {"steps_per_execution": "{} steps an execution", "tf32": "TF32 {}", "precision": "{}", "dropout": "dropout {}",
+         "targets": "{} targets", "shuffle": "shuffle {}", "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}", "gpu": "GPU {}",
+         "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data"}  # fmt: skip
+
+
+def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
+    """Switches that are not their default, in words."""
+    named = dict(given)
+    return [_SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
+            if name not in without and (name, text) != ("data", "synthetic")]  # fmt: skip
+
+
+def subject(setup: Setup, varies: str = "") -> str:
+    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs, Keras's fit`; what varies is left out."""
+    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
+    name = f"{setup.model} ({network.seed})" if network and network.seed else setup.model
+    if setup.batch == setup.samples and varies != "batch":
+        sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
+    else:
+        sizes = [f"batch {setup.batch}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
+    given = dict(setup.switches)
+    _, backend, variant = setup.kernel.split("/")
+    how = ["Keras's fit"] if variant == "fit" else [f"a bare {backend} loop"] if variant == "loop" else ["one loop on the device"]
+    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * (variant == "loop")}
+    how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
+    return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
+
+
+def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """Seconds of a training's step on each device and who wins, and the same of the whole job: like with like, of the most
+    samples that were measured. Of what ran on one device, or without the short fits that tell a step, what its rows show."""
+    every = list(measurements)
+    most: dict[Setup, Pair] = {}
+    for pair in jobs.pairs(every):
+        if not pair.setup.switches:
+            alike = jobs.size_of(pair.setup, "samples")[1]
+            kept = pair.setup if pair.setup.batch == pair.setup.samples else alike
+            most[kept] = max(most.get(kept, pair), pair, key=lambda p: p.setup.samples)
+    told = {(p.setup.model, p.setup.batch) for p in most.values()}
+    return [*map(_of_pair, most.values()), *_of_rows(every, told)]
+
+
+def _of_pair(pair: Pair) -> str:
+    samples, epochs = jobs.planned(pair.setup, "samples")
+    steps = jobs.planned_steps(pair.setup, samples)
+
+    def both(by: str) -> tuple[Estimate, Estimate]:
+        return tuple(jobs.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs), pair.gpu))
+
+    job = f"the whole job of {count(epochs, 'epoch')}, start-up and compilation included"
+    return (f"Training {subject(pair.setup)}: a step takes {_beside(*both(BY_STEP))}; "
+            f"{job}, {_beside(*both(BY_JOB))}.")  # fmt: skip
+
+
+def _beside(cpu: Estimate, gpu: Estimate) -> str:
+    told = f"{seconds(cpu.value)} on the CPU and {seconds(gpu.value)} on the GPU"
+    if not (gpu.high < cpu.low or cpu.high < gpu.low):
+        return f"{told} (can't tell which is faster from these samples)"
+    winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
+    return f"{told} (the {winner} is {times(factor)} as fast)"
+
+
+def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> list[str]:
+    """A sentence for each model and batch not told: on each device the row whose epochs took least a step."""
+    cases: dict = {}
+    for m in measurements:
+        if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
+            continue
+        if (m.problem.model, m.problem.batch) not in told and (s := m.on("host-latency")) and s.seconds:
+            side = "GPU" if is_gpu(m.settings.device) else "CPU"
+            sides = cases.setdefault((m.problem.model, m.problem.batch), {})
+            sides[side] = min(sides.get(side, s), s, key=middle)
+    return [_of_samples(*case, sides) for case, sides in cases.items()]
+
+
+def _of_samples(model: str, batch: int, sides: dict) -> str:
+    said = f"Training {model} at batch {batch}: a step takes"
+    if len(sides) == 2:
+        alone = min(len(s.seconds) for s in sides.values()) < 2
+        ends = [Estimate(e.value, 0.0, inf) if alone else e for e in (of(sides["CPU"]), of(sides["GPU"]))]
+        return f"{said} {_beside(*ends)}."
+    return f"{said} " + " and ".join(f"{seconds(middle(s))} on the {side}" for side, s in sides.items()) + "."
