@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from analysis.families import Family
     from workloads.results import Measurement
 
-_NOISY = 0.05
+_NOISY, _SHOWN = 0.05, 0.05  # of a step: noise worth a word; of a job: a part worth a sentence
 _LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
 _SMALLEST = {"batch": "the smallest batch", "samples": "the fewest samples", "width": "the smallest width",
              "depth": "the fewest layers", "epochs": "one epoch"}  # fmt: skip
@@ -143,6 +143,18 @@ def small_sentence(pair: Pair) -> str:
     return f"{samples}: {'; '.join(told)}."
 
 
+def last_batch_sentence(pair: Pair) -> str:
+    """What compiling once more for the smaller batch that ends an epoch takes of the GPU's job; "" where it is little."""
+    setup, once = pair.setup, pair.gpu.costs.compile_last
+    job = pair.gpu.job(jobs.planned(setup, "samples")[1], pair.steps)
+    if once is None or not setup.samples % setup.batch or once.value < _SHOWN * job.value:
+        return ""
+    rest = setup.samples % setup.batch
+    return (f"{subject(setup)}: an epoch's last batch holds {count(rest, 'sample')}, and the GPU compiles for that shape too: "
+            f"{seconds(once.value)}, {percent(once.value / job.value)} of its whole job; a batch that divides the samples, or "
+            "leaving the rest out, saves that.")  # fmt: skip
+
+
 def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, Estimate, Estimate]]:
     """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one in
     where the samples live, in one switch, in its type or in its threads."""
@@ -210,7 +222,7 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     made = jobs.pairs(every)
     said = [answer_sentence(a) for a in jobs.answers(every)]
     said += [payback_sentence(p) for p in made if not p.setup.switches]
-    said += filter(None, (trap_sentence(p) for p in made))
+    said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
     return [*said, *way_sentences(every), *change_sentences(every)]
 
 

@@ -5,9 +5,11 @@ from collections.abc import Iterable
 from math import inf
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from analysis import jobs
 from analysis.estimate import Estimate, middle, of
-from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
+from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.roofline import is_gpu
 from analysis.units import count, seconds, times
 from kernels import networks
@@ -46,17 +48,23 @@ def subject(setup: Setup, varies: str = "") -> str:
 
 
 def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """Seconds of a training's step on each device and who wins, and the same of the whole job: like with like, of the most
-    samples that were measured. Of what ran on one device, or without the short fits that tell a step, what its rows show."""
+    """From where the winner changes; then seconds of each training's step on each device and who wins, and the same of its whole
+    job: like with like, of the most samples that were measured. Of what ran on one device, or without the short fits that tell a
+    step, what its rows show."""
+    from analysis import job_words  # it says its answers in this module's words
+
     every = list(measurements)
+    turns = [a for a in jobs.answers(every) if a.crossings and a.form.mode != BY_EPOCH]
+    fits, bare = ([job_words.answer_sentence(a) for a in turns if job_words.setup_of(a.family).kernel.endswith("/fit") is own]
+                  for own in (True, False))  # fmt: skip
     most: dict[Setup, Pair] = {}
-    for pair in jobs.pairs(every):
+    made = jobs.pairs(every)
+    for pair in made:
         if not pair.setup.switches:
-            alike = jobs.size_of(pair.setup, "samples")[1]
-            kept = pair.setup if pair.setup.batch == pair.setup.samples else alike
-            most[kept] = max(most.get(kept, pair), pair, key=lambda p: p.setup.samples)
-    told = {(p.setup.model, p.setup.batch) for p in most.values()}
-    return [*map(_of_pair, most.values()), *_of_rows(every, told)]
+            alike = msgspec.structs.replace(jobs.size_of(pair.setup, "samples")[1], dtype="")
+            most[alike] = max(most.get(alike, pair), pair, key=lambda p: p.setup.samples)
+    told = {(p.setup.model, p.setup.batch) for p in made}
+    return [*fits, *map(_of_pair, most.values()), *_of_rows(every, told), *bare]
 
 
 def _of_pair(pair: Pair) -> str:

@@ -67,6 +67,18 @@ def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
     assert jobs.planned_steps(jobs.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
 
 
+def test_compiling_for_a_smaller_last_batch_is_said_where_it_is_a_part_of_the_job():
+    """Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100."""
+    rows = [trained("cifar10-cnn", 32, 100, (0.0, 0.0, 1e-3), device=d, once=(5.0, 0.0, 3.5)) for d in ("cpu", "gpu:0")]
+    assert not any(map(job_words.last_batch_sentence, jobs.pairs(rows)))  # no such phase
+    rows[1].phases_s["compile_last"] = 5.0
+    (said,) = map(job_words.last_batch_sentence, jobs.pairs(rows))
+    assert "holds 4 samples, and the GPU compiles for that shape too: 5.00 s, 36.9 % of its whole job" in said
+    assert said in job_words.lines(rows)
+    rows[1].phases_s["compile_last"] = 0.2
+    assert not any(map(job_words.last_batch_sentence, jobs.pairs(rows)))
+
+
 def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     """S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
     the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole

@@ -287,11 +287,11 @@ def test_labels_stay_within_their_bounds():
         assert len(middles) == 6 and inside.y0 - 2 <= min(middles) < max(middles) <= inside.y1 + 2
 
 
-def test_the_answer_goes_between_the_readme_s_markers_and_nothing_else_moves(tmp_path):
+def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path):
     readme = tmp_path / "README.md"
-    readme.write_text("head\n<!-- answer: how -->\nold\n<!-- /answer -->\ntail\n")
-    command.put_answer(readme, ["One.", "Two."])
-    assert readme.read_text() == "head\n<!-- answer: how -->\n- One.\n- Two.\n<!-- /answer -->\ntail\n"
-    readme.write_text("no markers\n")
-    with pytest.raises(ValueError, match="has no <!-- answer -->"):
-        command.put_answer(readme, ["One."])
+    other, own = "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n", "<!-- answer: of reports/a --readme -->\n"
+    readme.write_text(f"head\n{other}{own}older\n<!-- /answer -->\ntail\n")
+    command.put_answer(readme, ["One.", "Two."], "reports/a/")
+    assert readme.read_text() == f"head\n{other}{own}- One.\n- Two.\n<!-- /answer -->\ntail\n"
+    with pytest.raises(ValueError, match=r"<!-- answer: python -m analysis\.report reports/b --readme"):
+        command.put_answer(readme, ["One."], "reports/b")

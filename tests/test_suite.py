@@ -103,12 +103,14 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
     assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
 
 
-def test_the_readme_says_what_the_stored_files_say():
+@pytest.mark.parametrize("run", ["suite", "training-seeds", "training-small-dataset"])
+def test_the_readme_says_what_the_stored_files_say(run):
     from analysis import sentences
 
     text = (worker.ROOT / "README.md").read_text()
-    block = text.partition("<!-- answer")[2].partition("-->\n")[2].partition("<!-- /answer -->")[0]
-    told = sentences.answer(results.read(worker.ROOT / "reports" / "nvidia-h200" / "suite"))
+    block = text.partition(f"<!-- answer: python -m analysis.report reports/nvidia-h200/{run} ")[2]
+    block = block.partition("-->\n")[2].partition("<!-- /answer -->")[0]
+    told = sentences.answer(results.read(worker.ROOT / "reports" / "nvidia-h200" / run))
     assert block == "".join(f"- {sentence}\n" for sentence in told)
 
 

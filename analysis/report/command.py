@@ -2,6 +2,7 @@
 
 import argparse
 import pathlib
+import re
 import webbrowser
 
 from workloads import options
@@ -22,7 +23,7 @@ def main(argv: list[str] | None = None) -> int:
                    "Runs of other machines than the first one's are set beside it.",
                    "report.html, report.md and the pictures")  # fmt: skip
     made.add_argument("--open", action="store_true", help="open the page in a browser")
-    made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's answer markers")
+    made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's markers that name RUN")
     return options.command(made, argv, lambda arguments: _guarded("analysis.report", _report, arguments))
 
 
@@ -59,7 +60,7 @@ def _report(arguments: argparse.Namespace) -> int:
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
     if arguments.readme:
-        put_answer(pathlib.Path(arguments.readme), told)
+        put_answer(pathlib.Path(arguments.readme), told, arguments.runs[0])
     if arguments.open:
         webbrowser.open(opened.resolve().as_uri())
     _require_matplotlib("the report has no pictures")
@@ -68,19 +69,20 @@ def _report(arguments: argparse.Namespace) -> int:
     return options.OK
 
 
-def put_answer(readme: pathlib.Path, told: list[str]) -> None:
-    """Replaces what stands between `<!-- answer: ... -->` and `<!-- /answer -->` by the sentences, as a list.
+def put_answer(readme: pathlib.Path, told: list[str], run: str) -> None:
+    """Replaces what stands between `<!-- answer: COMMAND -->` and `<!-- /answer -->` by the sentences, as a list: in the block
+    whose command names the run.
 
-    Raises: ValueError when the markers are not there.
+    Raises: ValueError when there is none.
     """
     text = readme.read_text(encoding="utf-8")
-    head, begin, rest = text.partition("<!-- answer")
-    marker, close, rest = rest.partition("-->\n")
-    _, end, tail = rest.partition("<!-- /answer -->")
-    if not (begin and close and end):
-        raise ValueError(f"{readme} has no <!-- answer --> and <!-- /answer --> lines to write between")
+    marks = rf"(<!-- answer: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /answer -->)"
     lines = "".join(f"- {sentence}\n" for sentence in told)
-    readme.write_text(f"{head}{begin}{marker}{close}{lines}{end}{tail}", encoding="utf-8")
+    new, found = re.subn(marks, lambda m: m[1] + lines + m[2], text, flags=re.DOTALL)
+    if not found:
+        begin = f"<!-- answer: python -m analysis.report {run} --readme {readme} -->"
+        raise ValueError(f"{readme} has no lines to write between: {begin} and <!-- /answer -->")
+    readme.write_text(new, encoding="utf-8")
 
 
 def _roofline(arguments: argparse.Namespace) -> int:

@@ -124,7 +124,10 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
 
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
-    """The picture, the ceilings and the matmuls under them."""
+    """The picture, the ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
+    paths = best_resident(measurements)
+    if not paths and not any(r.measured for r in roofs):
+        return []
     says = " ".join(facts.other_sentences([], roofs)) or "No roof was measured."
     heads = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
     drawn = has_any(measurements, roofs)
@@ -132,7 +135,6 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
     lines += table(heads, [_roof_row(r, roofs) for r in roofs if r.measured], 2, ("of the data sheet", _RIDGE))
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
-    paths = best_resident(measurements)
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
     heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "the roof", "flag")
     lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []

@@ -105,6 +105,8 @@ def _small(found: "list[job_words.Small]", images: dict[str, list[str]]) -> list
         lines += [f"{text(job_words.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
         lines += table(heads, rows, 2)
+        said = [f"- {text(s)}" for s in map(job_words.last_batch_sentence, small.pairs) if s]
+        lines += [*said, ""] if said else []
     return lines
 
 
