@@ -1,15 +1,17 @@
 """Pictures of a run's page, wide and narrow, light and dark: `make screenshots [RUN=reports/nvidia-h200] [ARGS="-o DIR"]`."""
 
 import argparse
+import io
 import pathlib
 import sys
 import tempfile
 
 from browser import address, chromium, executable, ready
+from PIL import Image
 
 from analysis import report
 
-SIZES = {"wide": (1280, 1600), "narrow": (375, 1600)}
+SIZES = {"wide": (1280, 1560), "narrow": (375, 1200)}
 
 
 def main() -> int:
@@ -32,7 +34,8 @@ def main() -> int:
                 ready(page)
                 page.wait_for_timeout(500)
                 path = out / f"report-{name}-{theme}.png"
-                page.screenshot(path=path, full_page=arguments.whole)
+                taken = Image.open(io.BytesIO(page.screenshot(full_page=arguments.whole)))
+                taken.convert("RGB").quantize(128, dither=Image.Dither.NONE).save(path, optimize=True)
                 print(path)
                 page.close()
     return 0
