@@ -20,7 +20,7 @@ CPU_FORMS: dict[str, dict[str, str]] = {"hidden": {}, "jit": {"jit_compile": "on
 ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a, S1b, S2; S4 is peaks
 FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
 SHORT = 2048  # samples of a row that is only to show a step
-LEAST_EPOCHS = 3  # of a long row: its fit is not repeated, as the epochs after the first are its samples
+LEAST_EPOCHS = 4  # of a long row: its fit is not repeated, as the epochs after the first are its samples; of three their spread
 
 
 def available(library: str) -> bool:
