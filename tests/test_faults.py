@@ -10,6 +10,7 @@ import sys
 import time
 
 import msgspec
+import planting
 import pytest
 
 from kernels.problems import Matmul
@@ -70,18 +71,8 @@ def plain(problem, a, b):
 
 @pytest.fixture(scope="module")
 def planted():
-    from kernels import registry
-
-    path = registry.FOLDER / "matmul_numpy_faults_planted.py"
-    path.write_text(FAULTS)
-    try:
-        registry.load("matmul", "numpy")
+    with planting.kernels("faults", FAULTS):
         yield
-    finally:
-        path.unlink()
-        for name in [n for n, k in registry._registered.items() if k.bind.__module__.endswith("faults_planted")]:
-            del registry._registered[name]
-        sys.modules.pop("kernels.matmul_numpy_faults_planted", None)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ import sys
 import time
 
 import numpy as np
+import planting
 import pytest
 
 from kernels import registry
@@ -94,21 +95,8 @@ def no_roofs(monkeypatch):
 
 @pytest.fixture(scope="module")
 def planted():
-    """tests' own kernels as kernels/matmul_numpy_planted.py, removed afterwards."""
-    path = registry.FOLDER / "matmul_numpy_planted.py"
-    path.write_text(KERNELS)
-    try:
-        registry.load("matmul", "numpy")
+    with planting.kernels("sweep", KERNELS):
         yield
-    finally:
-        path.unlink()
-        for name in [
-            n
-            for n in registry._registered
-            if n.split("/")[2] in KERNELS and registry._registered[n].bind.__module__.endswith("planted")
-        ]:
-            del registry._registered[name]
-        sys.modules.pop("kernels.matmul_numpy_planted", None)
 
 
 def rows(*variants, n=8):
