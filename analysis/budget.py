@@ -10,7 +10,7 @@ import msgspec
 
 from analysis import costs
 from analysis.calibration import calibration
-from analysis.combine import HIDDEN, HOST, PARTS, Calibration, combined
+from analysis.combine import HIDDEN, HOST, PARTS, Calibration, casting, combined
 from analysis.components import FIT, Components, components
 from analysis.estimate import Estimate, of
 from analysis.profile import Profile, profile
@@ -23,7 +23,7 @@ from workloads import switches
 if TYPE_CHECKING:
     from workloads.results import Machine, Measurement
 
-EPOCH_SHARE, FIT_SHARE = "share of the epoch", "share of the fit"
+EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"
 _ON_GPU = ("transfer calls", "transfer bytes")
 _NONE = Estimate(0.0, 0.0, 0.0)
@@ -95,7 +95,7 @@ def budget(
     if training.status != "ok" or not samples:
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
     step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows, machine)
-    parts = (*_parts(training, whole), *_shares(training))
+    parts = (*_parts(training, whole), *_held(training, whole), *_shares(training))
     return Budget(training, step, parts, difference(step, total(p.seconds for p in parts if p.seconds)))
 
 
@@ -175,8 +175,21 @@ def _why(name: str, made: Components, fitted: Calibration, problem: Training) ->
         case "input pipeline":
             return "the batch gathered from the shuffled samples, in threads of its own"
         case "at the same time":
-            return "what host, device and input pipeline do at once, taken off"
+            return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
     return f"{made.sources.get(name, 'none in this network')}{times}"
+
+
+def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
+    """What the fit does for each step's samples before its first epoch; nothing where its epochs are what was timed."""
+    problem, network = problem_of(training), networks.known(problem_of(training).model)
+    if network is None or training.kernel != FIT or costs.by_epochs(training):
+        return
+    made = components(problem, training.settings, whole, network)
+    seconds = casting(made, calibration(whole, training.settings, problem.model)).scaled(
+        1 / (problem.steps * problem.epochs)
+    )
+    if seconds.value:
+        yield Part(SAMPLES, seconds, "a fit copies its samples into a tf.data set before its first epoch")
 
 
 def _shares(training: "Measurement") -> Iterable[Part]:

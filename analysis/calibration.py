@@ -1,14 +1,16 @@
 """Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
 
+import collections
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from analysis import costs
-from analysis.combine import COPYING, DEVICE, PIPELINE, Calibration
+from analysis.combine import COPYING, DEVICE, NONE, PIPELINE, Calibration, casting
 from analysis.components import FIT, RULES, Components, components, execution_of
 from analysis.estimate import Estimate, median
+from analysis.units import join
 from kernels import networks
 from workloads import switches
 
@@ -17,53 +19,80 @@ if TYPE_CHECKING:
     from workloads.results import Measurement, Settings
 
 FEWEST = 2  # models that numbers are fitted on
-NOISY = 0.25  # a step whose interval is wider tells nothing
-# How firmly the numbers are held where trainings do not tell: standard deviations of the logarithms of dispatch, launches and
-# work. A training counts as much as a relative error of _ERROR.
-_HELD, _ERROR = (0.1, 1.0, 0.4), 0.1
+NOISY = 0.25  # a step whose interval is wider fits nothing, and an error of its prediction counts from its interval's end only
+# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches
+# and work. A training counts as much as a relative error of _ERROR: about what single ones are off by without any fit.
+_HELD, _ERROR = (0.1, 0.25, 0.1), 0.25
 _QUANTILE = 0.9
+UNKNOWN = Calibration()  # all as the profile says
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A training that was measured: its row, seconds of a warm step by the law of its fits, and what it is made of."""
+    """A training that was measured: its row, seconds of a warm step by the law of its fits, and what it is made of. with_feed:
+    whether what a fit does for each step's samples before its first epoch cannot be told from the step, and is in it."""
 
     row: "Measurement"
     step: Estimate
     made: Components
+    with_feed: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Whether the step is known well enough to say by how much a prediction is off."""
+        return self.step.noise <= NOISY
+
+    def feed(self, fitted: Calibration = UNKNOWN) -> Estimate:
+        """What of the measured step is the fit's work for its samples, as predicted; nothing where it is not in it."""
+        whole = casting(self.made, fitted)
+        return whole.scaled(1 / self.row.problem.steps) if self.with_feed else NONE
 
 
 def steps_seen(of_: "Profile", rules: frozenset[str] = RULES) -> tuple[Seen, ...]:
-    """The trainings of a profile whose step is told well enough, each with its components; made once for a set of rules. Of rows
+    """The trainings of a profile that tell their step, each with its components; made once for a set of rules. Of rows
     whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy stands."""
     if rules not in of_.kept:
         best: dict[tuple, Seen] = {}
-        for s in (s for m in of_.trainings if (s := _seen(m, of_, rules))):
-            key = (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution, s.made.given)
-            best[key] = min(best.get(key, s), s, key=lambda found: found.step.noise)
+        for s in (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen)):
+            best[_same(s)] = min(best.get(_same(s), s), s, key=lambda found: found.step.noise)
         of_.kept[rules] = tuple(best.values())
     return of_.kept[rules]
 
 
-def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | None:
-    network = networks.known(m.problem.model)
-    given = m.settings.switches
-    if (
-        m.kernel != FIT
-        or network is None
-        or not switches.ordinary(m)
-        or m.settings.process != "warm"
-        or m.settings.threads
-    ):
-        return None
-    if given.get("keras_backend", "tensorflow") != "tensorflow" or any(
-        name.startswith(switches.VARIABLES) for name in given
-    ):
-        return None
+def _same(s: Seen) -> tuple:
+    return (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution, s.made.given)
+
+
+def left_out(of_: "Profile") -> dict[str, int]:
+    """Why trainings of a profile are in no error table, and how many of each."""
+    found = [_seen(m, of_, RULES) for m in of_.trainings]
+    counted = collections.Counter(why for why in found if isinstance(why, str))
+    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
+    return dict(counted.most_common()) | (
+        {"the same step was measured with less noise by another row": again} if again else {}
+    )
+
+
+def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | str:
+    """The training as seen, or why it is left out."""
+    network, given, s = networks.known(m.problem.model), m.settings.switches, m.settings
+    if m.kernel != FIT:
+        return "not Keras's fit but a loop of its own"
+    if network is None:
+        return "a user's own model"
+    backend = given.get("keras_backend", "tensorflow")
+    if backend != "tensorflow" or any(name.startswith(switches.VARIABLES) for name in given):
+        return "another backend, or TensorFlow with variables set"
+    if not switches.ordinary(m) or s.process != "warm" or s.threads:
+        return "not a warm training by itself with the usual threads"
     step = measured_step(m)
-    if step is None or step.noise > NOISY or step.value <= 0:
-        return None
-    made = components(m.problem, m.settings, of_, network, rules)
-    return None if made.lacking else Seen(m, step, made)
+    if step is None:
+        return "no fits beside it that tell a step from an epoch"
+    if step.value <= 0 or step.low <= 0:
+        return "its noise is more than its step"
+    made = components(m.problem, s, of_, network, rules)
+    if made.lacking:
+        return f"no rows of {join(made.lacking)}"
+    return Seen(m, step, made, not costs.by_epochs(m))
 
 
 def measured_step(m: "Measurement") -> Estimate | None:
@@ -83,20 +112,22 @@ def calibration(
 
 
 def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: frozenset[str]) -> Calibration:
-    others = [s for s in steps_seen(of_, rules) if s.row.problem.model != leaving_out
+    others = [s for s in steps_seen(of_, rules) if s.row.problem.model != leaving_out and s.told
               and (s.row.settings.device, s.made.execution) == (device, execution)]  # fmt: skip
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     once = _once(of_, others, device, leaving_out)
     if "calibrated" not in rules or len(models) < FEWEST:
         return once
-    numbers = _solved(others, models)
-    errors = np.abs(np.log(_steps(_arrays(others), *numbers) / np.array([s.step.value for s in others])))
+    fed = np.array([s.feed(once).value for s in others])
+    numbers = _solved(others, models, fed)
+    errors = np.abs(np.log((_steps(_arrays(others), *numbers) + fed) / np.array([s.step.value for s in others])))
     made = dict(zip(("dispatch", "launches", "work"), numbers, strict=True))
     return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
 
 
-def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[float, ...]:
-    """(dispatch, launches, work) with the least squares of the logarithms, each model with one voice."""
+def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tuple[float, ...]:
+    """(dispatch, launches, work) with the least squares of the logarithms, each model with one voice; `fed`: seconds of the
+    measured steps that are the fit's."""
     from scipy.optimize import least_squares
 
     arrays, measured = _arrays(others), np.array([s.step.value for s in others])
@@ -104,7 +135,7 @@ def _solved(others: list[Seen], models: tuple[str, ...]) -> tuple[float, ...]:
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([weight * np.log(_steps(arrays, *np.exp(x)) / measured), x / np.array(_HELD)])
+        return np.concatenate([weight * np.log((_steps(arrays, *np.exp(x)) + fed) / measured), x / np.array(_HELD)])
 
     return tuple(np.exp(least_squares(residuals, np.zeros(3), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
 
@@ -116,13 +147,24 @@ def _arrays(seen: list[Seen]) -> np.ndarray:
         return sum(made.parts[name].value for name in names if name in made.parts)
 
     return np.array([(s.made.dispatch.value, s.made.launches.value, total(s.made, ("transfer calls",)), total(s.made, COPYING),
-                      total(s.made, DEVICE), total(s.made, (PIPELINE,)), s.made.on_gpu) for s in seen]).T  # fmt: skip
+                      total(s.made, DEVICE), *_path(s.made), total(s.made, (PIPELINE,)), s.made.on_gpu)
+                     for s in seen]).T  # fmt: skip
+
+
+def _path(made: Components) -> tuple[float, float, float]:
+    """(seconds on the path, share of the launches that are on it, seconds of all cores); nothing is beside a path of all."""
+    if made.path is None:
+        return np.inf, 1.0, 0.0
+    waited = max(0, made.operations - made.path.aside) / made.operations if made.operations > 0 else 1.0
+    return made.path.seconds, waited, made.path.busy
 
 
 def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) -> np.ndarray:
     """Seconds of the steps, as analysis.combine puts them together."""
-    floor, issued, calls, copying, device, feeding, on_gpu = arrays
-    issuing, device = dispatch * floor + launches * issued + calls, work * device
+    floor, issued, calls, copying, device, path, waited, busy, feeding, on_gpu = arrays
+    issuing = launches * issued
+    both = np.minimum(work * device + issuing, np.maximum(work * path + waited * issuing, work * busy))
+    device, issuing = np.where(on_gpu > 0, work * device, both - issuing), dispatch * floor + issuing + calls
     return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), feeding)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.components import RULES, Components
+from analysis.components import COMPILED, RULES, Components
 from analysis.estimate import Estimate
 
 NONE = Estimate(0.0, 0.0, 0.0)
@@ -52,7 +52,8 @@ def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
 
 
 def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULES) -> dict[str, Estimate]:
-    """The parts of a step, with what is done at the same time: on the CPU the host does all in turn. A GPU works while the host
+    """The parts of a step, with what is done at the same time: on the CPU the host dispatches, then the operations of a graph
+    run, those at once that do not wait for each other, as far as there are cores and bandwidth. A GPU works while the host
     dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
     The input pipeline has threads of its own.
 
@@ -60,15 +61,26 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
     """
     parts = applied(made, fitted)
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
-    lanes = [add(copying, issuing), add(copying, device)] if made.on_gpu else [add(issuing, copying, device)]
+    beside = 0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, fitted))
+    lanes = [add(copying, issuing), add(copying, device)] if made.on_gpu else [
+        add(issuing, copying, device, Estimate(-beside, -beside, -beside))]  # fmt: skip
     if feeding.value > max(lane.value for lane in lanes):
         lanes.append(feeding)
     else:  # wholly hidden
         parts.pop(PIPELINE, None)
-    if "at once" in rules and len(lanes) > 1:
+    if ("at once" in rules and len(lanes) > 1) or beside:
         hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
         parts[HIDDEN] = Estimate(hidden, hidden, hidden)
     return {name: parts[name] for name in PARTS if name in parts}
+
+
+def least(made: Components, fitted: Calibration) -> float:
+    """Seconds that the operations of a graph take at least, however many run at once: those that wait for each other, or what
+    keeps all cores or the memory busy."""
+    path = made.path
+    waited = max(0, made.operations - path.aside) / made.operations if made.operations > 0 else 1.0
+    issuing = fitted.launches * made.launches.value * waited
+    return max(fitted.work * path.seconds + issuing, fitted.work * path.busy)
 
 
 def within(total: Estimate, spread: float) -> Estimate:
@@ -80,14 +92,20 @@ def within(total: Estimate, spread: float) -> Estimate:
 
 def fitting(made: Components, fitted: Calibration) -> Estimate:
     """Seconds of a call of fit beyond its epochs."""
+    return add(made.fit_s, casting(made, fitted))
+
+
+def casting(made: Components, fitted: Calibration) -> Estimate:
+    """Seconds that a call of fit takes to cast and copy its samples."""
     cast = made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else made.gathered_s.value
-    return add(made.fit_s, Estimate(cast, cast / 2, cast * 2))
+    return Estimate(cast, cast / 2, cast * 2)
 
 
 def compiling(made: Components, fitted: Calibration) -> Estimate:
-    """Seconds of all compilations of a job: one for each distinct batch."""
+    """Seconds of all compilations of a job: XLA's one for each distinct batch; a graph that is not compiled leaves the batch
+    open, and is traced and laid out once."""
     t = made.training
-    shapes = 1 + (t.samples > t.batch and t.samples % t.batch > 0)
+    shapes = 1 + (made.execution == COMPILED and t.samples > t.batch and t.samples % t.batch > 0)
     if fitted.compile_s:
         value = shapes * fitted.compile_s * made.products
         return Estimate(value, value / 2, value * 2)

@@ -10,6 +10,8 @@ import msgspec
 
 from analysis import fusion, sources
 from analysis.estimate import Estimate, median
+from analysis.holding import holding
+from analysis.paths import Path, aside_of_the_rest, fully_used, last_learned
 from analysis.profile import Lacking, Profile
 from analysis.sources import COMPILED, OP_BY_OP
 from kernels import networks
@@ -30,6 +32,7 @@ RULE_WORDS = {
     "optimizer": "the optimizer's passes counted",
     "operations": "a dispatch for each operation of a graph that is not compiled, a launch for each kernel of one that is",
     "cold": "passes and products at the memory's bandwidth where the step's arrays are larger than the last cache",
+    "chain": "operations of a graph on the CPU that do not wait for each other run at once",
     "copies": "the batch copied to the GPU",
     "pipeline": "the input pipeline gathers the batch meanwhile",
     "at once": "host, device and input pipeline work at the same time",
@@ -40,6 +43,15 @@ _NONE = Estimate(0.0, 0.0, 0.0)
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
+
+
+class WorkParts(msgspec.Struct, frozen=True):
+    """Part -> seconds of the kernels on the device; what they are read from; the path through them, where they may run at
+    once."""
+
+    parts: dict[str, Estimate]
+    sources: dict[str, str]
+    path: Path | None
 
 
 class Components(msgspec.Struct, frozen=True):
@@ -69,6 +81,7 @@ class Components(msgspec.Struct, frozen=True):
     products: int = 0
     cast_bytes: int = 0
     given: tuple[tuple[str, str], ...] = ()
+    path: Path | None = None
 
 
 def execution_of(settings: Settings) -> str:
@@ -90,7 +103,8 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
     batch, partial, lacking = min(training.batch, training.samples), [], {}
     kernels = kernels_of(step_works(network, batch, chosen, device, partial, rules), execution, device, rules)
-    parts, told = _work_parts(kernels, of, device, execution, partial, lacking, rules)
+    work = _work_parts(kernels, of, device, execution, partial, lacking, rules)
+    parts = work.parts
     try:
         dispatch = dispatch_of(of, device, execution, kernel, int(chosen["steps_per_execution"]))
     except Lacking as error:
@@ -111,9 +125,11 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         training, execution, device != "cpu", dispatch, count, launches,
         {**copies, **parts, **(_pipeline(of, network, batch, chosen, rules) if fits else {})},
         _epoch(of, device, execution) if fits else _NONE, _fit(of, device, execution) if fits else _NONE,
-        _compile(of, device, execution), _start(of, device), fusion.count(kernels), tuple(dict.fromkeys(partial)), lacking, told,
-        _gathered(of, network, training) if fits else _NONE,
+        _compile(of, device, execution), _start(of, device), fusion.count(kernels), tuple(dict.fromkeys(partial)), lacking,
+        work.sources,
+        _gathered(of, network, training, chosen, device) if fits else _NONE,
         len({k.problem for k in kernels if k.part in ("matmul", "conv")}), _cast_bytes(network, training), _given(settings),
+        work.path,
     )  # fmt: skip
 
 
@@ -157,8 +173,11 @@ def kernels_of(works: list[Work], execution: str, device: str, rules: frozenset[
 
 
 def _work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str, partial: list[str],
-                lacking: dict[str, Lacking], rules: frozenset[str]) -> tuple[dict[str, Estimate], dict[str, str]]:  # fmt: skip
-    """Part -> seconds of the kernels on the device, and what they are read from; `lacking` gets the parts that no row tells."""
+                lacking: dict[str, Lacking], rules: frozenset[str],
+                ) -> WorkParts:  # fmt: skip
+    """The work of the kernels on the device; `lacking` gets the parts that no row tells."""
+    at_once = "chain" in rules and device == "cpu" and execution == OP_BY_OP
+    last, on_path, aside, busy = last_learned(kernels), 0.0, 0, 0.0
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
     least = of.memory_bandwidth(device, fusion.working_set(kernels)) if "cold" in rules else None
@@ -176,10 +195,17 @@ def _work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: st
             if cold > seconds.value:
                 seconds = Estimate(cold, min(cold, seconds.low), max(cold, seconds.high))
         found.setdefault(k.part, []).append(seconds)
+        if aside_of_the_rest(k) and k.name not in last:
+            aside += k.operations
+        else:
+            on_path += seconds.value
+        busy += min(seconds.value, fully_used(k.problem, of, device))
         told.setdefault(k.part, {})[read.source] = None
         if read.instead:
             partial.append(f"{k.part}: {read.instead}")
-    return {part: _sum(each) for part, each in found.items()}, {part: ", ".join(names) for part, names in told.items()}
+    sums = {part: _sum(each) for part, each in found.items()}
+    read_from = {part: ", ".join(names) for part, names in told.items()}
+    return WorkParts(sums, read_from, Path(on_path, aside, busy) if at_once else None)
 
 
 def _sum(each: list[Estimate]) -> Estimate:
@@ -269,11 +295,18 @@ def _fit(of: Profile, device: str, execution: str) -> Estimate:
     return of.constant("keras-fit", device, jit) or of.constant("keras-fit", device) or _NONE
 
 
-def _gathered(of: Profile, network: Network, training: Training) -> Estimate:
-    """The samples read in their type and written once in float32."""
-    nbytes = training.samples * (networks.sample_bytes(network, training.dtype) + prod(network.input) * 4)
-    read = of.passing(Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
-    return read.seconds if read else _NONE
+def _gathered(of: Profile, network: Network, training: Training, chosen: dict[str, str], device: str) -> Estimate:
+    """What a fit does with the samples of a NumPy array before its first epoch: they are held in a tf.data set, those of another
+    type after they were read and written once in float32."""
+    if chosen["residence"] != "numpy":
+        return _NONE
+    held = training.samples * prod(network.input) * 4
+    found = [holding(of, held, device)]
+    if found[0] is None or training.dtype != "float32":
+        nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
+        read = of.passing(Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
+        found.append(read.seconds if read else None)
+    return _sum([e for e in found if e])
 
 
 def _cast_bytes(network: Network, training: Training) -> int:

@@ -2,7 +2,8 @@
 
 The law: a warm fit of E epochs of S steps takes fit + S feed + E (epoch + S step) seconds. A row keeps the raw seconds of
 short fits as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side. Where the row's own epochs
-are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps.
+are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps; of whole
+fits that were timed, they and the short ones tell it together.
 """
 
 import re
@@ -103,10 +104,10 @@ def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs
         return None
     build, compiled, last = (_phase(m, name) for name in _MADE)
     made = Costs(*found, build, compiled, last, start(m, measurements))
-    return _by_own_epochs(m, made) if _timed_epochs(m) else made
+    return _by_own_epochs(m, made) if by_epochs(m) else _by_own_fits(m, made)
 
 
-def _timed_epochs(m: "Measurement") -> bool:
+def by_epochs(m: "Measurement") -> bool:
     """Whether the row's own epochs are its samples."""
     own = m.on("host-latency")
     return bool(own) and own.stop_reason.startswith(EPOCHS_OF)
@@ -132,6 +133,32 @@ def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
         beyond = _less(Estimate(whole, whole, whole), short.fit)
         feed = Estimate(*(max(0.0, end) for end in (beyond.value, beyond.low, beyond.high))).scaled(1 / steps)
     return msgspec.structs.replace(short, step=step, epoch=_less(brief, step.scaled(few)), feed=feed)
+
+
+def _by_own_fits(m: "Measurement", short: Costs) -> Costs:
+    """The costs with what the row's own fits of one epoch say too: one less a fit of few steps is so many steps more. Both
+    ways of telling a step count by how well each knows it."""
+    own, (epochs, steps) = m.on("host-latency"), (m.problem.epochs, m.problem.steps)
+    few = min(forms(m))
+    whole = m.problem.samples % m.problem.batch == 0
+    if not own or len(own.seconds) < 2 or epochs != 1 or few[0] != 1 or not (whole and steps > few[1]):
+        return short
+    long = _less(estimate.of(own).scaled(steps), estimate.median(forms(m)[few])).scaled(1 / (steps - few[1]))
+    step = _together(short.step, long)
+    moved = few[1] * (short.step.value - step.value)  # fits of few steps take what they took
+    epoch = Estimate(*(end + moved for end in msgspec.structs.astuple(short.epoch)))
+    return msgspec.structs.replace(short, step=step, epoch=epoch)
+
+
+def _together(a: Estimate, b: Estimate) -> Estimate:
+    """One number of two that tell the same, each weighed by the square of its interval; the better one of both alone where
+    nothing is known of an interval."""
+    wide = [e.high - e.low for e in (a, b)]
+    if min(wide) <= 0:
+        return a if wide[0] <= wide[1] else b
+    share = wide[1] ** 2 / (wide[0] ** 2 + wide[1] ** 2)
+    value, half = share * a.value + (1 - share) * b.value, 0.5 / (wide[0] ** -2 + wide[1] ** -2) ** 0.5
+    return Estimate(value, value - half, value + half)
 
 
 def _less(a: Estimate, b: Estimate) -> Estimate:

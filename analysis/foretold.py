@@ -2,6 +2,7 @@
 paid back its start; beside what was measured, with what following the prediction would have lost.
 """
 
+import itertools
 import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -41,11 +42,24 @@ class Beside(msgspec.Struct, frozen=True):
     @property
     def error(self) -> float | None:
         """How far the foretold crossing lies from the measured one; infinite where only one of both is there, None where neither
-        is."""
+        is. Where the measured one is clear, the foretold is where the predicted seconds cross, clear or not."""
         at = [a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.foretold)]
         if at == [None, None]:
             return None
+        if at[0] is not None and at[1] is None:
+            at[1] = values_cross(self.foretold)
         return abs(at[1] / at[0] - 1) if None not in at else math.inf
+
+
+def values_cross(answer: Answer) -> float | None:
+    """Where the values of both sides cross, whatever their intervals, between two sizes in proportion to the logarithms; None
+    unless they cross once."""
+    points = [(math.log(p.n), math.log(p.ratio.value)) for p in answer.points]
+    pairs = [(a, b) for a, b in itertools.pairwise(points) if (a[1] < 0) != (b[1] < 0)]
+    if len(pairs) != 1:
+        return None
+    ((n0, r0), (n1, r1)) = pairs[0]
+    return math.exp(n0 + (n1 - n0) * r0 / (r0 - r1))
 
 
 def seconds_by(made: Prediction, by: str, steps: int, epochs: int) -> Estimate:

@@ -1,5 +1,5 @@
 """How far predictions are off: each measured training predicted from the profile with its model left out, beside what simpler
-predictions of the same kind come to, and what each rule is worth (it is left out in turn).
+predictions of the same kind come to. In words and tables: analysis.error_tables.
 """
 
 import statistics
@@ -10,11 +10,10 @@ import msgspec
 import numpy as np
 
 from analysis import calibration, roofs
-from analysis.combine import HOST
-from analysis.components import RULE_WORDS, RULES, kernels_of, step_works
+from analysis.combine import HOST, add
+from analysis.components import RULES, kernels_of, step_works
 from analysis.estimate import Estimate
 from analysis.prediction import Prediction, predict
-from analysis.units import percent
 from kernels import networks
 from workloads import switches
 
@@ -29,11 +28,13 @@ TARGETS = {"median": 0.10, "mean": 0.15}
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One training predicted without its model: `bound` says what most of its step is, baselines: the seconds that each simpler
-    prediction gives (those that it can give)."""
+    """One training predicted without its model: seconds: of the step as it was measured, with what of the fit is in that;
+    `bound` says what most of its step is, baselines: the seconds that each simpler prediction gives (those that it can
+    give)."""
 
     seen: "Seen"
     predicted: Prediction
+    seconds: Estimate
     bound: str
     baselines: dict[str, float]
 
@@ -44,18 +45,25 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def error(self) -> float:
         """Relative error of the step."""
-        return off(self.predicted.step_s.value, self.seen.step.value)
+        return off(self.seconds.value, self.seen.step.value)
+
+    @property
+    def beyond(self) -> float:
+        """Relative error beyond the interval of what was measured: 0 inside."""
+        return beyond(self.seconds.value, self.seen.step)
 
     @property
     def held(self) -> bool:
         """Whether the measured step's interval and the predicted one's meet."""
-        predicted, measured = self.predicted.step_s, self.seen.step
+        predicted, measured = self.seconds, self.seen.step
         return predicted.low <= measured.high and measured.low <= predicted.high
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """The errors of a device's cases of one bound. `floor`: the five-process noise floor (None where none was measured);
-    counted: median and mean with errors below twice the floor as zero. baselines: each one's median error."""
+    """The errors of a device's cases of one bound: median and mean of those whose step is known to NOISY or better.
+    `floor`: the five-process noise floor (None where none was measured); counted: median and mean with errors below twice the
+    floor as zero. wide: how many more cases there are whose step is known less well; `every`: median and mean of all, of
+    these only what lies beyond the measured interval. covered: of all. baselines: each one's median error."""
 
     device: str
     bound: str
@@ -65,6 +73,8 @@ class Summary(msgspec.Struct, frozen=True):
     mean: float
     floor: float | None
     counted: tuple[float, float]
+    wide: int
+    every: tuple[float, float]
     covered: float
     baselines: dict[str, float]
 
@@ -74,15 +84,23 @@ def off(predicted: float, measured: float) -> float:
     return abs(predicted / measured - 1)
 
 
+def beyond(predicted: float, measured: Estimate) -> float:
+    """How far a prediction lies outside of what was measured, over the nearer end of that; 0 inside."""
+    return max(0.0, 1 - predicted / measured.low, predicted / measured.high - 1)
+
+
 def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
-    """Every training of the profile whose step is told, predicted with all trainings of its model left out."""
+    """Every training of the profile that tells its step, predicted with all trainings of its model left out."""
     seen = calibration.steps_seen(of, rules)
+    told = [s for s in seen if s.told]
     found = []
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of, rules=rules)
+        fitted = calibration.calibration(of, s.row.settings, leaving_out=s.row.problem.model, rules=rules)
+        seconds = add(made.step_s, s.feed(fitted))
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
         bound = OVERHEAD if floor > s.step.value / 2 else WORK
-        found.append(Case(s, made, bound, baselines(s, [o for o in seen if _comparable(o, s)], of)))
+        found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
     return found
 
 
@@ -171,121 +189,25 @@ def noise_floor(of: "Profile", device: str) -> float | None:
 
 
 def summaries(cases: Iterable[Case], of: "Profile") -> list[Summary]:
-    """A Summary for each device and bound, then for each device altogether."""
+    """A Summary for each device and bound, then for each device altogether; none of a group in which no step is told well."""
     cases, found = list(cases), []
     for device in dict.fromkeys(c.device for c in cases):
         for bound in (OVERHEAD, WORK, "all"):
             group = [c for c in cases if c.device == device and bound in ("all", c.bound)]
-            if group:
+            if any(c.seen.told for c in group):
                 found.append(_summary(group, bound, noise_floor(of, device)))
     return found
 
 
-def _summary(group: list[Case], bound: str, floor: float | None) -> Summary:
+def _summary(every: list[Case], bound: str, floor: float | None) -> Summary:
+    group = [c for c in every if c.seen.told]
     errors = [c.error for c in group]
+    all_errors = [c.error if c.seen.told else c.beyond for c in every]
     counted = [0.0 if floor and e < 2 * floor else e for e in errors]
     named = {
         name: [off(c.baselines[name], c.seen.step.value) for c in group if name in c.baselines] for name in BASELINES
     }
     return Summary(group[0].device, bound, len(group), len({c.seen.row.problem.model for c in group}), statistics.median(errors),
                    statistics.fmean(errors), floor, (statistics.median(counted), statistics.fmean(counted)),
-                   statistics.fmean(c.held for c in group), {n: statistics.median(e) for n, e in named.items() if e})  # fmt: skip
-
-
-def table(found: Iterable[Summary]) -> list[str]:
-    """The error table as Markdown, a line a device and bound."""
-    head = ["device", "steps", "models", "trainings", "median error", "mean error", "in the interval", "noise floor",
-            "counted from the floor", *BASELINES]  # fmt: skip
-    lines = [_row(head), _row(["---"] * 2 + ["---:"] * (len(head) - 2))]
-    for s in found:
-        floor = percent(s.floor) if s.floor is not None else "not measured"
-        counted = f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-"
-        lines.append(_row([s.device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean),
-                           percent(s.covered), floor, counted,
-                           *(percent(s.baselines[n]) if n in s.baselines else "-" for n in BASELINES)]))  # fmt: skip
-    return lines
-
-
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
-def case_table(cases: Iterable[Case]) -> list[str]:
-    """Every training: predicted, measured, error and what its step is bound by."""
-    lines = [_row(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
-             _row(["---", "---:", "---", "---", "---", "---:", "---:", "---:"])]  # fmt: skip
-    for c in sorted(
-        cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
-    ):
-        p = c.predicted
-        given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
-        name = p.training.model + "".join(f" {n}={t}" for n, t in given.items())
-        lines.append(_row([name, str(p.training.batch), c.device, p.execution, c.bound, _ms(p.step_s), _ms(c.seen.step),
-                           f"{100 * (p.step_s.value / c.seen.step.value - 1):+.0f} %"]))  # fmt: skip
-    return lines
-
-
-def _ms(e: Estimate) -> str:
-    return f"{1e3 * e.value:.3g} ({1e3 * e.low:.3g} to {1e3 * e.high:.3g})"
-
-
-def ablations(of: "Profile", cases: list[Case]) -> list[str]:
-    """A line a rule: the median and mean error of each device without it."""
-    devices = list(dict.fromkeys(c.device for c in cases))
-    lines = [_row(["without", *(f"{d}: median, mean error" for d in devices)]), _row(["---", *["---:"] * len(devices)])]
-    lines.append(_row(["(all rules)", *(_errors(cases, d) for d in devices)]))
-    for rule, words in RULE_WORDS.items():
-        without = leave_one_out(of, RULES - {rule})
-        lines.append(_row([words, *(_errors(without, d) for d in devices)]))
-    return lines
-
-
-def _errors(cases: Iterable[Case], device: str) -> str:
-    errors = [c.error for c in cases if c.device == device]
-    return f"{percent(statistics.median(errors))}, {percent(statistics.fmean(errors))}" if errors else "-"
-
-
-def verdicts(found: Iterable[Summary]) -> list[str]:
-    """Whether each device's errors are within the targets, and half of the best baseline's: a sentence a line."""
-    said = []
-    for s in found:
-        best = min(s.baselines.items(), key=lambda item: item[1], default=None)
-        reached = s.median <= TARGETS["median"] and s.mean <= TARGETS["mean"]
-        beside = f"; {best[0]}, the best simpler one, {percent(best[1])}" if best else ""
-        half = " (more than half of that)" if best and s.median > best[1] / 2 else ""
-        said.append(f"{s.device}, {s.bound}: median {percent(s.median)}, mean {percent(s.mean)}: "
-                    f"{'within' if reached else 'not within'} {percent(TARGETS['median'])} and {percent(TARGETS['mean'])}"
-                    f"{beside}{half}.")  # fmt: skip
-    return said
-
-
-def lines(of: "Profile", ablated: bool = True) -> list[str]:
-    """The whole page: errors by device and bound, verdicts, every training, and what each rule is worth."""
-    cases = leave_one_out(of)
-    if not cases:
-        return [
-            "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds"
-        ]
-    found = summaries(cases, of)
-    said = ["Every training predicted with all trainings of its model left out of the calibration:", "", *table(found), "",
-            *verdicts(found), "", *case_table(cases)]  # fmt: skip
-    return [*said, "", "Without one rule at a time:", "", *ablations(of, cases)] if ablated else said
-
-
-def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
-    """Predictions beside the steps that were measured since, a line each, then the errors of each device."""
-    rows = {(s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
-            for s in calibration.steps_seen(of)}  # fmt: skip
-    lines, errors = [_row(["model", "batch", "device", "execution", "predicted ms", "measured ms", "error"]),
-                     _row(["---", "---:", "---", "---", "---:", "---:", "---:"])], {}  # fmt: skip
-    for p in predictions:
-        seen = rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
-        measured, error = ("not measured", "") if seen is None else (
-            _ms(seen.step), f"{100 * (p.step_s.value / seen.step.value - 1):+.0f} %")  # fmt: skip
-        what = [p.training.model, str(p.training.batch), p.settings.device, p.execution]
-        lines.append(_row([*what, _ms(p.step_s), measured, error]))
-        if seen:
-            errors.setdefault(p.settings.device, []).append(off(p.step_s.value, seen.step.value))
-    told = [f"{device}: median error {percent(statistics.median(e))}, mean {percent(statistics.fmean(e))} of {len(e)}."
-            for device, e in errors.items()]  # fmt: skip
-    return [*lines, "", *told] if told else [*lines, "", "None of them was measured in these runs."]
+                   len(every) - len(group), (statistics.median(all_errors), statistics.fmean(all_errors)),
+                   statistics.fmean(c.held for c in every), {n: statistics.median(e) for n, e in named.items() if e})  # fmt: skip

@@ -35,6 +35,8 @@ def parser() -> options.Parser:
     made.add_argument("--profile", nargs="+", metavar="RUN", help="result files, run folders or a machine's folder")
     made.add_argument("--leave-one-out", nargs="+", metavar="RUN", help="the error of every training in these runs")
     made.add_argument("--no-ablation", action="store_true", help="of --leave-one-out: not what each rule is worth")
+    made.add_argument("--readme", metavar="FILE",
+                      help="of --leave-one-out: also put the error table between FILE's markers that name RUN")  # fmt: skip
     made.add_argument(
         "--check", nargs="+", metavar=("FILE", "RUN"), help="predictions of FILE beside the trainings of RUN"
     )
@@ -177,22 +179,41 @@ def load(path: str) -> "list[Prediction]":
 
 def checked(args: argparse.Namespace) -> int:
     """Prints predictions beside the steps that were measured."""
-    from analysis import held_out
+    from analysis import error_tables
 
     path, *runs = args.check
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
-    print("\n".join(held_out.check_lines(load(path), read(runs, args.mixed))))
+    print("\n".join(error_tables.check_lines(load(path), read(runs, args.mixed))))
     return options.OK
 
 
 def left_out(args: argparse.Namespace) -> int:
     """Prints the error table, and the crossovers foretold."""
-    from analysis import foretold, held_out
+    from analysis import error_tables, foretold
 
     of = read(args.leave_one_out, args.mixed)
-    print("\n".join([*held_out.lines(of, not args.no_ablation), "", *foretold.lines(foretold.beside(of))]))
+    print("\n".join([*error_tables.lines(of, not args.no_ablation), "", *foretold.lines(foretold.beside(of))]))
+    if args.readme:
+        put_errors(pathlib.Path(args.readme), error_tables.brief(of), args.leave_one_out[0])
     return options.OK
+
+
+def put_errors(readme: pathlib.Path, told: list[str], run: str) -> None:
+    """Replaces what stands between `<!-- errors: COMMAND -->` and `<!-- /errors -->` by the lines, where the command names the
+    run.
+
+    Raises: options.Usage where there are no such markers.
+    """
+    begin = (
+        f"<!-- errors: python -m analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name} -->"
+    )
+    end = "<!-- /errors -->"
+    before, found, rest = readme.read_text(encoding="utf-8").partition(begin + "\n")
+    _, ended, after = rest.partition(end)
+    if not (found and ended):
+        raise options.Usage(f"{readme} has no lines to write between: {begin} and {end}")
+    readme.write_text(before + found + "\n".join(told) + "\n" + end + after, encoding="utf-8")
 
 
 def body(args: argparse.Namespace) -> int:

@@ -54,7 +54,7 @@ class Profile:
         self.kept: dict = {}  # what others work out of it once
 
     @functools.cached_property
-    def _rows(self) -> "dict[tuple, list[Measurement]]":
+    def rows(self) -> "dict[tuple, list[Measurement]]":
         """(op, device) -> the rows that may stand for a curve: ok, warm, resident, one use."""
         found: dict[tuple, list] = {}
         for m in self.measurements:
@@ -108,13 +108,13 @@ class Profile:
         caches = plateaus.levels(self.machine, device) if self.machine else ()
         if not caches or nbytes <= caches[-1][1]:
             return None
-        rates = [m.problem.bytes_moved / middle(samples) for m in self._rows.get(("stream", device), ())
+        rates = [m.problem.bytes_moved / middle(samples) for m in self.rows.get(("stream", device), ())
                  if m.problem.nbytes > caches[-1][1] and (samples := m.on("device") or m.on("host-latency"))]  # fmt: skip
         return max(rates, default=None)
 
     def product(self, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
-        """Seconds of a product or convolution as that execution runs it on the device, without the call around it; None where
-        no row says anything of its kind."""
+        """Seconds of a product or convolution as that execution runs it on the device, without the call around it; None
+        where no row says anything of its kind."""
         key = (problem, device, execution)
         if key not in self._read:
             self._read[key] = self._product(problem, device, execution)
@@ -149,7 +149,7 @@ class Profile:
         key = ("issue", op, device)
         if key not in self.kept:
             found = []
-            for m in self._rows.get((op, device), ()):
+            for m in self.rows.get((op, device), ()):
                 queued, own = m.on("host-throughput"), m.on("device")
                 if m.kernel.split("/")[1] in sources.LIBRARY and queued and own and middle(queued) > 2 * middle(own):
                     found.append(middle(queued))
@@ -163,7 +163,7 @@ class Profile:
         return self._curves[key]
 
     def _points(self, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Iterable[Point]:
-        for m in self._rows.get((op, device), ()):
+        for m in self.rows.get((op, device), ()):
             p = m.problem
             if (p.dtype, p.math) != math_ or sources.kind(p) != kind or m.settings.cache != "warm":
                 continue
@@ -203,7 +203,7 @@ class Profile:
             if op == "conv" and source == sources.VARIANTS[OP_BY_OP] and (pairs := self._beside_held(device)):
                 return self.kept.setdefault(key, statistics.median(pairs))
             constant = self.constant(sources.CALLS[execution], device, clock=sources.clock(device))
-            rows = (self._whole_seconds(m, source) for m in self._rows.get((op, device), ()))
+            rows = (self._whole_seconds(m, source) for m in self.rows.get((op, device), ()))
             shortest = min((s for s in rows if s is not None), default=None)
             self.kept[key] = min((s for s in (constant and constant.value, shortest) if s), default=None)
         return self.kept[key]
@@ -212,7 +212,7 @@ class Profile:
         """What convolutions take in a call of their own beyond the same ones inside a graph, of those that are short: waking
         threads is a part of it, which an empty call does not show."""
         rows: dict[str, dict] = {"function": {}, HELD: {}}
-        for m in self._rows.get(("conv", device), ()):
+        for m in self.rows.get(("conv", device), ()):
             variant = m.kernel.rpartition("/")[2]
             if variant in rows and m.settings.cache == "warm" and (samples := m.on("host-latency")):
                 rows[variant][m.problem] = middle(samples)
@@ -224,7 +224,7 @@ class Profile:
         of one on arrays as small, else what an operation on next to nothing takes."""
         clock = sources.clock(device)
         small: dict[str, tuple[int, float]] = {}
-        for m in self._rows.get(("stream", device), ()):
+        for m in self.rows.get(("stream", device), ()):
             if m.kernel == f"stream/tensorflow/{sources.VARIANTS[OP_BY_OP]}" and m.on(clock):
                 at = (m.problem.nbytes, middle(m.on(clock)))
                 small[m.problem.operation] = min(small.get(m.problem.operation, at), at)
@@ -274,7 +274,7 @@ class Profile:
         """The passes of an operation. Of a framework's rows the smallest one's call and dispatch are taken off, for these are
         counted as operations: what is left grows with the bytes alone."""
         taken: dict[int, float] = {}
-        for m in self._rows.get(("stream", device), ()):
+        for m in self.rows.get(("stream", device), ()):
             if m.problem.operation != operation or m.settings.cache != "warm":
                 continue
             if (seconds := self._whole_seconds(m, source)) is not None:
@@ -292,14 +292,17 @@ class Profile:
         """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""
         key = ("copies", device)
         if key not in self.kept:
-            laws = (self._law(kernel, device) for kernel in sources.COPIERS)
+            laws = (self.law(kernel, device) for kernel in sources.COPIERS)
             self.kept[key] = next((law for law in laws if law), None)
         return self.kept[key].seconds(nbytes) if self.kept[key] else None
 
-    def _law(self, kernel: str, device: str) -> Link | None:
-        rows = [m for m in self.measurements if m.kernel == kernel and m.settings.device == device
-                and (m.problem.direction, m.problem.host_memory) == ("h2d", "pageable")]  # fmt: skip
-        return links.find(links.fits(rows), "h2d", "pageable", kernel)
+    def law(self, kernel: str, device: str, direction: str = "h2d") -> Link | None:
+        key = ("law", kernel, device, direction)
+        if key not in self.kept:
+            rows = [m for m in self.measurements if m.kernel == kernel and m.settings.device == device
+                    and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")]  # fmt: skip
+            self.kept[key] = links.find(links.fits(rows), direction, "pageable", kernel)
+        return self.kept[key]
 
 
 def profile(measurements: "Iterable[Measurement]", machine: "Machine | None" = None, key: str = "") -> Profile:

@@ -14,8 +14,12 @@ WORDS = {LIBRARIES: "libraries' rows", HELD: "TensorFlow's rows inside a graph",
          "function": "TensorFlow's rows in a tf.function", "jit": "TensorFlow's rows compiled by XLA"}  # fmt: skip
 LIBRARY = ("numpy", "mkl", "cupy", "cudnn", "cublaslt")  # backends that are libraries called by themselves
 OWN = ("numba", "cuda")
-# Whose copies to the device count, the first that has a law: as TensorFlow makes them, else plain ones.
-COPIERS = ("transfer/tensorflow/constant", "transfer/tensorflow/dataset", "transfer/cupy/array")
+# Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
+COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
+# What fit makes of its samples; where it was not measured, tf.constant (a fresh copy in host memory, and over to the GPU), and
+# back into fresh memory.
+HOLDER, CONSTANT = "stream/tensorflow/dataset", "transfer/tensorflow/constant"
+BACK = ("transfer/cupy/asarray", "transfer/cupy/array")
 PASSES = ("copy", "add", "scale", "read", "relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd",
           "adam")  # fmt: skip
 # Arithmetic without rows of its own, and what may stand for it.
@@ -30,13 +34,14 @@ def clock(device: str) -> str:
 
 def of(device: str, execution: str, op: str) -> tuple[tuple[str, ...], ...]:
     """Whose rows count, those that are as good together: on a GPU libraries' on its own clock; on the CPU TensorFlow's in that
-    execution, inside a graph or in a call of its own, and for products libraries' too; then what may stand for them."""
+    execution, inside a graph or in a call of its own, and of compiled products libraries' too, whose threads spin on between
+    calls; then what may stand for them."""
     own = VARIANTS[execution]
     other = next(v for v in VARIANTS.values() if v != own)
     if device != "cpu":
         return (LIBRARIES,), (own,), (other,)
     if op == "matmul":
-        return (own, LIBRARIES), (other,)
+        return ((own,), (LIBRARIES,), (other,)) if execution == OP_BY_OP else ((own, LIBRARIES), (other,))
     return (HELD, own) if execution == OP_BY_OP and op == "conv" else (own,), (other,), (LIBRARIES,)
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 FIT = "training/keras/fit"
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
 STARTING, COPYING, WORKING = "starting the step", "the bytes of the batch", "launching and running its kernels"
-_COPIERS = ("transfer/tensorflow/constant", "transfer/tensorflow/dataset", "transfer/cupy/array")
+_COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 _LEAST = 4
 _FLOAT32 = 4
 _GPU = "gpu:0"
@@ -52,19 +52,24 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measured(reported: "Reported", measurements: "Iterable[Measurement]") -> Measured | None:
-    """The verdict on a reported training by rows of its model at the nearest batch; None without both devices."""
+    """The verdict on a reported training by rows of its model at the nearest batch, those that know its step best (a fit casts
+    other inputs to float32 before its steps); None without both devices."""
     every = list(measurements)
     wanted = reported.training
     near = [p for p in jobs.pairs(every) if _like(p, wanted.model) and _distance(p, wanted.batch) <= math.log(NEAR)]
     if not near:
         return None
-    pair = min(near, key=lambda p: (_distance(p, wanted.batch), p.setup.dtype != wanted.dtype, -p.setup.samples))
+    pair = min(near, key=lambda p: (_distance(p, wanted.batch), _noise(p), p.setup.dtype != wanted.dtype))
     step = pair.gpu.costs.step
     return Measured(reported, pair.setup.batch, pair.cpu(BY_STEP).costs.step, step, _parts(pair, every, step.value))
 
 
 def _like(pair: Pair, model: str) -> bool:
     return pair.setup.model == model and pair.setup.kernel == FIT and not pair.setup.switches
+
+
+def _noise(pair: Pair) -> float:
+    return max(pair.gpu.costs.step.noise, pair.cpu(BY_STEP).costs.step.noise)
 
 
 def _distance(pair: Pair, batch: int) -> float:
@@ -88,7 +93,7 @@ def _parts(pair: Pair, measurements: "list[Measurement]", step: float) -> dict[s
 
 
 def _law(measurements: "Iterable[Measurement]", device: str) -> links.Link | None:
-    """The law of pageable copies to the device, as TensorFlow makes them before CuPy."""
+    """The law of pageable copies to the device: a batch is a tensor in host memory already, so plain ones before TensorFlow's."""
     rows = [
         m for m in measurements if m.problem.op == "transfer" and m.settings.device == device and m.kernel in _COPIERS
     ]
@@ -105,7 +110,10 @@ def sentence(reported: "Reported", found: Measured | None) -> str:
     at = "" if found.batch == t.batch else f" (at batch {found.batch}, the nearest measured)"
     who = {"gpu": "the GPU is faster", "cpu": "the CPU is faster", "neither": "neither is faster"}[found.faster]
     steps = f"a step takes {_interval(found.gpu)} on the GPU and {_interval(found.cpu)} on the CPU"
-    share = f"the largest part of the GPU's step is {found.largest}: {percent(found.parts[found.largest] / found.gpu.value)}"
+    most = min(
+        1.0, found.parts[found.largest] / found.gpu.value
+    )  # a noisy step may be shorter than the constant of one
+    share = f"the largest part of the GPU's step is {found.largest}: {percent(most)}"
     if found.comes_back:
         return f"{name}{at}, measured here: {who}, as reported ({reported.words}): {steps}; {share}."
     return f"{name}{at}, measured here: {who}, unlike what was reported ({reported.words}): {steps}; {share}. {_why_not(found)}"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels import reference
+from kernels import passes, reference
 from kernels.arrays import ITEM_BYTES
 from kernels.problems import Conv, Matmul
 
@@ -103,3 +103,40 @@ def ran(call: Callable) -> collections.Counter:
         context.context().disable_graph_collection()
     names = (node.op.removeprefix("_MklNative").removeprefix("_Mkl") for graph in graphs for node in graph.node)
     return collections.Counter(names)
+
+
+_STRUCTURE = ("Const", "Identity", "NoOp", "_Arg", "_Retval", "Reshape", "VarHandleOp", "ReadVariableOp")
+
+
+def in_a_row(formula: Callable, *tensors) -> Callable:
+    """A call that computes `formula(*tensors)` passes.IN_A_ROW times in one graph, one after the other as the operations of a
+    training step are: Python dispatches once, and TensorFlow's threads are awake from the second on. Every result is put into
+    a variable, which no optimizer may leave out, and the next waits for that; the graph that runs is looked at.
+
+    Raises: ValueError on a GPU, where calls that are queued tell the same.
+    """
+    import tensorflow
+
+    if any(map(on_gpu, tensors)):
+        raise ValueError("a row of operations in one graph is for the CPU: on a GPU calls are queued one behind the other")
+    count, result = passes.IN_A_ROW, tensorflow.Variable(formula(*tensors))
+
+    @tensorflow.function(autograph=False)
+    def row(*tensors):
+        after = []
+        for _ in range(count):
+            with tensorflow.control_dependencies(after):
+                made = formula(*tensors)
+            after = [result.assign(made, read_value=False)]
+
+    alone = ran(called("function", formula, *tensors))
+    found = ran(lambda: row(*tensors))
+    if lost := [name for name, n in alone.items() if name not in _STRUCTURE and found[name] < count * n]:
+        raise RuntimeError(f"TensorFlow's optimizer left out some {', '.join(lost)}: {dict(found)}")
+
+    def run():
+        row(*tensors)
+        return result
+
+    run.passes = count
+    return run

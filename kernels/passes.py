@@ -6,6 +6,8 @@ from kernels.problems import Stream
 
 EPSILON = 1e-3  # batch normalization's, as Keras has it
 DROPPED = 0.25
+# How many times over a framework does a problem in one graph, where threads are to stay awake; of an optimizer so many variables.
+IN_A_ROW, UPDATES = 32, 8
 RATE = 0.25  # the optimizers' learning rate, a power of two so that w - RATE * g is exact
 BETA1, BETA2, ADAM_EPSILON = 0.9, 0.999, 1e-7
 # Largest error allowed of a float32 answer, where means, roots and chance are in it; the other operations are exact.

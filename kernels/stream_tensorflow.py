@@ -27,7 +27,7 @@ def _flat(tf, x):
     return tf.reshape(x, (-1,))
 
 
-def _formulas(tf, jit_compile: bool) -> dict:
+def formulas(tf, jit_compile: bool) -> dict:
     """operation -> what is computed of its tensors. A constant seed would let TensorFlow draw the chances of dropout once
     for all, so it is an argument. tf.identity copies nothing, but the output of a compiled function is always its own."""
     raw = tf.raw_ops
@@ -52,7 +52,7 @@ def _keras_batchnorm(tf, x):
     return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), passes.EPSILON)
 
 
-def _tensors(tf, problem: Stream, arrays) -> list:
+def tensors(tf, problem: Stream, arrays) -> list:
     """The arguments: images where the operation knows of images, the seed of dropout, maxpool_grad's pooled images."""
     made = list(arrays)
     if problem.operation in problem.OF_IMAGES:
@@ -75,32 +75,37 @@ def _bound(problem: Stream, arrays, jit_compile: bool):
         raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
     if problem.operation in ("sgd", "adam"):
         return _update(tf, problem, arrays, jit_compile)
-    formula = _formulas(tf, jit_compile).get(problem.operation)
+    formula = formulas(tf, jit_compile).get(problem.operation)
     if formula is None:
         raise ValueError(f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} "
                          "by itself; the variants fused and fused_jit have it")  # fmt: skip
-    arguments = _tensors(tf, problem, arrays)
+    arguments = tensors(tf, problem, arrays)
     compiled = tf.function(formula, jit_compile=jit_compile, autograph=False)
     compiled(*arguments)
     return lambda: compiled(*arguments)
 
 
-def _update(tf, problem: Stream, arrays, jit_compile: bool):
-    """Keras's SGD and Adam update of one variable. Adam's step size, with the bias correction in it, is one number for all
+def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
+    """Keras's SGD or Adam update of one variable. Adam's step size, with the bias correction in it, is one number for all
     weights and an argument; here it is the rate itself."""
+    if operation == "sgd":
+        weights.assign_sub(gradient * rate)
+        return
+    m, v = state
+    m.assign_add((gradient - m) * (1 - passes.BETA1))
+    v.assign_add((tf.square(gradient) - v) * (1 - passes.BETA2))
+    weights.assign_sub((m * rate) / (tf.sqrt(v) + passes.ADAM_EPSILON))
+
+
+def _update(tf, problem: Stream, arrays, jit_compile: bool):
+    """The update of one variable, compiled or not."""
     weights, *state = [tf.Variable(array) for array in (arrays[0], *arrays[2:])]
     rate = tf.constant(passes.RATE, arrays[0].dtype)
 
-    def sgd(gradient, rate):
-        weights.assign_sub(gradient * rate)
+    def one(gradient, rate):
+        update(tf, problem.operation, weights, state, gradient, rate)
 
-    def adam(gradient, rate):
-        m, v = state
-        m.assign_add((gradient - m) * (1 - passes.BETA1))
-        v.assign_add((tf.square(gradient) - v) * (1 - passes.BETA2))
-        weights.assign_sub((m * rate) / (tf.sqrt(v) + passes.ADAM_EPSILON))
-
-    step = tf.function(sgd if problem.operation == "sgd" else adam, jit_compile=jit_compile, autograph=False)
+    step = tf.function(one, jit_compile=jit_compile, autograph=False)
     step.get_concrete_function(arrays[1], rate)  # traced, and no step taken: the first call is the one that is checked
 
     def run():
@@ -127,7 +132,7 @@ def _fused(problem: Stream, arrays, jit_compile: bool):
 
     if problem.operation not in ("batchnorm", "batchnorm_grad") or problem.dtype != "float32":
         raise ValueError("TensorFlow's fused kernel is for batchnorm and batchnorm_grad in float32")
-    x, *gradient = _tensors(tf, problem, arrays)
+    x, *gradient = tensors(tf, problem, arrays)
     one, zero = (tf.fill((problem.IMAGE[-1],), value) for value in (1.0, 0.0))
     how = {"epsilon": passes.EPSILON, "is_training": True}
     empty = tf.constant(np.empty(0, np.float32))

@@ -29,9 +29,10 @@ def cells(f: Figure) -> list[str]:
     return [f.what, f.target, f"{text(f.figure.value)} {f.unit}".strip(), interval, "pass" if f.reached else "short"]
 
 
-def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), kind: str = "bench") -> int:
-    """Prints the table, writes reports/<machine>/<kind>-<name>.md; 0 when every row passes, else 1."""
-    here = machine.describe()
+def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), kind: str = "bench", of=None) -> int:
+    """Prints the table, writes reports/<machine>/<kind>-<name>.md; 0 when every row passes, else 1. `of`: the Machine whose
+    stored rows the figures are of; None: this one."""
+    here = of or machine.describe()
     head = ["what", "target", "figure", "95 % interval", "result"]
     rows = [head, ["---"] * len(head), *map(cells, figures)]
     about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")

@@ -148,3 +148,30 @@ def test_short_epochs_tell_what_an_epoch_takes():
     """Of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides."""
     c = costs.costs(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
     assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)
+
+
+def own_fits(seconds: tuple[float, ...], series: dict = LAW) -> Measurement:
+    """A row whose samples are whole fits of an epoch of 1000 steps, in seconds a step."""
+    samples = Samples("host-latency", seconds, 1000, tuple(range(len(seconds))), "max-time")
+    return msgspec.structs.replace(trained(series, samples=32_000), samples=(samples,))
+
+
+def test_whole_fits_tell_the_step_too():
+    """1000 steps in 6.119 s, one in 0.125: 999 steps take 5.994 s. An epoch of one step takes 25 ms as before, so the 5 ms of the
+    short fits and these 6 ms, both without any noise, are not weighed; with noise the better known one counts more."""
+    noisy = {**LAW, "fit_s 1x41": (0.225, 0.325, 0.425)}  # a step of 2.5 to 7.5 ms
+    c = costs.costs(own_fits((0.006119,) * 3, noisy))
+    assert about(c.step) == (0.006,) * 3
+    assert about(Estimate(*[c.epoch.value + c.step.value] * 3)) == (0.025,) * 3
+    assert c.fit.value == pytest.approx(0.1)
+    c = costs.costs(own_fits((0.006019, 0.006119, 0.006219), noisy))
+    assert 0.0059 < c.step.value < 0.006 and c.step.noise < 0.06
+    assert costs.costs(own_fits((0.006119,))).step.value == pytest.approx(0.005)  # of one fit nothing is known
+
+
+def test_two_numbers_that_tell_the_same_are_weighed_by_the_squares_of_their_intervals():
+    a, b = Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.8, 2.2)
+    both = costs._together(a, b)
+    assert both.value == pytest.approx((4 * 1.0 + 1 * 2.0) / 5)
+    assert both.high - both.low == pytest.approx(0.2 * 0.4 / (0.2**2 + 0.4**2) ** 0.5)
+    assert costs._together(a, Estimate(2.0, 2.0, 2.0)).value == 2.0

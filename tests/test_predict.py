@@ -8,11 +8,12 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 
-from analysis import calibration, held_out, predict, prediction, profile
+from analysis import calibration, components, held_out, predict, prediction, profile
 from analysis.combine import DEVICE, HOST, Calibration
 from analysis.prediction import HIDDEN, RULES
 from kernels import networks
 from kernels.problems import Stream, Training
+from workloads.options import Usage
 from workloads.results import Settings
 
 MLP = Training("mlp-784-100x2-10", 32, 2048)
@@ -48,6 +49,23 @@ def test_a_step_op_by_op_is_the_sum_of_its_parts(whole):
     assert made.step_s.value == pytest.approx(sum(parts.values()))
     assert made.step_s.low <= made.step_s.value <= made.step_s.high
     assert made.partial == ()
+
+
+def test_what_nothing_waits_for_runs_beside_the_rest(whole):
+    """Of MLP's step two gradients of weights, three of biases and five updates of 12 operations: the first layer's come last, and
+    the step ends with them. The others take as long as all of it at the best rates that are known, if that is more."""
+    made = components.components(MLP, CPU, whole, networks.find(MLP.model))
+    assert made.path.aside == 2 + 3 + 5 * 12
+    waited = 2 * 32 * (2 * 784 * 100 + 2 * (100 * 100 + 100 * 10))  # FLOPs
+    passed = PASSED - 4 * 32 * (100 + 100 + 10)  # bytes, without the sums that are gradients of biases
+    seconds_ = waited / RATE["cpu"] + (passed + 28 * 78_400) / BYTES["cpu"]
+    assert made.path.seconds == pytest.approx(seconds_ + OPERATION, rel=0.01)
+    parts = {n: e.value for n, e in seconds(whole).parts.items()}
+    share = (made.operations - made.path.aside) / made.operations
+    least = max(made.path.seconds + share * parts["launches"], made.path.busy)
+    assert parts[HIDDEN] == pytest.approx(least - sum(parts[n] for n in ("launches", *DEVICE) if n in parts))
+    assert HIDDEN not in seconds(whole, rules=RULES - {"chain"}).parts
+    assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
 
 
 def test_on_a_gpu_the_step_is_the_longer_of_host_and_device(whole):
@@ -100,6 +118,9 @@ def test_a_smaller_last_batch_is_compiled_for_too(whole):
     assert made[1] == pytest.approx(2 * made[0])
     assert made[2] == made[0]
     assert made[0] == pytest.approx(0.1 * 8)
+    trained = [Training("mlp-784-100x2-10", 32, n) for n in (64, 65)]
+    traced = [prediction.predict(t, CPU, whole, fitted=fitted).compile_s.value for t in trained]
+    assert traced == [made[0], made[0]]  # a graph that is not compiled leaves the batch open
 
 
 def test_several_steps_in_one_call_share_the_call(whole):
@@ -155,27 +176,24 @@ def test_passes_beyond_the_last_cache_run_at_the_memorys_bandwidth():
 
 
 def test_a_calibration_finds_what_other_models_trainings_hold():
-    """Steps of 1.05 times the dispatch, 1.5 times the launches and 1.6 times the work are predicted for a model left out."""
+    """Steps of 1.05 times the dispatch, 1.2 times the launches and 1.6 times the work: most of that is found, as the numbers are
+    held to the microbenchmarks, and a model left out is predicted far better than without them."""
     of = profile.profile(made_profile.everything(), GPU_MACHINE)
-    truth = Calibration(dispatch=1.05, launches=1.5, work=1.6)
+    truth = Calibration(dispatch=1.05, launches=1.2, work=1.6)
     trained = [("mlp-784-100x2-10", 8), ("mlp-784-100x2-10", 128), ("fashion-mlp", 8), ("fashion-mlp", 128), ("cifar10-cnn", 8),
                ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]  # fmt: skip
     rows = [
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
     full = profile.profile([*of.measurements, *rows], GPU_MACHINE)
-    made = prediction.predict(Training("cifar10-cnn", 32, 2048), CPU, full)
-    assert made.step_s.value == pytest.approx(
-        rows[5].series["fit_s 1x41"][0] / 40 - rows[5].series["fit_s 1x1"][0] / 40, rel=0.05
-    )
     fitted = calibration.calibration(full, CPU, "cifar10-cnn")
     assert fitted.models == ("mlp-784-100x2-10", "fashion-mlp", "lenet")
-    assert calibration.calibration(full, CPU, "lenet").work == pytest.approx(1.6, rel=0.1)
+    assert 1.15 < calibration.calibration(full, CPU, "lenet").work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
-    assert len(errors) == 8
-    assert max(errors) < 0.12
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
-    assert min(plain) > max(errors)
+    assert len(errors) == 8
+    assert sum(errors) < 0.75 * sum(plain)
+    assert all(e < p for e, p in zip(errors, plain, strict=True))
 
 
 def test_compiling_and_casting_are_told_by_other_models_trainings():
@@ -322,3 +340,15 @@ def test_a_profile_without_starts_says_so_and_its_numbers_are_pythons_own():
     assert made.untold == ("start-up",)
     assert made.partial[-1].startswith("of the whole job start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
+
+
+def test_the_error_table_is_put_between_the_readmes_markers(tmp_path):
+    readme = tmp_path / "README.md"
+    begin = "<!-- errors: python -m analysis.predict --leave-one-out reports/here --readme README.md -->\n"
+    readme.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
+    predict.put_errors(readme, ["| a |", "| b |"], "reports/here/")
+    assert readme.read_text() == f"before\n{begin}| a |\n| b |\n<!-- /errors -->\nafter\n"
+    with pytest.raises(
+        Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
+    ):
+        predict.put_errors(readme, [], "reports/there")

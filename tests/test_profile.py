@@ -7,8 +7,9 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
 from analysis import profile
+from analysis.holding import holding
 from analysis.sources import COMPILED, OP_BY_OP
-from kernels.problems import Conv, Matmul, Stream
+from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads.options import Usage
 
 P = Matmul(32, 100, 784)
@@ -60,7 +61,7 @@ def test_passes_of_libraries_stand_for_tensorflows_with_all_the_arrays_of_its_fo
     assert fused.seconds.value == pytest.approx(adam.bytes_moved / 1e10, rel=0.02)
 
 
-def test_what_stands_inside_a_graph_counts_before_a_call_of_its_own_and_tells_what_that_takes():
+def test_what_stands_inside_a_graph_tells_what_a_call_of_its_own_takes():
     conv = Conv(8, 16, 16, 32, 64, 3, 3, pad="same")
     inside, around = 80e-6, 420e-6
     rows = [row("conv/tensorflow/held", conv, inside), row("conv/tensorflow/function", conv, inside + around)]
@@ -119,3 +120,18 @@ def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):
     assert "--mixed" in str(refused.value)
     assert profile.read(tmp_path, mixed=True).key == f"{CPU_MACHINE.key}+{GPU_MACHINE.key}"
     assert profile.read(tmp_path / CPU_MACHINE.key).key == CPU_MACHINE.key
+
+
+def test_what_a_fit_makes_of_its_samples():
+    """Held in a tf.data set: as it was measured; else tf.constant's fresh copy without the way to the GPU, on a GPU with the way
+    back into fresh memory."""
+    laws = {("transfer/tensorflow/constant", "h2d"): 2.5e9, ("transfer/cupy/array", "h2d"): 1e10,
+            ("transfer/cupy/asarray", "d2h"): 5e9}  # fmt: skip
+    links = [row(kernel, Transfer(direction, 4**i, "pageable"), 4**i / rate, device="gpu:0", spread=0.0)
+             for (kernel, direction), rate in laws.items() for i in range(8, 15)]  # fmt: skip
+    of, n = profile.profile(links), 10**8
+    assert holding(of, n, "cpu").value == pytest.approx(n / 2.5e9 - n / 1e10, rel=0.01)
+    assert holding(of, n, "gpu:0").value == pytest.approx(n / 2.5e9 + n / 5e9, rel=0.01)
+    held = [row("stream/tensorflow/dataset", Stream("copy", 2 * k, "float32"), k / 2e9) for k in made_profile.SIZES]
+    assert holding(profile.profile([*links, *held]), n, "cpu").value == pytest.approx(n / 2e9, rel=0.01)
+    assert holding(profile.profile([]), n, "cpu") is None

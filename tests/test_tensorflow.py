@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from kernels import registry
+from kernels import passes, registry
 from kernels.problems import Launch, Stream, Transfer
 from workloads.results import Row, Settings
 from workloads.timing import Limits
@@ -49,6 +49,20 @@ def test_passes_are_right(measured, variant, operation):
     assert (m.status, m.reason) == ("ok", "")
 
 
+@pytest.mark.parametrize(
+    "operation", ["copy", "read", "relu_grad", "dropout", "maxpool_grad", "batchnorm", "sgd", "adam"]
+)
+def test_passes_in_a_row_are_right_and_counted(measured, operation):
+    m = measured("stream/tensorflow/graph", Stream(operation, 1 << 18, "float32"))
+    assert (m.status, m.reason) == ("ok", "")
+    assert all(s.calls % (passes.UPDATES if operation in ("sgd", "adam") else passes.IN_A_ROW) == 0 for s in m.samples)
+
+
+def test_samples_are_held_as_they_are(measured):
+    m = measured("stream/tensorflow/dataset", Stream("copy", 1 << 18, "float32"))
+    assert (m.status, m.reason, m.check) == ("ok", "", "exact")
+
+
 @pytest.mark.parametrize("variant", ["fused", "fused_jit"])
 @pytest.mark.parametrize("operation", ["batchnorm", "batchnorm_grad"])
 def test_the_fused_normalization_is_right(measured, variant, operation):
@@ -59,6 +73,8 @@ def test_the_fused_normalization_is_right(measured, variant, operation):
 @pytest.mark.parametrize(("kernel", "problem", "words"), [
     ("stream/tensorflow/jit", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
     ("stream/tensorflow/function", Stream("relu", 1 << 10, "bfloat16"), "float32 and float64, not bfloat16"),
+    ("stream/tensorflow/graph", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
+    ("stream/tensorflow/dataset", Stream("add", 1 << 18, "float32"), "it is a copy"),
     ("launch/tensorflow/function", Launch("matmul", 2), "computed once"),
     ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
     ("launch/tensorflow/fit", Launch("copy"), "have no copy"),

@@ -7,7 +7,7 @@ compare their Keras layer's shapes with the problem's.
 import msgspec
 import pytest
 
-from kernels import in_tensorflow, layers, networks
+from kernels import in_tensorflow, layers, networks, passes
 from kernels.problems import Conv, Launch, Matmul
 from workloads.results import Row, Settings
 from workloads.timing import Limits
@@ -124,6 +124,15 @@ def test_fifty_in_a_row_are_right_and_counted(measured, problem):
     assert all(samples.calls % 50 == 0 for samples in m.samples)
 
 
+@pytest.mark.parametrize("problem", [
+    Matmul(3, 5, 7), Matmul(8, 5, 4, layout="nt"), Matmul(4, 6, 9, layout="tn"),
+    *(Conv(2, 9, 8, 4, 6, 3, 3, 1, "same", direction=d) for d in Conv.DIRECTIONS)], ids=str)  # fmt: skip
+def test_products_in_a_row_are_right_and_counted(measured, problem):
+    m = measured(f"{problem.op}/tensorflow/graph", problem)
+    assert right(m)
+    assert all(samples.calls % passes.IN_A_ROW == 0 for samples in m.samples)
+
+
 # ---------------------------------------------------------------- what cannot be
 
 
@@ -136,6 +145,7 @@ SMALL = Conv(2, 5, 5, 4, 4, 3, 3)
     ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
     ("conv/tensorflow/eager", msgspec.structs.replace(SMALL, math="tf32"), "TF32 is an arithmetic of GPUs"),
     ("conv/tensorflow/jit", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
+    ("conv/tensorflow/graph", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
     ("conv/tensorflow/layer", msgspec.structs.replace(SMALL, pad=1), "pad them `same` or `valid`"),
     ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="wgrad"), "filters whose layout can be held"),
     ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="dgrad", stride=2), "filters whose layout can be held"),

@@ -260,7 +260,8 @@ def _kernels(page: _Page) -> None:
         page.draw(charts.rates(of.rows, of.roofs)),
         fold.markdown(sections.kernels_section(of.rows, of.roofs, False)),
     )
-    page.add("ladder", "From three loops to the library", fold.markdown(ladder.section(of.rows, of.machine)))
+    for op, title in ladder.TITLES.items():
+        page.add(f"ladder-{op}", title, fold.markdown(ladder.section(of.rows, of.machine, op)))
 
 
 def _memory(page: _Page) -> None:

@@ -128,7 +128,8 @@ def markdown(of: Material, pictures: bool, pairs: "list[tuple[str, str, Loaded, 
     lines += movement.copies_section(rows, ceilings, sections.image("transfers.svg", says, pictures))
     lines += movement.launches_section(rows, ceilings)
     lines += sections.kernels_section(rows, ceilings, pictures)
-    lines += ladder.section(rows, of.machine)
+    for op in ladder.TITLES:
+        lines += ladder.section(rows, of.machine, op)
     lines += budgets.section(of.budgets, rows)
     lines += training.section(
         rows, {name: sections.image(name, says, pictures) for name, says in training.PICTURES.items()}

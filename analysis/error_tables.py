@@ -1,0 +1,170 @@
+"""Errors of predictions in tables and words: of every training with its model left out, of predictions that were saved before
+they were measured, and without each rule in turn.
+"""
+
+import statistics
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis import calibration
+from analysis.components import RULE_WORDS, RULES
+from analysis.estimate import Estimate
+from analysis.held_out import BASELINES, TARGETS, Case, Summary, beyond, leave_one_out, off, summaries
+from analysis.prediction import Prediction
+from analysis.units import percent
+
+if TYPE_CHECKING:
+    from analysis.calibration import Seen
+    from analysis.profile import Profile
+
+
+def table(found: Iterable[Summary]) -> list[str]:
+    """The error table as Markdown, a line a device and bound."""
+    head = ["device", "steps", "models", "trainings", "median error", "mean error", "known less well", "median, mean of all",
+            "in the interval", "noise floor", "counted from the floor", *BASELINES]  # fmt: skip
+    lines = [_row(head), _row(["---"] * 2 + ["---:"] * (len(head) - 2))]
+    for s in found:
+        floor = percent(s.floor) if s.floor is not None else "not measured"
+        counted = f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-"
+        lines.append(_row([s.device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), str(s.wide),
+                           f"{percent(s.every[0])}, {percent(s.every[1])}", percent(s.covered), floor, counted,
+                           *(percent(s.baselines[n]) if n in s.baselines else "-" for n in BASELINES)]))  # fmt: skip
+    return lines
+
+
+def _row(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def case_table(cases: Iterable[Case]) -> list[str]:
+    """Every training: predicted, measured, error and what its step is bound by; where the step is known less well, how far the
+    prediction lies beyond what was measured."""
+    lines = [_row(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
+             _row(["---", "---:", "---", "---", "---", "---:", "---:", "---:"])]  # fmt: skip
+    for c in sorted(
+        cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
+    ):
+        p = c.predicted
+        given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
+        name = p.training.model + "".join(f" {n}={t}" for n, t in given.items())
+        lines.append(_row([name, str(p.training.batch), c.device, p.execution, c.bound, _ms(c.seconds), _ms(c.seen.step),
+                           _off(c.seconds.value, c.seen)]))  # fmt: skip
+    return lines
+
+
+def _off(predicted: float, seen: "Seen") -> str:
+    """The signed error; of a step that is known less well, what of it is beyond its interval."""
+    signed = f"{100 * (predicted / seen.step.value - 1):+.0f} %"
+    if seen.told:
+        return signed
+    outside = beyond(predicted, seen.step)
+    return f"{signed}, {f'{100 * outside:.0f} % beyond' if outside else 'inside'}"
+
+
+def _ms(e: Estimate) -> str:
+    return f"{1e3 * e.value:.3g} ({1e3 * e.low:.3g} to {1e3 * e.high:.3g})"
+
+
+def ablations(of: "Profile", cases: list[Case]) -> list[str]:
+    """A line a rule: the median and mean error of each device without it."""
+    devices = list(dict.fromkeys(c.device for c in cases))
+    lines = [_row(["without", *(f"{d}: median, mean error" for d in devices)]), _row(["---", *["---:"] * len(devices)])]
+    lines.append(_row(["(all rules)", *(_errors(cases, d) for d in devices)]))
+    for rule, words in RULE_WORDS.items():
+        without = leave_one_out(of, RULES - {rule})
+        lines.append(_row([words, *(_errors(without, d) for d in devices)]))
+    return lines
+
+
+def _errors(cases: Iterable[Case], device: str) -> str:
+    errors = [c.error for c in cases if c.device == device and c.seen.told]
+    return f"{percent(statistics.median(errors))}, {percent(statistics.fmean(errors))}" if errors else "-"
+
+
+def verdicts(found: Iterable[Summary]) -> list[str]:
+    """Whether each device's errors are within the targets, and half of the best baseline's: a sentence a line."""
+    said = []
+    for s in found:
+        best = min(s.baselines.items(), key=lambda item: item[1], default=None)
+        reached = s.median <= TARGETS["median"] and s.mean <= TARGETS["mean"]
+        beside = f"; {best[0]}, the best simpler one, {percent(best[1])}" if best else ""
+        half = " (more than half of that)" if best and s.median > best[1] / 2 else ""
+        said.append(f"{s.device}, {s.bound}: median {percent(s.median)}, mean {percent(s.mean)}: "
+                    f"{'within' if reached else 'not within'} {percent(TARGETS['median'])} and {percent(TARGETS['mean'])}"
+                    f"{beside}{half}.")  # fmt: skip
+    return said
+
+
+def lines(of: "Profile", ablated: bool = True) -> list[str]:
+    """The whole page: errors by device and bound, verdicts, every training, and what each rule is worth."""
+    cases = leave_one_out(of)
+    if not cases:
+        return [
+            "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds"
+        ]
+    found = summaries(cases, of)
+    said = ["Every training predicted with all trainings of its model left out of the calibration:", "", *table(found), "",
+            *verdicts(found), "", *counts(cases, of), "", *case_table(cases)]  # fmt: skip
+    return [*said, "", "Without one rule at a time:", "", *ablations(of, cases)] if ablated else said
+
+
+def brief(of: "Profile") -> list[str]:
+    """The error table in a few columns, and what is in it: what a README has."""
+    cases = leave_one_out(of)
+    head = ["device", "steps", "models", "trainings", "median error", "mean error", "best simpler prediction's median"]
+    lines = [_row(head), _row(["---"] * 2 + ["---:"] * 5)]
+    for s in summaries(cases, of):
+        name, best = min(s.baselines.items(), key=lambda item: item[1], default=("", None))
+        beside = "-" if best is None else f"{percent(best)} ({name})"
+        device = {"cpu": "CPU", "gpu:0": "GPU"}.get(s.device, s.device)
+        lines.append(_row([device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), beside]))
+    return [*lines, "", counts(cases, of)[0]]
+
+
+def counts(cases: list[Case], of: "Profile") -> list[str]:
+    """How many trainings are in the table, which of them count in full, and why the others are not in it."""
+    told = sum(c.seen.told for c in cases)
+    said = (f"{len(cases)} steps of {len(of.trainings)} trainings: {told} known to {percent(calibration.NOISY)} or better, whose "
+            f"errors count in full; {len(cases) - told} known less well, whose errors count from the end of the measured "
+            "interval and which fit nothing.")  # fmt: skip
+    return [said, "Not in it: " + "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items()) + "."]
+
+
+def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
+    """Predictions beside the steps that were measured since, a line each, then the errors of each device."""
+    rows: dict[tuple, Seen] = {}
+    for s in sorted(
+        calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True
+    ):  # as it is by default last
+        rows[s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution] = s
+    head = ["model", "batch", "device", "execution", "predicted ms", "measured ms", "error", "with the samples' share"]
+    lines, found = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 4])], {}
+    for p in predictions:
+        what = [p.training.model, str(p.training.batch), p.settings.device, p.execution, _ms(p.step_s)]
+        seen = rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
+        if seen is None:
+            lines.append(_row([*what, "not measured", "", ""]))
+            continue
+        both = p.step_s.value, p.step_s.value + seen.feed().value
+        lines.append(_row([*what, _ms(seen.step), *(_off(seconds, seen) for seconds in both)]))
+        found.setdefault(p.settings.device, []).append((*both, seen))
+    if not found:
+        return [*lines, "", "None of them was measured in these runs."]
+    about = ("A step told by short fits has in it what a fit does for each step's samples before its first epoch; the last "
+             "column adds to the prediction as it was saved what this profile says of that.")  # fmt: skip
+    told = [_checked(device, [(e[i], e[2]) for e in each], i == 1) for device, each in found.items() for i in (0, 1)]
+    return [*lines, "", about, "", *told]
+
+
+def _checked(device: str, found: "list[tuple[float, Seen]]", shared: bool) -> str:
+    """The errors of a device's predictions in words; `shared`: with the samples' share."""
+    errors = [off(predicted, seen.step.value) for predicted, seen in found if seen.told]
+    every = [off(p, s.step.value) if s.told else beyond(p, s.step) for p, s in found]
+    wide = len(every) - len(errors)
+    full = [
+        f"median error {percent(statistics.median(errors))}, mean {percent(statistics.fmean(errors))} of {len(errors)}"
+    ]
+    less = (f"with {wide} known less well, counted from the end of what was measured: {percent(statistics.median(every))}, "
+            f"{percent(statistics.fmean(every))} of {len(every)}")  # fmt: skip
+    said = "; ".join([*(full if errors else []), *([less] if wide else [])])
+    return f"{device}" + (", with the samples' share" if shared else "") + f": {said}."

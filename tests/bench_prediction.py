@@ -1,0 +1,261 @@
+"""From stored rows: how far predictions of training times are off, and what else they are to reach."""
+
+import contextlib
+import io
+import pathlib
+import statistics
+import sys
+import time
+
+import numpy as np
+from must_reach import REPORTS, Figure, exactly, table
+
+from analysis import (
+    budget,
+    calibration,
+    cases,
+    error_tables,
+    explain,
+    foretold,
+    held_out,
+    predict,
+    prediction,
+    profile,
+    verdicts,
+    whatif,
+)
+from analysis.estimate import Estimate
+from analysis.units import percent
+from kernels import networks
+from workloads import switches
+from workloads.results import Settings
+
+RUN = REPORTS / "nvidia-h200"
+MEDIAN, MEAN = held_out.TARGETS["median"], held_out.TARGETS["mean"]
+REMAINDER, MODELS_SHARE = 0.10, 0.8
+SAVING, OF_STEP, TOP = 0.25, 0.03, 3
+EXPLAIN_S, TURNS = 3.0, 3
+FEWEST_FORETOLD = 10
+DRAWS = 1000
+GPU = "gpu:0"
+
+
+def resampled(numbers: list[float], groups: list, of_=statistics.median) -> Estimate:
+    """A statistic with its 95 % interval: whole groups (models) are drawn, as the cases of one hang together."""
+    each = [[n for n, g in zip(numbers, groups, strict=True) if g == group] for group in dict.fromkeys(groups)]
+    picks = np.random.default_rng(1).integers(0, len(each), (DRAWS, len(each)))
+    drawn = np.sort([of_([n for i in row for n in each[i]]) for row in picks])
+    value = float(of_(numbers))
+    return Estimate(value, float(drawn[int(0.025 * DRAWS)]), float(drawn[int(0.975 * DRAWS) - 1]))
+
+
+def in_percent(e: Estimate) -> Estimate:
+    return e.scaled(100)
+
+
+def share(hits: int, of_: int, what: str, wanted: float) -> Figure:
+    """So many of so many, of which a share is to be reached."""
+    return Figure(
+        f"{what} ({of_} cases)", f">= {percent(wanted)}", exactly(100 * hits / of_), hits >= wanted * of_, "%"
+    )
+
+
+def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
+    """Median and mean error of each device and bound, beside the best simpler prediction, and of all cases."""
+    found = []
+    for s in held_out.summaries(every, of):
+        here = [c for c in every if c.device == s.device and s.bound in ("all", c.bound)]
+        told = [c for c in here if c.seen.told]
+        models = [c.seen.row.problem.model for c in told]
+        what = f"{s.device}, {s.bound} steps ({s.cases} trainings of {s.models} models)"
+        for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
+            e = resampled([c.error for c in told], models, statistic)
+            found.append(
+                Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%")
+            )
+        if s.baselines:
+            name, best = min(s.baselines.items(), key=lambda item: item[1])
+            found.append(Figure(f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}",
+                                "<= 0.5", exactly(s.median / best), s.median <= best / 2))  # fmt: skip
+        if s.wide:
+            found.append(Figure(f"median error of all {len(here)}, {s.wide} known less well from the end of their interval, "
+                                f"{s.device}, {s.bound}", f"<= {percent(MEDIAN)}", exactly(100 * s.every[0]),
+                                s.every[0] <= MEDIAN, "%"))  # fmt: skip
+    return found
+
+
+def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
+    """The errors of predictions that were saved before they were measured."""
+    found = []
+    for file in sorted(folder.glob("predictions-*.ndjson")):
+        made = predict.load(str(file))
+        rows = {(s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
+                for s in reversed(calibration.steps_seen(of))}  # fmt: skip
+        pairs = [
+            (p, s)
+            for p in made
+            if (s := rows.get((p.training.model, p.training.batch, p.settings.device, p.execution)))
+        ]
+        found.append(Figure(f"saved before they were measured, {file.name}: predictions that were measured since",
+                            f">= {FEWEST_FORETOLD}", exactly(len(pairs)), len(pairs) >= FEWEST_FORETOLD))  # fmt: skip
+        for device in dict.fromkeys(p.settings.device for p, _ in pairs):
+            here = [(p, s) for p, s in pairs if p.settings.device == device and s.told]
+            off = [held_out.off(p.step_s.value, s.step.value) for p, s in here]
+            models = [p.training.model for p, _ in here]
+            for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
+                e = resampled(off, models, statistic)
+                found.append(Figure(f"{name} error of those as they were saved, {device} ({len(here)})", f"<= {percent(wanted)}",
+                                    in_percent(e), e.value <= wanted, "%"))  # fmt: skip
+    return found
+
+
+def remainders(of: profile.Profile) -> list[Figure]:
+    """Of how many models the budget leaves little unexplained: each by the middle of its trainings whose time is known."""
+    found = []
+    for device in ("cpu", GPU):
+        each: dict[str, list[float]] = {}
+        for m in of.trainings:
+            known = networks.known(m.problem.model) and switches.ordinary(m) and m.settings.device == device
+            if known and m.kernel == budget.FIT and (made := budget.budget(m, of)).step.noise <= calibration.NOISY:
+                each.setdefault(m.problem.model, []).append(abs(made.remainder.value) / made.step.value)
+        if each:
+            hits = sum(statistics.median(shares) <= REMAINDER for shares in each.values())
+            found.append(share(hits, len(each), f"models whose remainder is within {percent(REMAINDER)} of the step, {device}",
+                               MODELS_SHARE))  # fmt: skip
+    return found
+
+
+def crossovers(of: profile.Profile) -> list[Figure]:
+    made = foretold.beside(of)
+    off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
+    found = [share(sum(e <= foretold.WITHIN for e in off), len(off),
+                   f"crossovers foretold within {percent(foretold.WITHIN)}", foretold.SHARE)] if off else []  # fmt: skip
+    if regrets:
+        what = f"cases in which following the prediction loses at most {percent(foretold.LOST)}"
+        found.append(share(sum(r <= foretold.LOST for r in regrets), len(regrets), what, foretold.OF))
+    return found
+
+
+def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
+    """The verdicts on the complaints by rows alone; of those on trainings, whether the predicted winner is the same."""
+    told, notes, agreed, asked = 0, [], 0, 0
+    for c in cases.COMPLAINTS:
+        if not c.reported:
+            said = verdicts.APART[c.name](c, of.measurements)
+            told += said[0] != verdicts.NO_COPIES
+            notes.append(f"- {c.name}: {said[-1]}")
+            continue
+        seen = [verdicts.measured(r, of.measurements) for r in c.reported]
+        told += all(seen)
+        for reported, found in zip(c.reported, seen, strict=True):
+            notes.append(f"- {c.name}: {verdicts.sentence(reported, found)}")
+            if found and found.faster != "neither":
+                asked += 1
+                agreed += winner(of, reported, found) == found.faster
+    every = len(cases.COMPLAINTS)
+    what = "complaints with a winner and a largest part as measured, no prediction asked"
+    figures = [Figure(what, f"= {every}", exactly(told), told == every)]
+    if asked:
+        figures.append(
+            share(agreed, asked, "of their trainings with a clear winner those whose winner was predicted", 1.0)
+        )
+    return figures, notes
+
+
+def winner(of: profile.Profile, reported: cases.Reported, found: verdicts.Measured) -> str:
+    """The device whose step is predicted to be the shorter one, its model left out."""
+    training = foretold.sized(reported.training, "batch", found.batch)
+    cpu, gpu = (prediction.predict(training, Settings(d), of).step_s.value for d in ("cpu", GPU))
+    return "gpu" if gpu < cpu else "cpu"
+
+
+def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
+    """What the best changes of each article's model save, predicted beside measured, where both ways were measured."""
+    steps = measured_steps(of)
+    hits, notes = [], []
+    for (model, batch, device, given), (row, base) in steps.items():
+        network = networks.known(model)
+        if device != GPU or given or not (network and network.seed):
+            continue
+        made = prediction.predict(row.problem, row.settings, of)
+
+        for change in _best(whatif.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))):
+            other = steps.get(key(change.change.training, change.change.settings))
+            if other is None:
+                continue
+            real = base.value - other[1].value * batch / change.change.training.batch
+            off = abs(change.step_saved.value - real)
+            hits.append(off <= max(SAVING * abs(real), OF_STEP * base.value))
+            notes.append(f"- {model} at batch {batch}, {change.change.words}: predicted to save "
+                         f"{1e3 * change.step_saved.value:.3g} ms of a step's work, measured {1e3 * real:.3g} of "
+                         f"{1e3 * base.value:.3g}.")  # fmt: skip
+    figures = (
+        [share(sum(hits), len(hits), "what-ifs whose saving is within 25 % or 3 % of the step", 1.0)] if hits else []
+    )
+    return figures, notes
+
+
+def _best(found: list[whatif.WhatIf]) -> list[whatif.WhatIf]:
+    return [w for w in found if w.step_saved is not None and w.job_saved.value > 0][:TOP]
+
+
+def key(training, settings) -> tuple:
+    given = {n: t for n, t in settings.switches.items() if n != "data"}
+    return training.model, training.batch, settings.device, tuple(sorted(given.items()))
+
+
+def measured_steps(of: profile.Profile) -> dict:
+    """(model, batch, device, switches) -> (row, seconds of a step), of rows of the same the least noisy one."""
+    found: dict = {}
+    for m in of.trainings:
+        step = calibration.measured_step(m) if switches.ordinary(m) else None
+        if step and step.noise <= calibration.NOISY and "loop" not in m.kernel:
+            at = key(m.problem, m.settings)
+            found[at] = min(found.get(at, (m, step)), (m, step), key=lambda pair: pair[1].noise)
+    return found
+
+
+def explaining(run: pathlib.Path) -> Figure:
+    """Seconds of an explanation on a stored profile, what it imports being there."""
+    taken = []
+    for _ in range(TURNS + 1):
+        begin = time.perf_counter()
+        with contextlib.redirect_stdout(io.StringIO()):
+            explain.main(["--case", "keras-249", str(run)])
+        taken.append(time.perf_counter() - begin)
+    e = Estimate(statistics.median(taken[1:]), min(taken[1:]), max(taken[1:]))
+    return Figure("seconds of explain --case keras-249 on the stored rows, after its imports", f"< {EXPLAIN_S:g} s", e,
+                  e.value < EXPLAIN_S, "s")  # fmt: skip
+
+
+NOT_MEASURED = (
+    "- the noise floor of five processes: python -m workloads.training --study seeds --rigorous",
+    "- each part of the budget against an independent trace: there is no trace of a training among the rows",
+)
+
+
+def main(argv: list[str]) -> int:
+    run = pathlib.Path(argv[0]) if argv else RUN
+    of = profile.read(str(run))
+    every = held_out.leave_one_out(of)
+    verdicts_, said = complaints(of)
+    changes, compared = what_ifs(of)
+    figures = [
+        *errors(every, of),
+        *saved(of, run),
+        *remainders(of),
+        *crossovers(of),
+        *verdicts_,
+        *changes,
+        explaining(run),
+    ]
+    none = NOT_MEASURED if held_out.noise_floor(of, GPU) is None else NOT_MEASURED[1:]
+    lacking = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
+    notes = ["Every training predicted with all trainings of its model left out; intervals by drawing whole models.", "",
+             *error_tables.counts(every, of), "", "Complaints:", "", *said, "",
+             *(["What-ifs:", "", *compared, ""] if compared else []), "Not measured:", "", *none, *lacking]  # fmt: skip
+    return table("prediction", "Training times predicted from microbenchmarks", figures, notes, of=of.machine)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
