@@ -91,7 +91,7 @@ def transpose_block(typingctx, lanes, group, target, target_at, step, source, so
 
 
 @numba.njit(cache=True)
-def _panel(lanes, group, target, at, width, source, start, across, along, valid, depth):
+def pack_panel(lanes, group, target, at, width, source, start, across, along, valid, depth):
     """A panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth."""
     if across == 1 and valid == width:
         for k in range(depth):
@@ -119,5 +119,5 @@ def pack(lanes, group, target, at, width, source, across, along, first, stop, st
     few = _FEW if across == 1 else depth
     for k in range(0, depth, few):
         for i in range(first, stop, width):
-            _panel(lanes, group, target, at + i * stride + k * width, width, source, i * across + (start + k) * along, across,
-                  along, min(width, stop - i), min(few, depth - k))  # fmt: skip
+            pack_panel(lanes, group, target, at + i * stride + k * width, width, source, i * across + (start + k) * along, across,
+                       along, min(width, stop - i), min(few, depth - k))  # fmt: skip

@@ -225,6 +225,13 @@ def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
     assert [s.mode for s in plan.settings(framework, ["gpu:0"], args, modes)] == ["resident"]
 
 
+def test_the_ladder_brings_the_rungs():
+    shape = ["--shapes", "1x8x8x4:4x3x3", *FAST, "--backends", "numba"]
+    for more, expected in (([], ["blocked"]), (["--ladder"], ["direct", "blocked"]), (["--variants", "direct"], ["direct"])):
+        found = [r for r in conv.rows(conv.parser().parse_args([*shape, *more]), fake.CPU_MACHINE) if r.problem.op == "conv"]
+        assert sorted(r.kernel for r in found) == sorted(f"conv/numba/{name}" for name in expected)
+
+
 def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "roof_rows", lambda *given: [])  # they take longer than all else here
     assert conv.main(["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o", str(tmp_path), *FAST]) == 0

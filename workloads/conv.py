@@ -7,9 +7,9 @@ import sys
 from workloads import options
 
 EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
-LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS) and the GPU (cuBLAS), and
-as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of copy, under measured roofs.
-Over a range of batches, channels or image sizes it ends with the crossover in words."""
+LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS, our tiles in Numba) and the GPU
+(cuBLAS, cuDNN), and as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of
+copy, under measured roofs. Over a range of batches, channels or image sizes it ends with the crossover in words."""
 SHAPES = "python -m workloads.conv --shapes 32x32x32x3:64x3x3 --pad same"
 VARY = ("batch", "channels", "size")
 _SIZES = {"batch": "1:1024:x4", "channels": "4:256:x2", "size": "8:128:x2"}
@@ -40,6 +40,7 @@ def parser() -> options.Parser:
     )
     made.add_argument("--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)")
     made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
+    made.add_argument("--ladder", action="store_true", help="the teaching rungs too, from seven plain loops upward")
     options.add_measuring(made)
     return made
 
@@ -154,11 +155,13 @@ def rows(args: argparse.Namespace, here) -> list:
 
     wanted = problems(args)
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
-    kernels = plan.kernels("conv", args, on, on_request=("tensorflow",))
+    ours = () if args.ladder or args.variants else ("cuda",)  # as in matmul: cuDNN is there
+    kernels = plan.kernels("conv", args, on, args.ladder, on_request=("tensorflow", *ours))
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
+    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
     return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
-                    for s in plan.settings(kernel, on, args, modes, cache)]  # fmt: skip
+                    for s in plan.settings(kernel, on, args, ways[kernel.name], cache)]  # fmt: skip
 
 
 def refine(done: list, varies: str) -> list:
@@ -221,6 +224,10 @@ def _said(args: argparse.Namespace, outcome, works_: list) -> None:
     if varies:
         found = answers.every(outcome.measurements, "conv", [varies], {varies: 2})
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
+    if args.ladder:
+        from analysis import ladder
+
+        print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, "conv"))))
     if said:
         print("\n" + "\n".join(said))
 

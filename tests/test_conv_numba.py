@@ -1,0 +1,215 @@
+"""Our convolution in Numba: windows and phases by hand, tiles without spills, and every direction exact on any shape, vector and
+number of threads."""
+
+import itertools
+import re
+
+import msgspec
+import numba
+import numpy as np
+import pytest
+
+from kernels import conv_numba_blocked, conv_numba_wgrad, pixel_blocks, pixel_tiles, reference_conv, registry, simd
+from kernels.arrays import empty
+from kernels.problems import Conv
+
+WAYS = Conv.DIRECTIONS
+AWKWARD = [
+    Conv(3, 1, 1, 5, 7, 3, 3, pad="same"), Conv(2, 1, 1, 17, 33, 1, 1), Conv(2, 9, 8, 3, 5, 3, 3, 3, 4),
+    Conv(2, 6, 11, 1, 4, 5, 2, 1, "same"), Conv(2, 13, 12, 3, 40, 3, 3, 2, "same"), Conv(1, 8, 8, 16, 35, 2, 3, 3),
+    Conv(3, 5, 5, 4, 6, 1, 1, 3, 4), Conv(2, 7, 9, 6, 50, 1, 1, 2, 1), Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3),
+    Conv(5, 8, 8, 20, 70, 3, 3, 1, "same", 2), Conv(3, 6, 6, 37, 16, 1, 1), Conv(2, 20, 20, 64, 33, 5, 5, 2, 2)]  # fmt: skip
+
+
+def directed(problem: Conv, way: str) -> Conv:
+    return msgspec.structs.replace(problem, direction=way)
+
+
+def need(vector: int) -> None:
+    if vector > simd.vector_bytes():
+        pytest.skip("no AVX-512 on this CPU" if vector == 64 else "no AVX2 on this CPU")
+
+
+def name(p: Conv) -> str:
+    return f"{p.n}x{p.h}x{p.w}x{p.c_in}:{p.c_out}x{p.r}x{p.s}-{p.stride}-{p.pad}-{p.groups}"
+
+
+@pytest.fixture
+def threads():
+    """Sets Numba's threads, and sets them back."""
+    before = numba.get_num_threads()
+    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(before)
+
+
+def exact(problem: Conv, run) -> None:
+    """Twice the right answer, the second time over garbage."""
+    for _ in range(2):
+        out = run()
+        assert reference_conv.check(problem, exact.inputs, out).passed, problem
+        out.fill(np.nan)
+
+
+def bound(problem: Conv, variant: str, vector: int = 0):
+    exact.inputs = problem.inputs(3, True)
+    if variant == "direct":
+        return registry.find("conv/numba/direct").bind(problem, *exact.inputs)
+    return conv_numba_blocked.bound(problem, *exact.inputs, vector)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("variant", "vector"), [("direct", 0), ("blocked", 64), ("blocked", 32)])
+def test_awkward_shapes_are_exact(variant, vector, count, way, threads):
+    need(vector)
+    threads(count)
+    for problem in AWKWARD:
+        exact(directed(problem, way), bound(directed(problem, way), variant, vector))
+
+
+# Several chunks of channels, blocks of rows and of images, columns in several spans, pixels a page apart, tiles to the last row.
+LARGE = [Conv(3, 14, 14, 200, 40, 3, 3, pad="same"), Conv(9, 7, 7, 70, 33, 3, 3, pad="same"), Conv(2, 60, 58, 8, 40, 3, 3),
+         Conv(2, 7, 7, 1024, 20, 1, 1), Conv(2, 14, 14, 520, 1030, 1, 1, 2), Conv(130, 4, 4, 3, 8, 2, 2, 2)]  # fmt: skip
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("problem", LARGE, ids=name)
+def test_blocks_and_chunks_come_together(problem, way, threads):
+    threads(2)
+    exact(directed(problem, way), bound(directed(problem, way), "blocked"))
+
+
+@pytest.mark.parametrize("vector", [64, 32])
+def test_outputs_past_the_caches_are_exact(vector, monkeypatch):
+    need(vector)
+    monkeypatch.setattr(conv_numba_blocked, "_PAST_BYTES", 0)
+    for problem in (Conv(3, 9, 9, 20, 48, 3, 3), Conv(5, 7, 7, 33, 80, 1, 1), Conv(1, 9, 9, 3, 16, 3, 3, 2)):
+        exact(problem, bound(problem, "blocked", vector))
+
+
+def test_nothing_beside_the_output_is_written():
+    p = Conv(2, 7, 5, 5, 9, 3, 3, pad="same")
+    for way in WAYS:
+        problem = directed(p, way)
+        inputs = problem.inputs(3, True)
+        size = int(np.prod(problem.out_shape))
+        room = np.full(size + 200, 7, np.float32)
+        compute = conv_numba_wgrad.gradient if way == "wgrad" else conv_numba_blocked.convolution
+        for w in pixel_blocks.windows(problem):
+            compute(w, *(array.reshape(-1) for array in inputs), room[100:-100])()
+        assert reference_conv.check(problem, inputs, room[100:-100].reshape(problem.out_shape)).passed
+        assert (room[:100] == 7).all() and (room[-100:] == 7).all()
+
+
+def test_a_strided_dgrad_is_a_window_for_each_pixel_between_strides():
+    """5 pixels under 3 taps with stride 2 and a zero before: outputs 0, 1, 2 begin at x = -1, 1, 3. x = 0, 2, 4 are met by tap 1
+    alone, of outputs 0, 1, 2; x = 1 by tap 2 of output 0 and tap 0 of output 1, x = 3 by those of outputs 1 and 2."""
+    even, odd = (pixel_blocks._phase(5, 3, 2, 1, first) for first in (0, 1))
+    assert even == (3, 1, 0, 1)  # pixels, taps, zeros before, the turned filter's first tap
+    assert odd == (2, 2, 0, 2)
+    p = Conv(1, 5, 5, 4, 8, 3, 3, 2, 1, direction="dgrad")
+    found = pixel_blocks.windows(p)
+    assert [(w.rows, w.across, w.taps_down, w.taps_across) for w in found] == [(3, 3, 1, 1), (3, 2, 1, 2), (2, 3, 2, 1),
+                                                                               (2, 2, 2, 2)]  # fmt: skip
+    assert sum(w.pixels for w in found) == 25 and sum(w.taps_down * w.taps_across for w in found) == 9
+    # filters of 3 x 3 taps of 4 x 8 values: the last window begins at tap (2, 2), the first at (1, 1)
+    assert found[3].filter_at == (2 * 3 + 2) * 32 and found[0].filter_at == (1 * 3 + 1) * 32
+    assert (found[3].filter_row, found[3].filter_tap) == (-2 * 3 * 32, -2 * 32)
+
+
+def test_pixels_that_no_tap_reaches_have_no_window_with_taps():
+    found = pixel_blocks.windows(Conv(1, 4, 4, 2, 3, 1, 1, 2, direction="dgrad"))
+    assert [w.taps_down * w.taps_across for w in found] == [1, 0, 0, 0]
+
+
+def test_windows_of_one_pixel_lose_stride_and_rows():
+    p = Conv(8, 6, 6, 16, 32, 1, 1)
+    (w,) = pixel_blocks.windows(p)
+    assert pixel_blocks.joined(w, 36)[:3] == (8, 1, 36) and pixel_blocks.joined(w, 35) == w
+    flat = pixel_blocks.scattered(w)
+    assert flat[:3] == (288, 1, 1) and flat.source_image == 16 and flat.out_image == 32
+    (strided,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1, 2))
+    w = pixel_blocks.unstrided(strided)
+    assert (w.stride, w.height, w.width, w.source_row, w.source_pixel) == (1, 3, 3, 2 * 6 * 16, 32)
+    assert pixel_blocks.scattered(w) == w  # a row of pixels does not end where the next begins
+    (padded,) = pixel_blocks.windows(Conv(8, 6, 6, 16, 32, 1, 1, 1, 1))
+    assert pixel_blocks.scattered(pixel_blocks.unstrided(padded)) == padded
+
+
+def test_blocks_hold_what_fits_and_waste_few_tiles():
+    (w,) = pixel_blocks.windows(Conv(32, 7, 7, 64, 64, 3, 3, pad="same"))
+    b = pixel_blocks.blocks(w, 64, 4, 14, 256 << 10, 1568, 1)
+    # images of 49 pixels: an even number of them is a whole number of tiles of 14, a source has 9 x 9 pixels of 64 channels
+    assert b.rows == 7 and b.images % 2 == 0 and b.copied and b.merged
+    assert b.size == b.images * 81 * 64 <= 65536
+    (w,) = pixel_blocks.windows(Conv(32, 56, 56, 64, 64, 3, 3, pad="same"))
+    b = pixel_blocks.blocks(w, 64, 4, 14, 256 << 10, 1568, 1)
+    assert b.images == 1 and b.size == (b.rows + 2) * 58 * 64 <= 65536 and b.rows >= 8
+    (w,) = pixel_blocks.windows(Conv(32, 14, 14, 1024, 256, 1, 1))
+    assert pixel_blocks.blocks(w, 512, 4, 14, 256 << 10, 1568, 1).copied == 1  # pixels a page apart push each other out
+    (w,) = pixel_blocks.windows(Conv(32, 14, 14, 512, 256, 1, 1))
+    assert pixel_blocks.blocks(w, 512, 4, 14, 256 << 10, 1568, 1)[3:5] == (0, 1)
+
+
+@pytest.mark.parametrize("vector", [64, 32])
+def test_tiles_are_vector_code_without_spills(vector):
+    need(vector)
+    lanes, rows = (0,) * (vector // 4), (0,) * pixel_tiles.tile_rows(vector)
+
+    @numba.njit
+    def fresh(lanes, rows, high, a, at, runs, length, step, b, c, height, columns, added):  # no constants to work in
+        pixel_tiles.tile_apart(
+            lanes, rows, a, 0, at, 0, at, 0, at, 0, runs, length, b, 0, c, 0, at, 0, height, columns, added
+        )
+        pixel_tiles.tile_beside(lanes, high, a, 0, at, 0, runs, length, step, b, 0, c, 0, at, 0, height, columns, added)
+
+    a, b, c = (empty((8192,), np.dtype(np.float32)) for _ in range(3))  # panels begin on a cache line
+    fresh(lanes, rows, len(rows), a, np.zeros(64, np.int64), 2, 5, 1, b, c, 1, 1, 0)
+    register = {64: "zmm", 32: "ymm"}[vector]
+    assembly = next(iter(fresh.inspect_asm().values()))
+    functions = re.split(r"^(conv_tile_\w+):", assembly, flags=re.MULTILINE)
+    found = dict(zip(functions[1::2], functions[2::2], strict=True))
+    assert len(found) == 2 * (1 + len(pixel_tiles.heights(vector)))
+    for word, code in found.items():
+        lines = code.split(".Lfunc_end")[0].splitlines()
+        fused = [line for line in lines if "vfmadd" in line]
+        high, wide = map(int, re.search(r"_(\d+)x(\d)_", word).groups())
+        assert len(fused) >= high * wide * 5 and all(register in line for line in fused), word
+        assert not [line for line in lines if "rsp" in line and register in line], f"{word}: a vector spills"
+
+
+@pytest.mark.parametrize("vector", [64, 32])
+def test_a_tile_sums_its_runs_for_the_rows_and_columns_that_are_there(vector):
+    need(vector)
+    lanes, rows = (0,) * (vector // 4), (0,) * pixel_tiles.tile_rows(vector)
+    rng, width, runs, length = np.random.default_rng(3), 2 * len(lanes), 3, 6
+
+    @numba.njit
+    def once(lanes, rows, a, rows_at, runs_at, b, c, out_at, height, columns, added):
+        pixel_tiles.tile_apart(
+            lanes, rows, a, 0, rows_at, 0, rows_at, 0, runs_at, 0, 3, 6, b, 0, c, 0, out_at, 0, height, columns, added
+        )
+
+    a, b = empty((900,), np.dtype(np.float32)), empty((runs * length * width,), np.dtype(np.float32))
+    a[:], b[:] = rng.integers(-3, 4, a.size), rng.integers(-3, 4, b.size)
+    rows_at, runs_at = rng.permutation(30)[: len(rows)] * 11, np.array([0, 40, 13])
+    out_at = rng.permutation(20)[: len(rows)] * (width + 3)
+    panel = b.reshape(runs * length, width)
+    windows = [np.concatenate([a[at + run : at + run + length] for run in runs_at]) for at in rows_at]
+    heights, wide = (1, len(rows) - 1, len(rows)), (1, len(lanes), len(lanes) + 3, width)
+    for height, columns, added in itertools.product(heights, wide, (0, 1)):
+        c = np.full(20 * (width + 3), 5, np.float32)
+        expected = c.copy()
+        for row in range(height):
+            sums = windows[row] @ panel[:, :columns]
+            expected[out_at[row] : out_at[row] + columns] = sums + (5 if added else 0)
+        once(lanes, rows, a, rows_at, runs_at, b, c, out_at, height, columns, columns * added)
+        np.testing.assert_array_equal(c, expected)
+
+
+def test_other_arithmetic_and_layouts_are_refused():
+    for variant in ("direct", "blocked"):
+        for problem in (Conv(1, 4, 4, 2, 2, 1, 1, layout="NCHW"), Conv(1, 4, 4, 2, 2, 1, 1, dtype="bfloat16"),
+                        Conv(1, 4, 4, 2, 2, 1, 1, math="tf32")):  # fmt: skip
+            with pytest.raises(ValueError, match=r"convolve float32 .*in NHWC, not"):
+                registry.find(f"conv/numba/{variant}").bind(problem, *problem.inputs(1))
