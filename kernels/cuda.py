@@ -15,6 +15,7 @@ STREAM_THREADS = 256
 # CUtensorMapDataType, -Swizzle and -L2promotion, from the CUDA toolkit's cuda.h
 _UINT16, _SWIZZLE_128B, _L2_256B = 1, 3, 3
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
+_IGNORED, _PROGRAMMATIC_STREAM_SERIALIZATION = 0, 6  # CUlaunchAttributeID
 
 
 @functools.cache
@@ -68,3 +69,37 @@ def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int
             f"cuTensorMapEncodeTiled: error {failed} for {rows} x {columns}, {pitch} items a row, boxes of {box}"
         )
     return made.view(f"V{MAP_BYTES}")
+
+
+class _Attribute(ctypes.Structure):  # CUlaunchAttribute, whose value is a union of 64 bytes
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
+
+
+class _Launch(ctypes.Structure):  # CUlaunchConfig
+    _fields_ = (*((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
+                ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)),
+                ("count", ctypes.c_uint))  # fmt: skip
+
+
+def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):
+    """What launches the kernel with those arguments on the current stream, its blocks starting as those of the kernel before
+    it end (programmatic dependent launch): the kernel itself says `griddepcontrol.wait` before it touches memory.
+
+    GPUs before Hopper start it after the one before. CuPy's own launch has no attributes. The arguments are CuPy arrays and
+    NumPy scalars; they are kept.
+    """
+    import cupy
+
+    driver, function = _driver(), ctypes.c_void_p(compiled.kernel.ptr)
+    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
+    addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
+    hopper = int(cupy.cuda.Device().compute_capability) >= 90
+    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION if hopper else _IGNORED, 0, 1)
+    launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(attribute), 1)
+
+    def run(keep=(arguments, values, attribute)):
+        launch.stream = cupy.cuda.get_current_stream().ptr
+        if failed := driver.cuLaunchKernelEx(ctypes.byref(launch), function, addresses, None):
+            raise RuntimeError(f"cuLaunchKernelEx: error {failed}")
+
+    return run

@@ -119,44 +119,63 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     float sums[M16][N8][4] = {};
+    unsigned u[2][M16][4], v[2][N8][2];
+    const Item *as = memory + row * A_PITCH, *bs = memory + A_SIZE + column;
+    auto read = [&](int which, int l) {
+        #pragma unroll
+        for (int i = 0; i < M16; i++)  // upper left, lower left, upper right, lower right 8 rows x 16 bytes
+            matrices(u[which][i], shared(as + (16 * i + lane % 16) * A_PITCH + l + lane / 16 * PIECE));
+#if TF32
+        #pragma unroll
+        for (int j = 0; j < N8; j++)
+            #pragma unroll
+            for (int e = 0; e < 2; e++) v[which][j][e] = __float_as_uint(bs[(l + lane % 4 + 4 * e) * B_PITCH + 8 * j + lane / 4]);
+#else
+        #pragma unroll
+        for (int j = 0; j < N8; j += 2) {  // k from above and below of 8 columns, then of the next 8
+            unsigned w[4];
+            transposed(w, shared(bs + (l + lane % 16) * B_PITCH + 8 * j + lane / 16 * 8));
+            v[which][j][0] = w[0], v[which][j][1] = w[1], v[which][j + 1][0] = w[2], v[which][j + 1][1] = w[3];
+        }
+#endif
+    };
     int slot = 0;
-    #pragma unroll 1
-    for (int step = 0; step < steps; step++) {
+    auto next_slot = [&]() {
+        as += STAGE, bs += STAGE;
+        if (++slot == STAGES) slot = 0, as -= STAGES * STAGE, bs -= STAGES * STAGE;
+    };
+    auto arrived = [&]() {
         asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
         __syncthreads();
+    };
+    arrived();
+    read(0, 0);
+    #pragma unroll 1
+    for (int step = 0; step < steps; step++) {
         if (step + STAGES - 1 < steps) stage();
         asm volatile("cp.async.commit_group;" ::: "memory");
-        const Item* const as = memory + slot * STAGE + row * A_PITCH;
-        const Item* const bs = memory + slot * STAGE + A_SIZE + column;
-        if (++slot == STAGES) slot = 0;
         #pragma unroll
         for (int l = 0; l < DEEP; l += STEP) {
-            unsigned u[M16][4], v[N8][2];
-            #pragma unroll
-            for (int i = 0; i < M16; i++)  // upper left, lower left, upper right, lower right 8 rows x 16 bytes
-                matrices(u[i], shared(as + (16 * i + lane % 16) * A_PITCH + l + lane / 16 * PIECE));
+            const int now = l / STEP % 2;
+            if (l + STEP == DEEP) {
+                arrived();
+                next_slot();
+            }
+            read(now ^ 1, (l + STEP) % DEEP);  // while what was read before is multiplied
 #if TF32
             #pragma unroll
             for (int i = 0; i < M16; i++)
                 #pragma unroll
-                for (int e = 0; e < 4; e++) u[i][e] = rounded(u[i][e]);
+                for (int e = 0; e < 4; e++) u[now][i][e] = rounded(u[now][i][e]);
             #pragma unroll
             for (int j = 0; j < N8; j++)
                 #pragma unroll
-                for (int e = 0; e < 2; e++)
-                    v[j][e] = rounded(__float_as_uint(bs[(l + lane % 4 + 4 * e) * B_PITCH + 8 * j + lane / 4]));
-#else
-            #pragma unroll
-            for (int j = 0; j < N8; j += 2) {  // k from above and below of 8 columns, then of the next 8
-                unsigned w[4];
-                transposed(w, shared(bs + (l + lane % 16) * B_PITCH + 8 * j + lane / 16 * 8));
-                v[j][0] = w[0], v[j][1] = w[1], v[j + 1][0] = w[2], v[j + 1][1] = w[3];
-            }
+                for (int e = 0; e < 2; e++) v[now][j][e] = rounded(v[now][j][e]);
 #endif
             #pragma unroll
             for (int i = 0; i < M16; i++)
                 #pragma unroll
-                for (int j = 0; j < N8; j++) multiply(sums[i][j], u[i], v[j][0], v[j][1]);
+                for (int j = 0; j < N8; j++) multiply(sums[i][j], u[now][i], v[now][j][0], v[now][j][1]);
         }
     }
     #pragma unroll

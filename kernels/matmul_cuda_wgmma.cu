@@ -145,7 +145,10 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
     const int units_n = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
     const int units = units_m * units_n, clusters = gridDim.x / CLUSTER, steps = (k + DEEP - 1) / DEEP;
 
+    asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may come as these leave
     if (threadIdx.x == 0) {
+        asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];"
+                     :: "l"(&a_map), "l"(&b_map), "l"(&c_map) : "memory");
         for (int i = 0; i < STAGES; i++) {
             asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 8 * i));
             asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(empty + 8 * i), "r"(TILE_M / ROWS * CLUSTER));
@@ -153,6 +156,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     }
     cluster_meets();
+    asm volatile("griddepcontrol.wait;" ::: "memory");  // what this kernel reads may be what the one before it wrote
 
     if (team == 0) {
         if (CONSUMERS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
@@ -261,7 +265,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 }
             }
         }
-        if (thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+        if (thread == 0) asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // shared memory goes with the block
     }
     cluster_meets();  // nobody leaves while others still write into its shared memory or tell its barriers
 }

@@ -57,11 +57,12 @@ def call(
     blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"])
     arguments = (*maps, *map(np.int32, (m, n, k, max(1, group_rows // (tile_m * of.cluster_m)))))
     before, after = [x.copy for x in (a, b) if x.copy], c.copy
+    launch = cuda.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
 
     def run(keep=(a, b, c)):  # the maps hold raw addresses, so their owners are held here
         for copy in before:
             copy()
-        compiled((blocks,), (of.threads,), arguments, shared_mem=of.shared_bytes)
+        launch()
         if after:
             after()
         return result

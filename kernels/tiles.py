@@ -18,7 +18,7 @@ def macros(tiles: NamedTuple) -> dict[str, int]:
 
 class Warps(NamedTuple):
     """matmul_cuda_warp.cu: of C a block, k a stage, of C a warp and a thread; stages; groups of warps that share a stage's k;
-    blocks on a multiprocessor."""
+    blocks on a multiprocessor; threads along a row of A's tile that fetch."""
 
     tile_m: int
     tile_n: int
@@ -30,6 +30,7 @@ class Warps(NamedTuple):
     stages: int
     slices: int
     blocks: int
+    along: int
 
     @property
     def threads(self) -> int:
@@ -37,24 +38,26 @@ class Warps(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring of stages, A's rows 4 floats apart; where k is shared out, C's tile at the end too."""
-        ring = 4 * self.stages * (self.tile_m * (self.deep + 4) + self.deep * self.tile_n)
-        return max(ring, 4 * self.tile_m * self.tile_n if self.slices > 1 else 0)
+        """The ring of stages, k's of A 4 floats apart; where k is shared out, C's tile at the end too, of half the groups."""
+        ring = 4 * self.stages * self.deep * (self.tile_m + 4 + self.tile_n)
+        return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
     def __str__(self) -> str:
-        return f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices}"
+        return (f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices} "
+                f"blocks={self.blocks} along={self.along}")  # fmt: skip
 
 
-# 8 x 16 of C a thread needs the fewest loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
+# More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
 WARPS = (
-    Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2),
-    Warps(128, 128, 32, 64, 64, 8, 16, 3, 1, 2),
-    Warps(128, 256, 16, 64, 64, 8, 16, 4, 1, 1),
-    Warps(256, 128, 16, 64, 64, 8, 16, 4, 1, 1),
-    Warps(128, 128, 32, 64, 64, 8, 16, 3, 2, 1),
-    Warps(128, 64, 16, 64, 32, 8, 8, 4, 1, 3),
-    Warps(128, 64, 32, 64, 32, 8, 8, 3, 2, 2),
-    Warps(64, 64, 32, 32, 32, 4, 8, 4, 2, 2),
+    Warps(128, 256, 16, 64, 64, 8, 16, 4, 1, 1, 8),
+    Warps(128, 256, 16, 64, 64, 8, 16, 4, 1, 1, 16),
+    Warps(96, 128, 16, 96, 32, 12, 8, 4, 1, 3, 8),
+    Warps(96, 128, 16, 96, 32, 12, 8, 4, 1, 3, 16),
+    Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2, 16),
+    Warps(64, 128, 16, 64, 32, 8, 8, 4, 1, 4, 16),
+    Warps(64, 128, 32, 64, 32, 8, 8, 3, 2, 2, 8),
+    Warps(64, 64, 32, 64, 32, 8, 8, 4, 4, 2, 8),
+    Warps(64, 64, 64, 64, 32, 8, 8, 3, 4, 2, 16),
 )
 
 
@@ -78,16 +81,15 @@ class Tensors(NamedTuple):
         return self.stages * (self.tile_m * (self.line + 16) + self.line // size * (self.tile_n + 8) * size)
 
     def __str__(self) -> str:
-        return f"{self.tile_m}x{self.tile_n} line={self.line} stages={self.stages}"
+        return (f"{self.tile_m}x{self.tile_n} of {self.warp_m}x{self.warp_n} line={self.line} stages={self.stages} "
+                f"blocks={self.blocks}")  # fmt: skip
 
 
 TENSORS = (
     Tensors(128, 128, 64, 64, 64, 4, 2),
-    Tensors(128, 128, 64, 64, 128, 3, 2),
     Tensors(128, 256, 64, 64, 128, 3, 1),
     Tensors(256, 128, 64, 64, 128, 3, 1),
-    Tensors(64, 128, 32, 64, 64, 4, 2),
-    Tensors(64, 64, 32, 32, 128, 4, 2),
+    Tensors(64, 128, 64, 32, 128, 3, 2),
 )
 
 
@@ -145,20 +147,10 @@ class Groups(NamedTuple):
 
 
 GROUPS = (
-    Groups(2, 64, 256, 4, 2, 1, 2),
-    Groups(2, 64, 256, 3, 2, 1, 4),
-    Groups(2, 64, 256, 4, 1, 2, 2),
-    Groups(2, 64, 256, 4, 1, 1, 2),
-    Groups(2, 128, 128, 4, 1, 2, 2),
-    Groups(2, 128, 192, 3, 2, 1, 2),
-    Groups(2, 128, 192, 3, 1, 2, 2),
-    Groups(2, 128, 128, 6, 2, 1, 2, 1),
+    Groups(2, 128, 128, 6, 1, 1, 2, 1),
     Groups(2, 128, 128, 6, 1, 2, 2, 1),
-    Groups(2, 64, 256, 5, 2, 1, 1, 1),
-    Groups(2, 128, 192, 4, 1, 2, 3, 1),
-    Groups(2, 64, 128, 6, 2, 1, 2),
-    Groups(2, 64, 128, 6, 1, 1, 2),
-    Groups(2, 64, 64, 8, 1, 1, 1),
+    Groups(2, 128, 128, 6, 2, 1, 2, 1),
+    Groups(2, 64, 256, 4, 1, 1, 2),
 )
 
 

@@ -85,8 +85,8 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
     figures, ratios = [], []
     for problem in problems:
         what = f"{name} {problem.m} x {problem.n} x {problem.k}"
-        equal = same(own, library, problem)
-        sides = [take(k, problem, stream) for k in (own, library)]
+        equal, inputs = same(own, library, problem), problem.inputs(1)
+        sides = [take(k, problem, inputs, stream) for k in (own, library)]
         taken = np.array([[sample() for sample in sides] if r % 2 else [sample() for sample in sides[::-1]][::-1]
                           for r in range(ROUNDS)])  # fmt: skip
         ratio = estimate.median(taken[:, 1] / taken[:, 0])
@@ -107,9 +107,9 @@ def same(own, library, problem: Matmul) -> bool:
     return bool(cupy.array_equal(own.bind(problem, *inputs)(), library.bind(problem, *inputs)()))
 
 
-def take(kernel, problem: Matmul, stream):
+def take(kernel, problem: Matmul, inputs: tuple, stream):
     """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
-    run = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run
+    run = copies.prepare(kernel, problem, Settings(device="gpu:0"), inputs).run
     device = timing.device(run, stream)
     seconds = timing.call_seconds(device, Limits(min_time=0.02))
     clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)

@@ -3,8 +3,11 @@ against PTX's layouts; what their tiles take; registers; the choice of tiles; te
 
 import ctypes
 import io
+import itertools
 import json
 import re
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -33,7 +36,7 @@ def swizzled(at: int) -> int:
     return at ^ (at >> 7 & 7) << 4
 
 
-@pytest.mark.parametrize("path", [WARP, TENSOR, WGMMA], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [TENSOR, WGMMA], ids=lambda p: p.stem)
 @pytest.mark.parametrize(("units_m", "units_n", "group"), [(1, 1, 1), (7, 5, 3), (16, 8, 16), (3, 40, 8), (33, 2, 4)])
 def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group):
     names = {"units_m": units_m, "units_n": units_n, "group": group}
@@ -107,7 +110,7 @@ def test_results_leave_shared_memory_as_they_are_in_registers():
 def test_ldmatrix_and_mma_multiply_what_a_warp_holds():
     """A warp's 16 x 16 times 16 x 16 through the addresses in the source, ldmatrix's and m16n8k16's fragments."""
     text = TENSOR.read_text()
-    of_a = re.search(r"matrices\(u\[i\], shared\(as \+ (.*)\)\);", text)[1]
+    of_a = re.search(r"matrices\(u\[which\]\[i\], shared\(as \+ (.*)\)\);", text)[1]
     of_b = re.search(r"transposed\(w, shared\(bs \+ (.*)\)\);", text)[1]
     rng, a_pitch, b_pitch = np.random.default_rng(1), 32 + 8, 64 + 8
     a, b = rng.integers(-2, 3, (16, a_pitch)), rng.integers(-2, 3, (32, b_pitch))
@@ -142,22 +145,48 @@ def test_rows_that_are_loaded_together_lie_in_different_banks(size):
         assert len(words) == 32 if size == 4 else len({row * pitch // 16 % 8 for row in range(8)}) == 8
 
 
-def test_a_warp_is_8_x_4_threads_and_its_rows_lie_in_different_banks():
-    lane_n, lane_m = re.search(r"const int lane_n = (.*), lane_m = (.*);", WARP.read_text()).groups()
+def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_banks():
+    text = WARP.read_text()
+    lane_n, lane_m = re.search(r"const int lane_n = (.*), lane_m = (.*);", text).groups()
     lanes = [(c(lane_m, lane=lane), c(lane_n, lane=lane)) for lane in range(32)]
     assert sorted(lanes) == [(m, n) for m in range(8) for n in range(4)]
     for half in (lanes[:16], lanes[16:]):  # 4 rows of A and 4 pieces of B in a half warp, each wanted by 4
         assert len({m for m, _ in half}) == len({n for _, n in half}) == 4
+    row, l = re.search(r"const int a_row = (.*), a_l = (.*), b_l", text).groups()
+    to = re.search(r"float\* const as = memory \+ slot_in \* STAGE \+ (.*);", text)[1]
+    swapped = found(WARP, r"u\[l % 2\]\)\[(i \^ .*?)\]")
     for of in tiles.WARPS:
-        assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
+        pitch, names = c(found(WARP, "A_PITCH = (.*), A_SIZE"), TILE_M=of.tile_m), {"ALONG": of.along}
+        where = {}
+        for t in range(32):
+            at = {"a_row": c(row, t=t, **names), "a_l": c(l, t=t, **names)}
+            where[at["a_row"], at["a_l"]] = c(to, A_PITCH=pitch, **at, **names)
+        assert len({at % 32 for at in where.values()}) == 32 and pitch % 4 == 0  # rows begin on 16 bytes
+        for (i, k), at in where.items():  # row i of k lies where the thread that reads this four looks for it
+            assert at == k * pitch + c(swapped, i=i, l=k, **names)
+
+
+@pytest.mark.parametrize("of", {(of.each_m, of.each_n): of for of in tiles.WARPS}.values(), ids=str)
+def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(of):
+    order = []
+    i, j = re.search(r"const int i = (.*), j = (.*);", WARP.read_text()).groups()
+    for e in range(of.each_m * of.each_n):
+        names = {"e": e, "EACH_N": of.each_n}
+        names |= {"i": c(i, **names)}
+        order.append((names["i"], c(j, **names)))
+    assert sorted(order) == [(i, j) for i in range(of.each_m) for j in range(of.each_n)]
+    assert all(a[0] == b[0] or a[1] == b[1] for a, b in itertools.pairwise(order))
 
 
 def test_what_tiles_take_of_a_multiprocessor():
-    first = tiles.WARPS[0]  # 4 stages of 128 rows of 20 floats and 16 of 128
-    assert (first.threads, first.shared_bytes) == (128, 4 * 4 * (128 * 20 + 16 * 128))
-    sliced = tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1)  # C's tile is more than its ring
+    first = tiles.Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
+    assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 128))
+    sliced = tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
+    assert (
+        tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
+    )  # two add what two others have
     assert tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
     assert tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
     group = tiles.Groups(2, 64, 256, 4, 2, 1, 2)
@@ -189,14 +218,14 @@ def test_every_field_is_a_macro_of_its_source(path, some):
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
-_OPERANDS = {"TYPE": '"bf16"', "A_STORED_KM": 0, "B_STORED_KN": 1}
-HEAVIEST = [(WARP, tiles.WARPS[2], {"VECTOR": 1}), (TENSOR, tiles.TENSORS[2], {"VECTOR": 1, "TF32": 0, "TYPE": '"f16"'}),
-            *((WGMMA, tiles.GROUPS[i], _OPERANDS) for i in (0, 6, 10))]  # fmt: skip
+TRIED = [*((WARP, of, {"VECTOR": 1}) for of in tiles.WARPS),
+         *((TENSOR, of, {"VECTOR": 1, "TF32": 0, "TYPE": '"f16"'}) for of in tiles.TENSORS),
+         *((WGMMA, of, {"TYPE": '"bf16"', "A_STORED_KM": 0, "B_STORED_KN": 1}) for of in tiles.GROUPS)]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "of", "more"), HEAVIEST, ids=lambda v: str(v) if isinstance(v, tuple) else "")
+@pytest.mark.parametrize(("path", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_sums_stay_in_registers(path, of, more):
-    """No spills where a thread holds the most, and no product that waits for the one before (ptxas says so as C75..)."""
+    """No spills in any tile that is tried, and no product that waits for the one before (ptxas says so as C75..)."""
     core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
     text = (
         "".join(f"#define {name} {value}\n" for name, value in {**tiles.macros(of), **more}.items()) + path.read_text()
@@ -315,3 +344,80 @@ def test_the_driver_s_numbers_are_those_of_its_bindings():
 
 def test_rows_of_a_wider_matrix_begin_on_16_bytes():
     assert [tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]
+
+
+class Launcher:
+    """Stands for libcuda: keeps what it was asked to launch, read while its addresses are good."""
+
+    def __init__(self, answer: int = 0):
+        self.answer, self.asked = answer, []
+
+    def cuLaunchKernelEx(self, launch, function, addresses, extra):
+        of, words = launch._obj, (ctypes.c_int64, ctypes.c_int32, ctypes.c_float, ctypes.c_uint8 * 128)
+        values = [words[i].from_address(addresses[i]) for i in range(4)]
+        how = of.attributes[0]
+        self.asked.append((
+            (of.grid_x, of.grid_y, of.grid_z, of.block_x, of.block_y, of.block_z, of.shared_bytes, of.stream, of.count),
+            (how.id, how.value), function.value, *(v.value for v in values[:3]), bytes(values[3]), extra))  # fmt: skip
+        return self.answer
+
+
+@pytest.fixture
+def launcher(monkeypatch):
+    """Gives a launch of 12 blocks of 384 threads for a compute capability, its driver, and who says which stream is current."""
+    array = type("ndarray", (), {"data": types.SimpleNamespace(ptr=0x7F0000001000)})
+    current = types.SimpleNamespace(ptr=5)
+    device = types.SimpleNamespace()
+    of_cuda = types.SimpleNamespace(Device=lambda: device, get_current_stream=lambda: current)
+    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(ndarray=array, cuda=of_cuda))
+
+    def make(capability: str, answer: int = 0):
+        device.compute_capability, driver = capability, Launcher(answer)
+        monkeypatch.setattr(cuda, "_driver", lambda: driver)
+        compiled = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=0xF00))
+        box = np.frombuffer(b"\x5a" * 128, "V128")
+        return cuda.overlapping(compiled, 12, 384, (array(), np.int32(-7), np.float32(1.5), box), 9000), driver, current
+
+    return make
+
+
+@pytest.mark.parametrize(("capability", "attribute"), [("80", 0), ("90", 6), ("100", 6)])
+def test_a_launch_passes_its_arguments_and_overlaps_where_the_gpu_can(launcher, capability, attribute):
+    run, driver, current = launcher(capability)
+    run()
+    current.ptr = 77  # another stream is current at the next call
+    run()
+    of, *rest = zip(*driver.asked, strict=True)
+    assert of == ((12, 1, 1, 384, 1, 1, 9000, 5, 1), (12, 1, 1, 384, 1, 1, 9000, 77, 1))
+    assert [x[1] for x in rest] == [(attribute, 1), 0xF00, 0x7F0000001000, -7, 1.5, b"\x5a" * 128, None]
+
+
+def test_a_launch_that_the_driver_refuses_is_said(launcher):
+    with pytest.raises(RuntimeError, match="cuLaunchKernelEx: error 701"):
+        launcher("90", 701)[0]()
+
+
+def test_launches_are_laid_out_as_in_cuda_h():
+    launch, attribute = cuda._Launch, cuda._Attribute
+    assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == (
+        56,
+        32,
+        40,
+        48,
+    )
+    assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
+    ids = pytest.importorskip(
+        "cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)"
+    ).CUlaunchAttributeID
+    known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
+    assert known == (cuda._IGNORED, cuda._PROGRAMMATIC_STREAM_SERIALIZATION)
+
+
+def test_who_overlaps_waits_before_it_touches_memory():
+    """The next kernel may be asked for at once; what the one before wrote is there only after the wait."""
+    text = WGMMA.read_text()
+    body = text[text.index("\nmatmul(") :]
+    assert body.count("griddepcontrol.wait;") == text.count("griddepcontrol.wait;") == 1
+    assert body.index("griddepcontrol.wait;") < body.index(
+        "if (team == 0)"
+    )  # all threads: those that load and those that store

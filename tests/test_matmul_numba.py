@@ -1,6 +1,9 @@
 """Our matmul in Numba: panels in their order, tiles without spills, any shape, stride, vector and number of threads."""
 
+import inspect
 import re
+import threading
+import time
 
 import numba
 import numpy as np
@@ -125,6 +128,31 @@ def test_more_threads_than_pieces_come_to_an_end(threads):
     for _ in range(200):
         vectors.product(a, b, c)()
     np.testing.assert_array_equal(c, a @ b)
+
+
+@numba.njit(nogil=True)
+def share(*arguments):
+    vectors._work(*arguments)
+
+
+def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before():
+    """One thread's share of two phases, as another has taken the first piece of C and takes its time."""
+    k = 2 * vectors._DEPTH_BYTES // 4
+    a, b, c = np.ones((64, k), np.float32), np.ones((k, 96), np.float32), np.zeros((64, 96), np.float32)
+    arguments = inspect.getclosurevars(vectors.product(a, b, c)).nonlocals["arguments"]
+    (m, n, _), (_, _, _, height, length, _), counters = arguments[8], arguments[9], arguments[-1]
+    pieces = -(-m // height) * -(-n // length)
+    counters[2] = 1  # the other's
+    own = threading.Thread(target=share, args=arguments[1:], daemon=True)
+    own.start()
+    until = time.monotonic() + 60
+    while not (counters[3] == pieces - 1 and counters[5]) and time.monotonic() < until:
+        time.sleep(0.01)
+    time.sleep(0.05)  # the next phase is packed, and would be begun
+    assert pieces > 1 and (counters[3], counters[6]) == (pieces - 1, 0)
+    counters[3] += 1
+    own.join(60)
+    assert counters[7] == pieces and (c[height:] == k).all()
 
 
 @pytest.mark.parametrize("variant", ["simd", "packed"])
