@@ -1,0 +1,178 @@
+"""On a GPU: our CUDA C convolutions against the best of all cuDNN plans, device time in alternating rounds, and NVRTC's seconds.
+
+`make bench NAME=conv_cuda ARGS="float32"` or `"bfloat16"` runs one half. bfloat16 is the faster of tensor_core and wgmma, layer
+by layer; without compute capability 9.0 tensor_core alone.
+"""
+
+import functools
+import os
+import sys
+import tempfile
+import time
+
+import numpy as np
+from must_reach import Figure, exactly, table
+
+from analysis import estimate
+from kernels import cuda, gather_tiles, networks, registry
+from kernels.problems import Conv, Peak
+from workloads import copies, machine, timing
+from workloads.results import Settings
+from workloads.timing import Limits
+
+BATCH = 32
+ROUNDS, SAMPLE_S = 9, 4e-3
+TARGETS, COMPILE_S = {"float32": 0.8, "bfloat16": 0.7}, 2.0
+RUNGS = {"float32": ("implicit_gemm",), "bfloat16": ("tensor_core", "wgmma")}
+BACKWARD = 2  # layers whose dgrad and wgrad are printed too: ResNet-50's first 3x3 and the last of its 1x1
+
+
+def layers(dtype: str) -> dict[Conv, str]:
+    """fprop of ResNet-50's 1x1 and 3x3 layers and of the articles' models, each distinct one once, with a name."""
+    found = {}
+    for name in ("resnet-50", "cifar10-cnn", "mnist-cnn"):
+        for work in networks.step(networks.find(name), BATCH, dtype, dtype):
+            if work.kind == "conv" and work.direction == "fprop" and (name != "resnet-50" or work.problem.r in (1, 3)):
+                p = work.problem
+                about = (
+                    f"{p.h} x {p.w} x {p.c_in}, {p.r}x{p.s}"
+                    + (f" / {p.stride}" if p.stride > 1 else "")
+                    + f" to {p.c_out}"
+                )
+                found.setdefault(p, f"{name} {about}")
+    return found
+
+
+def main() -> int:
+    os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()  # so that what is timed here is compiled here
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    wanted = [dtype for dtype in TARGETS if dtype in sys.argv[1:]] or list(TARGETS)
+    try:
+        library = registry.find("conv/cudnn/plan")
+    except registry.NotInstalled as error:
+        print(f"error: this bench needs cuDNN: {error}", file=sys.stderr)
+        return 3
+    import cupy
+
+    hopper = cupy.cuda.Device().compute_capability == "90"
+    stream, figures = copies.gpu_stream(), [compile_seconds(hopper)]
+    for dtype in wanted:
+        own = [registry.find(f"conv/cuda/{rung}") for rung in RUNGS[dtype] if hopper or rung != "wgmma"]
+        figures += compared(dtype, own, library, stream)
+    about = (
+        f"Batch {BATCH}, NHWC, N(0,1) operands, the same on both sides; {ROUNDS} rounds that alternate, samples of about "
+        f"{SAMPLE_S * 1e3:.0f} ms of device time each, short calls behind a held stream. The ratio is the time of the fastest of "
+        "all plans that cuDNN offers (without TF32) over ours, so above 1 ours is faster; before it is taken, both give the same "
+        "on whole numbers. Percents are of the peak measured here."
+    )
+    return table("conv_cuda", "Our CUDA C convolutions against cuDNN's best plans", figures, [about])
+
+
+def compile_seconds(hopper: bool) -> Figure:
+    """The longest of all compilations: every tile that is tried, both ways of summing."""
+    loads = [functools.partial(cuda.load, "conv_cuda", "direct")]
+    for wgrad in (0, 1):
+        for of in gather_tiles.WARPS:
+            macros = gather_tiles.macros(of) | {"WGRAD": wgrad, "VECTOR_A": 1, "VECTOR_B": 1}
+            loads.append(functools.partial(cuda.load, "conv_cuda", "implicit_gemm", **macros))
+        for of in gather_tiles.TENSORS:
+            macros = gather_tiles.macros(of) | {"WGRAD": wgrad, "TYPE": '"bf16"'}
+            loads.append(functools.partial(cuda.load, "conv_cuda_tensor", "implicit_gemm", **macros))
+        for of in gather_tiles.GROUPS if hopper else ():
+            macros = gather_tiles.macros(of) | {"WGRAD": wgrad, "OUT": wgrad, "TYPE": '"bf16"'}
+            loads.append(functools.partial(cuda.load, "conv_cuda_wgmma", "convolve", _arch="sm_90a", **macros))
+    seconds = []
+    for load in loads:
+        compiled, begin = load(), time.perf_counter()
+        compiled.compile()
+        seconds.append(time.perf_counter() - begin)
+    longest = exactly(max(seconds))
+    return Figure(f"longest of {len(loads)} compilations", "below 2 s", longest, longest.value < COMPILE_S, "s")
+
+
+def peak(dtype: str, stream) -> float:
+    """FLOP/s of the GPU's arithmetic ceiling."""
+    problem = Peak(dtype, 1 << 37 if dtype == "float32" else 1 << 40)
+    rates = []
+    for kernel in registry.load("peak", "cupy"):
+        try:
+            take = timing.device(
+                copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run, stream
+            )
+        except ValueError:
+            continue  # it has no such arithmetic
+        take(1)
+        rates.append(problem.flops / min(take(1) for _ in range(5)))
+    return max(rates)
+
+
+def compared(dtype: str, own: list, library, stream) -> list[Figure]:
+    """A ratio for each layer, our TFLOP/s beside it, and the geometric mean, which has the target."""
+    figures, ratios, ceiling = [], [], peak(dtype, stream)
+    figures.append(Figure(f"{dtype}: peak", "printed", exactly(ceiling / 1e12), True, "TFLOP/s"))
+    every = layers(dtype)
+    for problem, name in every.items():
+        rows, ratio = one(f"{dtype} {name}", own, library, problem, ceiling, stream)
+        figures += rows
+        ratios.append(ratio)
+    ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
+    mean = estimate.Estimate(*ends)
+    figures.append(Figure(f"{dtype}: geometric mean of {len(ratios)} layers", f"at least {TARGETS[dtype]:.2f}", mean,
+                          mean.value >= TARGETS[dtype]))  # fmt: skip
+    for problem, name in backward(every):
+        figures += one(f"{dtype} {name}, {problem.direction}", own, library, problem, ceiling, stream)[0]
+    return figures
+
+
+def backward(every: dict[Conv, str]) -> list[tuple[Conv, str]]:
+    """dgrad and wgrad of ResNet-50's first 3x3 layer and of its last 1x1."""
+    import msgspec
+
+    first = next(p for p in every if p.r == 3)
+    last = [p for p, name in every.items() if p.r == 1][-1]
+    return [(msgspec.structs.replace(p, direction=way), every[p]) for p in (first, last) for way in ("dgrad", "wgrad")]
+
+
+def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) -> tuple[list[Figure], estimate.Estimate]:
+    """(rows of a layer, its ratio): of ours the fastest."""
+    equal = same(own, library, problem)
+    sides = {k.variant: take(k, problem, stream) for k in (library, *own)}
+    taken: dict[str, list[float]] = {side: [] for side in sides}
+    for round_ in range(ROUNDS):
+        for side in list(sides)[:: 1 if round_ % 2 else -1]:
+            taken[side].append(sides[side]())
+    times = {side: np.array(t) for side, t in taken.items()}
+    best = min((k.variant for k in own), key=lambda side: float(np.median(times[side])))
+    ratio = estimate.median(times[library.variant] / times[best])
+    rate = estimate.median(problem.flops / times[best])
+    what = f"{best}, {rate.value / ceiling:.0%} of the peak"
+    return [Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),
+            Figure(f"{name}: {what}", "printed", rate.scaled(1e-12), True, "TFLOP/s")], ratio  # fmt: skip
+
+
+def same(own: list, library, problem: Conv) -> bool:
+    """Whether all give the same on whole numbers, whose sums are exact in any order. A Winograd or FFT plan of cuDNN's rounds,
+    and not each can be told by its notes: of float32, ours is compared with the nearest whole numbers."""
+    import cupy
+
+    inputs = [cupy.asarray(x.view(np.uint16) if problem.dtype == "bfloat16" else x) for x in problem.inputs(3, True)]
+    expected = library.bind(problem, *inputs)()
+    if problem.dtype == "float32":
+        expected = cupy.rint(expected)
+    return all(bool(cupy.array_equal(kernel.bind(problem, *inputs)(), expected)) for kernel in own)
+
+
+def take(kernel, problem: Conv, stream):
+    """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
+    run = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run
+    device = timing.device(run, stream)
+    seconds = timing.call_seconds(device, Limits(min_time=0.005))
+    clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)
+    calls = max(1, round(SAMPLE_S / seconds))
+    return lambda: clock(calls) / calls
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+// A CUDA block on the CPU: every thread is a fiber that runs until it waits; warps exchange registers where tensor cores do.
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define __device__ static
+#define __restrict__
+#define __align__(n) alignas(n)
+#define __launch_bounds__(...)
+#define __global__
+using std::min;
+
+struct Index { unsigned x, y; };
+struct float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(16) int4 { int x, y, z, w; };
+static float2 make_float2(float x, float y) { return {x, y}; }
+static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
+
+typedef std::function<void()> Action;
+struct Fiber { ucontext_t context; Index index; bool done = false; std::function<bool()> ready; std::vector<std::vector<Action>> groups; std::vector<Action> open; };
+struct Meeting { int here = 0, times = 0; };
+struct Warp { Meeting meeting; unsigned words[32][6]; };
+
+static std::vector<Fiber> fibers;
+static std::vector<Warp> warps;
+static Meeting block_meeting;
+static Fiber* now;
+static ucontext_t outside;
+static Index blockIdx, blockDim, gridDim;
+static Action body;
+alignas(1024) static char shared_memory[232448];
+#define threadIdx (now->index)
+
+static void meet(Meeting& m, int count) {
+    const int before = m.times;
+    if (++m.here == count) { m.here = 0, m.times++; return; }
+    now->ready = [&m, before] { return m.times != before; };
+    swapcontext(&now->context, &outside);
+}
+static void __syncthreads() { meet(block_meeting, blockDim.x); }
+static Warp& warp_met() { Warp& w = warps[threadIdx.x / 32]; meet(w.meeting, 32); return w; }
+
+static size_t __cvta_generic_to_shared(const void* at) {
+    const long place = (const char*)at - shared_memory;
+    if (place < 0 || place >= (long)sizeof shared_memory) { fprintf(stderr, "not in shared memory: %ld\n", place); abort(); }
+    return place;
+}
+
+// A copy happens when it is waited for, as late as it may.
+static void copy_later(unsigned to, const void* from, int bytes, int valid) {
+    if (to % bytes || (valid && (uintptr_t)from % bytes)) { fprintf(stderr, "a copy of %d bytes begins between them\n", bytes); abort(); }
+    now->open.push_back([=] { memset(shared_memory + to, 0, bytes); if (valid) memcpy(shared_memory + to, from, valid); });
+}
+static void commit() { now->groups.push_back(std::move(now->open)); now->open.clear(); }
+static void wait_group(size_t left) {
+    for (size_t i = 0; i + left < now->groups.size(); i++) { for (auto& copy : now->groups[i]) copy(); now->groups[i].clear(); }
+}
+
+static void load_matrices(unsigned (&to)[4], unsigned at, bool turned) {  // ldmatrix.x4 of the PTX ISA
+    const unsigned lane = threadIdx.x % 32;
+    warps[threadIdx.x / 32].words[lane][0] = at;
+    const Warp& w = warp_met();
+    for (int i = 0; i < 4; i++)
+        for (int half = 0; half < 2; half++) {
+            const unsigned row = turned ? lane % 4 * 2 + half : lane / 4, column = turned ? lane / 4 : lane % 4 * 2 + half;
+            uint16_t item;
+            memcpy(&item, shared_memory + w.words[8 * i + row][0] + 2 * column, 2);
+            to[i] = half ? to[i] | (unsigned)item << 16 : item;
+        }
+    warp_met();
+}
+
+static float wide(unsigned bits) { bits <<= 16; float f; memcpy(&f, &bits, 4); return f; }
+static unsigned narrow(float f) { unsigned u; memcpy(&u, &f, 4); return (u + 0x7fff + (u >> 16 & 1)) >> 16; }
+
+static void multiply_16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {  // mma.m16n8k16 of bfloat16
+    const unsigned lane = threadIdx.x % 32;
+    unsigned* const own = warps[threadIdx.x / 32].words[lane];
+    memcpy(own, a, 16), own[4] = b0, own[5] = b1;
+    const Warp& w = warp_met();
+    for (int e = 0; e < 4; e++) {
+        const int row = lane / 4 + 8 * (e / 2), column = lane % 4 * 2 + e % 2;
+        for (int k = 0; k < 16; k++) {
+            const unsigned x = w.words[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)], y = w.words[column * 4 + k % 8 / 2][4 + k / 8];
+            d[e] += wide(k % 2 ? x >> 16 : x & 0xffff) * wide(k % 2 ? y >> 16 : y & 0xffff);
+        }
+    }
+    warp_met();
+}
+
+static void fiber() { body(); now->done = true; swapcontext(&now->context, &outside); }
+
+static void launch(Index grid, unsigned threads, Action kernel) {
+    static std::vector<char> stacks(1024 << 17);
+    gridDim = grid, blockDim = {threads, 1}, body = kernel;
+    for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
+        for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) {
+            memset(shared_memory, 0xff, sizeof shared_memory);  // NaNs
+            fibers.assign(threads, Fiber()), warps.assign((threads + 31) / 32, Warp()), block_meeting = Meeting();
+            for (unsigned t = 0; t < threads; t++) {
+                fibers[t].index = {t, 0};
+                getcontext(&fibers[t].context);
+                fibers[t].context.uc_stack.ss_sp = stacks.data() + ((size_t)t << 17), fibers[t].context.uc_stack.ss_size = 1 << 17;
+                makecontext(&fibers[t].context, fiber, 0);
+            }
+            for (size_t left = threads, moved = 1; left;) {
+                if (!moved) { fprintf(stderr, "every thread waits for another\n"); abort(); }
+                moved = 0;
+                for (auto& f : fibers) {
+                    if (f.done || (f.ready && !f.ready())) continue;
+                    now = &f, f.ready = nullptr, moved = 1;
+                    swapcontext(&outside, &f.context);
+                    left -= f.done;
+                }
+            }
+        }
+}

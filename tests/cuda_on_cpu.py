@@ -1,0 +1,134 @@
+"""Runs a .cu on the CPU: a host compiler builds it over cuda_on_cpu.h, which has its instructions as plain C++."""
+
+import ctypes
+import functools
+import importlib
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import types
+
+import numpy as np
+
+from kernels import cuda, registry
+
+COMPILER = shutil.which("g++") or shutil.which("clang++")
+HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h")
+# What stands for an asm statement that has this in it: of its operands {0}, {1} ..
+_INSTEAD = {
+    "cp.async.cg.shared": "copy_later({0}, {1}, 16, {2});", "cp.async.ca.shared": "copy_later({0}, {1}, 4, {2});",
+    "cp.async.commit_group": "commit();", "cp.async.wait_group": "wait_group({0});",
+    "ldmatrix.sync.aligned.m8n8.x4.trans": "load_matrices(to, at, true);",
+    "ldmatrix.sync.aligned.m8n8.x4.shared": "load_matrices(to, at, false);", "(MMA": "multiply_16(d, a, b0, b1);",
+    "cvt.rn.": "{0} = narrow({1}) << 16 | narrow({2});"}  # fmt: skip
+_ASM = re.compile(r"asm(?: volatile)?\((?:[^;\"]|\"(?:[^\"\\]|\\.)*\")*\);")
+
+
+def _plain(statement: re.Match) -> str:
+    text = statement[0]
+    (instead,) = [new for old, new in _INSTEAD.items() if old in text]
+    return instead.format(*re.findall(r'"[=+]?[rnlf]"\(((?:[^()]|\([^()]*\))*)\)', text))
+
+
+def translated(path: pathlib.Path, macros: dict) -> str:
+    """The .cu as C++: its asm as calls, shared memory as that of the block at work."""
+    text = _ASM.sub(_plain, path.read_text(encoding="utf-8"))
+    text = re.sub(r"extern __shared__ __align__\(16\) (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)shared_memory;", text)
+    text = text.replace("__shared__ ", "static ")
+    defines = "".join(f"#define {name} {value}\n" for name, value in {"__CUDA_ARCH__": 900, **macros}.items())
+    return f'{defines}#include "{HEADER}"\n{text}'
+
+
+class Pointer(int):
+    """An address as CuPy's arrays tell it."""
+
+    ptr = property(int)
+
+
+class Array(np.ndarray):
+    """A NumPy array that tells its address as CuPy's do."""
+
+    @property
+    def data(self):
+        return Pointer(self.ctypes.data)
+
+
+def empty(shape, dtype) -> Array:
+    """All bits set, NaNs of floating types: what nobody writes is wrong."""
+    count, dtype = int(np.prod(shape)), np.dtype(dtype)
+    room = np.full(count * dtype.itemsize + 256, 0xFF, np.uint8)
+    begin = -room.ctypes.data % 256
+    return room[begin : begin + count * dtype.itemsize].view(dtype).reshape(shape).view(Array)
+
+
+def filled(values: np.ndarray) -> Array:
+    array = empty(values.shape, values.dtype)
+    array[...] = values
+    return array
+
+
+def cupy(multiprocessors: int) -> types.ModuleType:
+    """A module of what our bindings want of CuPy, over NumPy: an H200 with so few multiprocessors."""
+    made = types.ModuleType("cupy")
+    made.ndarray, made.empty, made.ascontiguousarray = np.ndarray, empty, filled
+    made.zeros = lambda shape, dtype: filled(np.zeros(shape, dtype))
+    attributes = {"MaxSharedMemoryPerBlockOptin": 227 << 10, "MultiProcessorCount": multiprocessors}
+    device = types.SimpleNamespace(id=0, compute_capability="90", attributes=attributes)
+    made.cuda = types.ModuleType("cupy.cuda")
+    made.cuda.Device, made.cuda.get_current_stream = lambda: device, lambda: types.SimpleNamespace(ptr=0)
+    made.cuda.runtime = types.SimpleNamespace(
+        getDeviceProperties=lambda _: {"name": b"H200"},
+        memsetAsync=lambda to, value, count, _: ctypes.memset(int(to), value, count),
+    )
+    return made
+
+
+def bindings(monkeypatch, multiprocessors: int):
+    """What gives kernels.conv_cuda.. by the end of its name, imported over that CuPy, until the test is over."""
+    monkeypatch.setitem(sys.modules, "cupy", cupy(multiprocessors))
+    monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
+    monkeypatch.setattr(registry, "_registered", dict(registry._registered))
+    for name in (f"kernels.conv_cuda{of}" for of in ("", "_tensor", "_wgmma")):
+        monkeypatch.setitem(sys.modules, name, None)
+        del sys.modules[name]
+    return lambda of="": importlib.import_module(f"kernels.conv_cuda{of}")
+
+
+@functools.cache
+def load(folder: pathlib.Path, file: str, kernel: str, **macros):
+    """The kernel as what cuda.load gives: called with (grid, block, arguments, shared_mem)."""
+    text = translated(cuda.FOLDER / f"{file}.cu", macros)
+    kinds = (
+        re.search(rf"\b{kernel}\(([^;{{]*)\) \{{", text[text.index('extern "C"') :])[1]
+        .replace("__restrict__", "")
+        .split(",")
+    )
+    kinds = [" ".join(kind.split()[:-1]) for kind in kinds]
+    passed = ", ".join(f"void* a{i}" for i in range(len(kinds)))
+    used = ", ".join(f"({kind})a{i}" if "*" in kind else f"*({kind}*)a{i}" for i, kind in enumerate(kinds))
+    text += f'\nextern "C" void go(unsigned x, unsigned y, unsigned threads, {passed}) {{\n'
+    text += f"    launch({{x, y}}, threads, [=] {{ {kernel}({used}); }});\n}}\n"
+    source = folder / f"{file}_{kernel}_{abs(hash(tuple(macros.items())))}.cpp"
+    source.write_text(text, encoding="utf-8")
+    built = [COMPILER, "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(source.with_suffix(".so")), str(source)]
+    subprocess.run(built, check=True, timeout=120)
+    return Launched(ctypes.CDLL(str(source.with_suffix(".so"))), kinds)
+
+
+class Launched:
+    """A kernel that can be called; what it is given must be what it takes."""
+
+    def __init__(self, library: ctypes.CDLL, kinds: list[str]):
+        self.library, self.kinds, self.max_dynamic_shared_size_bytes = library, kinds, 48 << 10
+
+    def __call__(self, grid, block, arguments, shared_mem: int = 0):
+        assert shared_mem <= self.max_dynamic_shared_size_bytes <= 227 << 10 and len(arguments) == len(self.kinds)
+        given = []
+        for kind, value in zip(self.kinds, arguments, strict=True):
+            assert isinstance(value, np.int32) == (kind.split()[-1] == "int"), (kind, value)
+            array = np.atleast_1d(value)
+            assert array.flags.c_contiguous and ("*" in kind or array.size == 1), (kind, value)
+            given.append(array)
+        self.library.go(*(*grid, 1)[:2], block[0], *(ctypes.c_void_p(array.ctypes.data) for array in given))

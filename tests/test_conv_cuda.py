@@ -1,0 +1,238 @@
+"""Our CUDA convolutions without a GPU: the products they come to against the definition, the sources themselves run on the CPU,
+what tiles take, registers."""
+
+import functools
+import io
+import re
+
+import cuda_on_cpu
+import numpy as np
+import pytest
+from test_conv import loops
+from test_cuda import architectures
+
+from kernels import cuda, gather_tiles, reference, tuning
+from kernels.problems import Conv
+
+PLAIN, TENSOR, WGMMA = (cuda.FOLDER / f"conv_cuda{name}.cu" for name in ("", "_tensor", "_wgmma"))
+# 1 x 1 images, one channel and three, odd ones, filters that are not square, strides of 2 and 3, padding beyond the filter
+SHAPES = [
+    (1, 1, 1, 1, 1, 1, 1),
+    (2, 5, 6, 3, 4, 3, 3),
+    (1, 6, 7, 1, 2, 5, 2),
+    (2, 4, 4, 2, 3, 1, 1),
+    (1, 1, 1, 2, 2, 3, 3),
+]
+PROBLEMS = [Conv(*shape, stride, pad) for shape in SHAPES for stride, pad in ((1, "same"), (2, "same"), (3, 4), (2, 1))
+            if pad != 1 or shape[1] > 1]  # fmt: skip
+
+
+def filters(problem: Conv, seed: int = 3) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-2, 3, problem.w_shape)
+
+
+def images(of: gather_tiles.Gather, seed: int = 4) -> np.ndarray:
+    return np.random.default_rng(seed).integers(-2, 3, (of.n, of.h, of.w, of.c))
+
+
+def columns(of: gather_tiles.Gather, source: np.ndarray) -> np.ndarray:
+    """The matrix that a kernel never writes, from what a Gather says: pixels by taps and channels."""
+    rows = np.zeros((of.n, of.p, of.q, of.r, of.s, of.c), source.dtype)
+    for y in range(of.p):
+        for x in range(of.q):
+            for i in range(of.r):
+                for j in range(of.s):
+                    row, column = y * of.step + i - of.top, x * of.step + j - of.left
+                    if 0 <= row < of.h and 0 <= column < of.w:
+                        rows[:, y, x, i, j] = source[:, row, column]
+    return rows.reshape(of.pixels, -1)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_forward_is_the_product_that_gather_says(problem):
+    of, w = gather_tiles.gather(problem), filters(problem)
+    x = images(of)
+    product = columns(of, x) @ w.reshape(-1, problem.c_out)
+    assert (product.reshape(problem.y_shape) == loops(problem, x, w)).all()
+    dy = np.random.default_rng(5).integers(-2, 3, problem.y_shape)
+    wgrad = Conv(
+        *(getattr(problem, f) for f in ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "pad")), direction="wgrad"
+    )
+    turned = columns(of, x).T @ dy.reshape(-1, problem.c_out)
+    assert (turned.reshape(problem.w_shape) == loops(wgrad, x, dy)).all()
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=str)
+def test_phases_make_every_pixel_of_dx_at_most_once_and_leave_out_zeros(problem):
+    problem = Conv(
+        *(getattr(problem, f) for f in ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "pad")), direction="dgrad"
+    )
+    w, dy = filters(problem), np.random.default_rng(5).integers(-2, 3, problem.y_shape)
+    dx, times = np.zeros(problem.x_shape, int), np.zeros(problem.x_shape, int)
+    for phase in gather_tiles.phases(problem):
+        of = phase.of
+        turned = w[phase.rows, phase.columns].transpose(0, 1, 3, 2)
+        assert of.taps == turned.shape[0] * turned.shape[1] > 0
+        product = columns(of, dy) @ turned.reshape(-1, problem.c_in)
+        where = np.s_[:, of.to_y :: of.to_step, of.to_x :: of.to_step]
+        dx[where] = product.reshape(of.n, of.p, of.q, of.k)
+        times[where] += 1
+    assert times.max(initial=0) <= 1 and (dx == loops(problem, dy, w)).all()
+
+
+def test_phases_by_hand():
+    """3 x 3 / 2 with a zero above and to the left: even pixels meet tap 1 alone, odd ones taps 2 and 0."""
+    problem = Conv(1, 8, 8, 1, 1, 3, 3, 2, 1, direction="dgrad")
+    sizes = [(p.of.to_y, p.of.to_x, p.of.r, p.of.s, p.of.top, p.of.left) for p in gather_tiles.phases(problem)]
+    assert sizes == [(0, 0, 1, 1, 0, 0), (0, 1, 1, 2, 0, 0), (1, 0, 2, 1, 0, 0), (1, 1, 2, 2, 0, 0)]
+    taps = [list(range(3))[p.rows] for p in gather_tiles.phases(problem)]
+    assert taps == [[1], [1], [2, 0], [2, 0]]
+    assert [p.of.taps for p in gather_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
+
+
+@pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA], ids=lambda p: p.stem)
+def test_a_shape_has_the_fields_of_gather(path):
+    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", path.read_text())
+    assert tuple(fields.split(", ")) == gather_tiles.Gather._fields
+    assert gather_tiles.gather(PROBLEMS[0]).passed.nbytes == 4 * len(gather_tiles.Gather._fields)
+    assert gather_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
+
+
+def test_no_part_of_a_sum_is_empty_and_all_fit():
+    for tiles, steps, at_once, outputs in ((1, 1, 396, 10), (5, 6272, 396, 36864), (104, 288, 396, 1 << 20), (3, 7, 132, 1 << 27),
+                                           (1000, 9, 264, 1 << 24), (8, 0, 132, 64)):  # fmt: skip
+        found = gather_tiles.splits(tiles, steps, at_once, outputs)
+        assert found[0] == 1 and len(found) <= 3 and found == sorted(set(found))
+        for parts in found[1:]:
+            share = -(-steps // parts)
+            assert (parts - 1) * share < steps and share >= 4 and parts * outputs * 4 <= 1 << 28
+    assert gather_tiles.splits(5, 6272, 396, 36864) == [1, 79, 157]  # a wave of blocks, and two
+
+
+def test_what_tiles_take_of_a_multiprocessor():
+    assert gather_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
+    assert gather_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
+    assert gather_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
+    assert gather_tiles.TENSORS[0].shared_bytes(True) == 2 * 4 * (32 * 136 + 32 * 136)
+    group = gather_tiles.Groups(2, 64, 256, 4, 2, 1)
+    assert (group.tile, group.threads) == ((128, 256), 288)
+    assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
+    for of in (*gather_tiles.WARPS, *gather_tiles.TENSORS):
+        for wgrad in (False, True):
+            table = 16 * (of.stages * of.deep if wgrad else of.tile_m)  # of pixels
+            assert (of.shared_bytes(wgrad) + table + 1024) * of.blocks <= 228 << 10
+    for of in gather_tiles.GROUPS:
+        assert of.shared_bytes <= gather_tiles.HOPPER_SHARED_BYTES and (of.shared_bytes + 1024) * of.blocks <= 228 << 10
+        warps = -(
+            -of.threads // 32 * of.blocks // 4
+        )  # on each quarter of a multiprocessor, which has 512 registers a lane
+        assert of.rows // 64 * of.columns // 2 <= 512 // warps // 8 * 8 - 32  # sums, and what else a thread needs
+
+
+@pytest.mark.parametrize(
+    ("path", "some"),
+    [(PLAIN, gather_tiles.WARPS), (TENSOR, gather_tiles.TENSORS), (WGMMA, gather_tiles.GROUPS)],
+    ids=str,
+)
+def test_every_field_is_a_macro_of_its_source(path, some):
+    defined = set(re.findall(r"^#define (\w+)", path.read_text().partition("#endif")[0], re.MULTILINE))
+    assert set(gather_tiles.macros(some[0])) | {"WGRAD"} <= defined
+    assert len({str(of) for of in some}) == len(some), "their names tell them apart"
+
+
+def test_ldmatrix_turns_a_wgrad_s_tile():
+    """A lies as 16 of the sum by 16 rows; a lane's registers are m16n8k16's: upper left, lower left, upper right, lower right."""
+    address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", TENSOR.read_text())[1]
+    pitch, tile = 128 + 8, np.arange(32 * 136)
+    rows = [eval(address.replace("/", "//"), {"lane": lane, "l": 16, "p": 2, "A_PITCH": pitch}) for lane in range(32)]
+    assert all(at % 8 == 0 for at in rows)  # 16 bytes
+    for lane in range(32):
+        for register in range(4):
+            for half in range(2):  # turned: the lane's column of the matrix, two of its rows
+                at = rows[8 * register + lane % 4 * 2 + half] + lane // 4
+                row, k = 32 + lane // 4 + 8 * (register % 2), 16 + lane % 4 * 2 + half + 8 * (register // 2)
+                assert tile[at] == k * pitch + row
+
+
+def test_rows_that_are_loaded_together_lie_in_different_banks():
+    for of in gather_tiles.TENSORS:
+        for line in (of.deep, of.tile_m, of.tile_n):
+            assert (
+                len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
+            )  # 8 rows of 16 bytes fill all 32 banks
+    for of in gather_tiles.WARPS:
+        assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
+        assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
+
+
+HEAVIEST = [(PLAIN, gather_tiles.WARPS[0], {"VECTOR_A": 0, "VECTOR_B": 1, "WGRAD": 0}),
+            (PLAIN, gather_tiles.WARPS[0], {"VECTOR_A": 1, "VECTOR_B": 1, "WGRAD": 1}),
+            (TENSOR, gather_tiles.TENSORS[0], {"WGRAD": 1, "TYPE": '"f16"'}),
+            (WGMMA, gather_tiles.GROUPS[4], {"WGRAD": 0, "OUT": 0, "TYPE": '"bf16"'}),
+            (WGMMA, gather_tiles.GROUPS[1], {"WGRAD": 0, "OUT": 2, "TYPE": '"bf16"'}),
+            (WGMMA, gather_tiles.GROUPS[4], {"WGRAD": 1, "OUT": 1, "TYPE": '"bf16"'})]  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "of", "more"), HEAVIEST, ids=lambda v: str(v) if isinstance(v, tuple) else "")
+def test_sums_stay_in_registers(path, of, more):
+    """No spills where a thread holds the most, and no product that waits for the one before (ptxas says so as C75..)."""
+    core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
+    macros = {**gather_tiles.macros(of), **more}
+    text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + path.read_text()
+    log = io.StringIO()
+    options = core.ProgramOptions(arch=architectures(path)[-1], std="c++17", ptxas_options="-v")
+    core.Program(text, "c++", options).compile("cubin", logs=log)
+    assert "0 bytes spill stores" in log.getvalue() and "C75" not in log.getvalue()
+    assert not re.search(r"[1-9]\d* bytes spill", log.getvalue())
+
+
+def test_nothing_waits_without_end():
+    for path in (PLAIN, TENSOR):
+        assert "try_wait" not in path.read_text() and "while (" not in path.read_text()
+
+
+@pytest.fixture
+def bound(monkeypatch):
+    return cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)
+
+
+WHOLE = [(1, 1, 1, 1, 1, 1, 1, 3, 4), (2, 5, 6, 3, 5, 3, 3, 1, "same"), (2, 6, 5, 1, 5, 5, 2, 2, "same"),
+         (2, 6, 7, 16, 24, 3, 3, 2, 1), (1, 17, 17, 40, 40, 3, 3, 1, "same"), (3, 7, 7, 64, 40, 1, 1, 2, "valid"),
+         (1, 3, 3, 2, 3, 3, 3, 1, 4)]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return tmp_path_factory.mktemp("cuda_on_cpu")
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
+@pytest.mark.parametrize("way", Conv.DIRECTIONS)
+@pytest.mark.parametrize(("of", "rung", "dtype"), [("", "direct", "float32"), ("", "implicit_gemm", "float32"),
+                                                   ("_tensor", "tensor_core", "bfloat16")])  # fmt: skip
+def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, way, bound, built, monkeypatch):
+    """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
+    monkeypatch.setattr(cuda, "load", functools.partial(cuda_on_cpu.load, built))
+    module, parts = bound(of), set()
+    narrow = next(t for t in gather_tiles.TENSORS if t.tile_n == 32)
+    chosen = {"WARPS": gather_tiles.WARPS[:1], "TENSORS": (narrow,)}  # one to build
+    for name, some in chosen.items():
+        monkeypatch.setattr(gather_tiles, name, some)
+
+    def some(gpu, file, problem, calls):
+        name = list(calls)[-1]  # that with the most parts
+        parts.add(name.rpartition("=")[2])
+        return name
+
+    monkeypatch.setattr(tuning, "fastest", some)
+    for shape in WHOLE:
+        problem = Conv(*shape, direction=way, dtype=dtype)
+        inputs = problem.inputs(3, True)
+        given = [cuda_on_cpu.filled(x.view(np.uint16) if dtype == "bfloat16" else x) for x in inputs]
+        run = getattr(module, rung)(problem, *given)
+        for _ in range(2):  # the second call may not lean on the first one's result
+            out = run()
+            got = np.array(out).view(inputs[0].dtype)
+            assert reference.check(problem, inputs, got).passed, (problem, getattr(run, "notes", ""))
+            out.view(np.uint8)[...] = 0xFF
+    assert rung == "direct" or len(parts) > 1, "no sum was split"
