@@ -84,10 +84,9 @@ def least(made: Components, fitted: Calibration) -> float:
 
 
 def within(total: Estimate, spread: float) -> Estimate:
-    """The sum with an interval no narrower than what the calibration's own trainings are wrong by."""
-    return Estimate(
-        total.value, min(total.low, total.value / (1 + spread)), max(total.high, total.value * (1 + spread))
-    )
+    """The sum with an interval no narrower than what the calibration's own trainings are wrong by; none ends below 0 s."""
+    low = max(0.0, min(total.low, total.value / (1 + spread)))
+    return Estimate(total.value, low, max(total.high, total.value * (1 + spread)))
 
 
 def fitting(made: Components, fitted: Calibration) -> Estimate:

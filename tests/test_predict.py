@@ -8,8 +8,9 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 
-from analysis import calibration, components, held_out, predict, prediction, profile
+from analysis import calibration, combine, components, held_out, predict, prediction, profile
 from analysis.combine import DEVICE, HOST, Calibration
+from analysis.estimate import Estimate
 from analysis.prediction import HIDDEN, RULES
 from kernels import networks
 from kernels.problems import Stream, Training
@@ -352,3 +353,9 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path):
         Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
     ):
         predict.put_errors(readme, [], "reports/there")
+
+
+def test_no_interval_of_a_prediction_ends_below_zero_seconds():
+    """2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5."""
+    assert combine.within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
+    assert combine.within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
