@@ -11,7 +11,7 @@ help:
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
 	@echo 'make lint | clean      ruff | remove what was installed and cached'
-	@echo 'make screenshots       RUN (reports/nvidia-h200) as its page looks, narrow and wide, light and dark'
+	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
 	@echo 'make constraints       resolve constraints.txt anew'
 	@echo
 	@echo 'ARGS="..."             more arguments               EXTRAS=referee,cuda13     more packages'
@@ -60,7 +60,7 @@ stress:
 
 screenshots: NEEDS = report,dev
 screenshots:
-	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/screenshots.py '$(or $(RUN),reports/nvidia-h200)' $(ARGS)
+	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
 
 constraints: VENV =
 constraints:

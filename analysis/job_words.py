@@ -122,12 +122,13 @@ class Small(msgspec.Struct, frozen=True):
 
 
 def small_datasets(made: Iterable[Pair], least: int = 3) -> list[Small]:
-    """Trainings that ran with at least so many sample counts."""
+    """Trainings that ran with at least so many sample counts, Keras's own first."""
     groups: dict[Setup, dict[int, Pair]] = {}
     for pair in made:
         if not set(dict(pair.setup.switches)) - {"residence"} and (at := jobs.size_of(pair.setup, "samples")):
             groups.setdefault(at[1], {})[at[0]] = pair
-    return [Small(fixed, tuple(p for _, p in sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) >= least]
+    found = [Small(fixed, tuple(p for _, p in sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) >= least]
+    return sorted(found, key=lambda small: not small.fixed.kernel.endswith("/fit"))
 
 
 def small_sentence(pair: Pair) -> str:

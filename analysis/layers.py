@@ -152,9 +152,10 @@ def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tu
 
 
 def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[Arithmetic]:
-    """Every backend's arithmetic and alignment at each layer's largest batch, the fastest row a problem."""
+    """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
+    backend's arithmetics were measured at, or, where there is none, each at its own largest."""
     best: dict = {}
-    for m in (m for m in largest(measurements, op) if variant(m) != HELD):
+    for m in _alike(measurements, op):
         at = best.setdefault((m.settings.device, m.kernel.split("/")[1], precision_of(m.problem), m.problem.alignment), {})
         key = _but_arithmetic(m.problem)
         at[key] = min(at.get(key, m), m, key=quick_seconds)
@@ -166,6 +167,22 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
         gains = [quick_seconds(base[key]) / quick_seconds(m) for key, m in at.items() if key in base]
         found.append(Arithmetic(device, backend, math, of, spread(rates), spread(shares), spread(gains)))
     return found
+
+
+def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+    """The warm rows of each backend and layer at one batch for all its arithmetics."""
+    rows = [m for m in timed(measurements, op)
+            if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD]  # fmt: skip
+    sizes: dict = {}
+    for m in rows:
+        sizes.setdefault(_layer(m), {}).setdefault(precision_of(m.problem), set()).add(size_of(m.problem))
+    common = {layer: set.intersection(*by.values()) for layer, by in sizes.items()}
+    return [m for m in rows
+            if size_of(m.problem) == max(common[_layer(m)] or sizes[_layer(m)][precision_of(m.problem)])]  # fmt: skip
+
+
+def _layer(m: "Measurement") -> tuple:
+    return m.settings.device, m.kernel.split("/")[1], batch_family(m.problem)
 
 
 def _order(device: str, backend: str, math: str, alignment: int) -> tuple:

@@ -200,10 +200,11 @@ def _trust(q: Asked) -> str:
     if not ok:
         return ""
     exact = sum(m.check == "exact" for m in ok)
-    flagged = sum(bool(m.flags) for m in ok)
+    flagged = sum(bool(set(m.flags) - {"cpu-clock"}) for m in ok)
     return (
         f"Of {count(len(ok), 'row')}, {exact} gave exactly the right answer on whole numbers before they were timed, "
-        f"the others were checked as the table of all numbers says; {flagged} carry a flag. A winner is named only where the "
+        f"the others were checked as the table of all numbers says; {flagged} carry a flag other than a CPU clock that moved. "
+        "A winner is named only where the "
         "95 % intervals leave no doubt; otherwise it says can't tell."
     )
 

@@ -202,10 +202,15 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
         """8, 4 or 1: of which the input and output channels of a group are multiples, as libraries' kernels want."""
         return _alignment(self.c_in // self.groups, self.c_out // self.groups)
 
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of x and w for fprop, of dy and w for dgrad, of x and dy for wgrad."""
+        x, w, y = self.x_shape, self.w_shape, self.y_shape
+        return {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
+
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         """(x, w) for fprop, (dy, w) for dgrad, (x, dy) for wgrad."""
-        x, w, y = self.x_shape, self.w_shape, self.y_shape
-        a, b = {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
+        a, b = self.operand_shapes
         return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
 
 

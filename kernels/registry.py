@@ -7,6 +7,7 @@ needs and raises ValueError for what it cannot do; `run()` is the only thing tim
 import dataclasses
 import functools
 import importlib
+import inspect
 import pathlib
 import sys
 from collections.abc import Callable
@@ -93,11 +94,27 @@ def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bo
     module = sys.modules[function.__module__]
     op, backend = function.__module__.rpartition(".")[2].split("_")[:2]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
+    if op == "conv":
+        function = _shaped(function)
     made = Kernel(op, backend, function.__name__, function, devices, rung, parallel, allocates, waits)
-    if made.name in _registered and _registered[made.name].bind.__code__ is not function.__code__:
+    before = _registered.get(made.name)
+    if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {made.name}")
     _registered[made.name] = made
     return function
+
+
+def _shaped(function: Callable) -> Callable:
+    """The convolution kernel, which first refuses operands of other shapes: many would read past them."""
+
+    @functools.wraps(function)
+    def bind(problem, *operands, **options):
+        for given, wanted in zip(operands, problem.operand_shapes, strict=False):
+            if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
+                raise ValueError(f"{problem.direction} wants an operand of shape {wanted}, not {shape}")
+        return function(problem, *operands, **options)
+
+    return bind
 
 
 def backends(op: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Pictures of a run's page, wide and narrow, light and dark: `make screenshots [RUN=reports/nvidia-h200] [ARGS="-o DIR"]`."""
+"""Pictures of a run's page, wide and narrow, light and dark: `make screenshots [RUN=reports/nvidia-h200/suite] [ARGS="-o DIR"]`."""
 
 import argparse
 import io
@@ -17,7 +17,7 @@ SIZES = {"wide": (1280, 1560), "narrow": (375, 1200)}
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("run", help="a result file, a run folder or a machine folder")
-    parser.add_argument("-o", dest="out", default="reports/local/screenshots", help="the pictures' folder")
+    parser.add_argument("-o", dest="out", default="reports/screenshots", help="the pictures' folder")
     parser.add_argument("--whole", action="store_true", help="the whole page, not what is seen first")
     arguments = parser.parse_args()
     if executable() is None:

@@ -9,7 +9,7 @@ from fake_measurements import row
 
 from analysis import answers, crossover, families
 from analysis.crossover import LATENCY
-from kernels import reference_conv
+from kernels import reference_conv, registry
 from kernels.problems import Conv, Matmul
 from workloads import conv, matmul, measure, options, plan, tables
 from workloads.results import Measurement, Settings
@@ -292,3 +292,21 @@ def test_what_a_kernel_says_of_itself_outlives_the_copies_around_it():
     assert (prepared.notes, prepared.bound) == ({"plan": "eng0"}, 0.1)
     plain = copies.Prepared(copies._told(lambda: None, lambda: None), lambda value: value)
     assert (plain.notes, plain.bound) == ({}, None)
+
+
+@pytest.mark.parametrize("kernel", ["conv/numpy/im2col", "conv/numba/direct"])
+@pytest.mark.parametrize("direction", ["fprop", "dgrad", "wgrad"])
+def test_operands_of_other_shapes_are_refused(kernel, direction):
+    """They would be read past their ends."""
+    p = Conv(1, 6, 6, 8, 4, 3, 3, direction=direction)
+    a, b = p.inputs(1)
+    bind = registry.find(kernel).bind
+    for given in ((a[..., :1], b), (a, b[..., :1])):
+        with pytest.raises(ValueError, match=f"{direction} wants an operand of shape"):
+            bind(p, *given)
+
+
+def test_when_all_rows_are_skipped_the_reason_is_said_and_it_is_no_success(tmp_path, capsys):
+    code = conv.main(["--shapes", "1x8x8x8:8x3x3", "--dtypes", "float16", *FAST, "-o", str(tmp_path)])
+    assert code == 3
+    assert "skipped: 1 row" in capsys.readouterr().err

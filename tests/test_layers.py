@@ -145,6 +145,8 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
     assert [(a.math, a.alignment, a.rate.problems, a.speedup and a.speedup.median) for a in found] == [
         ("float32", 8, 1, None), ("float32", 1, 1, None), ("tf32", 8, 1, pytest.approx(4)), ("tf32", 1, 1, pytest.approx(1.5))]
     assert found[0].rate.median == pytest.approx(conv().flops / 1e-3)  # the smaller batch is left out
+    larger = row("conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0")  # float32 was not measured there
+    assert layers.arithmetic([*rows, larger], "conv") == found
     assert layers.arithmetic_sentences(found, "conv") == [
         "TF32 on, cudnn on the GPU: a convolution is 4.00 times as fast where its channels are multiples of 8 and 1.50 times as "
         "fast where its channels are not all multiples of 4 (the middle, against float32)."]

@@ -295,3 +295,10 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
     assert readme.read_text() == f"head\n{other}{own}- One.\n- Two.\n<!-- /answer -->\ntail\n"
     with pytest.raises(ValueError, match=r"<!-- answer: python -m analysis\.report reports/b --readme"):
         command.put_answer(readme, ["One."], "reports/b")
+
+
+def test_a_page_of_text_does_not_list_thousands_of_rows():
+    rows = fake.laws(lambda n: 1e-3, lambda n: 1e-3, range(1, sections.MOST_NUMBERS))
+    (said,) = (line for line in sections.numbers_section(rows, [("-",) * 12] * len(rows)) if "too many" in line)
+    assert said.startswith(f"{len(rows):,} rows") and "python -m analysis.export --to csv RUN" in said
+    assert len(sections.numbers_section(rows[:4], [("-",) * 12] * 4)) > 4

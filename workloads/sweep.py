@@ -39,13 +39,14 @@ class Outcome(msgspec.Struct):
 
     @property
     def exit_code(self) -> int:
-        """0, 1 for failed or wrong rows, 3 when nothing could be measured, 130 or 143 after a signal."""
+        """0, 1 for failed or wrong rows, 3 when nothing but roofs could be measured, 130 or 143 after a signal."""
         if self.stopped in ("SIGINT", "SIGTERM"):
             return options.INTERRUPTED if self.stopped == "SIGINT" else options.TERMINATED
         statuses = {m.status for m in self.measurements}
         if statuses & {"failed", "wrong"}:
             return options.FAILED
-        return options.MISSING if statuses == {"skipped"} and not self.stopped else options.OK
+        own = {m.status for m in self.measurements if m.problem.op == self.path.stem} or statuses
+        return options.MISSING if own == {"skipped"} and not self.stopped else options.OK
 
 
 class Stopped(BaseException):
@@ -313,7 +314,8 @@ def ended(outcome: Outcome, args: argparse.Namespace) -> int:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
     skipped = Counter(m.reason for m in outcome.measurements if m.status == "skipped")
     for reason, rows in skipped.most_common(None if args.verbose else 5):
-        note(args, f"skipped: {rows} row{'s' * (rows != 1)}: {reason}")
+        said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
+        print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
     for line in checks.lines(outcome.measurements, outcome.run.machine):
         note(args, line)
     if outcome.stopped:

@@ -219,7 +219,8 @@ def _comparisons(of: Layers) -> list[str]:
         return lines
     heads = ("device", "backend", "precision", "channels" if of.op == "conv" else "sizes", f"{one}s", "rate, the middle",
              "the best", "of the roof", "times as fast as float32")  # fmt: skip
-    says = f"Each {one} at its largest batch: the middle, the least and the most. float32 is without TF32, tf32 with it."
+    says = (f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
+            "float32 is without TF32, tf32 with it.")  # fmt: skip
     said = _listed(layers.arithmetic_sentences(arithmetic, of.op))
     return [*lines, f"### {heading}: precision and alignment", "", *said, says, "",
             *table(heads, rows, 4, ("of the roof", "times as fast as float32"))]  # fmt: skip

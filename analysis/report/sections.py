@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
 NUMBERS = ("kernel", "problem", "math", "device", "threads", "mode", "time", "+-", "device time", "queued", "rate",
            "of its roof", "status, flags")  # fmt: skip
+MOST_NUMBERS = 2500  # rows that the Markdown lists
 _RIDGE = "ridge, FLOP per byte"
 _WHERE_TIME_GOES = (
     "Where the GPU's time goes, at the sizes on both sides of each crossing. The last four columns add up to its "
@@ -242,6 +243,9 @@ def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]") -
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = f"A time of `{several[0]}` is that of all of them." if (several := _several(timed)) else ""
     found = table(NUMBERS, numbers, 2, ("device time", "queued", "of its roof"))
+    if len(numbers) > MOST_NUMBERS:
+        found = [f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
+                 "`python -m analysis.export --to csv RUN` writes them.", ""]  # fmt: skip
     return ["## All numbers", "", *([said, ""] if said else []), *found, *(["", *left] if left else [])]
 
 
