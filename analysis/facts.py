@@ -62,7 +62,8 @@ def _rate(m: "Measurement", roofs) -> str:
     told = f"at n = {m.problem.n} {what} ({_side(m)}) reaches {flops_rate(rate)}"
     if judged.fraction is None:
         return f"{told} ({judged.note})"
-    return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}"
+    over = " (the CPU was slower while that was measured)" if judged.fraction.value > 1 and not is_gpu(m.settings.device) else ""
+    return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}{over}"
 
 
 def roof_words(roof: "Roof") -> str:

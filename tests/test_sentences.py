@@ -241,3 +241,12 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
 
 def test_a_size_where_something_begins_is_whole():
     assert [sentences.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == ["1", "2", "20", "25", "100", "786"]
+
+
+def test_a_cpu_above_its_own_peak_says_that_the_peak_was_measured_in_a_slower_moment():
+    peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
+    rows = [peak, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
+    (said,) = facts.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
+    assert said.endswith("134 % of its measured FMA peak, 100 GFLOP/s (the CPU was slower while that was measured).")
+    slower = [peak, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
+    assert facts.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))[0].endswith("peak, 100 GFLOP/s.")
