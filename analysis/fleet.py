@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from workloads import options
 
 if TYPE_CHECKING:
-    from analysis.fleet_devices import Judged
+    from analysis.fleet_judged import Judged
 
 EXAMPLE = "python -m analysis.fleet RUN --fail-on 'slower>3%'"
 LONG = """Each device of RUN (a fleet's folder, or one run with several devices) against itself in a saved baseline (a GPU by its
-UUID, a CPU by its node), and from 8 alike on against their median and spread. A device is called slow when the whole interval of a
-quantity lies more than 3 % below (of a CPU: more than its processes differ by). Exit code 4 when --fail-on finds one."""
+UUID, a CPU by its node), and from 8 alike on against their median and spread. A device is called slow when the whole interval of
+a quantity lies more than 3 % below (of a CPU: more than its processes differ by). Exit code 4 when --fail-on finds one."""
 
 
 def parser() -> options.Parser:
@@ -21,7 +21,7 @@ def parser() -> options.Parser:
     made.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
     made.add_argument("--against", metavar="RUN", help="the baseline (default: the newest saved that has the device)")
     made.add_argument("--fail-on", type=options.regression, metavar="RULE",
-                      help="exit 4 when a device is below by more than this, or rows failed or were lost: 'slower>3%%'")  # fmt: skip
+                      help="exit 4 when a device is below by more than this, or rows failed: 'slower>3%%'")  # fmt: skip
     made.add_argument("--save", metavar="NAME", help="keep the run as the baseline NAME")
     made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
     made.add_argument("-v", "--verbose", action="store_true", help="the devices that are as they should be too")
@@ -35,7 +35,7 @@ def judge(args: argparse.Namespace) -> "Judged":
     """
     import pathlib
 
-    from analysis import fleet_devices
+    from analysis import fleet_devices, fleet_judged
     from workloads import baselines
 
     try:
@@ -50,8 +50,8 @@ def judge(args: argparse.Namespace) -> "Judged":
         raise options.Usage(f"{error}{known}", "python -m workloads.suite --ray auto") from error
     except ValueError as error:
         raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare OLD NEW") from error
-    share = fleet_devices.LEAST if args.fail_on is None else min(args.fail_on, fleet_devices.LEAST)
-    return fleet_devices.judge(found, [r for r in against if not _same(r, args.run)], share)
+    share = fleet_judged.LEAST if args.fail_on is None else min(args.fail_on, fleet_judged.LEAST)
+    return fleet_judged.judge(found, [r for r in against if not _same(r, args.run)], share)
 
 
 def _same(one, other) -> bool:

@@ -60,7 +60,8 @@ def records(judged: Judged) -> list[dict]:
 def table(judged: Judged) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """(head, rows) for reading: a line a finding."""
     head = ("device", "quantity", "against", "rows", "below", "95 % interval", "least", "flagged")
-    rows = [(name(f.device), f.quantity, f.against, str(f.rows), percent(f.below.value),
+    rows: list[tuple[str, ...]] = [
+            (name(f.device), f.quantity, f.against, str(f.rows), percent(f.below.value),
              f"{percent(f.below.low)} .. {percent(f.below.high)}", percent(f.least), "yes" if f.flagged else "")
             for f in judged.findings]  # fmt: skip
     return head, rows

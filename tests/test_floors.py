@@ -16,7 +16,7 @@ GROUND = {
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks probes refereeing pyperf_child
 cuda_bench_child models data keras_child cluster show setup
 starts tensors trainers feeds loops dense fits usermodels together parties answering serving studies
-asked forecast windows energy describing"""
+asked forecast windows energy describing fleet fleet_lines fleet_cluster"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}

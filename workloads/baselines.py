@@ -36,8 +36,8 @@ def require_free(name: str) -> None:
         raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
 
 
-def save(name: str, files: Iterable[pathlib.Path]) -> pathlib.Path:
-    """Copies result files under that name and gives their folder.
+def save(name: str, files: Iterable[pathlib.Path], apart: bool = False) -> pathlib.Path:
+    """Copies result files under that name and gives their folder; `apart`: each in a folder named as its own, as a fleet's are.
 
     Raises: Usage when the name is taken or the folder cannot be written.
     """
@@ -48,7 +48,9 @@ def save(name: str, files: Iterable[pathlib.Path]) -> pathlib.Path:
         raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error
     try:
         for file in files:
-            shutil.copy(file, folder(name))
+            kept = folder(name) / file.parent.name if apart else folder(name)
+            kept.mkdir(exist_ok=True)
+            shutil.copy(file, kept)
     except OSError as error:
         shutil.rmtree(folder(name), ignore_errors=True)  # our own, just made: half a baseline is none
         raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error

@@ -22,6 +22,11 @@ def parser() -> options.Parser:
     made = options.parser("workloads.suite", LONG, EXAMPLE)
     made.add_argument("--quick", action="store_true", help="small sizes and short blocks")
     made.add_argument("--only", nargs="+", metavar="WORKLOAD", help="only these: peak stream launch transfer matmul training")
+    fleet = made.add_argument_group("a fleet")
+    fleet.add_argument("--ray", metavar="WHERE", help="every node and GPU of a Ray cluster, into one folder: auto (the one that "
+                       "runs, else a local one) or HOST:PORT")  # fmt: skip
+    fleet.add_argument("--ray-timeout", type=options._positive, default=900.0, metavar="S",
+                       help="give a node up that says nothing for so long (900)")  # fmt: skip
     options.add_measuring(made)
     return made
 
@@ -75,6 +80,11 @@ def main(argv: list[str] | None = None) -> int:
 def _main(args: argparse.Namespace, command: str) -> int:
     from workloads import machine, show, sweep
 
+    if args.ray:
+        from workloads import fleet
+
+        chosen(args, True)  # an unknown workload is said here, not by every node
+        return fleet.run(args, command)
     if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
         raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
                             f"python -m workloads.suite --quick --only matmul --format {args.format}")  # fmt: skip

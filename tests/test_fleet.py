@@ -1,0 +1,303 @@
+"""A fleet's run: with a made-up engine, one node's suite in its own process, and three nodes of a real cluster, one of which is
+killed halfway."""
+
+import argparse
+import importlib.util
+import os
+import subprocess
+import sys
+import types
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from test_fleet_devices import machine, reads, write
+
+from analysis import fleet_devices, fleet_judged, fleet_words
+from kernels.problems import Peak
+from workloads import fleet, fleet_cluster, fleet_lines, options, results, suite
+from workloads.fleet_cluster import Node
+from workloads.results import Measurement, Row, Settings
+from workloads.worker import ROOT
+
+LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1",
+          "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}  # fmt: skip
+
+
+def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id():
+    listed = [LISTED, {**LISTED, "NodeID": "1" * 56}, {**LISTED, "NodeID": "2" * 56, "NodeName": "rack 2/a"},
+              {**LISTED, "NodeID": "3" * 56, "Alive": False}]  # fmt: skip
+    seen = fleet_cluster.nodes(listed)
+    assert [(n.name, n.cpus, n.gpus) for n in seen] == [
+        ("gpu-box", 8.0, 2.0),
+        ("gpu-box", 8.0, 2.0),
+        ("rack-2-a", 8.0, 2.0),
+    ]
+    assert [n.name for n in fleet_cluster.told_apart(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
+
+
+@pytest.mark.parametrize(
+    ("address", "error"), [("ray://head:10001", "Ray Client"), ("nonsense", "is no address of a cluster")]
+)
+def test_what_is_no_address_is_refused(address, error):
+    pytest.importorskip("ray")
+    with pytest.raises(options.Usage, match=error):
+        fleet_cluster.connect(address, print)
+
+
+def test_no_cluster_and_no_ray_exit_3_with_what_to_type(monkeypatch, capsys):
+    pytest.importorskip("ray")
+    assert suite.main(["--ray", "127.0.0.1:1"]) == 3
+    said = capsys.readouterr().err
+    assert "no Ray cluster answers at 127.0.0.1:1" in said and "ray start --head" in said
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert suite.main(["--ray", "auto"]) == 3
+    assert "Ray is not installed" in (said := capsys.readouterr().err) and "-m pip install ray" in said
+
+
+def test_the_running_cluster_is_the_one_noted_last_when_it_still_answers(tmp_path, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    assert fleet_cluster.current(str(tmp_path)) == ""
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
+    assert fleet_cluster.current(str(tmp_path)) == ""  # it was killed and its note stayed
+    monkeypatch.setattr(fleet_cluster, "answers", lambda address: address == "127.0.0.1:1")
+    assert fleet_cluster.current(str(tmp_path)) == "127.0.0.1:1"
+
+
+class RayError(Exception):
+    pass
+
+
+class Died(RayError):
+    pass
+
+
+class Late(RayError):
+    pass
+
+
+class Stream_:
+    """A node's lines, as a streaming task has them: an exception among them is raised when asked for, None is silence."""
+
+    def __init__(self, given):
+        self._left = [x if isinstance(x, Exception) or x is None else fleet_lines.encode(x) for x in given]
+
+    def ready(self) -> bool:
+        return not self._left or self._left[0] is not None
+
+    def __next__(self):
+        if not self._left:
+            raise StopIteration
+        return self._left.pop(0)
+
+
+class Engine:
+    """A stand-in for ray. A task on a node is its Stream_, a greeting the node's id."""
+
+    exceptions = types.SimpleNamespace(RayError=RayError, NodeDiedError=Died, GetTimeoutError=Late)
+
+    def __init__(self, lines: dict[str, list], greetings: dict | None = None):
+        self._streams, self._greetings = {node: Stream_(given) for node, given in lines.items()}, greetings or {}
+        self.cancelled: list = []
+        self.held: dict[str, dict] = {}
+
+    def remote(self, function):
+        def options(scheduling_strategy, **how):
+            self.held[scheduling_strategy] = how
+            answer = (
+                self._streams[scheduling_strategy] if function is fleet_cluster.measure_node else scheduling_strategy
+            )
+            return types.SimpleNamespace(remote=lambda *args: answer)
+
+        return types.SimpleNamespace(options=options)
+
+    def wait(self, asked, **how):
+        ready = [one for one in asked if isinstance(one, str) or one.ready()]
+        return ready[: how["num_returns"]], []
+
+    def get(self, ref, timeout=None):
+        value = self._greetings[ref] if isinstance(ref, str) else ref
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def nodes(self):
+        return []
+
+    def cancel(self, stream, force):
+        self.cancelled.append(stream)
+
+
+@pytest.fixture
+def placed(monkeypatch):
+    monkeypatch.setattr(fleet_cluster, "on", lambda node: node.id)
+    monkeypatch.setattr(fleet, "_POLL_S", 0.0)
+
+
+ROWS = [Row("peak/numba/fma", Peak("float64", 2**20 * i), Settings(threads=1)) for i in (1, 2, 3)]
+PLAN = fleet_lines.Planned("peak", tuple(ROWS))
+BEGAN = fleet_lines.Began(fake.run(fake.CPU_MACHINE), "no NVIDIA driver")
+
+
+def took(row: Row) -> fleet_lines.Took:
+    return fleet_lines.Took(
+        "peak", Measurement(row.kernel, row.problem, row.settings, "ok", samples=(fake.samples(1e-3),))
+    )
+
+
+def gathered(folder, lines: dict[str, list], limit_s: float = 60.0):
+    parts = [fleet.Part(Node(name, name, 2.0, 0.0), folder) for name in lines]
+    ray = Engine(lines)
+    fleet.gather(ray, parts, lambda part: fleet_lines.Order({}, "", part.kept), limit_s)
+    return ray, parts
+
+
+def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
+    lines = {"n1": [BEGAN, PLAN, *map(took, ROWS)], "n2": [BEGAN, PLAN, took(ROWS[0]), Died("gone")]}
+    ray, (one, two) = gathered(tmp_path, lines)
+    assert ray.held["n1"]["num_cpus"] == 2 and ray.held["n1"]["max_retries"] == 0
+    assert (one.count("ok"), one.rows_lost, one.lost) == (3, 0, "") and (two.count("ok"), two.rows_lost) == (1, 2)
+    stored = results.read(tmp_path / "n2").measurements
+    assert [(m.status, m.reason, m.flags) for m in stored[1:]] == [("failed", "lost: n2 died", ("lost",))] * 2
+    assert [fleet.exit_code(parts) for parts in ([one, two], [one], [])] == [1, 0, 3]
+    told = fleet_words.lines(fleet_judged.judge(fleet_devices.devices(tmp_path), []))
+    assert "the CPU of n2: 2 rows lost: n2 died" in told
+
+
+def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
+    gathered(tmp_path, {"n1": [BEGAN, PLAN, took(ROWS[0]), Died("gone")]})
+    part = fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)
+    assert [m.key for m in results.decode(part.kept["peak"].encode().splitlines())[1]] == [ROWS[0].key]
+    _, (part,) = gathered(tmp_path, {"n1": [BEGAN, PLAN, *map(took, ROWS[1:])]})
+    assert (part.count("ok"), part.rows_lost, part.to_go) == (3, 0, 0)
+    assert {m.status for m in results.read(tmp_path).measurements} == {"ok"}
+
+
+def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
+    ray, (one, two) = gathered(tmp_path, {"n1": [BEGAN, PLAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
+    assert one.lost == "n1 said nothing for 0.05 s" and one.rows_lost == 2
+    assert (
+        two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
+        and len(ray.cancelled) == 2
+    )
+
+
+def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
+    import signal
+
+    with fleet._signals() as stopped:
+        parts = [fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)]
+        ray = Engine({"n1": [BEGAN, PLAN, took(ROWS[0]), None]})
+
+        def kill(part, line):
+            if isinstance(line, fleet_lines.Took):
+                os.kill(os.getpid(), signal.SIGINT)
+
+        fleet.gather(ray, parts, lambda part: fleet_lines.Order({}, ""), 60.0, kill, stopped)
+    assert stopped == ["SIGINT"] and len(ray.cancelled) == 1
+    assert (parts[0].count("ok"), parts[0].rows_lost, parts[0].to_go) == (1, 0, 2) and fleet.exit_code(
+        parts, "SIGINT"
+    ) == 130
+
+
+def test_a_node_with_other_gpus_is_not_resumed(tmp_path, placed):
+    write(tmp_path / "n1", machine("GPU-a"), reads("gpu:0"))
+    _, (part,) = gathered(tmp_path, {"n1": [fleet_lines.Began(fake.run(machine("GPU-b")), "")]})
+    assert part.left == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
+
+
+def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason(placed):
+    import platform
+
+    ours = {"sources": results.source_hash(), "python": platform.python_version(), "boot": "b1"}
+    said: list[str] = []
+    absent = ModuleNotFoundError("No module named 'workloads'")
+    greetings = {"a": ours, "b": {**ours, "sources": "0123"}, "c": Late(), "d": absent, "e": ours}
+    kept = fleet_cluster.usable(Engine({}, greetings), [Node(n, n, 1.0, 0.0) for n in "abcde"], said.append, 9.0)
+    assert [node.name for node in kept] == ["a", "e"]
+    assert said[0] == f"b (b) left out: its sources are 0123, here {ours['sources']}: bring both to one version"
+    assert said[1:3] == ["c (c) left out: it did not answer within 9 s", "d (d) left out: No module named 'workloads'"]
+    assert said[3] == "a, e are one machine: they measure at the same time and disturb each other"
+
+
+def test_a_folder_with_results_is_not_written_without_resume(tmp_path):
+    write(tmp_path / "run" / "n1", machine("GPU-a"), reads("gpu:0"))
+    args = argparse.Namespace(output=str(tmp_path / "run"), resume=False, ray="auto")
+    with pytest.raises(results.Refused, match="add --resume"):
+        fleet.place(args)
+    args.resume = True
+    assert fleet.place(args) == tmp_path / "run"
+
+
+@pytest.mark.parametrize("flags", [["--format", "json"], ["--against", "x"], ["--only", "nope"]])
+def test_what_a_fleet_does_not_do_is_refused_before_anything_is_started(flags, capsys):
+    assert suite.main(["--ray", "auto", *flags]) == 2
+    assert capsys.readouterr().err.startswith("error: ")
+
+
+def test_one_node_says_its_plan_and_measures_what_is_not_known():
+    args = suite.parser().parse_args(
+        ["--only", "peak", "--max-time", "0.01", "--min-time", "0.001", "--threads", "1", "-q"]
+    )
+
+    def said(**how) -> list:
+        asked = fleet_lines.Order(vars(args), "python -m workloads.suite --ray auto", **how)
+        return [fleet_lines.decode(line) for line in fleet_cluster.measure_node(fleet_lines.encode(asked), 1)]
+
+    began, planned = said(dry_run=True)
+    assert (began.gpu_problem or began.run.machine.gpus) and planned.workload == "peak" and len(planned.rows) >= 2
+    known = [
+        Measurement(r.kernel, r.problem, r.settings, "ok", samples=(fake.samples(1e-3),)) for r in planned.rows[1:]
+    ]
+    kept = "".join(msgspec.json.encode(line).decode() + "\n" for line in (began.run, *known))
+    *_, row = measured = said(kept={"peak": kept})
+    assert len(measured) == 3 and (row.measurement.key, row.measurement.status) == (planned.rows[0].key, "ok")
+
+
+def test_a_node_whose_suite_breaks_says_its_last_words():
+    with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*(Validation|Decode)Error"):
+        list(fleet_cluster.measure_node(b'{"flags": 3}\n', 1))
+
+
+_CLUSTER = """
+import json, os, sys
+from ray.cluster_utils import Cluster
+from workloads import fleet, fleet_lines, suite
+
+small = {"num_cpus": 1, "object_store_memory": 80 << 20}
+cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False, "node_name": "node-1"})
+others = [cluster.add_node(**small, node_name=f"node-{i}") for i in (2, 3)]
+take, killed = fleet.Part.take, []
+
+def kill_after_the_first_row(part, line):
+    take(part, line)
+    if isinstance(line, fleet_lines.Took) and part.node.id == others[1].node_id and not killed:
+        killed.append(True)
+        cluster.remove_node(others[1], allow_graceful=False)
+
+fleet.Part.take = kill_after_the_first_row
+try:
+    code = suite.main(["--ray", cluster.address, "--only", "peak", "--max-time", "0.02", "--min-time", "0.002", "--threads", "1",
+                       "--ray-timeout", "40", "-o", sys.argv[1]])
+finally:
+    cluster.shutdown()
+sys.exit(code)
+"""
+
+
+def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
+    """In a process of its own, as Ray leaves threads and handlers behind."""
+    if importlib.util.find_spec("ray") is None:
+        pytest.fail("Ray is not installed: pip install ray")
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
+    done = subprocess.run([sys.executable, "-c", _CLUSTER, str(tmp_path / "run")], cwd=ROOT, env=env, capture_output=True,
+                          text=True, timeout=150, check=False)  # fmt: skip
+    assert done.returncode == 1, done.stderr[-2000:]
+    rows = {p.name: results.read(p).measurements for p in sorted((tmp_path / "run").iterdir())}
+    assert set(rows) == {"node-1", "node-2", "node-3"}
+    assert {m.status for name in ("node-1", "node-2") for m in rows[name]} == {"ok"}
+    assert {m.key for m in rows["node-3"]} == {m.key for m in rows["node-1"]} and rows["node-3"][0].status == "ok"
+    lost = [m for m in rows["node-3"] if m.status != "ok"]
+    assert lost and {(m.reason, m.flags) for m in lost} == {("lost: node-3 died", ("lost",))}
+    assert "node-1, node-2, node-3 are one machine" in done.stderr and "--resume" in done.stderr

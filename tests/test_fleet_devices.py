@@ -1,0 +1,224 @@
+"""A fleet's devices against their baselines and each other, worked out by hand, and on stored rows with planted losses."""
+
+import json
+import math
+import pathlib
+
+import fake_measurements as fake
+import msgspec
+import numpy as np
+import pytest
+
+from analysis import fleet as command
+from analysis import fleet_devices, fleet_judged, fleet_words
+from kernels.problems import Peak, Stream
+from workloads import baselines, results
+from workloads.results import Measurement, Settings
+from workloads.worker import ROOT
+
+H200 = ROOT / "reports" / "nvidia-h200"
+READS = tuple(Stream("read", 2**30 * i) for i in (1, 2, 4))
+
+
+@pytest.fixture(autouse=True)
+def _no_baselines(monkeypatch, tmp_path):
+    monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
+
+
+def machine(*uuids: str) -> results.Machine:
+    gpus = tuple(msgspec.structs.replace(fake.H200, uuid=uuid) for uuid in uuids)
+    return msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus, key=f"nvidia-h200-x{len(gpus)}")
+
+
+def write(
+    folder: pathlib.Path, here: results.Machine, rows, workload: str = "stream", said: str = "--ray auto"
+) -> None:
+    run = fake.run(here, f"python -m workloads.suite {said} --fast")
+    with results.Writer(folder / f"{workload}.jsonl", run) as writer:
+        for m in rows:
+            writer.append(m)
+
+
+def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> list[Measurement]:
+    """HBM reads at 4 TB/s, all samples equal, so the intervals are points."""
+    return [fake.row("stream/cupy/wide", p, {"device": slower * p.bytes_moved / 4e12}, device=device,
+                     values={"gpu_clock_hz": clock}, flags=flags) for p in READS]  # fmt: skip
+
+
+def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
+    for node in range(count):
+        here = machine(*(f"GPU-{node}{i}" for i in range(4)))
+        write(
+            folder / f"node-{node}",
+            here,
+            [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)],
+        )
+
+
+def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, capsys):
+    nodes(tmp_path / "before", {}, 1)
+    here = machine(*(f"GPU-0{i}" for i in range(4)))
+    rows = [m for i in range(3) for m in reads(f"gpu:{i}")]
+    write(tmp_path / "now" / "node-7", here, [*rows, *reads("gpu:3", 1 / 0.94, 1.4e9)])
+    words = ["--against", str(tmp_path / "before")]
+    assert command.main([str(tmp_path / "now"), *words]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == (
+        "gpu-3 of node-7: 6.00 % below its baseline in HBM read (6.00 % .. 6.00 %), clock held at 1.40 GHz (1.98 otherwise)"
+    ).replace("1.40 GHz", "1.4 GHz")
+    assert told[1] == "3 of 4 judged devices as fast as before or as the others"
+    assert command.main([str(tmp_path / "now"), *words, "--fail-on", "slower>3%"]) == 4
+    assert command.main([str(tmp_path / "now"), *words, "--fail-on", "slower>7%"]) == 0
+
+
+def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
+    write(tmp_path / "old", machine("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all")
+    write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
+    write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
+    judged = fleet_judged.judge(fleet_devices.devices(tmp_path / "new"), [tmp_path / "old"])
+    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == {
+        ("n1", False): 0.0,
+        ("n2", True): 0.5,
+    }
+
+
+def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
+    nodes(tmp_path, {(1, 2): 1 / 0.94})
+    judged = fleet_judged.judge(fleet_devices.devices(tmp_path), [])
+    assert [fleet_words.finding(f) for f in judged.flagged] == [
+        "gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"
+    ]
+    assert len(judged.findings) == 8 and judged.unjudged == ()
+    seven = fleet_judged.judge(judged.devices[:7], [])
+    assert seven.findings == () and {why for _, why in seven.unjudged} == {"no baseline, 7 alike are fewer than 8"}
+
+
+def test_a_device_within_the_spread_of_the_others_is_not_called_slow(tmp_path):
+    """Slow-downs of 0, 2, ..., 14 %: the median is 7 %, the median deviation 4 %, so one of 14 % is 1.2 deviations off."""
+    nodes(tmp_path, {(i // 4, i % 4): 1 + 0.02 * i for i in range(8)})
+    judged = fleet_judged.judge(fleet_devices.devices(tmp_path), [])
+    worst = max(judged.findings, key=lambda f: f.below.value)
+    logs = np.log([1 + 0.02 * i for i in range(8)])
+    sigma = 1.4826 * np.median(abs(logs - np.median(logs)))
+    assert worst.beyond == pytest.approx((logs[7] - np.median(logs)) / sigma) and 1 < worst.beyond < 1.3
+    assert worst.below.value == pytest.approx(1 - math.exp(np.median(logs)) / 1.14) and worst.below.low > 0.03
+    assert not judged.flagged
+
+
+def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
+    exact = [fleet_judged.Estimate(r, r, r) for r in (1.05, 1.05, 1.05)]
+    assert fleet_judged.below(exact).value == pytest.approx(1 - 1 / 1.05)
+    noisy = [fleet_judged.Estimate(r, r - 0.03, r + 0.03) for r in (1.05, 1.05, 1.05)]
+    assert fleet_judged.below(noisy).low == pytest.approx(1 - 1 / 1.02)
+    apart = [fleet_judged.Estimate(r, r, r) for r in (1.00, 1.05, 1.10)]
+    assert fleet_judged.below(apart).low < 0.0 < 0.09 < fleet_judged.below(apart).high
+    device = fleet_devices.Device("n", "gpu:0", "GPU-1", "H200", fake.GPU_MACHINE, {}, ())
+    claims = {}
+    for against, low, beyond in (
+        ("baseline", 0.02, 0.0),
+        ("baseline", 0.031, 0.0),
+        ("fleet", 0.031, 3.4),
+        ("fleet", 0.031, 3.6),
+    ):
+        found = fleet_judged.Finding(
+            device, "HBM read", against, 3, fleet_judged.Estimate(0.06, low, 0.09), 0.03, beyond
+        )
+        claims[against, low, beyond] = found.flagged
+    assert list(claims.values()) == [False, True, False, True]
+
+
+def test_quantities_are_named_by_what_limits_them():
+    here = fake.GPU_MACHINE
+    square = lambda n, seconds, **how: fake.row("matmul/cupy/cublas", fake.square(n), {"device": seconds}, **how)  # noqa: E731
+    named = {
+        "HBM read": reads("gpu:0")[0],
+        "cache triad": fake.row("stream/cupy/wide", Stream("triad", 2**20), {"device": 1e-6}),
+        "memory triad": fake.row("stream/numba/loop", Stream("triad", 2**30), 1e-2, threads=1),
+        "float32 products": square(4096, 3e-3),
+        "short float32 products": square(64, 5e-6),
+        "float32 products with copies": square(4096, 3e-3, mode="roundtrip"),
+        "float64 arithmetic": fake.row("peak/cupy/fma", Peak("float64", 10**13), {"device": 0.3}),
+        "pinned h2d copies": fake.transfer_rows()[13],
+        "short h2d copies": fake.transfer_rows()[0],
+        "launches": fake.launch_rows()[0],
+    }
+    assert {what: fleet_devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
+    once = msgspec.structs.replace(reads("gpu:0")[0], settings=Settings("gpu:0", process="fresh"))
+    assert fleet_devices.quantity(once, here) == ""
+
+
+def test_of_a_cpu_nothing_is_claimed_below_what_its_processes_differ_by(tmp_path):
+    """Nothing stored of this machine: 8 %."""
+
+    def cpu(slower):
+        return [fake.row("stream/numba/loop", Stream("triad", 2**30 * i), slower * i, threads=1) for i in (1, 2, 4)]
+
+    here = msgspec.structs.replace(fake.CPU_MACHINE, key="some-other-machine")
+    write(tmp_path / "old" / "n1", here, cpu(1.0))
+    for slower, flagged in ((1 / 0.93, False), (1 / 0.91, True)):
+        write(tmp_path / f"new{flagged}" / "n1", here, cpu(slower))
+        judged = fleet_judged.judge(fleet_devices.devices(tmp_path / f"new{flagged}"), [tmp_path / "old"])
+        assert [f.flagged for f in judged.findings] == [flagged]
+
+
+def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measurement:
+    """A stored row as another process might have measured it: a common factor for its samples, and its own samples drawn anew."""
+    move = factor * math.exp(row_noise * rng.standard_normal())
+    taken = tuple(msgspec.structs.replace(s, seconds=tuple(float(x) * move for x in rng.choice(s.seconds, len(s.seconds))))
+                  for s in m.samples)  # fmt: skip
+    return msgspec.structs.replace(m, samples=taken)
+
+
+def stored_rows() -> list[Measurement]:
+    loaded = results.read(H200 / "roofs", H200 / "suite")
+    return [m for m in loaded.measurements if m.settings.device == "gpu:0" and fleet_devices.quantity(m, loaded.runs[-1].machine)
+            and m.status == "ok" and m.on("device") and m.problem.op in ("peak", "stream", "matmul")]  # fmt: skip
+
+
+def planted(rows, seed: int, slower: float):
+    """(baselines, devices): eight GPUs whose rows move by 0.5 % from process to process; the last is `slower`."""
+    rng = np.random.default_rng(seed)
+    here = machine("GPU-x")
+
+    def device(i: int, factor: float) -> fleet_devices.Device:
+        made = {m.key: noisy(m, rng, 0.005, factor) for m in rows}
+        return fleet_devices.Device(f"node-{i}", "gpu:0", f"GPU-{i}", "NVIDIA H200", here, made, ())
+
+    return [device(i, 1.0) for i in range(8)], tuple(device(i, slower if i == 7 else 1.0) for i in range(8))
+
+
+def found(rows, seed: int, slower: float, monkeypatch) -> set[str]:
+    before, now = planted(rows, seed, slower)
+    monkeypatch.setattr(fleet_judged, "readable", lambda known: [tuple(before)])
+    return {fleet_words.name(f.device) for f in fleet_judged.judge(now, ["before"]).flagged}
+
+
+def test_no_false_flag_over_five_clean_runs_and_six_percent_is_found(monkeypatch):
+    rows = stored_rows()[::8]
+    assert len(rows) > 40
+    assert [found(rows, seed, 1.0, monkeypatch) for seed in range(5)] == [set()] * 5
+    assert [found(rows, seed, 1.06, monkeypatch) for seed in range(2)] == [{"gpu-0 of node-7"}] * 2
+
+
+def test_bad_runs_are_one_error_line(tmp_path, capsys):
+    assert command.main([str(tmp_path / "nothing")]) == 2
+    write(tmp_path / "a", machine("GPU-1"), reads("gpu:0"), said="")
+    write(tmp_path / "b", machine("GPU-1"), reads("gpu:0"), said="")
+    assert command.main([str(tmp_path)]) == 2
+    assert "hold the same GPU GPU-1: runs of one machine one after another" in capsys.readouterr().err
+    assert command.main([str(tmp_path / "a"), "--against", "nobody"]) == 2
+    assert command.main([str(tmp_path / "a")]) == 0
+    assert command.main([str(tmp_path / "a"), "--fail-on", "slower>3%"]) == 3  # a rule that nothing is held against
+
+
+def test_a_run_kept_as_a_baseline_is_found_again_and_prints_in_every_format(tmp_path, capsys):
+    nodes(tmp_path / "run", {}, 1)
+    assert command.main([str(tmp_path / "run"), "--save", "clean"]) == 0
+    assert (baselines.folder("clean") / "node-0" / "stream.jsonl").exists()
+    capsys.readouterr()
+    assert command.main([str(tmp_path / "run"), "--format", "json"]) == 0
+    records = json.loads(capsys.readouterr().out)
+    assert len(records) == 4 and set(records[0]) == set(fleet_words.HEAD) and records[0]["against"] == "baseline"
+    for kind in ("csv", "md", "table"):
+        assert command.main([str(tmp_path / "run"), "--format", kind, "-v"]) == 0
+        assert "HBM read" in capsys.readouterr().out
