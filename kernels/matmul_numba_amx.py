@@ -16,50 +16,59 @@ from kernels.registry import kernel
 
 _SIDE = 32  # rows and columns of C that four tiles of sums hold; also the steps in k of an instruction
 _WORDS = 2 * 16 * 16  # 32-bit words of two tiles of A or of B, side by side
-_STEPS = 16  # times 32 in k: a panel of A, 32 KiB, stays in the first-level cache
-_BLOCK = 512  # rows and columns of C at most that a thread keeps in its second-level cache until they are done
+_STEPS = 32  # times 32 in k: a panel of A or B is 64 KiB then
+_FEW = 8  # of these steps at a time: 16 KiB of A stay in the first-level cache for _PAIR panels of B
+_PAIR = 2
+_HIGH, _WIDE = 8, 8  # panels of a block of C at most, down and across: B's, 512 KiB, stay in the second-level cache
+_TOGETHER = 8  # panels of B that are packed together, so that memory is read along its rows
+_RUN = 8 * _SIDE  # steps in k of a row of A that are packed together, for the same reason
+_AHEAD_ROWS = 16  # of B, which are asked for early
+_AHEAD = 4 * _WORDS // _WIDE  # bytes of A asked for in a step: all of the next panel while this one meets all of B's
 
 _TILE_CODE = "\n".join([
-    "testq $4, $4",
+    "testq $5, $5",
     "jnz 2f",
     *(f"tilezero %tmm{i}" for i in range(4)),
     "jmp 1f",
     "2:",
-    *(f"tileloadd {1024 * i}($3,$5,1), %tmm{i}" for i in range(4)),
+    *(f"tileloadd {1024 * i}($4,$6,1), %tmm{i}" for i in range(4)),
     "1:",
-    "tileloadd ($1,$5,1), %tmm4",
-    "tileloadd ($2,$5,1), %tmm6",
+    "tileloadd ($1,$6,1), %tmm4",
+    "tileloadd ($2,$6,1), %tmm6",
     "tdpbf16ps %tmm6, %tmm4, %tmm0",
-    "tileloadd 1024($2,$5,1), %tmm7",
+    "tileloadd 1024($2,$6,1), %tmm7",
     "tdpbf16ps %tmm7, %tmm4, %tmm1",
-    "tileloadd 1024($1,$5,1), %tmm5",
+    "tileloadd 1024($1,$6,1), %tmm5",
     "tdpbf16ps %tmm6, %tmm5, %tmm2",
     "tdpbf16ps %tmm7, %tmm5, %tmm3",
-    *(f"prefetcht0 {4096 + 64 * i}($2)" for i in range(32)),  # B comes from the second-level cache, two steps early
+    *(f"prefetcht1 {64 * i}($3)" for i in range(_AHEAD // 64)),
     "addq $$2048, $1",
     "addq $$2048, $2",
+    f"addq $${_AHEAD}, $3",
     "decq $0",
     "jnz 1b",
-    *(f"tilestored %tmm{i}, {1024 * i}($3,$5,1)" for i in range(4)),
+    *(f"tilestored %tmm{i}, {1024 * i}($4,$6,1)" for i in range(4)),
 ])  # fmt: skip
 
 
 @intrinsic
-def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add):
-    """`steps` products of two tiles of A with two of B onto the four tiles of sums, from 0 where `add` is 0.
+def _four_tiles(typingctx, a, a_at, b, b_at, sums, sums_at, steps, add, ahead):
+    """`steps` products of two tiles of A with two of B onto the four tiles of sums, from 0 where `add` is 0; meanwhile asks
+    for _AHEAD bytes a step of A from its word `ahead` on.
 
     a, b, sums: arrays of 32-bit words in which such tiles lie one after the other. No compiler uses tiles by itself, so
     they keep their shapes from one piece of assembly to the next.
     """
-    signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 3)
+    signature = types.void(a, types.intp, b, types.intp, sums, *[types.intp] * 4)
 
     def codegen(context, builder, signature, arguments):
-        pointers = emit.datas(context, builder, signature, arguments, (0, 2, 4))
-        places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (1, 3, 5), strict=True)]
-        values = [places[2], arguments[7], emit.INDEX(64), arguments[6], places[0], places[1]]
+        pointers = emit.datas(context, builder, signature, arguments, (0, 2, 4, 0))
+        places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (1, 3, 5, 8), strict=True)]
+        values = [places[2], arguments[7], emit.INDEX(64), arguments[6], places[0], places[1], places[3]]
         left_over = ir.LiteralStructType([value.type for value in values[3:]])
         kind = ir.FunctionType(left_over, [value.type for value in values])
-        builder.asm(kind, _TILE_CODE, "=&r,=&r,=&r,r,r,r,0,1,2,~{memory},~{flags}", values, side_effect=True)
+        outputs, inputs = "=&r,=&r,=&r,=&r", "r,r,r,0,1,2,3"
+        builder.asm(kind, _TILE_CODE, f"{outputs},{inputs},~{{memory}},~{{flags}}", values, side_effect=True)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -87,17 +96,18 @@ def _release_tiles(typingctx):
 
 
 @intrinsic
-def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart):
-    """Two rows' 32 values in turns, the first 16 columns' to one tile and the rest to the next."""
-    signature = types.void(lanes, target, types.intp, source, types.intp, types.intp)
+def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart, ahead):
+    """Two rows' 32 values in turns, the first 16 columns' to one tile and the rest to the next; asks for those `ahead`."""
+    signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
         vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
         to, source = emit.datas(context, builder, signature, arguments, (1, 3))
-        rows = [builder.load(emit.at(builder, source, where, vector))
-                for where in (arguments[4], builder.add(arguments[4], arguments[5]))]  # fmt: skip
-        for row in rows:
-            row.align = 2
+        rows = []
+        for where in (arguments[4], builder.add(arguments[4], arguments[5])):
+            rows.append(builder.load(emit.at(builder, source, where, vector)))
+            rows[-1].align = 2
+            emit.prefetch(builder, emit.at(builder, source, builder.add(where, arguments[6]), vector))
         for i, value in enumerate(emit.zipped(builder, rows)):
             builder.store(value, emit.at(builder, to, arguments[2], vector, 512 * i)).align = 2
         return context.get_dummy_value()
@@ -108,32 +118,51 @@ def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart):
 @numba.njit(cache=True)
 def _pack_a(lanes, target, at, source, start, row, col, valid, k):
     """32 rows as pairs of tiles, 16 rows of 32 steps each; steps after the last are 0."""
-    for k0 in range(0, k, _SIDE):
+    for first in range(0, k, _RUN):
         for r in range(valid):
-            to = at + k0 * _SIDE + r * _SIDE
-            if col == 1 and k0 + _SIDE <= k:
-                copy_group(lanes, target, to, source, start + r * row + k0, _SIDE * 8)
-            else:
-                for i in range(_SIDE):
-                    target[to + i] = peek(source, start + r * row + (k0 + i) * col) if k0 + i < k else 0
+            for k0 in range(first, min(first + _RUN, k), _SIDE):
+                to = at + k0 * _SIDE + r * _SIDE
+                if col == 1 and k0 + _SIDE <= k:
+                    copy_group(lanes, target, to, source, start + r * row + k0, _RUN)
+                else:
+                    for i in range(_SIDE):
+                        target[to + i] = peek(source, start + r * row + (k0 + i) * col) if k0 + i < k else 0
 
 
 @numba.njit(cache=True)
-def _pack_b(lanes, target, at, source, start, row, col, valid, k):
-    """32 columns as pairs of tiles, 16 rows of 16 columns' pairs of steps each; steps after the last are 0."""
-    for k0 in range(0, k, 2):
-        to = at + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
-        if col == 1 and k0 + 2 <= k and valid == _SIDE:
-            _zip_rows(lanes, target, to, source, start + k0 * row, row)
-        else:
-            for j in range(valid):
-                for i in range(2):
-                    value = peek(source, start + (k0 + i) * row + j * col) if k0 + i < k else 0
-                    target[to + j // 16 * 512 + j % 16 * 2 + i] = value
-    for k0 in range((k + 1) // 2 * 2, -(-k // _SIDE) * _SIDE, 2):
-        to = at + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
-        for half in range(2):
-            target[to + half * 512 : to + half * 512 + 32] = 0
+def _pack_b(lanes, target, at, apart, source, start, row, col, valid, k):
+    """Panels, `apart` from one another, of 32 columns each as pairs of tiles, 16 rows of 16 columns' pairs of steps each; steps
+    after the last are 0."""
+    for k0 in range(0, -(-k // _SIDE) * _SIDE, 2):
+        for first in range(0, valid, _SIDE):
+            to = at + first // _SIDE * apart + k0 // _SIDE * _SIDE * _SIDE + k0 % _SIDE * 16
+            if col == 1 and k0 + 2 <= k and first + _SIDE <= valid:
+                _zip_rows(lanes, target, to, source, start + k0 * row + first, row, _AHEAD_ROWS * row)
+            else:
+                for j in range(min(_SIDE, valid - first)):
+                    for i in range(2):
+                        value = peek(source, start + (k0 + i) * row + (first + j) * col) if k0 + i < k else 0
+                        target[to + j // 16 * 512 + j % 16 * 2 + i] = value
+
+
+@intrinsic
+def _stream(typingctx, group, target, target_at, source, source_at):
+    """Copies as many values as `group` is long past the caches, a whole line, which then need not be read first.
+
+    A thread's next atomic operation, as `take_number` is one, orders such stores before what follows.
+    """
+    signature = types.void(group, target, types.intp, source, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
+        loaded = builder.load(emit.at(builder, source, arguments[4], vector))
+        store = builder.store(loaded, emit.at(builder, to, arguments[2], vector))
+        loaded.align = store.align = 64
+        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        return context.get_dummy_value()
+
+    return signature, codegen
 
 
 @numba.njit(cache=True)
@@ -142,7 +171,9 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
     for i in range(high):
         for j0 in range(0, wide, 16):
             to, word_at = c_at + i * length + j0, at + (i // 16 * 2 + j0 // 16) * 256 + i % 16 * 16
-            if c.itemsize == 4 and wide - j0 >= 16:
+            if c.itemsize == 4 and wide - j0 >= 16 and length % 16 == 0:
+                _stream(tile, c, to, sums, word_at)
+            elif c.itemsize == 4 and wide - j0 >= 16:
                 copy_group(tile, c, to, sums, word_at, 0)
             else:
                 for j in range(min(16, wide - j0)):
@@ -152,27 +183,29 @@ def _store(tile, sums, at, c, c_at, length, high, wide):
 
 @numba.njit(cache=True)
 def _pack(lanes, a, a_by, b, b_by, sizes, left, right, counters):
-    """Packs what no other thread has taken, and waits for the others. All panels' parts of some steps lie together, so that
+    """Packs what no other thread has taken, and waits for the others. All panels' parts of _STEPS steps lie together, so that
     those in use at a time do not fall onto the same sets of a cache."""
     (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a_by, b_by
     a_panels, b_panels, steps = -(-m // _SIDE), -(-n // _SIDE), -(-k // _SIDE)
+    groups = -(-b_panels // _TOGETHER)
     while True:
         piece = emit.take_number(counters, 0)
-        if piece >= a_panels + b_panels:
+        if piece >= a_panels + groups:
             break
         for step in range(0, steps, _STEPS):
             deep = min(_STEPS, steps - step)
             some = min(deep * _SIDE, k - step * _SIDE)
-            if piece < a_panels:
-                first, at = piece * _SIDE, (step * a_panels + piece * deep) * 2 * _WORDS
+            if piece < groups:
+                first, apart = piece * _TOGETHER, deep * 2 * _WORDS
+                valid = min(_TOGETHER * _SIDE, n - first * _SIDE)
+                at, start = step * b_panels * 2 * _WORDS + first * apart, first * _SIDE * b_col + step * _SIDE * b_row
+                _pack_b(lanes, right, at, apart, b, start, b_row, b_col, valid, some)
+            else:
+                first, at = (piece - groups) * _SIDE, (step * a_panels + (piece - groups) * deep) * 2 * _WORDS
                 start = first * a_row + step * _SIDE * a_col
                 _pack_a(lanes, left, at, a, start, a_row, a_col, min(_SIDE, m - first), some)
-            else:
-                first, at = (piece - a_panels) * _SIDE, (step * b_panels + (piece - a_panels) * deep) * 2 * _WORDS
-                start = first * b_col + step * _SIDE * b_row
-                _pack_b(lanes, right, at, b, start, b_row, b_col, min(_SIDE, n - first), some)
         emit.take_number(counters, 1)
-    emit.wait_for(counters, 1, a_panels + b_panels)
+    emit.wait_for(counters, 1, a_panels + groups)
 
 
 @numba.njit(cache=True)
@@ -191,23 +224,20 @@ def _multiply(tile, shapes, left, right, sums, c, sizes, block, counters):
         for step in range(0, steps, _STEPS):
             deep = min(_STEPS, steps - step)
             for i in range(i0, i1):
-                for j in range(j0, j1):
-                    at = ((i - i0) * wide + j - j0) * 2 * _WORDS
-                    left_at, right_at = (step * a_panels + i * deep) * _WORDS, (step * b_panels + j * deep) * _WORDS
-                    _four_tiles(left, left_at, right, right_at, sums, at, deep, step)
-        for i in range(i0, i1):
-            for j in range(j0, j1):
-                at = ((i - i0) * wide + j - j0) * 2 * _WORDS
-                _store(
-                    tile,
-                    sums,
-                    at,
-                    c,
-                    i * _SIDE * n + j * _SIDE,
-                    n,
-                    min(_SIDE, m - i * _SIDE),
-                    min(_SIDE, n - j * _SIDE),
-                )
+                left_at = (step * a_panels + i * deep) * _WORDS
+                for pair in range(j0, j1, _PAIR):
+                    # sums that are whole after these steps need no place of their own
+                    sums_at = 0 if deep == steps else (i - i0) * wide + pair - j0
+                    for few in range(0, deep, _FEW):
+                        for j in range(pair, min(pair + _PAIR, j1)):
+                            ahead = left_at + deep * _WORDS + ((j - j0) * deep + few) * (_WORDS // _WIDE)
+                            right_at = (step * b_panels + j * deep + few) * _WORDS
+                            _four_tiles(left, left_at + few * _WORDS, right, right_at, sums, (sums_at + j - pair) * 2 * _WORDS,
+                                        min(_FEW, deep - few), step + few, ahead)  # fmt: skip
+                    if step + deep == steps:
+                        for j in range(pair, min(pair + _PAIR, j1)):
+                            _store(tile, sums, (sums_at + j - pair) * 2 * _WORDS, c, i * _SIDE * n + j * _SIDE, n,
+                                   min(_SIDE, m - i * _SIDE), min(_SIDE, n - j * _SIDE))  # fmt: skip
     _release_tiles()
 
 
@@ -222,8 +252,8 @@ def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right
 
 @kernel(rung=True)
 def amx(problem: Matmul, a, b):
-    """AMX: four tiles of sums take products of two tiles of A and two of B; both are packed as tiles once, and a block of
-    C stays in the second-level cache until its sums are whole."""
+    """AMX: four tiles of sums take products of two tiles of A and two of B; both are packed as tiles once, a few panels of B
+    stay in the second-level cache, and those of A are asked for early."""
     require(problem, "amx-tile", "amx-bf16")
     if problem.out not in ("bfloat16", "float32"):
         raise ValueError(f"the sums are float32 and are stored so or rounded to bfloat16, not to {problem.out}")
@@ -231,8 +261,8 @@ def amx(problem: Matmul, a, b):
         raise ValueError("the kernel of this system does not let a process use AMX's tiles")
     m, n, k, threads = problem.m, problem.n, problem.k, numba.get_num_threads()
     a_panels, b_panels, steps = -(-m // _SIDE), -(-n // _SIDE), -(-k // _SIDE)
-    high = wide = _BLOCK // _SIDE
-    while high > 4 and -(-a_panels // high) * -(-b_panels // wide) < 4 * threads:
+    high, wide = _HIGH, _WIDE
+    while threads > 1 and high > 4 and -(-a_panels // high) * -(-b_panels // wide) < 4 * threads:
         high, wide = (high // 2, wide) if high >= wide else (high, wide // 2)
     word = np.dtype(np.uint32)
     left, right = (empty((panels * steps * _WORDS,), word, place) for panels, place in ((a_panels, 2), (b_panels, 6)))

@@ -1,4 +1,4 @@
-"""Pictures of a run's page, wide and narrow, light and dark: `make screenshots [RUN=reports/nvidia-h200/suite] [ARGS="-o DIR"]`."""
+"""Pictures of a page, wide and narrow, light and dark: `make screenshots [RUN=reports/nvidia-h200/suite] [ARGS="-o DIR"]`."""
 
 import argparse
 import io

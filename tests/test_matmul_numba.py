@@ -187,9 +187,11 @@ def need_tiles():
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
 def test_amx_is_exact_in_both_outputs(layout, out, threads):
     need_tiles()
-    for count, shapes in ((1, [(1, 1, 1), (33, 70, 31), (64, 96, 64)]), (2, [(127, 1, 31), (550, 40, 530)])):
+    # (550, 330, 1100): blocks of C both down and across, and two passes over the steps, all with remainders
+    small, large = [(1, 1, 1), (33, 70, 31), (64, 96, 64)], [(127, 1, 31), (550, 330, 1100)]
+    for count, shapes in ((1, [*small, large[1]]), (2, large)):
         threads(count)
-        for shape in shapes:  # (550, 40, 530): two blocks of C and two passes over the steps, each with a remainder
+        for shape in shapes:
             problem = Matmul(*shape, "bfloat16", out=out, layout=layout)
             inputs = problem.inputs(3, True)
             run = registry.find("matmul/numba/amx").bind(problem, *inputs)
