@@ -218,7 +218,7 @@ def test_skip_reasons_are_said_once(tmp_path, capsys):
     argv = ["--sizes", "16", "2^21", *FAST[:-1], "--format", "csv", "-o", str(tmp_path)]
     assert matmul.main(argv) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped: ")]
-    assert len(said) == 1 and "GiB of host memory" in said[0]
+    assert len(said) == 1 and said[0].endswith("GiB of host memory")  # what is free differs from row to row
 
 
 def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():

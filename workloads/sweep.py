@@ -5,6 +5,7 @@ import contextlib
 import math
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -312,7 +313,7 @@ def ended(outcome: Outcome, args: argparse.Namespace) -> int:
         print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
     if len(bad) > 5:
         print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
-    skipped = Counter(m.reason for m in outcome.measurements if m.status == "skipped")
+    skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
     for reason, rows in skipped.most_common(None if args.verbose else 5):
         said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
         print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
