@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _OURS = ("numba", "cuda")  # backends whose kernels are written here, loop by loop
 _LIBRARIES = ("numpy", "mkl", "cupy", "cublaslt", "cudnn")
+_ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
 
 
@@ -93,7 +94,7 @@ def ladders(
         return []
     ceilings, groups = roofs(every, machine), {}
     for m in rows:
-        if m.settings.device in taught and m.kernel.split("/")[1] in (*_OURS, *_LIBRARIES):
+        if m.settings.device in taught and (m.kernel.split("/")[1] in _OURS or _is_library(m)):
             groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
@@ -108,12 +109,17 @@ def _is_whole(ladder: Ladder) -> bool:
     return len({step.kernel for step in ladder.steps}) > 1
 
 
+def _is_library(m: "Measurement") -> bool:
+    onednn = m.kernel.startswith(_ONEDNN) and m.settings.device == "cpu" and not m.kernel.endswith("/held")
+    return onednn or m.kernel.split("/")[1] in _LIBRARIES
+
+
 def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
     own, library = {}, {}
     for m in rows:
         if m.kernel in ideas(op):
             own[m.problem, m.kernel] = m
-        elif (time := quick_seconds(m)) and m.kernel.split("/")[1] in _LIBRARIES:
+        elif (time := quick_seconds(m)) and _is_library(m):
             best = library.get(m.problem)
             library[m.problem] = m if best is None or time < quick_seconds(best) else best
     peak = pick(ceilings, device, "compute", math, threads)

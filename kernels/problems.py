@@ -69,9 +69,14 @@ class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
         """8, 4 or 1: of which all rows of the stored matrices are multiples, as libraries' vector and tensor kernels want."""
         return _alignment(self.m if self.layout == "tn" else self.k, self.n)
 
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of A and B as they are stored."""
         a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
-        b = (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+        return a, (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        a, b = self.operand_shapes
         return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
 
 

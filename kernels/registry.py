@@ -94,7 +94,7 @@ def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bo
     module = sys.modules[function.__module__]
     op, backend = function.__module__.rpartition(".")[2].split("_")[:2]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
-    if op == "conv":
+    if op in ("conv", "matmul"):
         function = _shaped(function)
     made = Kernel(op, backend, function.__name__, function, devices, rung, parallel, allocates, waits)
     before = _registered.get(made.name)
@@ -105,13 +105,14 @@ def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bo
 
 
 def _shaped(function: Callable) -> Callable:
-    """The convolution kernel, which first refuses operands of other shapes: many would read past them."""
+    """The kernel, which first refuses operands of other shapes: many would read past them."""
 
     @functools.wraps(function)
     def bind(problem, *operands, **options):
         for given, wanted in zip(operands, problem.operand_shapes, strict=False):
             if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
-                raise ValueError(f"{problem.direction} wants an operand of shape {wanted}, not {shape}")
+                what = getattr(problem, "direction", "the product")
+                raise ValueError(f"{what} wants an operand of shape {wanted}, not {shape}")
         return function(problem, *operands, **options)
 
     return bind
@@ -134,14 +135,17 @@ def load(op: str, backend: str) -> list[Kernel]:
 
     Raises: NotInstalled when the backend's own library is missing; any other import error as it is.
     """
-    for stem in _stems(op, backend):
+    stems = _stems(op, backend)
+    for stem in stems:
         try:
             importlib.import_module(f"kernels.{stem}")
         except ImportError as error:
             if (error.name or "").split(".")[0] == BACKENDS[backend].library:
                 raise NotInstalled(backend) from error
             raise
-    return [k for k in _registered.values() if (k.op, k.backend) == (op, backend)]
+    order = [f"kernels.{stem}" for stem in stems]  # whichever was imported first
+    return sorted((k for k in _registered.values() if (k.op, k.backend) == (op, backend)),
+                  key=lambda k: order.index(k.bind.__module__) if k.bind.__module__ in order else len(order))  # fmt: skip
 
 
 def find(name: str) -> Kernel:

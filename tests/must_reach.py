@@ -37,7 +37,7 @@ def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), k
     rows = [head, ["---"] * len(head), *map(cells, figures)]
     about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")
     stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    lines = [f"# {title}", "", f"`make {kind} NAME={name}` on {about}, {stamp}, commit {machine.commit()[:12]}.", "",
+    lines = [f"# {title}", "", f"`make {kind} NAME={name}` on {about}, {stamp}, commit {short(machine.commit())}.", "",
              *("| " + " | ".join(row) + " |" for row in rows), "", *notes]  # fmt: skip
     text = "\n".join(lines).rstrip() + "\n"
     path = REPORTS / here.key / f"{kind}-{name}.md"
@@ -45,6 +45,12 @@ def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), k
     path.write_text(text)
     print(text, end="")
     return 0 if all(f.reached for f in figures) else 1
+
+
+def short(commit: str) -> str:
+    """The first 12 digits, and whether files differed."""
+    head, plus, rest = commit.partition("+")
+    return head[:12] + plus + rest
 
 
 def added(path: pathlib.Path | None, told: dict[str, int]) -> dict[str, int]:

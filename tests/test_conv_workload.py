@@ -4,6 +4,7 @@ import json
 
 import fake_measurements as fake
 import msgspec
+import numpy as np
 import pytest
 from fake_measurements import row
 
@@ -304,6 +305,12 @@ def test_operands_of_other_shapes_are_refused(kernel, direction):
     for given in ((a[..., :1], b), (a, b[..., :1])):
         with pytest.raises(ValueError, match=f"{direction} wants an operand of shape"):
             bind(p, *given)
+
+
+def test_operands_of_a_product_of_other_shapes_are_refused():
+    bind = registry.find("matmul/numba/naive").bind
+    with pytest.raises(ValueError, match=r"the product wants an operand of shape \(4, 4\), not \(3, 4\)"):
+        bind(Matmul(4, 4, 4), np.ones((3, 4), np.float32), np.ones((4, 4), np.float32))
 
 
 def test_when_all_rows_are_skipped_the_reason_is_said_and_it_is_no_success(tmp_path, capsys):
