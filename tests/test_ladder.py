@@ -129,7 +129,8 @@ def test_the_page_has_the_ladder():
 
 def test_convolutions_have_a_ladder_of_their_own():
     p = Conv(32, 16, 16, 32, 64, 3, 3, pad="same")
-    rates = {"numba/direct": 2e9, "numba/blocked": 100e9, "numpy/im2col": 50e9, "tensorflow/eager": 200e9, "tensorflow/held": 900e9}
+    rates = {"numba/direct": 2e9, "numba/blocked": 100e9, "numpy/im2col": 50e9, "tensorflow/eager": 200e9,
+             "tensorflow/held": 900e9}  # fmt: skip
     rows = [row(f"conv/{kernel}", p, p.flops / rate, threads=1) for kernel, rate in rates.items()] + cpu_rows()
     (one,) = ladder.ladders(rows, CPU_MACHINE, "conv")
     direct, blocked = one.at(p)
