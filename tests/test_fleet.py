@@ -278,7 +278,7 @@ def kill_after_the_first_row(part, line):
 
 fleet.Part.take = kill_after_the_first_row
 try:
-    code = suite.main(["--ray", cluster.address, "--only", "peak", "--max-time", "0.02", "--min-time", "0.002", "--threads", "1",
+    code = suite.main(["--ray", cluster.address, "--only", "peak", "--max-time", "1.5", "--min-time", "1", "--threads", "1",
                        "--ray-timeout", "40", "-o", sys.argv[1]])
 finally:
     cluster.shutdown()
