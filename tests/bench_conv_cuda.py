@@ -64,8 +64,9 @@ def main() -> int:
     about = (
         f"Batch {BATCH}, NHWC, N(0,1) operands, the same on both sides; {ROUNDS} rounds that alternate, samples of about "
         f"{SAMPLE_S * 1e3:.0f} ms of device time each, short calls behind a held stream. The ratio is the time of the fastest of "
-        "all plans that cuDNN offers (without TF32) over ours, so above 1 ours is faster; before it is taken, both give the same "
-        "on whole numbers. Percents are of the peak measured here."
+        "all plans that cuDNN offers (without TF32) over ours, so above 1 ours is faster; before it is taken, ours gives on "
+        "whole numbers what cuDNN gives, in float32 cuDNN's rounded to the nearest whole ones. Percents are of the peak measured "
+        "here."
     )
     return table("conv_cuda", "Our CUDA C convolutions against cuDNN's best plans", figures, [about])
 
