@@ -4,6 +4,7 @@ the samples live and what each switch does."""
 import re
 from collections.abc import Iterable
 from math import inf
+from statistics import median
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -49,7 +50,9 @@ def notes(m: "Measurement") -> list[str]:
     said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
     said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
-    noise = of(m.on("host-latency")).noise
+    timed = m.on("host-latency")  # None where fresh processes started alone
+    noise = of(timed).noise if timed else 0.0
+    said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)
     return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
 
 
@@ -217,6 +220,24 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     return said
 
 
+_ONCE = (("import_s", "import the framework"), ("device_start_s", "start the device"), ("build_s", "build the model"),
+         ("first_call_s", "finish the first step"))  # fmt: skip
+
+
+def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
+    """What comes before training, a sentence a row of fresh processes: the middle process and the range of them all."""
+    said = []
+    for m in measurements:
+        if m.problem.op != "training" or "import_s" not in m.series:
+            continue
+        parts = [f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
+                 for name, what in _ONCE if (taken := m.series.get(name))]  # fmt: skip
+        form = jobs.form_of(m)
+        where = "GPU" if is_gpu(m.settings.device) else f"CPU ({form})" if form else "CPU"
+        said.append(f"{m.problem.model} on the {where}: {len(m.series['import_s'])} fresh processes took {join(parts)}.")
+    return said
+
+
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
     """What the trainings say, a sentence a line; empty where no two rows can be compared."""
     every = list(measurements)
@@ -224,6 +245,6 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     said = [answer_sentence(a) for a in jobs.answers(every)]
     said += [payback_sentence(p) for p in made if not p.setup.switches]
     said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
-    return [*said, *way_sentences(every), *change_sentences(every)]
+    return [*said, *way_sentences(every), *change_sentences(every), *start_sentences(every)]
 
 

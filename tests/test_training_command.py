@@ -9,9 +9,10 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
+from analysis import job_words
 from kernels.problems import Training
 from workloads import asked, machine, options, results, studies, sweep, together, training
-from workloads.results import Measurement, Samples
+from workloads.results import Measurement, Samples, Settings
 
 FIT = "training/keras/fit"
 
@@ -259,3 +260,19 @@ def test_what_is_said_at_the_end(capsys):
     out = capsys.readouterr().out
     assert "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms; so the GPU pays its start" in out
     assert "after 100 epochs" in out
+
+
+def test_a_row_of_starts_has_its_times_and_no_step(capsys):
+    once = {"import_s": (8.0, 9.0, 10.0), "device_start_s": (0.04, 0.05, 0.06), "build_s": (0.1, 0.1, 0.2),
+            "first_call_s": (1.1, 0.9, 1.0)}  # fmt: skip
+    phases = {"import": 10.0, "device_start": 0.06, "build": 0.2, "first_call": 1.0}
+    settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
+    m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", phases_s=phases,
+                    series=once, values={"jit_compile": 0.0}, notes={"gpu": "hidden"})  # fmt: skip
+    training.Table().shown(m)
+    shown = capsys.readouterr().out.splitlines()[1].split()[6:]
+    assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
+    said = job_words.lines([m])
+    assert said == ["cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
+                    "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and 1.00 s "
+                    "(900 ms..1.10 s) to finish the first step."]  # fmt: skip

@@ -182,8 +182,8 @@ class Table:
         if m.status != "ok":
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         law, job = jobs.law(m, self._all), jobs.job(m, self._all)
-        step, waited = law and law.step, of(m.on("host-latency"))
-        parts = (step or waited, law and law.epoch, law and law.fit)
+        waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
+        parts = ((law and law.step) or (waited and of(waited)), law and law.epoch, law and law.fit)
         thousand = ["-" if e is None else "~0" if e.low < 0 and e.value <= e.high / 2 else number(e.value * 1e3) for e in parts]
         return [*start, *thousand, number(law.compile.value) if law and law.compile else "-", began,
                 number(job.value) if job else "-", " ".join(job_words.notes(m))]  # fmt: skip
