@@ -274,5 +274,5 @@ def test_a_row_of_starts_has_its_times_and_no_step(capsys):
     assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
     said = job_words.lines([m])
     assert said == ["cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
-                    "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and 1.00 s "
-                    "(900 ms..1.10 s) to finish the first step."]  # fmt: skip
+                    "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
+                    "1.00 s (900 ms..1.10 s) to finish the first step."]  # fmt: skip

@@ -20,6 +20,7 @@ from workloads.timing import HOLD_NS, Limits
 OURS, THEIRS = "ours", "cuda-bench"
 COLD, BATCH = "cold", "batch"
 CALLS = 100  # of a batch's launch: NVBench holds the stream for two launches, so these are all queued before the first begins
+TIMEOUT_S = 3  # of a row there (15 by itself): what is not steady by then is told by its middle, as ours is
 REPEATS = 11  # batches a run, of which the middle counts: NVBench gives one mean for each
 
 
@@ -99,7 +100,7 @@ def ours(row: Row, form: str, seed: int, limits: Limits) -> Samples:
 
 
 def theirs(rows: list[tuple[str, Row]], seed: int) -> list[Timed]:
-    """What cuda-bench says of the rows, at its defaults for cold calls.
+    """What cuda-bench says of the rows, at its defaults for cold calls but for TIMEOUT_S.
 
     Raises: ImportError without cuda-bench; KeyError when it skipped a row.
     """
@@ -130,7 +131,7 @@ def theirs(rows: list[tuple[str, Row]], seed: int) -> list[Timed]:
     for index, (form, row) in enumerate(rows):
         registered(index, form, row)
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        bench.run_all_benchmarks(["cuda-bench", "--devices", "0", "--json", file.name])
+        bench.run_all_benchmarks(["cuda-bench", "--devices", "0", "--timeout", str(TIMEOUT_S), "--json", file.name])
         with open(file.name) as text:
             return read(json.load(text), rows)
 

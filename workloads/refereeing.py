@@ -58,7 +58,7 @@ def gpu_rows() -> list[tuple[str, Row]]:
 
     quick = [triad(m, batch) for m in (1, 4, 16)] + [square(n, "float32", batch) for n in (128, 256)]
     quick += [square(n, "bfloat16", batch) for n in (256, 512)]
-    long = [triad(m, cold) for m in (96, 256, 1024, 4096, 16384)] + [
+    long = [triad(m, cold) for m in (96, 256, 1024, 2048, 4096)] + [
         square(n, "float32", cold) for n in (1024, 2048, 4096, 6144)
     ]
     long += [square(n, "bfloat16", cold) for n in (2048, 4096, 8192)] + [square(2048, "float64", cold)]
