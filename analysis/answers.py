@@ -9,9 +9,10 @@ import msgspec
 
 from analysis import crossover, layers, sentences, shapes
 from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, fastest, framework_of
-from analysis.families import batch_family
+from analysis.families import batch_family, comparable
 from analysis.roofline import is_gpu
 from analysis.units import count, digits, join, seconds
+from kernels.registry import FRAMEWORKS
 
 if TYPE_CHECKING:
     from analysis.roofline import Roof
@@ -62,7 +63,8 @@ def every(measurements: "Iterable[Measurement]", op: str, varies: Iterable[str] 
 
 class Total(msgspec.Struct, frozen=True):
     """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and the seconds of the fastest
-    rows of each side, waited for one by one (None where a problem has no time)."""
+    rows of each side, waited for one by one (None where a problem has no time); libraries called by themselves, then each
+    framework by the name of its side (`tensorflow CPU`)."""
 
     batch: int
     math: str
@@ -71,27 +73,32 @@ class Total(msgspec.Struct, frozen=True):
     flops: int
     cpu: float | None
     gpu: float | None
+    frameworks: tuple[tuple[str, float], ...] = ()
 
 
 def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
     """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
-    best: dict = {}
-    for m in measurements:
-        if framework_of(m) or (m.settings.mode, m.settings.cache, m.settings.process) != ("resident", "warm", "warm"):
-            continue
+    measurements, works, best = list(measurements), list(works), {}
+    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works) for way in ("", *FRAMEWORKS)]
+    for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
         if side := fastest([m], "host-latency"):
-            best.setdefault((m.problem, is_gpu(m.settings.device)), []).append(side.seconds.value)
+            best.setdefault((m.problem, framework_of(m), is_gpu(m.settings.device)), []).append(side.seconds.value)
     groups: dict = {}
     for work in works:
         batch = getattr(work.problem, batch_family(work.problem).fields[0])
         groups.setdefault((batch, work.problem.math), []).append(work)
 
-    def sum_of(group: "list[Work]", gpu: bool) -> float | None:
-        whole = sum(min(best.get((w.problem, gpu), [inf])) for w in group)
+    def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
+        whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)
         return whole if whole < inf else None
 
+    def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
+        sides = ((f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU"))
+        return tuple((name, time) for name, time in sides if time is not None)
+
     return [Total(batch, math, len(group), tuple(dict.fromkeys(w.direction for w in group)), sum(w.flops for w in group),
-                  sum_of(group, False), sum_of(group, True)) for (batch, math), group in groups.items()]  # fmt: skip
+                  sum_of(group, "", False), sum_of(group, "", True), in_frameworks(group))
+            for (batch, math), group in groups.items()]  # fmt: skip
 
 
 def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", what: str) -> list[str]:

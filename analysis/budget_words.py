@@ -1,6 +1,6 @@
 """Budgets in words and tables: a sentence each, devices side by side, and where each number comes from."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from workloads.results import Machine, Measurement
 
 _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
+_EVERY_STEPS = {"dispatch", "transfer calls"}  # parts that no step is without
 
 
 def device_words(device: str) -> str:
@@ -37,7 +38,9 @@ def subject(training: "Measurement") -> str:
 def sentence(made: Budget) -> str:
     """The budget in one or two sentences: the step, what accounts for it, and what is not explained."""
     known = [f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})" for p in made.parts
-             if p.seconds and p.seconds.value]  # fmt: skip
+             if p.seconds and p.seconds.value and p.name != HIDDEN]  # fmt: skip
+    known += [f"less {seconds(abs(p.seconds.value))} that are done {HIDDEN}" for p in made.parts
+              if p.seconds and p.seconds.value and p.name == HIDDEN]  # fmt: skip
     shared = (
         ", with its share of the fit and its epochs" if {EPOCH_SHARE, FIT_SHARE} & {p.name for p in made.parts} else ""
     )
@@ -62,11 +65,21 @@ def _share(part: Estimate, whole: Estimate) -> str:
     return f"{100 * part.value / whole.value:.0f} %"
 
 
-def sentences(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
-    """A sentence for every training row, those without a time included."""
+def sound(made: Budget) -> bool:
+    """Whether a budget says something to who does not look at its rows: its step is not doubtful, and what every step pays, the
+    dispatch and on a GPU the copies' calls, is measured."""
+    return not made.flags and not _EVERY_STEPS & set(made.missing)
+
+
+def sentences(
+    measurements: "Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    wanted: Callable[[Budget], bool] = lambda made: True,
+) -> list[str]:
+    """A sentence for every training row whose budget is wanted, and for those without a time."""
     rows = list(measurements)
     lost = [m for m in rows if m.problem.op == "training" and m.status != "ok"]
-    return [*(sentence(b) for b in budgets(rows, machine)),
+    return [*(sentence(b) for b in budgets(rows, machine) if wanted(b)),
             *(f"{subject(m)} has no time on {where(m)} ({m.status}): {m.reason}" for m in lost)]  # fmt: skip
 
 
@@ -118,12 +131,16 @@ def notes(made: list[Budget]) -> list[str]:
     return [f"- {text}" + (f" ({join(on)})" if len(on) < len(made) else "") for text, on in said.items()]
 
 
-def lines(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
-    """The Keras section as Markdown: the sentences, then for each training a small table of its devices."""
+def lines(
+    measurements: "Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    wanted: Callable[[Budget], bool] = lambda made: True,
+) -> list[str]:
+    """The Keras section as Markdown: the sentences, then for each training a small table of those wanted."""
     rows = list(measurements)
-    found = [line for text in sentences(rows, machine) for line in (text, "")]
+    found = [line for text in sentences(rows, machine, wanted) for line in (text, "")]
     groups: dict[tuple, list[Budget]] = {}
-    for b in budgets(rows, machine):
+    for b in filter(wanted, budgets(rows, machine)):
         switches = tuple(sorted(b.training.settings.switches.items()))
         groups.setdefault((b.training.kernel, b.training.problem, switches), []).append(b)
     for made in groups.values():

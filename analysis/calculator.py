@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import curves, reuse
-from analysis.crossover import LATENCY, Answer
-from analysis.families import comparable, precision_of
+from analysis.crossover import LATENCY, Answer, fastest
+from analysis.families import comparable, precision_of, square_rows
 from analysis.prediction import predict
 from analysis.profile import Lacking
 from analysis.roofline import is_gpu
@@ -137,6 +137,20 @@ def squares(answers: Iterable[Answer]) -> list[Tool]:
     return made
 
 
+def squares_alone(measurements: "Iterable[Measurement]") -> list[Tool]:
+    """The same of a machine without a GPU: the CPU's best."""
+    made = []
+    for name, sizes in square_rows(measurements).items():
+        best = {
+            n: fastest((m for m in rows if not is_gpu(m.settings.device)), "host-latency") for n, rows in sizes.items()
+        }
+        found = sorted((n, side.seconds.value) for n, side in best.items() if side)
+        if len(found) >= _FEWEST:
+            n, seconds = zip(*found, strict=True)
+            made.append(Tool(f"{name}, n x n x n", "call", {"cpu": Table((Axis("n", tuple(map(float, n))),), seconds)}))
+    return made
+
+
 def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> list[Tool]:
     """A tool for each precision with products of M, N and K on both sides: a curve through the fastest row of each shape
     (analysis.curves), read off on a grid. Copies are those of the square product of as many bytes."""
@@ -156,7 +170,7 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
         instead = [m for m in rows if not is_gpu(m.settings.device) and precision_of(m.problem) == "float32"]
         sides["cpu"] = own or instead
         tables = {side: _grid(found, *precision(name)) for side, found in sides.items() if len(found) >= _FEWEST}
-        if len(tables) == 2:
+        if tables.keys() == tool.sides.keys():
             copies = {way: _as_square(table, tables["gpu"].axes) for way, table in tool.copies.items()}
             made.append(Tool(f"{name}, M x N x K", "call", tables, copies))
     return made
@@ -266,8 +280,9 @@ def _once(p):
 
 
 def tools(measurements: "Iterable[Measurement]", answers: Iterable[Answer], of: "Profile") -> list[Tool]:
-    """All that a machine's rows have an answer for: square products, products, trainings."""
-    squared = squares(answers)
+    """All that a machine's rows have an answer for: square products, products, trainings; without a GPU the CPU's side."""
+    measurements = list(measurements)
+    squared = squares(answers) or squares_alone(measurements)
     models = dict.fromkeys(m.problem.model for m in of.trainings)
     return [*squared, *products(measurements, squared), *trainings(of, models)]
 

@@ -8,8 +8,9 @@ import numpy as np
 
 from analysis import costs
 from analysis.combine import COPYING, DEVICE, NONE, PIPELINE, Calibration, casting
-from analysis.components import FIT, RULES, Components, components, execution_of
+from analysis.components import FIT, Components, components, execution_of
 from analysis.estimate import Estimate, median
+from analysis.rules import RULES
 from analysis.units import join
 from kernels import networks
 from workloads import switches
@@ -169,7 +170,7 @@ def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) ->
 
 
 def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> Calibration:
-    """What happens once, from the other models' trainings: compilations by their products, building, casting samples."""
+    """What happens once, from the other models' trainings: compilations, building, casting samples."""
     built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
     rates = [rate for m in of_.trainings if m.problem.model != leaving_out and m.settings.device == device
              if (rate := _casting(m))]  # fmt: skip
@@ -186,10 +187,9 @@ def _casting(m: "Measurement") -> float | None:
 
 
 def _compilations(others: list[Seen]) -> float | None:
-    """Seconds of a compilation for each different product, the middle of the models': XLA tries several kernels for each, and
-    what is not compiled lays out and plans each once."""
+    """Seconds of a compilation for each unit that it grows with (Components.traced): the middle of the models'."""
     each: dict[str, list[float]] = {}
     for s in others:
-        if s.row.phases_s.get("compile", 0) > 0 and s.made.products:
-            each.setdefault(s.row.problem.model, []).append(s.row.phases_s["compile"] / s.made.products)
+        if s.row.phases_s.get("compile", 0) > 0 and s.made.traced:
+            each.setdefault(s.row.problem.model, []).append(s.row.phases_s["compile"] / s.made.traced)
     return median([median(ratios).value for ratios in each.values()]).value if each else None

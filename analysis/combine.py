@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.components import COMPILED, RULES, Components
+from analysis.components import Components
 from analysis.estimate import Estimate
+from analysis.rules import RULES
+from analysis.sources import COMPILED
 
 NONE = Estimate(0.0, 0.0, 0.0)
 HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
@@ -22,8 +24,8 @@ class Calibration(msgspec.Struct, frozen=True):
     says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
     further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step.
     spread: the relative error that nine of ten of those trainings are predicted within. compile_s: seconds of a compilation for
-    each different product. build_s: of building a model. cast_s: of a byte of samples that fit
-    casts to float32."""
+    each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model. cast_s:
+    of a byte of samples that fit casts to float32."""
 
     dispatch: float = 1.0
     launches: float = 1.0
@@ -106,7 +108,7 @@ def compiling(made: Components, fitted: Calibration) -> Estimate:
     t = made.training
     shapes = 1 + (made.execution == COMPILED and t.samples > t.batch and t.samples % t.batch > 0)
     if fitted.compile_s:
-        value = shapes * fitted.compile_s * made.products
+        value = shapes * fitted.compile_s * made.traced
         return Estimate(value, value / 2, value * 2)
     value = shapes * made.compile_s.value
     return Estimate(value, shapes * made.compile_s.low, value * max(2.0, made.kernels))

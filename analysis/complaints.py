@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from analysis import beliefs, overheads, published, verdicts
+from analysis import beliefs, data_parallel_words, overheads, published, verdicts
 from analysis.cases import Case, Complaint, Question
 from analysis.explanation import GPU, Explanation, Sources, predictor, settings_of
 from analysis.explanation_tables import OVERHEAD, PARTS, about
@@ -219,7 +219,9 @@ def _several(e: Explanation, of: Sources) -> list[str]:
         "TensorFlow uses one GPU unless a tf.distribute strategy shares each batch among several. Then each does a part of the "
         f"batch, and the dispatch of a step ({seconds(host)} here) stays: no gain without larger batches.",
         "More layers than fit one GPU are not helped by it: every GPU holds the whole model.",
-    ]
+        *(data_parallel_words.lines(of.gpu.measurements if of.gpu else ())
+          or ["Not measured here: python -m workloads.training --study data-parallel (with two GPUs or more)"]),
+    ]  # fmt: skip
 
 
 def _counted(e: Explanation, of: Sources) -> list[str]:

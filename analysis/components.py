@@ -1,9 +1,9 @@
 """What a training's step is made of, each with its seconds from a profile: before anything is combined or calibrated.
 
-The rules by which parts are counted have names, so that an ablation can leave one out (RULES).
+What its operations take on the device is analysis.step_work's; here are what the host does around them, and what happens once.
 """
 
-from math import prod
+from math import log2, prod
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,13 +11,14 @@ import msgspec
 from analysis import fusion, sources
 from analysis.estimate import Estimate, median
 from analysis.holding import holding
-from analysis.paths import Path, aside_of_the_rest, fully_used, last_learned
+from analysis.paths import Path
 from analysis.profile import Lacking, Profile
+from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
+from analysis.step_work import added, kernels_of, step_works, work_parts
 from kernels import networks
 from kernels.layers import Layer, Network
-from kernels.problems import Matmul, Stream, Training
-from kernels.steps import Work
+from kernels.problems import Stream, Training
 from workloads import switches
 from workloads.results import Row, Settings
 
@@ -25,33 +26,9 @@ if TYPE_CHECKING:
     from analysis.fusion import Kernel
 
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
-RULE_WORDS = {
-    "first dgrad": "no gradient by the images for the first layer",
-    "fused": "element-wise passes fused as XLA does where it compiles",
-    "element-wise": "biases, activations, pooling, dropout and loss counted",
-    "optimizer": "the optimizer's passes counted",
-    "operations": "a dispatch for each operation of a graph that is not compiled, a launch for each kernel of one that is",
-    "cold": "passes and products at the memory's bandwidth where the step's arrays are larger than the last cache",
-    "chain": "operations of a graph on the CPU that do not wait for each other run at once",
-    "copies": "the batch copied to the GPU",
-    "pipeline": "the input pipeline gathers the batch meanwhile",
-    "at once": "host, device and input pipeline work at the same time",
-    "calibrated": "the global numbers fitted on other models' trainings",
-}
-RULES = frozenset(RULE_WORDS)
 _NONE = Estimate(0.0, 0.0, 0.0)
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
-_PRICED = "adam"  # what an optimizer without a stream problem is priced as
-
-
-class WorkParts(msgspec.Struct, frozen=True):
-    """Part -> seconds of the kernels on the device; what they are read from; the path through them, where they may run at
-    once."""
-
-    parts: dict[str, Estimate]
-    sources: dict[str, str]
-    path: Path | None
 
 
 class Components(msgspec.Struct, frozen=True):
@@ -59,8 +36,9 @@ class Components(msgspec.Struct, frozen=True):
     operations: of the graph (op by op) or kernels (compiled) beyond that small step's; launches: what issuing them takes.
     parts: the device's work by part, the input pipeline, copies. lacking: the parts that the profile has no rows for,
     in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
-    switches that are not their default. products: different products and convolutions; cast_bytes: of the samples that a fit
-    casts to float32."""
+    switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
+    products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out; cast_bytes: of the
+    samples that a fit casts to float32."""
 
     training: Training
     execution: str
@@ -78,7 +56,7 @@ class Components(msgspec.Struct, frozen=True):
     lacking: dict[str, Lacking] = {}
     sources: dict[str, str] = {}
     gathered_s: Estimate = _NONE
-    products: int = 0
+    traced: float = 0.0
     cast_bytes: int = 0
     given: tuple[tuple[str, str], ...] = ()
     path: Path | None = None
@@ -100,10 +78,11 @@ def _given(settings: Settings) -> tuple[tuple[str, str], ...]:
 def components(training: Training, settings: Settings, of: Profile, network: Network, rules: frozenset[str] = RULES,
                kernel: str = FIT) -> Components:  # fmt: skip
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
+    of = of if "inside" in rules else of.outside
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
     batch, partial, lacking = min(training.batch, training.samples), [], {}
     kernels = kernels_of(step_works(network, batch, chosen, device, partial, rules), execution, device, rules)
-    work = _work_parts(kernels, of, device, execution, partial, lacking, rules)
+    work = work_parts(kernels, of, device, execution, partial, lacking, rules)
     parts = work.parts
     try:
         dispatch = dispatch_of(of, device, execution, kernel, int(chosen["steps_per_execution"]))
@@ -128,91 +107,19 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         _compile(of, device, execution), _start(of, device), fusion.count(kernels), tuple(dict.fromkeys(partial)), lacking,
         work.sources,
         _gathered(of, network, training, chosen, device) if fits else _NONE,
-        len({k.problem for k in kernels if k.part in ("matmul", "conv")}), _cast_bytes(network, training), _given(settings),
+        _traced(kernels, execution), _cast_bytes(network, training), _given(settings),
         work.path,
     )  # fmt: skip
 
 
-def step_works(network: Network, batch: int, chosen: dict[str, str], device: str, partial: list[str],
-               rules: frozenset[str] = RULES) -> list[Work]:  # fmt: skip
-    """The operations of a step under its switches; what stands for something else is said in `partial`."""
-    dtype = chosen["precision"].removeprefix("mixed_")
-    tf32 = device != "cpu" and dtype == "float32" and chosen["tf32"] == "on"
-    if network.optimizer not in Stream.WEIGHTS:
-        partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
-        network = msgspec.structs.replace(network, optimizer=_PRICED)
-    if chosen["dropout"] == "off":
-        network = msgspec.structs.replace(network, layers=tuple(
-            msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers))  # fmt: skip
-    works = list(networks.step(network, batch, dtype, "tf32" if tf32 else ""))
-    dropped = {la.name for la in network.layers if la.kind == "dropout" and not la.rate}
-    works = [w for w in works if w.layer not in dropped]
-    if "first dgrad" not in rules:
-        works += _first_dgrads(works)
-    return works
-
-
-def _first_dgrads(works: list[Work]) -> list[Work]:
-    """What the naive count of three products a layer has beyond the step's own."""
-    has = {w.layer for w in works if w.direction == "dgrad"}
-    first = [w for w in works if w.direction == "fprop" and w.layer not in has and w.problem]
-    return [msgspec.structs.replace(w, direction="dgrad", problem=_dgrad(w.problem)) for w in first]
-
-
-def _dgrad(problem):
-    if isinstance(problem, Matmul):
-        return msgspec.structs.replace(problem, n=problem.k, k=problem.n, layout="nt")
-    return msgspec.structs.replace(problem, direction="dgrad")
-
-
-def kernels_of(works: list[Work], execution: str, device: str, rules: frozenset[str] = RULES) -> "list[Kernel]":
-    """The step's kernels in that execution."""
-    made = fusion.compiled(works, device) if execution == COMPILED and "fused" in rules else fusion.op_by_op(works)
-    left_out = {part for part in ("element-wise", "optimizer") if part not in rules}
-    return [k for k in made if k.part not in left_out]
-
-
-def _work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str, partial: list[str],
-                lacking: dict[str, Lacking], rules: frozenset[str],
-                ) -> WorkParts:  # fmt: skip
-    """The work of the kernels on the device; `lacking` gets the parts that no row tells."""
-    at_once = "chain" in rules and device == "cpu" and execution == OP_BY_OP
-    last, on_path, aside, busy = last_learned(kernels), 0.0, 0, 0.0
-    found: dict[str, list[Estimate]] = {}
-    told: dict[str, dict[str, None]] = {}
-    least = of.memory_bandwidth(device, fusion.working_set(kernels)) if "cold" in rules else None
-    for k in kernels:
-        if k.problem is None:
-            partial.append(f"{k.name}: {k.why}")
-            continue
-        read = (of.passing if isinstance(k.problem, Stream) else of.product)(k.problem, device, execution)
-        if read is None:
-            lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [sources.command(k.problem, device)])
-            continue
-        seconds = read.seconds
-        if least:
-            cold = k.problem.bytes_moved / least
-            if cold > seconds.value:
-                seconds = Estimate(cold, min(cold, seconds.low), max(cold, seconds.high))
-        found.setdefault(k.part, []).append(seconds)
-        if aside_of_the_rest(k) and k.name not in last:
-            aside += k.operations
-        else:
-            on_path += seconds.value
-        busy += min(seconds.value, fully_used(k.problem, of, device))
-        told.setdefault(k.part, {})[read.source] = None
-        if read.instead:
-            partial.append(f"{k.part}: {read.instead}")
-    sums = {part: _sum(each) for part, each in found.items()}
-    read_from = {part: ", ".join(names) for part, names in told.items()}
-    return WorkParts(sums, read_from, Path(on_path, aside, busy) if at_once else None)
-
-
-def _sum(each: list[Estimate]) -> Estimate:
-    """The sum of independent errors: they add as squares."""
-    value = sum(e.value for e in each)
-    low, high = (sum(((e.value - e.low) if i else (e.high - e.value)) ** 2 for e in each) ** 0.5 for i in (1, 0))
-    return Estimate(value, max(0.0, value - low), value + high)
+def _traced(kernels: "list[Kernel]", execution: str) -> float:
+    """What a compilation's time grows with. Of each different product XLA tries the kernels whose tiles fit into it: their
+    number grows with the logarithms of its sizes. A convolution's images are always more than a tile: its filters count."""
+    if execution == OP_BY_OP:
+        return fusion.operations(kernels)
+    problems = {k.problem for k in kernels if k.part in ("matmul", "conv")}
+    sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
+    return sum(log2(max(2, size)) for size in sizes)
 
 
 def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, steps_per_execution: int = 1) -> Estimate:
@@ -306,7 +213,7 @@ def _gathered(of: Profile, network: Network, training: Training, chosen: dict[st
         nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
         read = of.passing(Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
         found.append(read.seconds if read else None)
-    return _sum([e for e in found if e])
+    return added([e for e in found if e])
 
 
 def _cast_bytes(network: Network, training: Training) -> int:
@@ -329,7 +236,3 @@ def _start(of: Profile, device: str) -> Estimate:
         return median(seen)
     found = [e for e in (of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)) if e]
     return Estimate(sum(e.value for e in found), sum(e.low for e in found), sum(e.high for e in found))
-
-
-__all__ = ["COMPILED", "OP_BY_OP", "RULES", "RULE_WORDS", "Components", "Lacking", "components", "dispatch_of", "execution_of",
-           "kernels_of", "step_works"]  # fmt: skip

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _FORM = re.compile(r"fit_s (\d+)x(\d+)")
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
+FEW = 5  # processes, from which on their median has an interval of its own
+SPREAD = 0.12  # half the range of five fresh processes' starts over their median (reports/nvidia-h200/training-starts)
 EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs (workloads.fits)
 
 
@@ -98,8 +100,8 @@ def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int
 
 
 def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
-    """The costs of a training row; None without the fits that tell them. Only a process's first row has a start-up: others are
-    given that of rows like it among `measurements`."""
+    """The costs of a training row; None without the fits that tell them. Only a process's first row has a start-up: what one
+    takes is read off all of them among `measurements`."""
     if m.status != "ok" or not (found := law(forms(m))):
         return None
     build, compiled, last = (_phase(m, name) for name in _MADE)
@@ -173,23 +175,51 @@ def _phase(m: "Measurement", name: str) -> Estimate | None:
 
 
 def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
-    """Seconds of importing and starting the device, over processes: the row's own, else those of rows of its device and library,
-    in its own form (the GPU hidden or visible) before others; None where no row says."""
+    """Seconds of importing the library and starting the device in a process of its own; None where no row says."""
+    found = begun(m, measurements)
+    return found and _sum(*found)
+
+
+def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple[Estimate, Estimate] | None:
+    """(the import, the device's start) in seconds; None where no row of the device and library says.
+
+    The import is the same work whatever device comes after it, so it is that of every process which imported the library;
+    the device's start is that of the processes of the device, in the row's own form (the GPU hidden or visible) before others.
+    """
     rows = [row for row in measurements if isinstance(row.problem, Training) and _library(row) == _library(m)]
-    same = [row for row in rows if row.settings.switches.get("gpu") == m.settings.switches.get("gpu")]
-    for group in ([m], same, rows):
-        if seconds := [s for row in group for s in _began(row)]:
-            return estimate.median(seconds)
+    rows += [] if any(row is m for row in rows) else [m]
+    own = [row for row in rows if row.settings.device == m.settings.device]
+    same = [row for row in own if row.settings.switches.get("gpu") == m.settings.switches.get("gpu")]
+    for group in (same, own):
+        if devices := [device for row in group for _, device in _began(row)]:
+            return _taken(_without_first(rows)), _taken(devices)
     return None
 
 
-def _library(m: "Measurement") -> tuple[str, str]:
-    """The device and what is imported to use it; JAX's own loop starts as Keras on JAX does."""
+def _without_first(rows: "Iterable[Measurement]") -> list[float]:
+    """Seconds of each process's import, but that of the very first one where it took longest and there are others: it read the
+    library from the disk."""
+    found = [taken for row in sorted(rows, key=lambda row: row.at) for taken, _ in _began(row)]
+    return found[1:] if len(found) > 1 and found[0] > max(found[1:]) else found
+
+
+def _taken(seconds: list[float]) -> Estimate:
+    """The median over processes. Of fewer than FEW no interval can be resampled: theirs is SPREAD about it, and of two, that do
+    not say which is the odd one, it reaches both."""
+    if len(seconds) >= FEW:
+        return estimate.median(seconds)
+    value = float(np.median(seconds))
+    ends = seconds if len(seconds) == 2 else ()
+    return Estimate(value, min(value * (1 - SPREAD), *ends, value), max(value * (1 + SPREAD), *ends, value))
+
+
+def _library(m: "Measurement") -> str:
+    """What is imported; JAX's own loop starts as Keras on JAX does."""
     jax = m.kernel.split("/")[1] == "jax"
-    return m.settings.device, "jax" if jax else m.settings.switches.get("keras_backend", "tensorflow")
+    return "jax" if jax else m.settings.switches.get("keras_backend", "tensorflow")
 
 
-def _began(m: "Measurement") -> list[float]:
-    """Import and device start of each process that the row was the first of."""
+def _began(m: "Measurement") -> list[tuple[float, float]]:
+    """(import, device start) of each process that the row was the first of."""
     every = [m.series.get(f"{name}_s") or ((m.phases_s[name],) if name in m.phases_s else ()) for name in _STARTS]
-    return [sum(parts) for parts in zip(*every, strict=False)]
+    return list(zip(*every, strict=False))

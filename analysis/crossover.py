@@ -34,8 +34,9 @@ __all__ = [
     "framework_of", "precision_of", "refine", "square_rows", "teaching_rungs",
 ]  # fmt: skip
 
-# A bracket this wide (high over low) is fine enough.
+# A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
 FINE = 1.05
+WIDE = 10.0
 # Arithmetic that a CPU hardly has: its side may compute in float32 instead, and the answer names it.
 _CPU_INSTEAD = {"tf32": "float32", "float16": "float32", "bfloat16": "float32"}
 
@@ -89,16 +90,23 @@ class Point(msgspec.Struct, frozen=True):
 
 
 class Crossing(msgspec.Struct, frozen=True):
-    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins."""
+    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins. `apart`: the
+    widest gap between measured sizes from below to above, high over low."""
 
     at: Estimate
     below: int
     above: int
     to: str
+    apart: float = 1.0
 
     @property
     def fine(self) -> bool:
         return self.above / self.below <= FINE
+
+    @property
+    def wide(self) -> bool:
+        """Whether no place in it is known: a straight line between sizes so far apart says nothing of what lies between."""
+        return self.apart > WIDE
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -288,7 +296,8 @@ def _crossing(points) -> Crossing:
     edges = [(to_gpu * (math.log(r.low) if r.low > 0 else -math.inf), to_gpu * math.log(r.high)) for r in ratios]
     early, late = _rises(at, [max(e) for e in edges]), _rises(at, [min(e) for e in edges])
     n = Estimate(*(math.exp(x) for x in (central[len(central) // 2], early[0], late[-1])))
-    return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu")
+    apart = max(b.n / a.n for a, b in itertools.pairwise(points))
+    return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu", apart)
 
 
 def _rises(x: list[float], y: list[float]) -> list[float]:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import calibration
-from analysis.components import RULE_WORDS, RULES
 from analysis.estimate import Estimate
 from analysis.held_out import BASELINES, TARGETS, Case, Summary, beyond, leave_one_out, off, summaries
 from analysis.prediction import Prediction
+from analysis.rules import RULE_WORDS, RULES
 from analysis.units import percent
 
 if TYPE_CHECKING:
@@ -145,13 +145,14 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         if seen is None:
             lines.append(_row([*what, "not measured", "", ""]))
             continue
-        both = p.step_s.value, p.step_s.value + seen.feed().value
+        saved = p.told_by(seen.with_feed)
+        both = saved, saved if p.held_s.value else saved + seen.feed().value
         lines.append(_row([*what, _ms(seen.step), *(_off(seconds, seen) for seconds in both)]))
         found.setdefault(p.settings.device, []).append((*both, seen))
     if not found:
         return [*lines, "", "None of them was measured in these runs."]
-    about = ("A step told by short fits has in it what a fit does for each step's samples before its first epoch; the last "
-             "column adds to the prediction as it was saved what this profile says of that.")  # fmt: skip
+    about = ("A step told by short fits has in it what a fit does for each step's samples before its first epoch; where that was "
+             "not saved with the prediction, the last column adds what this profile says of it.")  # fmt: skip
     told = [_checked(device, [(e[i], e[2]) for e in each], i == 1) for device, each in found.items() for i in (0, 1)]
     return [*lines, "", about, "", *told]
 

@@ -39,7 +39,7 @@ def _first_precision(measurements) -> str:
     return "float32" if "float32" in rows or not rows else next(iter(rows))
 
 
-def _best_at_largest(measurements, gpu: bool) -> "Measurement | None":
+def best_at_largest(measurements, gpu: bool) -> "Measurement | None":
     """The fastest resident row at the largest n of the first precision."""
     sizes = square_rows(measurements).get(_first_precision(measurements), {})
     for n in sorted(sizes, reverse=True):
@@ -52,7 +52,7 @@ def _best_at_largest(measurements, gpu: bool) -> "Measurement | None":
 def rate_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
     """The best rate of each device at its largest n, with its part of the roof."""
     measurements = list(measurements)
-    best = [m for m in (_best_at_largest(measurements, gpu) for gpu in (False, True)) if m]
+    best = [m for m in (best_at_largest(measurements, gpu) for gpu in (False, True)) if m]
     return [f"{_first_precision(measurements)}: {'; '.join(_rate(m, roofs) for m in best)}."] if best else []
 
 
@@ -106,7 +106,7 @@ def _by_size(rows) -> dict[int, float]:
 
 def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
     """Whether the largest CPU matmul is compute-bound or memory-bound: arithmetic intensity against the ridge point."""
-    best = _best_at_largest(list(measurements), gpu=False)
+    best = best_at_largest(list(measurements), gpu=False)
     if best is None:
         return []
     p, s = best.problem, best.settings
@@ -131,7 +131,7 @@ def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
 
 def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """What more threads buy the fastest CPU kernel at its largest n."""
-    best = _best_at_largest(list(measurements), gpu=False)
+    best = best_at_largest(list(measurements), gpu=False)
     if best is None:
         return []
     same = {m.settings.threads: quick_seconds(m) for m in measurements

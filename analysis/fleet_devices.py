@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import roofs
+from kernels.peers import AllReduce, AtOnce, PeerCopy
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads import baselines, results
 from workloads.results import Loaded, Machine, Measurement
@@ -92,6 +93,14 @@ def quantity(m: Measurement, machine: Machine) -> str:
         cache = _last_cache(m, machine)
         far = not cache or p.footprint_bytes >= _BEYOND_CACHE * cache
         return f"{('HBM' if gpu else 'memory') if far else 'cache'} {p.operation}"
+    if isinstance(p, PeerCopy):
+        ways = f"gpu-{p.target}" if p.ways == 1 else f"and from gpu-{p.target}"
+        return f"{'' if p.nbytes >= _LARGE_BYTES else 'short '}copies to {ways}"
+    if isinstance(p, AllReduce):
+        return f"{'' if p.nbytes >= _LARGE_BYTES else 'short '}all-reduces over {p.gpus}"
+    if isinstance(p, AtOnce):
+        inner = quantity(msgspec.structs.replace(m, problem=p.inner), machine)
+        return f"{inner} while {p.gpus} work" if p.together > 1 else inner
     if isinstance(p, Transfer):
         return f"{p.host_memory} {p.direction} copies" if p.nbytes >= _LARGE_BYTES else f"short {p.direction} copies"
     return {"peak": f"{getattr(p, 'math', '')} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")

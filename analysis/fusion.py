@@ -18,17 +18,22 @@ import msgspec
 from kernels.problems import Problem, Stream
 from kernels.steps import Work
 
-# Operations of a graph that is not compiled that one of these comes to; all others are one. Source: Keras 3's own formulas.
+# Operations of Keras's graph that is not compiled that one of these comes to, reads of variables among them; all others are
+# one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted (tests/test_fusion.py). Adam works out its step size
+# for each variable anew.
 OPERATIONS = {
-    "dropout": 6,
-    "batchnorm": 12,
-    "batchnorm_grad": 18,
-    "adam": 12,
-    "sgd": 2,
-    "loss": 8,
-    "loss_grad": 8,
-    "accuracy": 8,
+    "dropout": 12,
+    "dropout_grad": 2,
+    "batchnorm": 20,
+    "batchnorm_grad": 25,
+    "adam": 28,
+    "sgd": 4,
+    "loss": 12,
+    "loss_grad": 11,
+    "accuracy": 18,
 }
+# Of these the operations on whole arrays, which is also what the formulas of kernels.stream_tensorflow come to.
+FORMULAS = {"dropout": 6, "batchnorm": 12, "adam": 12, "sgd": 2}
 # Arrays that these read and write where each operation of their formula is a pass of its own (kernels.stream_tensorflow).
 _ARRAYS = {"dropout": 9, "batchnorm": 14, "batchnorm_grad": 24, "adam": 30, "sgd": 5}
 _KERNELS = {"loss": 4, "loss_grad": 3, "accuracy": 5}  # that XLA makes of these; of all others one
@@ -39,7 +44,8 @@ _PARTS = {"dense": "matmul", "conv": "conv", "pass": "element-wise", "loss": "el
 
 class Kernel(msgspec.Struct, frozen=True):
     """A kernel of a step: the part of the budget that it belongs to, what it is priced as (None: nothing stands for it), how many
-    operations of the graph it carries out, and how many kernels it is where it comes to several small ones."""
+    operations of the graph it carries out, and how many kernels it is where it comes to several small ones. layer: whose
+    it is (of several the first's)."""
 
     name: str
     part: str
@@ -47,6 +53,7 @@ class Kernel(msgspec.Struct, frozen=True):
     operations: int = 1
     why: str = ""
     count: int = 1
+    layer: str = ""
 
 
 def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kernel:
@@ -54,12 +61,28 @@ def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kern
     name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
     widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
     operations = sum(OPERATIONS.get(_what(w), 1) for w in works)
-    return Kernel(name, _PARTS[works[0].kind], problem or widest.problem, operations, widest.why, count)
+    return Kernel(name, _PARTS[works[0].kind], problem or widest.problem, operations, widest.why, count,
+                  works[0].layer)  # fmt: skip
 
 
-def op_by_op(works: Iterable[Work]) -> list[Kernel]:
-    """A kernel for each operation."""
-    return [kernel(w) for w in works]
+# Activations that a product's own kernel applies on a CPU. Source: TensorFlow's remapper.cc, and its optimized graphs.
+_IN_PRODUCT = {"dense": ("relu", "elu", "relu6", "leaky_relu", "tanh", "sigmoid"),
+               "conv": ("relu", "elu", "relu6", "leaky_relu")}  # fmt: skip
+
+
+def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:
+    """A kernel for each operation. On the CPU, TensorFlow's optimizer puts the bias and the activation behind a product into it,
+    and the sum that is a bias's gradient into the gradient of a convolution's filters."""
+    works, taken = list(works), set()
+    if device == "cpu":
+        for w in (w for w in works if w.kind in _IN_PRODUCT):
+            own = [o for o in works if o.kind == "pass" and o.layer == w.layer]
+            if w.direction == "fprop" and any(o.direction == "bias" for o in own):
+                behind = ("bias", *_IN_PRODUCT[w.kind])
+                taken |= {o.name for o in own if o.direction in behind}
+            elif w.direction == "wgrad" and w.kind == "conv":
+                taken |= {o.name for o in own if o.direction == "bias_grad"}
+    return [kernel(w) for w in works if w.name not in taken]
 
 
 def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:

@@ -11,9 +11,10 @@ import numpy as np
 
 from analysis import calibration, roofs
 from analysis.combine import HOST, add
-from analysis.components import RULES, kernels_of, step_works
 from analysis.estimate import Estimate
 from analysis.prediction import Prediction, predict
+from analysis.rules import RULES
+from analysis.step_work import kernels_of, step_works
 from kernels import networks
 from workloads import switches
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from workloads.results import Machine, Measurement
 
 KERAS = "inference/keras"
+_WIDE = 0.1  # of a ratio: half an interval that is worth saying
 
 
 class Way(msgspec.Struct, frozen=True):
@@ -64,7 +65,7 @@ def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement
     return found
 
 
-def _side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
+def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
     """The fastest row of a side at a batch, and its seconds a call."""
     clock = way.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
     timed = [(m, of(s)) for m in rows
@@ -83,7 +84,7 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
         for way in WAYS:
             points = []
             for batch in batches:
-                cpu, gpu = (_side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+                cpu, gpu = (side(rows, way, on_gpu, batch) for on_gpu in (False, True))
                 if cpu and gpu:
                     points.append(Point(batch, *(_as_side(case, m, seconds) for m, seconds in (cpu, gpu))))
             if points:
@@ -105,8 +106,8 @@ def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, in
         for batch in refine(answer):
             near = min((p.n for p in answer.points), key=lambda n: abs(n / batch - 1))
             for gpu in (False, True):
-                if side := _side(rows, way, gpu, near):
-                    found[side[0].kernel, side[0].settings.device, way.mode, case, batch] = (side[0], batch)
+                if best := side(rows, way, gpu, near):
+                    found[best[0].kernel, best[0].settings.device, way.mode, case, batch] = (best[0], batch)
     return list(found.values())
 
 
@@ -131,14 +132,26 @@ def rate_sentence(case: Case, rows: "Iterable[Measurement]", batch: int) -> str:
     """Samples a second at a batch on both sides, way by way; "" without a time."""
     told = []
     for way in WAYS:
-        cpu, gpu = (_side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+        cpu, gpu = (side(rows, way, on_gpu, batch) for on_gpu in (False, True))
         if gpu and cpu:
-            ratio = cpu[1].value / gpu[1].value
-            more = f"{digits(ratio)} times as many" if ratio >= 1 else f"{digits(1 / ratio)} times fewer"
+            ratio = _ratio(cpu[1], gpu[1])
+            more = "can't tell which is more" if ratio.low <= 1 <= ratio.high else _times(ratio)
             told.append(f"{way.words}, {_rate(cpu, batch)} on the CPU and {_rate(gpu, batch)} on the GPU ({more})")
-        elif (side := gpu or cpu) and (gpu or way != QUEUED):  # the CPU queues nothing: it is RESIDENT's time again
-            told.append(f"{way.words}, {_rate(side, batch)} on the {'GPU' if gpu else 'CPU'}")
+        elif (one := gpu or cpu) and (gpu or way != QUEUED):  # the CPU queues nothing: it is RESIDENT's time again
+            told.append(f"{way.words}, {_rate(one, batch)} on the {'GPU' if gpu else 'CPU'}")
     return f"{case.name} at batch {batch} answers, in samples a second: {'; '.join(told)}." if told else ""
+
+
+def _ratio(a: Estimate, b: Estimate) -> Estimate:
+    """a / b: its ends are of the intervals' far ends."""
+    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low)
+
+
+def _times(ratio: Estimate) -> str:
+    """`3.20 times as many`, `2.12 times fewer`; with its interval where that is wide."""
+    more = ratio if ratio.value >= 1 else ratio.inverse()
+    wide = f", {digits(more.low)}..{digits(more.high)}" if more.noise > _WIDE else ""
+    return f"{digits(more.value)} times {'as many' if more is ratio else 'fewer'}{wide}"
 
 
 def _rate(side: "tuple[Measurement, Estimate]", batch: int) -> str:
@@ -154,11 +167,13 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
     for gpu in (True, False):
         for onednn in ((None,) if gpu else (None, "1", "0")):
             mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
-            ends = [_side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1])]
+            ends = [side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1])]
             if all(ends):
-                gain = batches[-1] / ends[1][1].value / (batches[0] / ends[0][1].value)
+                gain = _ratio(ends[0][1], ends[1][1]).scaled(batches[-1] / batches[0])
                 how = {None: "", "1": " with oneDNN", "0": " without oneDNN"}[onednn]
-                told.append(f"{digits(gain)} times as many on the {'GPU' if gpu else 'CPU'}{how}")
+                same = gain.low <= 1 <= gain.high
+                many = "neither more nor fewer for certain" if same else _times(gain)
+                told.append(f"{many} on the {'GPU' if gpu else 'CPU'}{how}")
     if not told:
         return []
     return [f"{case.name}: from batch {batches[0]} to {batches[-1]} the samples a second, array to array, become {join(told)}."]
@@ -192,8 +207,8 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         best = max(served, key=lambda n: served[n][0])
         words = [f"{digits(served[n][0])} with {n} in flight (each waits {digits(1e3 * served[n][1])} ms)"
                  for n in dict.fromkeys((min(served), best))]  # fmt: skip
-        largest = max((m.problem.batch for m in rows if _side([m], ROUNDTRIP, gpu, m.problem.batch)), default=0)
-        batched = f"; batches of {largest} give {_rate(_side(rows, ROUNDTRIP, gpu, largest), largest)}" if largest else ""
+        largest = max((m.problem.batch for m in rows if side([m], ROUNDTRIP, gpu, m.problem.batch)), default=0)
+        batched = f"; batches of {largest} give {_rate(side(rows, ROUNDTRIP, gpu, largest), largest)}" if largest else ""
         where = "GPU" if gpu else "CPU"
         said.append(f"{case.name}, single requests on the {where}, in samples a second: {join(words)}{batched}.")
     return said

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import jobs, sentences
+from analysis import jobs, loss_words, sentences
 from analysis.crossover import Answer
 from analysis.estimate import Estimate, of
 from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
 from analysis.roofline import is_gpu
-from analysis.training_words import subject, switch_words
+from analysis.training_words import subject, switch_words, whole_job
 from analysis.units import count, digits, join, percent, seconds, times
-from kernels import networks
 
 if TYPE_CHECKING:
     from analysis.families import Family
     from workloads.results import Measurement
 
+CANT_TELL = "can't tell"
 _NOISY, _SHOWN = 0.05, 0.05  # of a step: noise worth a word; of a job: a part worth a sentence
 _LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
 _SMALLEST = {"batch": "the smallest batch", "samples": "the fewest samples", "width": "the smallest width",
-             "depth": "the fewest layers", "epochs": "one epoch"}  # fmt: skip
+             "depth": "the fewest layers"}  # fmt: skip
 
 
 def where_word(m: "Measurement") -> str:
@@ -58,10 +58,19 @@ def notes(m: "Measurement") -> list[str]:
 
 def answer_sentence(a: Answer) -> str:
     """Who wins along a size, by what: `cifar10-cnn (S0), ...: by a step the GPU wins from batch = 3.1 (2.9..3.3) ...`."""
-    varies, setup, words = a.family.varies, setup_of(a.family), verdict_of(a)
-    job = _job_words(setup, varies) if a.form.mode == BY_JOB else ""
-    measured = "" if varies == "epochs" else f" (measured {a.low_n}..{a.high_n})"
-    return f"{subject(setup, varies)}: by {a.form.mode}{job}, {words}{measured}."
+    job, setup = job_of(a) if a.form.mode == BY_JOB else ("", setup_of(a.family))
+    how = f"{a.form.mode} {job}".strip()
+    return f"{subject(setup, a.family.varies)}: by {how}, {verdict_of(a)} (measured {a.low_n}..{a.high_n})."
+
+
+def job_of(a: Answer) -> tuple[str, Setup]:
+    """(which whole job an answer is of, its setup without samples that are not the job's)."""
+    varies, setup = a.family.varies, setup_of(a.family)
+    at = jobs.at(setup, varies, a.low_n)
+    if varies == "samples":
+        return f"of {count(jobs.planned(at, varies)[1], 'epoch')}", setup
+    words, named = whole_job(at, varies)
+    return words, msgspec.structs.replace(setup, samples=named.samples)
 
 
 def verdict_of(a: Answer) -> str:
@@ -76,15 +85,6 @@ def setup_of(family: "Family") -> Setup:
     fixed = dict(family.fixed)
     own = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
     return Setup(**own, switches=tuple(fixed.items()))
-
-
-def _job_words(setup: Setup, varies: str) -> str:
-    """What the whole job is, where it does not vary itself."""
-    if varies == "epochs":
-        return ""
-    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
-    epochs = count(network.epochs, "epoch") if network else "the model's epochs"
-    return f" of {network.samples:,} samples and {epochs}" if network and varies != "samples" else f" of {epochs}"
 
 
 def payback_sentence(pair: Pair) -> str:
@@ -102,19 +102,32 @@ def payback_sentence(pair: Pair) -> str:
         end = "so the GPU is ahead from the first epoch"
     else:
         far = f"{digits(found.low)}..{digits(found.high)}" if found.high < inf else f"{digits(found.low)} or more"
-        end = f"so the GPU pays its start back after {digits(found.value)} epochs ({far})"
+        end = f"so the GPU pays its start back after {digits(found.value)} epochs of {pair.setup.samples:,} samples ({far})"
     return f"{subject(pair.setup)}: the GPU {begins}; {an}; {end}."
 
 
 def trap_sentence(pair: Pair) -> str:
-    """The CPU's forms beside each other by the step; empty where there is one."""
-    if len(pair.cpus) < 2:
-        return ""
+    """The CPU's forms that are slower by the step than its best one; empty where none is known to be."""
     best = pair.cpu(BY_STEP)
-    told = [f"{seconds(side.costs.step.value)} with the {side.form} ({times(side.costs.step.value / best.costs.step.value)})"
-            for side in pair.cpus if side is not best]  # fmt: skip
-    return (f"{subject(pair.setup)}: the CPU's step takes {seconds(best.costs.step.value)} with the {best.form}, "
-            f"and, a trap for who compares with it, {join(told)}; the GPU's {seconds(pair.gpu.costs.step.value)}.")  # fmt: skip
+    others = [side for side in pair.cpus if side is not best]
+    traps = [f"{seconds(side.costs.step.value)} with the {side.form} ({told})" for side in others
+             if (told := factor_words(side.costs.step, best.costs.step)) != CANT_TELL]  # fmt: skip
+    near = [f"the {side.form}" for side in others if factor_words(side.costs.step, best.costs.step) == CANT_TELL]
+    if not traps:
+        return ""
+    alike = f"; {join(near)} can't be told from the best" if near else ""
+    return (f"{subject(pair.setup)}: the CPU's step takes {seconds(best.costs.step.value)} with the {best.form}, and, a trap for "
+            f"who compares with it, {join(traps)}{alike}; the GPU's {seconds(pair.gpu.costs.step.value)}.")  # fmt: skip
+
+
+def factor_words(a: Estimate, plain: Estimate) -> str:
+    """How many times as long one takes as the other, or that it can't be told."""
+    return CANT_TELL if a.low <= plain.high and plain.low <= a.high else times(a.value / plain.value)
+
+
+def less_than(e: Estimate) -> float | None:
+    """What a part is less than that may be nothing: the upper end of an interval that holds 0 far from its end; else None."""
+    return max(0.0, e.high) if e.low < 0 and e.value <= e.high / 2 else None
 
 
 class Small(msgspec.Struct, frozen=True):
@@ -193,9 +206,7 @@ def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """A sentence for each training and device: what each change does to a step."""
     groups: dict[tuple, list[str]] = {}
     for name, device, what, changed, plain in changes(measurements):
-        ratio = Estimate(changed.value / plain.value, changed.low / plain.high, changed.high / plain.low)
-        same = ratio.low <= 1 <= ratio.high
-        told = f"{what}: {seconds(changed.value)}" + (" (can't tell)" if same else f" ({times(ratio.value)})")
+        told = f"{what}: {seconds(changed.value)} ({factor_words(changed, plain)})"
         groups.setdefault((name, device, seconds(plain.value)), []).append(told)
     return [f"{name}, on {'the CPU' if device == 'cpu' else device}: a step of a warm epoch takes {own} as Keras does it by "
             f"itself; {'; '.join(told)}." for (name, device, own), told in groups.items()]  # fmt: skip
@@ -244,7 +255,7 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     made = jobs.pairs(every)
     said = [answer_sentence(a) for a in jobs.answers(every)]
     said += [payback_sentence(p) for p in made if not p.setup.switches]
-    said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
+    said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence, loss_words.sentence) for p in made))
     return [*said, *way_sentences(every), *change_sentences(every), *start_sentences(every)]
 
 

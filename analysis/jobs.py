@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 FORMS = {(False, False): "GPU hidden", (True, False): "GPU hidden, jit on", (False, True): "GPU visible",
          (True, True): "GPU visible, jit on"}  # fmt: skip
 _FORM_SWITCHES = ("jit_compile", "gpu")
-_EPOCHS = tuple(sorted({round(10 ** (i / 4)) for i in range(21)}))  # 1 to 100,000
 BY_STEP, BY_EPOCH, BY_JOB = "a step", "an epoch", "the whole job"
 _MLP = re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)")
 _FASHION = re.compile(r"fashion-mlp-(\d+)")
@@ -69,7 +68,10 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """Both sides of a training: the GPU as the framework runs it by default, and the CPU in each form that was measured."""
+    """Both sides of a training: the GPU as the framework runs it by default, and the CPU in each form that was measured.
+
+    The import has no interval in their costs: both begin with the same one, so what is not known of it moves neither ahead.
+    """
 
     setup: Setup
     gpu: Device
@@ -80,9 +82,9 @@ class Pair(msgspec.Struct, frozen=True):
         """Steps of an epoch."""
         return -(-self.setup.samples // self.setup.batch)
 
-    def cpu(self, by: str, epochs: int = 1) -> Device:
-        """The CPU's best form by that count."""
-        return min(self.cpus, key=lambda side: seconds_by(side, by, self.steps, epochs).value)
+    def cpu(self, by: str, epochs: int = 1, steps: int | None = None) -> Device:
+        """The CPU's best form by that count, of so many steps an epoch (the row's own)."""
+        return min(self.cpus, key=lambda side: seconds_by(side, by, steps or self.steps, epochs).value)
 
 
 def seconds_by(side: Device, by: str, steps: int, epochs: int = 1) -> Estimate:
@@ -151,7 +153,7 @@ def job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimat
 
 def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
     """The trainings that ran on both a CPU and the first GPU. Of rows that differ in epochs alone the longest stands."""
-    every = list(measurements)
+    every = [m for m in measurements if m.problem.op == "training"]
     groups: dict[Setup, dict[tuple[str, str], Measurement]] = {}
     for m in trainings(every):
         if is_default(m) and m.settings.device in ("cpu", "gpu:0"):
@@ -160,11 +162,19 @@ def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
             sides[key] = max(sides.get(key, m), m, key=lambda row: row.problem.epochs)
     found = []
     for setup, sides in sorted(groups.items()):
-        made = [Device(m, form, c) for (_, form), m in sides.items() if (c := law(m, every))]
+        made = [Device(m, form, _alike(m, c, every)) for (_, form), m in sides.items() if (c := law(m, every))]
         gpu = next((d for d in made if is_gpu(d.device)), None)
         cpus = tuple(d for d in made if not is_gpu(d.device))
         if gpu and cpus:
             found.append(Pair(setup, gpu, cpus))
+    return found
+
+
+def _alike(m: "Measurement", found: Costs, measurements: "Iterable[Measurement]") -> Costs:
+    """The costs with an import that is as long as the other side's, to the digit."""
+    if begun := costs.begun(m, measurements):
+        imported, device = begun
+        return msgspec.structs.replace(found, start=_sum(Estimate(*[imported.value] * 3), device))
     return found
 
 
@@ -188,13 +198,23 @@ def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:
     return None
 
 
+def at(fixed: Setup, varies: str, size: int) -> Setup:
+    """The setup at a size along what varies: what size_of took apart, but for a batch's own samples."""
+    change = msgspec.structs.replace
+    if varies == "batch":
+        return change(fixed, batch=size)
+    if varies == "samples":
+        return change(fixed, samples=size, batch=fixed.batch or size)
+    return change(fixed, model=re.sub(r"(?<=[-x])[WD](?=x|-|$)", str(size), fixed.model))
+
+
 def _family(fixed: Setup, varies: str) -> Family:
     words = tuple((name, value) for name, value in msgspec.structs.asdict(fixed).items() if name != "switches")
     return Family("training", varies, (varies,), (*words, *fixed.switches))
 
 
 def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
-    cpu = min(pair.cpus, key=lambda side: seconds_by(side, by, steps, epochs).value)
+    cpu = pair.cpu(by, epochs, steps)
 
     def side(of_: Device) -> Side:
         m = of_.row
@@ -204,10 +224,11 @@ def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
 
 
 def planned(setup: Setup, varies: str) -> tuple[int, int]:
-    """(samples, epochs) of the whole job that rows are compared by: the article's; its samples only where they do not vary
-    and the rows are short ones."""
+    """(samples, epochs) of the whole job that rows are compared by, put together from what their parts cost: the article's,
+    as most rows are short ones; each row's own samples where these vary, or are all of a batch."""
     network = networks.known(setup.model)
-    samples = network.samples if network and varies != "samples" else setup.samples
+    own = varies == "samples" or setup.batch == setup.samples
+    samples = network.samples if network and not own else setup.samples
     return samples, network.epochs if network else 1
 
 
@@ -238,12 +259,6 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
                     points.append(_point(pair, size, by, planned_steps(pair.setup, samples), epochs))
                 found.append(crossover.classify(fixed.dtype, Form(by), points, family=_family(fixed, name)))
     return found
-
-
-def over_epochs(pair: Pair) -> Answer:
-    """Who has finished first after 1 to 100,000 epochs, start-up and compilation included."""
-    points = [_point(pair, epochs, BY_JOB, pair.steps, epochs) for epochs in _EPOCHS]
-    return crossover.classify(pair.setup.dtype, Form(BY_JOB), points, family=_family(pair.setup, "epochs"))
 
 
 def payback(pair: Pair) -> Estimate | None:

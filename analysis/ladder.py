@@ -10,7 +10,7 @@ import msgspec
 from analysis import shapes
 from analysis.families import teaching_rungs
 from analysis.roofline import Roof, is_gpu, pick, quick_seconds, roofs, seconds_of
-from analysis.units import count, flops_rate, percent, times
+from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
 _OURS = ("numba", "cuda")  # backends whose kernels are written here, loop by loop
 _LIBRARIES = ("numpy", "mkl", "cupy", "cublaslt", "cudnn")
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
+_SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
+_EIGHTS, _BRIEF_S = 8, 1e-4  # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
+_BEYOND, _WIDE = 1.05, 0.02  # of the peak: no kernel is faster; of a fraction: an interval worth printing
 HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
 
 
 class Step(msgspec.Struct, frozen=True):
     """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and as many times the speed of
-    the rung before it there (None without one)."""
+    the rung before it there (None without one). tiles: those it chose there. flags: what disturbed it or the library."""
 
     kernel: str
     problem: "Problem"
@@ -37,6 +40,8 @@ class Step(msgspec.Struct, frozen=True):
     of_peak: "Estimate | None"
     over_before: "Estimate | None"
     before: str = ""
+    tiles: str = ""
+    flags: tuple[str, ...] = ()
 
 
 class Ladder(msgspec.Struct, frozen=True):
@@ -132,7 +137,8 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
                 continue
             beside, roof = library.get(problem), peak.rate.inverse(problem.flops) if peak else None
             made = Step(kernel, problem, seconds, beside and _ratio(seconds_of(beside), seconds), roof and _ratio(roof, seconds),
-                        before and _ratio(before.seconds, seconds), before.kernel if before else "")  # fmt: skip
+                        before and _ratio(before.seconds, seconds), before.kernel if before else "", m.notes.get("tiles", ""),
+                        tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))))  # fmt: skip
             steps.append(made)
             before = made
     there = {step.kernel for step in steps}
@@ -180,10 +186,16 @@ def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
     at, told = deciding(ladder), ideas(ladder.op)
     steps = ladder.at(at)
-    lines = [f"{_short(s.kernel)} {_gain(s)}. {told[s.kernel]}" for s in steps]
+    lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, told, ladder)}" for s in steps]
+    lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
     largest = ladder.problems[-1]
     lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
     elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps}
+    if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
+        lines.append("These rows were measured one after the other; in turns the last rungs and the library stand in "
+                     f"`make bench NAME={ladder.op}_cuda`.")  # fmt: skip
+    if ladder.op == "conv" and ladder.device == "cpu" and not any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values()):
+        lines.append("oneDNN, the library of convolutions on a CPU, comes with TensorFlow and was not measured beside these.")
     lines += [f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in told if kernel in elsewhere]
     return lines + [f"{_short(kernel)} is missing: {reason}." for kernel, reason in ladder.missing.items()]
 
@@ -194,15 +206,50 @@ def _gain(step: Step) -> str:
     gain, before = step.over_before, _short(step.before)
     if gain.low <= 1 <= gain.high:
         return f"cannot be told from {before}"
+    if gain.high < 1:
+        return f"is slower than {before}, {times(gain.value)} its speed"
     return f"has {times(gain.value)} the speed of {before}"
+
+
+def _idea(step: Step, told: dict[str, str], ladder: Ladder) -> str:
+    """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
+    if ladder.threads == 1 and step.kernel in _SHARES:
+        return f"On one thread nothing is shared out: its loops are those of {_SHARES[step.kernel]}."
+    return told[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
+
+
+def _fallen(step: Step) -> str:
+    """Where a rung is slower than the one before it: said, as each is told for what it gains."""
+    return f"At {problem_name(step.problem)} {_short(step.kernel)} {_gain(step)}: {_why(step)}."
+
+
+def _why(step: Step) -> str:
+    """What makes a rung slower than a simpler one, as far as the problem shows it."""
+    if step.kernel in _SHARES:
+        return "the threads cost more than they share, or there is but one"
+    channels = getattr(step.problem, "c_in", _EIGHTS)
+    if channels % _EIGHTS and step.kernel.split("/")[1] == "cuda":
+        return f"its steps are of whole lines of channels, and images of {channels} are filled up with zeros to them"
+    if step.seconds.value < _BRIEF_S:
+        return "so small a problem leaves its larger tiles half empty, and what it sets up is not earned back"
+    return "what it arranges first is not earned back at this shape"
 
 
 def _standing(ladder: Ladder, problem: "Problem") -> str:
     best = min(ladder.at(problem), key=lambda s: s.seconds.value)
-    parts = [f"{percent(best.of_library.value)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
-             f"{percent(best.of_peak.value)} of the measured peak" if best.of_peak else ""]  # fmt: skip
+    parts = [f"{_share(best.of_library)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
+             f"{_share(best.of_peak)} of the measured peak" if best.of_peak else ""]  # fmt: skip
     reached = " and ".join(filter(None, parts)) or flops_rate(problem.flops / best.seconds.value)
-    return f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}."
+    beyond = best.of_peak and best.of_peak.value > _BEYOND
+    doubts = ["more than its peak is no speed but a disturbance of one of the two: measure both again"] if beyond else []
+    doubts += [f"flagged while it was measured: {join(best.flags)}"] if best.flags else []
+    return f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}" + "".join(
+        f" ({doubt})" for doubt in doubts) + "."  # fmt: skip
+
+
+def _share(e: "Estimate") -> str:
+    """A fraction in percent, with its interval where that is wider than what is printed."""
+    return percent(e.value) + (f" ({percent(e.low)}..{percent(e.high)})" if e.high - e.low > _WIDE * e.value else "")
 
 
 def _short(kernel: str) -> str:

@@ -14,18 +14,22 @@ from analysis.combine import (
     DEVICE,
     HIDDEN,
     HOST,
+    NONE,
     PARTS,
     PIPELINE,
     Calibration,
     add,
+    casting,
     combined,
     compiling,
     fitting,
     within,
 )
-from analysis.components import COMPILED, FIT, OP_BY_OP, RULES, components, execution_of
+from analysis.components import FIT, components, execution_of
 from analysis.estimate import Estimate
 from analysis.profile import Lacking, Profile
+from analysis.rules import RULES
+from analysis.sources import COMPILED, OP_BY_OP
 from analysis.units import join
 from kernels import networks
 from kernels.problems import Training
@@ -43,7 +47,8 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 
     parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
     compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
-    partial: what is not known, in words; empty: whole. profile: the machine's key.
+    partial: what is not known, in words; empty: whole. profile: the machine's key. held_s: of fit_s what a fit does with its
+    samples before the first epoch, which short fits cannot tell from steps.
     """
 
     training: Training
@@ -57,6 +62,11 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     execution: str
     partial: tuple[str, ...]
     profile: str
+    held_s: Estimate = NONE
+
+    def told_by(self, short_fits: bool) -> float:
+        """Seconds of a step as they are measured: short fits tell it with each step's share of the samples."""
+        return self.step_s.value + (self.held_s.value / self.training.steps if short_fits else 0.0)
 
     @property
     def untold(self) -> tuple[str, ...]:
@@ -98,7 +108,7 @@ def predict(training: Training, settings: Settings, of: Profile, network: "Netwo
     start = add(made.start_s, Estimate(*[fitted.build_s] * 3)) if made.start_s.high > 0 else made.start_s
     whole = (step, made.epoch_s, fitting(made, fitted), compiling(made, fitted), start)
     found = Prediction(training, settings, {name: _plain(e) for name, e in parts.items()}, *map(_plain, whole), made.execution,
-                       made.partial, of.key)  # fmt: skip
+                       made.partial, of.key, _plain(casting(made, fitted)))  # fmt: skip
     if kernel == FIT and found.untold:
         partial = f"of the whole job {join(found.untold)}: {sources.launches(settings.device)}"
         found = msgspec.structs.replace(found, partial=(*found.partial, partial))

@@ -5,7 +5,6 @@ where there are no such rows as libraries do; element-wise passes by their bytes
 """
 
 import functools
-import itertools
 import math
 import statistics
 from collections.abc import Iterable
@@ -13,19 +12,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import fusion, links, overheads, plateaus, sources
+from analysis import inside, links, overheads, passing, sources
 from analysis.curves import Curve, Point, curve
 from analysis.estimate import Estimate, middle
 from analysis.links import Link
 from analysis.overheads import Constant
-from analysis.sources import HELD, LIBRARIES, OP_BY_OP
+from analysis.sources import HELD, LIBRARIES
 from kernels.problems import Conv, Matmul, Stream
 
 if TYPE_CHECKING:
     from workloads.results import Machine, Measurement
-
-_FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
-_TOLD = 0.15  # a row counts from so much above the call around it: below, it is noise
 
 
 class Lacking(ValueError):
@@ -62,6 +58,11 @@ class Profile:
             if m.status == "ok" and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
                 found.setdefault((m.problem.op, s.device), []).append(m)
         return found
+
+    @functools.cached_property
+    def outside(self) -> "Profile":
+        """The profile without rows of operations inside a graph."""
+        return Profile(tuple(m for m in self.measurements if not inside.stands(m)), self.machine, self.key)
 
     @functools.cached_property
     def constants(self) -> tuple[Constant, ...]:
@@ -103,14 +104,8 @@ class Profile:
         return Estimate(statistics.median(pair[0] for pair in slopes), min(every), max(every))
 
     def memory_bandwidth(self, device: str, nbytes: float) -> float | None:
-        """Bytes a second of passes over arrays of so many bytes together, where these are larger than the last cache; None where
-        they are not, or no pass was measured on such arrays."""
-        caches = plateaus.levels(self.machine, device) if self.machine else ()
-        if not caches or nbytes <= caches[-1][1]:
-            return None
-        rates = [m.problem.bytes_moved / middle(samples) for m in self.rows.get(("stream", device), ())
-                 if m.problem.nbytes > caches[-1][1] and (samples := m.on("device") or m.on("host-latency"))]  # fmt: skip
-        return max(rates, default=None)
+        """Bytes a second of passes over arrays of so many bytes together, where no cache holds them; else None."""
+        return passing.bandwidth(self, device, nbytes)
 
     def product(self, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
         """Seconds of a product or convolution as that execution runs it on the device, without the call around it; None
@@ -138,8 +133,8 @@ class Profile:
                     f"{problem.math} priced as {math_[1]}, of which there are rows" if math_[1] != problem.math else ""
                 )
                 seconds = made.seconds(sources.at(problem), problem.flops, problem.bytes_moved)
-                call = None if source in (LIBRARIES, HELD) else self.call_around(source, device, problem.op)
-                hidden = call is not None and seconds.value < _TOLD * call
+                call = None if source in (LIBRARIES, HELD) else inside.call_around(self, source, device, problem.op)
+                hidden = call is not None and seconds.value < inside.TOLD * call
                 return math.log(seconds.high / seconds.low) + hidden, Read(seconds, sources.WORDS[source], instead)
         return None
 
@@ -163,130 +158,25 @@ class Profile:
         return self._curves[key]
 
     def _points(self, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Iterable[Point]:
-        for m in self.rows.get((op, device), ()):
+        alike = [m for m in self.rows.get((op, device), ()) if (m.problem.dtype, m.problem.math) == math_
+                 and sources.kind(m.problem) == kind and m.settings.cache == "warm"]  # fmt: skip
+        held = {m.problem for m in alike if inside.stands(m)}  # a call of its own says nothing that these do not
+        for m in alike:
             p = m.problem
-            if (p.dtype, p.math) != math_ or sources.kind(p) != kind or m.settings.cache != "warm":
-                continue
-            if (seconds := self.own_seconds(m, source)) is not None:
+            if (p not in held or inside.stands(m)) and (seconds := inside.own_seconds(self, m, source)) is not None:
                 yield Point(sources.at(p), seconds, p.flops, p.bytes_moved)
 
-    def _whole_seconds(self, m: "Measurement", source: str) -> float | None:
-        """Seconds of a row on the clock that counts for its source; None where it is of another one. Passes written here count
-        as a library's: they are bound by memory, as any are."""
-        _, backend, variant = m.kernel.split("/")
-        if source == LIBRARIES:
-            usual = backend in sources.LIBRARY or (m.problem.op == "stream" and backend in sources.OWN)
-            samples = m.on("device") or (m.on("host-latency") if m.settings.device == "cpu" else None)
-            return middle(samples) if usual and samples else None
-        if (backend, variant) != ("tensorflow", source):
-            return None
-        if source == HELD and m.problem.op != "conv":
-            return None
-        samples = m.on(sources.clock(m.settings.device))
-        return middle(samples) if samples else None
-
-    def own_seconds(self, m: "Measurement", source: str) -> float | None:
-        """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
-        another source, or what is left of it cannot be told from its call."""
-        whole = self._whole_seconds(m, source)
-        if whole is None or source in (LIBRARIES, HELD):
-            return whole
-        call = self.call_around(source, m.settings.device, m.problem.op)
-        return whole - call if call is not None and whole > call * (1 + _TOLD) else None
-
-    def call_around(self, source: str, device: str, op: str) -> float | None:
-        """Seconds of the call around a framework's rows of an operation: of the launch rows, or of the shortest that was
-        measured."""
-        key = ("call", source, device, op)
-        if key not in self.kept:
-            execution = next(e for e, v in sources.VARIANTS.items() if v == source)
-            if op == "conv" and source == sources.VARIANTS[OP_BY_OP] and (pairs := self._beside_held(device)):
-                return self.kept.setdefault(key, statistics.median(pairs))
-            constant = self.constant(sources.CALLS[execution], device, clock=sources.clock(device))
-            rows = (self._whole_seconds(m, source) for m in self.rows.get((op, device), ()))
-            shortest = min((s for s in rows if s is not None), default=None)
-            self.kept[key] = min((s for s in (constant and constant.value, shortest) if s), default=None)
-        return self.kept[key]
-
-    def _beside_held(self, device: str) -> list[float]:
-        """What convolutions take in a call of their own beyond the same ones inside a graph, of those that are short: waking
-        threads is a part of it, which an empty call does not show."""
-        rows: dict[str, dict] = {"function": {}, HELD: {}}
-        for m in self.rows.get(("conv", device), ()):
-            variant = m.kernel.rpartition("/")[2]
-            if variant in rows and m.settings.cache == "warm" and (samples := m.on("host-latency")):
-                rows[variant][m.problem] = middle(samples)
-        found = [(rows["function"][p], held) for p, held in rows[HELD].items() if p in rows["function"]]
-        return [whole - held for whole, held in found if held < whole / 2]
-
     def operating(self, device: str) -> Estimate | None:
-        """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
-        of one on arrays as small, else what an operation on next to nothing takes."""
-        clock = sources.clock(device)
-        small: dict[str, tuple[int, float]] = {}
-        for m in self.rows.get(("stream", device), ()):
-            if m.kernel == f"stream/tensorflow/{sources.VARIANTS[OP_BY_OP]}" and m.on(clock):
-                at = (m.problem.nbytes, middle(m.on(clock)))
-                small[m.problem.operation] = min(small.get(m.problem.operation, at), at)
-        points = [
-            (fusion.OPERATIONS.get(name, 1), seconds)
-            for name, (_, seconds) in small.items()
-            if name not in Stream.OF_IMAGES
-        ]
-        counts = {n for n, _ in points}
-        if len(counts) < _FEWEST_COUNTS:
-            return self.constant("tf-op-in-function", device, clock=clock)
-        from scipy import stats  # a second to import, and only one in a profile's life
-
-        slope, _, low, high = stats.theilslopes([s for _, s in points], [n for n, _ in points])
-        return Estimate(max(0.0, float(slope)), max(0.0, float(low)), max(0.0, float(high)))
+        """Seconds of a further operation in a graph that is not compiled."""
+        return inside.operating(self, device)
 
     def passing(self, problem: Stream, device: str, execution: str) -> Read | None:
         """Seconds of an element-wise pass, by its operation's curve over bytes, else by that of any pass."""
         key = (problem, device, execution)
         if key not in self._read:
-            self._read[key] = self._passing(problem, device, execution)
+            found = passing.passing(self, problem, device, execution)
+            self._read[key] = Read(*found) if found else None
         return self._read[key]
-
-    def _passing(self, problem: Stream, device: str, execution: str) -> Read | None:
-        for source in itertools.chain.from_iterable(sources.of(device, execution, problem.op)):
-            for operation in (problem.operation, "add", "scale", "triad", "copy"):
-                if made := self._pass_curve(source, device, operation):
-                    # where no row is of this formula as TensorFlow runs it, it makes more passes than a library's kernel
-                    times = fusion.passes(problem.operation) if (source == LIBRARIES and execution == OP_BY_OP) else 1.0
-                    seconds = made.seconds((math.log(problem.bytes_moved),), 0.0, problem.bytes_moved)
-                    own = device != "cpu" or source != LIBRARIES
-                    instead = (
-                        ""
-                        if own
-                        else f"passes priced as libraries make them; TensorFlow's: {sources.command(problem, device)}"
-                    )
-                    return Read(seconds.scaled(times), sources.WORDS[source], instead)
-        return None
-
-    def _pass_curve(self, source: str, device: str, operation: str) -> Curve | None:
-        key = (source, device, "stream", operation)
-        if key not in self._curves:
-            self._curves[key] = curve(self._passes(source, device, operation), source == LIBRARIES)
-        return self._curves[key]
-
-    def _passes(self, source: str, device: str, operation: str) -> Iterable[Point]:
-        """The passes of an operation. Of a framework's rows the smallest one's call and dispatch are taken off, for these are
-        counted as operations: what is left grows with the bytes alone."""
-        taken: dict[int, float] = {}
-        for m in self.rows.get(("stream", device), ()):
-            if m.problem.operation != operation or m.settings.cache != "warm":
-                continue
-            if (seconds := self._whole_seconds(m, source)) is not None:
-                nbytes = m.problem.bytes_moved
-                taken[nbytes] = min(taken.get(nbytes, seconds), seconds)
-        if source == LIBRARIES or len(taken) < 2:
-            yield from (Point((math.log(n),), s, 0.0, n) for n, s in taken.items())
-            return
-        (least, base), *more = sorted(taken.items())
-        for nbytes, seconds in more:
-            if seconds > base * (1 + _TOLD):
-                yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
 
     def copying(self, nbytes: int, device: str) -> Estimate | None:
         """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""

@@ -2,6 +2,7 @@
 difference put down to what the rows can tell - or said to be not measured."""
 
 from collections.abc import Iterable
+from math import log
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 NOT_MEASURED = "not measured"
-_RESIDENT = ("residence", "resident")
+_RESIDENT, _FED = ("residence", "resident"), ("residence", "fed")
+_NEAR = 1.1  # gains so near are the same in the articles' round numbers
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -68,15 +70,23 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside
     cpu = jobs.seconds_by(pair.cpu(by), by, pair.steps)
     gpu = jobs.seconds_by(pair.gpu, by, pair.steps)
     here = Estimate(cpu.value / gpu.value, cpu.low / gpu.high, cpu.high / gpu.low)
-    told = [*_speeds(case, pair, here), *_floor(pair, found), *_growth(case, claim, pair, found), *_traps(pair, by, gpu)]
+    told = [*_speeds(case, claim, pair, here, (cpu, gpu)), *_floor(pair, found), *_growth(case, claim, pair, found),
+            *_traps(pair, by, gpu)]  # fmt: skip
     return Beside(case, claim, job_words.way_word(pair.gpu.row), pair, here, tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",))
 
 
-def _speeds(case: Case, pair: Pair, here: Estimate) -> list[str]:
-    """How many times faster than the article's each of our devices is: the two ratios turn its gain into ours."""
+def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[Estimate, Estimate]) -> list[str]:
+    """How many times faster than the article's each of our devices is: the two ratios turn its gain into ours. Where the article
+    gives no seconds, what its gain would take of our CPU."""
     theirs = [case.of("cpu"), case.of("gpu")]
     if not all(p and p.epoch_s for p in theirs):
-        return [f"its own seconds are not known, so whose device moved is {NOT_MEASURED}: it leaves out {case.unknown}"]
+        said = [f"the article does not give {case.unknown}, so which device moved cannot be told"]
+        if claim.gain and claim.faster == "gpu" and not _agrees(claim.gain, here):
+            cpu, gpu = sides
+            what = "a step" if pair.setup.kernel.endswith("/loop") else "an epoch"
+            said.append(f"beside our GPU's {seconds(gpu.value)} {what}, {digits(claim.gain)}x would take a CPU of "
+                        f"{seconds(claim.gain * gpu.value)}; ours takes {seconds(cpu.value)}")  # fmt: skip
+        return said
     ours = [pair.cpu(BY_EPOCH).epoch(pair.steps), pair.gpu.epoch(pair.steps)]
     cpu, gpu = (p.epoch_s.value / o.value for p, o in zip(theirs, ours, strict=True))
     samples = pair.setup.samples
@@ -88,40 +98,52 @@ def _speeds(case: Case, pair: Pair, here: Estimate) -> list[str]:
 
 
 def _floor(pair: Pair, found: list[Pair]) -> list[str]:
-    """What of the GPU's step does not shrink with its batch: the step of the smallest batch measured of the same model."""
+    """What of the GPU's step does not shrink with its batch: the step of the smallest batch measured of the same model; that of
+    the largest, where this one is the smallest."""
     s = pair.setup
-    smaller = [p for p in found if p.setup.model == s.model and p.setup.kernel == s.kernel and p.setup.batch < s.batch
-               and p.setup.switches == s.switches]  # fmt: skip
-    if not smaller:
-        return [f"what of the GPU's step is dispatch is {NOT_MEASURED} here: no row of a smaller batch"]
-    least = min(smaller, key=lambda p: (p.setup.batch, p.setup.dtype != s.dtype))
-    small, own = least.gpu.costs.step.value, pair.gpu.costs.step.value
-    cpu = (least.cpu(BY_STEP).costs.step.value, pair.cpu(BY_STEP).costs.step.value)
-    return [f"the GPU's step takes {seconds(own)} at batch {s.batch:,} and still {seconds(small)} ({percent(small / own)}) at "
-            f"batch {least.setup.batch:,}, where the CPU's falls from {seconds(cpu[1])} to {seconds(cpu[0])}"]  # fmt: skip
+    others = [p for p in found if p.setup.model == s.model and p.setup.kernel == s.kernel and p.setup.batch != s.batch
+              and p.setup.switches == s.switches]  # fmt: skip
+    if not others:
+        return ["no row of another batch tells what of the GPU's step is dispatch"]
+    smaller = [p for p in others if p.setup.batch < s.batch]
+    most = max(others, key=lambda p: (p.setup.batch, p.setup.dtype == s.dtype))
+    small, large = (min(smaller, key=lambda p: (p.setup.batch, p.setup.dtype != s.dtype)), pair) if smaller else (pair, most)
+    gpu, cpu = ([side.costs.step.value for side in sides]
+                for sides in ((large.gpu, small.gpu), (large.cpu(BY_STEP), small.cpu(BY_STEP))))  # fmt: skip
+    return [f"the GPU's step takes {seconds(gpu[0])} at batch {large.setup.batch:,} and still {seconds(gpu[1])} "
+            f"({percent(gpu[1] / gpu[0])}) at batch {small.setup.batch:,}, where the CPU's falls from {seconds(cpu[0])} to "
+            f"{seconds(cpu[1])}"]  # fmt: skip
 
 
 def _growth(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> list[str]:
-    """What feeding a bare loop costs a step: the article's cause, where rows of both are there."""
-    if not case.blames.startswith("frequent transfer"):
-        return []
+    """What feeding a bare loop costs a step: the article's cause, by the rows of both whose samples are nearest."""
     s = pair.setup
-    wanted = msgspec.structs.replace(s, switches=(("residence", "fed"),))
-    fed = next((p for p in found if p.setup == wanted), None)
-    if _RESIDENT not in s.switches:
+    if not case.blames.startswith("frequent transfer") or _RESIDENT not in s.switches:
         return []
-    if fed is None:
+    like = {p.setup: p for p in found}
+    both = []
+    for fed in found:
+        home = like.get(msgspec.structs.replace(fed.setup, switches=s.switches))
+        if fed.setup.switches == (_FED,) and home and (fed.setup.model, fed.setup.kernel, fed.setup.dtype) == _way(s):
+            both.append((home, fed))
+    if not both:
         return [f"what transfers add at {claim.samples:,} samples is {NOT_MEASURED}: no row that is fed each step"]
-    own, more = pair.gpu.costs.step.value, fed.gpu.costs.step.value
-    return [f"its data is on the GPU here as there, so transfers are not in its step of {seconds(own)}; "
-            f"fed each step it takes {seconds(more)}"]  # fmt: skip
+    home, fed = min(both, key=lambda pair_: abs(log(pair_[0].setup.samples / s.samples)))
+    at = "" if home.setup.samples == s.samples else f" (at {home.setup.samples:,} samples, the nearest measured)"
+    return [f"its data is on the GPU here as there, so transfers are not in its step of {seconds(home.gpu.costs.step.value)}; "
+            f"fed each step it takes {seconds(fed.gpu.costs.step.value)}{at}"]  # fmt: skip
+
+
+def _way(s: jobs.Setup) -> tuple[str, str, str]:
+    return s.model, s.kernel, s.dtype
 
 
 def _traps(pair: Pair, by: str, gpu: Estimate) -> list[str]:
-    """What the gain would have been against another form of the CPU."""
+    """What the gain would have been against a slower form of the CPU."""
     best = pair.cpu(by)
-    told = [f"{digits(jobs.seconds_by(side, by, pair.steps).value / gpu.value)} with the {side.form}"
-            for side in pair.cpus if side is not best]  # fmt: skip
+    own = jobs.seconds_by(best, by, pair.steps)
+    told = [f"{digits(took.value / gpu.value)} with the {side.form}" for side in pair.cpus
+            if side is not best and (took := jobs.seconds_by(side, by, pair.steps)).low > own.high]  # fmt: skip
     return [f"against the CPU's other forms the gain would read {join(told)} (ours: {best.form})"] if told else []
 
 
@@ -130,12 +152,24 @@ def gain_words(e: Estimate) -> str:
     return f"{digits(e.value)}x" + (f" ({digits(e.low)}..{digits(e.high)})" if e.low < e.high else "")
 
 
+def _agrees(gain: float, here: Estimate) -> bool:
+    return here.low <= gain <= here.high or 1 / _NEAR <= gain / here.value <= _NEAR
+
+
+def _agreement(claim: Claim, here: Estimate) -> str:
+    """Of the same winner: whether by as much, where the article says how much."""
+    if claim.gain is None or claim.faster == "neither" or _agrees(claim.gain, here):
+        return "as published"
+    ratio = claim.gain / here.value
+    return f"the same winner, but {times(ratio)} less" if ratio > 1 else f"the same winner, and {times(1 / ratio)} more"
+
+
 def sentence(b: Beside) -> str:
     """A claim, ours beside it, and why they differ."""
     said = f"{b.case.name} ({b.case.title}), {b.claim.samples:,} samples: published {b.claim.words}"
     if b.here is None:
         return f"{said}; here {b.why[0]}."
-    agrees = "as published" if b.faster == b.claim.faster else "unlike the article"
+    agrees = _agreement(b.claim, b.here) if b.faster == b.claim.faster else "unlike the article"
     winner = {"cpu": "the CPU is faster", "gpu": "the GPU is faster", "neither": "neither is faster"}[b.faster]
     return f"{said}; here {winner}, {agrees}: {gain_words(b.here)} ({b.way}); {'; '.join(b.why)}."
 

@@ -1,14 +1,19 @@
-"""Questions that newcomers ask, answered with one machine's numbers; a question without numbers is left out."""
+"""Questions that newcomers ask, answered with one machine's numbers; a question without numbers is left out.
+
+An answer is what one reads at once, the answer itself first and fewer than 40 words, and what more there is to say.
+"""
 
 import statistics
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from analysis import facts, job_words, jobs, links, sentences
+import msgspec
+
+from analysis import facts, families, job_words, jobs, links, sentences
 from analysis.crossover import COPIES, LATENCY, Answer
 from analysis.families import square_rows
 from analysis.jobs import BY_STEP
-from analysis.roofline import Roof, is_gpu, pick, quick_seconds
+from analysis.roofline import Roof, is_gpu, judge, pick, quick_seconds
 from analysis.roofs import WAITED
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
 from analysis.why import why
@@ -18,6 +23,16 @@ if TYPE_CHECKING:
     from workloads.results import Machine, Measurement
 
 
+Answered = tuple[str, str]
+NOTHING: Answered = ("", "")
+_LOWER, _HELPS = ("tf32", "float16", "bfloat16"), 1.1
+_BATCHES = {
+    "gpu-from": "the GPU wins from some batch on",
+    "gpu-at-smallest": "the GPU wins at every batch",
+    "several": "the winner changes more than once",
+    "cpu-throughout": "the CPU wins at every batch",
+    "cant-tell": "one can't tell",
+}
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
 
 
@@ -41,66 +56,81 @@ class Asked:
         return next((a for a in self.first if a.form == form), None)
 
 
-def _always(q: Asked) -> str:
+def _always(q: Asked) -> Answered:
     a = q.form(LATENCY)
     if not a:
-        return ""
+        return NOTHING
     most = max(a.points, key=lambda p: p.ratio.value)
     least = min(a.points, key=lambda p: p.ratio.value)
-    first = {"gpu-at-smallest": "Here, at these sizes, yes.", "cpu-throughout": "Here never, at these sizes."}.get(
-        a.kind, "No."
-    )
+    first = {"gpu-at-smallest": "At these sizes, yes", "cpu-throughout": "At these sizes, never"}.get(a.kind, "No")
     return (
-        f"{first} {sentences.crossing_sentence(a)} At n = {most.n} the GPU is {times(most.ratio.value)} as fast as the CPU's "
-        f"best; at n = {least.n} {times(least.ratio.value)} as fast."
+        f"{first}: with its data there {_short(a)}. At n = {most.n} it is {times(most.ratio.value)} as fast as the CPU's best, "
+        f"at n = {least.n} {times(least.ratio.value)}.",
+        sentences.crossing_sentence(a),
     )
 
 
-def _small(q: Asked) -> str:
+def _short(a: Answer) -> str:
+    """The verdict without intervals and bands: `the GPU wins from n = 103`."""
+    if a.kind == "gpu-from":
+        return f"the GPU wins from {a.family.size_name} = {sentences.whole(a.crossings[0].at.value)}"
+    if a.kind in ("several", "cant-tell"):
+        return "the winner changes more than once" if a.kind == "several" else "the two cannot be told apart everywhere"
+    return sentences.verdict_words(msgspec.structs.replace(a, bands=()))
+
+
+def _small(q: Asked) -> Answered:
     waited = next((r for r in q.roofs if r.kind == "launch" and r.name == WAITED), None)
     a = q.form(LATENCY)
-    told = (
-        [
-            f"A GPU call that computes nothing takes {seconds(1 / waited.rate.value)} when the program waits for it, "
-            "however little there is to do."
-        ]
-        if waited
-        else []
-    )
-    parts = why(q.rows, a)[:1] if a else ()
-    told += [sentences.why_sentence(w, a.form, "With a little work") for w in parts]
-    return " ".join(told)
+    parts = [w for w in why(q.rows, a) if w.overhead is not None][:1] if a else []
+    told = [f"a call that computes nothing takes {seconds(1 / waited.rate.value)}"] if waited else []
+    told += [
+        f"at n = {w.n}, {seconds(w.overhead)} of a call's {seconds(w.gpu.seconds.value)} are launch and Python"
+        for w in parts
+    ]
+    if not told:
+        return NOTHING
+    more = [sentences.why_sentence(w, a.form, "With a little work") for w in parts]
+    return f"Every call costs its launch, however little there is to do: {join(told)}.", " ".join(more)
 
 
-def _copy(q: Asked) -> str:
+def _copy(q: Asked) -> Answered:
     resident, copied = q.form(LATENCY), [a for a in q.first if a.form in COPIES]
     if not resident or not copied:
-        return ""
+        return NOTHING
     said = [f"{sentences.way_name(a.form)}, {sentences.verdict_words(a)}" for a in copied]
     last = why(q.rows, copied[0], everywhere=True)[-1]
     share = (
-        f" At n = {last.n}, {percent((last.copies or 0.0) / last.gpu.seconds.value)} of a call copied "
-        f"{sentences.way_name(copied[0].form)} is the copies."
+        f"At n = {last.n}, {percent((last.copies or 0.0) / last.gpu.seconds.value)} of a call copied so is the copies."
     )
-    return f"It moves the answer: with the data there {sentences.verdict_words(resident)}; {'; '.join(said)}.{share}"
+    short = f"with its data there {_short(resident)}, copied {sentences.way_name(copied[0].form)} {_short(copied[0])}"
+    return (
+        f"Copying moves the answer: {short}.",
+        f"{share} With the data there {sentences.verdict_words(resident)}; {'; '.join(said)}.",
+    )
 
 
-def _pinned(q: Asked) -> str:
+def _pinned(q: Asked) -> Answered:
     found = links.fits(m for m in q.rows if m.problem.op == "transfer")
-    told = []
+    short, told = [], []
     for way, words in (("h2d", "to the GPU"), ("d2h", "back")):
         pinned = links.find(found, way, "pinned")
         pageable = links.find(found, way, "pageable", _PLAIN) or links.find(found, way, "pageable")
         if pinned and pageable:
+            short.append(f"{times(pinned.bandwidth.value / pageable.bandwidth.value)} {words}")
             told.append(
                 f"{words} {bytes_rate(pinned.bandwidth.value)} with pinned memory and "
-                f"{bytes_rate(pageable.bandwidth.value)} with pageable "
-                f"({times(pinned.bandwidth.value / pageable.bandwidth.value)})"
+                f"{bytes_rate(pageable.bandwidth.value)} with pageable"
             )
-    return f"For large copies: {join(told)}. A small copy costs its call, whatever the memory." if told else ""
+    if not told:
+        return NOTHING
+    return (
+        f"Large copies are as fast as with pageable memory {join(short)}; a small copy costs its call, whatever the memory.",
+        f"Large copies: {join(told)}.",
+    )
 
 
-def _precision(q: Asked) -> str:
+def _precision(q: Asked) -> Answered:
     best: dict[str, tuple[float, int]] = {}
     for name, sizes in square_rows(q.rows).items():
         rows = [
@@ -112,104 +142,124 @@ def _precision(q: Asked) -> str:
         if rows:
             m = max(rows, key=lambda m: m.problem.flops / quick_seconds(m))
             best[name] = (m.problem.flops / quick_seconds(m), m.problem.n)
-    if "float32" not in best or len(best) < 2:
-        return ""
-    base = best["float32"][0]
-    told = [
-        f"{name} reaches {flops_rate(rate)} at n = {n}, {digits(rate / base)} times float32"
-        for name, (rate, n) in best.items()
-        if name != "float32"
-    ]
-    small = "Small ones are bound by the call, not by the arithmetic."
-    return f"Large products do: on this GPU {join(told)} ({flops_rate(base)}). {small}"
+    lower = {
+        name: rate / best["float32"][0] for name, (rate, _) in best.items() if name in _LOWER and "float32" in best
+    }
+    if not lower:
+        return NOTHING
+    short = join(f"{name} {digits(factor)}" for name, factor in lower.items())
+    told = [f"{name} reaches {flops_rate(rate)} at n = {n}" for name, (rate, n) in best.items()]
+    helps = "yes" if max(lower.values()) > _HELPS else "hardly"
+    return (
+        f"For large products, {helps}: the best rate on this GPU, over float32's, is {short} times. Small ones are bound by the "
+        "call, not by the arithmetic.",
+        f"On this GPU {join(told)}.",
+    )
 
 
-def _first(q: Asked) -> str:
+def _first(q: Asked) -> Answered:
     firsts = [
         (m.phases_s["first_call"], quick_seconds(m))
         for m in q.rows
         if is_gpu(m.settings.device) and "first_call" in m.phases_s and quick_seconds(m)
     ]
     if not firsts:
-        return ""
+        return NOTHING
     middle = statistics.median(first for first, _ in firsts)
     factor = statistics.median(first / later for first, later in firsts)
     return (
-        f"It loads libraries, compiles and chooses kernels: in the middle of {count(len(firsts), 'GPU row')} the first call took "
-        f"{seconds(middle)}, {times(factor)} a later one. Every time on this page is of later calls, unless it says otherwise."
+        f"It loads libraries, compiles and chooses kernels: {seconds(middle)}, {times(factor)} a later call, in the middle of "
+        f"{count(len(firsts), 'GPU row')}.",
+        "Every time on this page is of later calls, unless it says otherwise.",
     )
 
 
-def _batch(q: Asked) -> str:
-    said = [job_words.answer_sentence(a) for a in jobs.answers(q.rows, ("batch",)) if a.form.mode == BY_STEP]
-    return f"A larger batch gives the GPU more work for each call: {' '.join(said[:3])}" if said else ""
+def _batch(q: Asked) -> Answered:
+    found = [a for a in jobs.answers(q.rows, ("batch",)) if a.form.mode == BY_STEP]
+    if not found:
+        return NOTHING
+    kinds = {kind: sum(a.kind == kind for a in found) for kind in dict.fromkeys(a.kind for a in found)}
+    told = join(f"in {n} {_BATCHES.get(kind, kind)}" for kind, n in kinds.items())
+    return (
+        f"It gives the GPU more work for each call: of {count(len(found), 'training')} measured over batches, {told}.",
+        " ".join(job_words.answer_sentence(a) for a in found[:3]),
+    )
 
 
-def _training(q: Asked) -> str:
+def _training(q: Asked) -> Answered:
     plain = [p for p in q.pairs if not p.setup.switches]
+    if not plain:
+        return NOTHING
     wins = {"gpu": 0, "cpu": 0, "neither": 0}
     for p in plain:
         cpu, gpu = p.cpu(BY_STEP).costs.step, p.gpu.costs.step
         wins["gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"] += 1
-    if not plain:
-        return ""
     pays = [e.value for p in plain if (e := jobs.payback(p)) is not None]
-    ends = (
-        f" It has paid back its start after {digits(min(pays))} to {digits(max(pays))} epochs where it does."
-        if pays
-        else ""
-    )
     return (
-        f"Of {count(len(plain), 'training')} measured on both devices the GPU's step is shorter in {wins['gpu']}, the CPU's in "
-        f"{wins['cpu']}, and {wins['neither']} are too close to tell.{ends}"
+        f"In {wins['gpu']} of the {count(len(plain), 'training')} measured on both devices its step is shorter, in {wins['cpu']} "
+        f"the CPU's is; {wins['neither']} are too close to tell.",
+        f"It has paid back its start after {digits(min(pays))} to {digits(max(pays))} epochs where it does."
+        if pays
+        else "",
     )
 
 
-def _fair(q: Asked) -> str:
-    said = facts.library_sentences(q.rows) + facts.thread_sentences(q.rows)
-    a = q.form(LATENCY)
+def _fair(q: Asked) -> Answered:
+    libraries, threads = facts.library_sentences(q.rows), facts.thread_sentences(q.rows)
+    if not libraries and not threads:
+        return NOTHING
+    said, a = [*threads[1:], *libraries], q.form(LATENCY)
     if a and a.default and not sentences.same_answer(a, a.default):
         said.append(
             f"With its library's own choice of threads the CPU does less well: then {sentences.verdict_words(a.default)}."
         )
-    return f"The CPU's side is its fastest library and thread count at each size. {' '.join(said)}" if said else ""
+    first = threads[0] if threads else said.pop(0)
+    return f"Yes: its side is the fastest library and thread count at each size. {first}", " ".join(said)
 
 
-def _limit(q: Asked) -> str:
-    said = facts.rate_sentences(q.rows, q.roofs)
+def _limit(q: Asked) -> Answered:
+    best = [m for gpu in (False, True) if (m := facts.best_at_largest(q.rows, gpu))]
+    told = [
+        f"the {'GPU' if is_gpu(m.settings.device) else 'CPU'} reaches {percent(judged.fraction.value)} of its roof at n = "
+        f"{m.problem.n}"
+        for m in best
+        if (judged := judge(m, q.roofs)).fraction
+    ]
+    if not told:
+        return NOTHING
+    said = " ".join(facts.rate_sentences(q.rows, q.roofs))
     return (
-        f"A roof is the best rate that this machine was seen to reach at one thing alone. {' '.join(said)}"
-        if said
-        else ""
+        f"With large {families.precision_of(best[0].problem)} products {join(told)}.",
+        f"A roof is the best rate that this machine was seen to reach at one thing alone. {said}",
     )
 
 
-def _memory(q: Asked) -> str:
+def _memory(q: Asked) -> Answered:
     rates = {name: pick(q.roofs, device, "memory") for name, device in (("CPU", "cpu"), ("GPU", "gpu:0"))}
     if not all(rates.values()):
-        return ""
+        return NOTHING
     cpu, gpu = rates["CPU"].rate.value, rates["GPU"].rate.value
     return (
-        f"Its memory gives {bytes_rate(gpu)}, the CPU's {bytes_rate(cpu)}: {times(gpu / cpu)} as much, and that is what "
-        "additions, activations and optimizers wait for."
+        f"{'Yes' if gpu > cpu else 'No'}: {bytes_rate(gpu)} against the CPU's {bytes_rate(cpu)}, {times(gpu / cpu)} as much.",
+        "That is what additions, activations and optimizers wait for.",
     )
 
 
-def _trust(q: Asked) -> str:
+def _trust(q: Asked) -> Answered:
     ok = [m for m in q.rows if m.status == "ok"]
     if not ok:
-        return ""
+        return NOTHING
     exact = sum(m.check == "exact" for m in ok)
     flagged = sum(bool(set(m.flags) - {"cpu-clock"}) for m in ok)
     return (
-        f"Of {count(len(ok), 'row')}, {exact} gave exactly the right answer on whole numbers before they were timed, "
-        f"the others were checked as the table of all numbers says; {flagged} carry a flag other than a CPU clock that moved. "
-        "A winner is named only where the "
-        "95 % intervals leave no doubt; otherwise it says can't tell."
+        f"Of {count(len(ok), 'row')}, {exact} gave exactly the right answer on whole numbers before they were timed; {flagged} "
+        "carry a flag that makes their time doubtful.",
+        "The others were checked as the table of all numbers says; a CPU clock that moved is not counted as a flag here. A "
+        "winner is named only where the 95 % intervals leave no doubt; otherwise it says can't tell.",
     )
 
 
-QUESTIONS: tuple[tuple[str, str, Callable[[Asked], str]], ...] = (
+QUESTIONS: tuple[tuple[str, str, Callable[[Asked], Answered]], ...] = (
     ("Is the GPU always faster?", "crossover", _always),
     ("Why is a GPU slow at small sizes?", "launches", _small),
     ("Is it the copying?", "crossover", _copy),
@@ -225,6 +275,7 @@ QUESTIONS: tuple[tuple[str, str, Callable[[Asked], str]], ...] = (
 )
 
 
-def answered(q: Asked) -> list[tuple[str, str, str]]:
-    """(question, the section with more of it, answer) of those that the rows answer."""
-    return [(question, section, said) for question, section, answer in QUESTIONS if (said := answer(q))]
+def answered(q: Asked) -> list[tuple[str, str, str, str]]:
+    """(question, the section with more of it, the answer in a sentence or two, what more there is to say) of those that the
+    rows answer."""
+    return [(question, section, *said) for question, section, answer in QUESTIONS if (said := answer(q)) and said[0]]

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workloads.results import Loaded, Machine, Measurement
 
 MOST = 5
+_MANY = 3.0  # from so many times on nobody thinks in percent
 _RESIDENT = "data already on the GPU"
 _WAYS = {
     "roundtrip": "by cp.asarray and cp.asnumpy",
@@ -38,8 +39,9 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     trouble = facts.trouble_sentence(measurements, ceilings, machine)
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
-    told = _with_layers(told, measurements, ceilings, machine)
+    told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
+    told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
     told += facts.other_sentences(measurements, ceilings)
     if not any(m.problem.op in ("matmul", "conv") for m in measurements):  # a run of roofs, launches or copies answers with those
         told += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
@@ -62,7 +64,7 @@ def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" =
     said += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     said += facts.skipped_sentences(measurements) + facts.flag_sentences(measurements)
     said += facts.beyond_sentence(measurements, ceilings, machine)
-    told = answer(measurements, machine, answers, ceilings) if told is None else told
+    told = answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings) if told is None else told
     return [s for s in dict.fromkeys(said) if s not in told]
 
 
@@ -84,14 +86,15 @@ def _gpu_story(measurements, answers: tuple[Answer, ...]) -> list[str]:
     return told or [crossing_sentence(a) for a in first[:2]]
 
 
-def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
-    """The squares' sentences with the convolutions' first one third; without squares what convolutions and layers' products
-    say."""
-    from analysis import answers  # it says its answers in this module's words
+def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", machine, runs) -> list[str]:
+    """The squares' sentences with the convolutions' first one third; without squares who wins the steps of the runs' networks,
+    then what convolutions and layers' products say."""
+    from analysis import answers, steps  # they say their answers in this module's words
 
     if told:
         return [*told[:2], *answers.story(measurements, "conv", ceilings, machine)[:1], *told[2:]]
-    return [said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)][:MOST]
+    whole = [said for op in ("conv", "matmul") for said in steps.story(runs, measurements, op, machine)]
+    return [*whole, *(said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine))][:MOST]
 
 
 def _reason(measurements, a: Answer | None) -> list[str]:
@@ -99,10 +102,24 @@ def _reason(measurements, a: Answer | None) -> list[str]:
     return [why_sentence(found[0], a.form)] if found else []
 
 
+def _of_their_own(measurements) -> list[str]:
+    """What a run says first whose question is another one: several GPUs, data-parallel trainings, inference, trainings side by
+    side."""
+    from analysis import data_parallel_words, inference, job_words, peers, together
+
+    ops = {m.problem.op for m in measurements}
+    told = []
+    if "training" in ops:
+        told = [*data_parallel_words.lines(measurements), *together.lines(measurements), *job_words.start_sentences(measurements)]
+    told += peers.lines(measurements) if ops & {"peer", "collective", "at-once"} else []
+    return told + (inference.lines(measurements) if "inference" in ops else [])
+
+
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
     if not answers:
         return []
-    told = [no_gpu_sentence(measurements, machine)]
+    timed = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
+    told = [] if timed else [no_gpu_sentence(measurements, machine)]
     told += facts.rate_sentences(measurements, ceilings)[:1] + facts.library_sentences(measurements)
     return told + facts.bound_sentences(measurements, ceilings) + facts.thread_sentences(measurements)
 
@@ -197,8 +214,10 @@ def verdict_words(a: Answer) -> str:
 
 
 def n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
-    """`n = 131 (128..136)`, and the measured sizes that it is interpolated between where they are > 5 % apart; `name` is what
-    varies."""
+    """`n = 131 (128..136)`, and the measured sizes that it is interpolated between where they are > 5 % apart; of sizes much
+    farther apart these alone. `name` is what varies."""
+    if c.wide:
+        return f"somewhere between the measured {name} = {c.below:,} and {c.above:,}"
     low, high = whole(c.at.low), whole(c.at.high)
     interval = f" ({low}..{high})" if low != high else ""
     coarse = "" if c.fine else f", between the measured {c.below} and {c.above}"
@@ -264,6 +283,10 @@ def compare_sentence(verdict: "Verdict", a: str, b: str) -> str:
     if verdict.word == "can't tell":
         return (f"Can't tell whether {b} is faster or slower than {a}: it takes {digits(r.value)} times as long, "
                 f"but anything from {digits(r.low)} to {digits(r.high)} fits what was measured.")  # fmt: skip
+    if max(r.value, 1 / r.value) >= _MANY:
+        told = f"takes {digits(r.value)} times as long ({digits(r.low)}..{digits(r.high)})" if verdict.word == "slower" else (
+            f"is {digits(1 / r.value)} times as fast ({digits(1 / r.high)}..{digits(1 / r.low)})")  # fmt: skip
+        return f"{b} is {verdict.word} than {a}: it {told}."
     more, sign = ("more", 1) if verdict.word == "slower" else ("less", -1)
     ends = sorted(sign * (end - 1) for end in (r.low, r.high))
     return (f"{b} is {verdict.word} than {a}: it takes {percent(sign * (r.value - 1))} {more} time "

@@ -11,7 +11,7 @@ from analysis import jobs
 from analysis.estimate import Estimate, middle, of
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.roofline import is_gpu
-from analysis.units import count, seconds, times
+from analysis.units import count, percent, seconds, times
 from kernels import networks
 from workloads import switches
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 # Switches that have no words of their own: name -> how it is said, {} its text.
 _SAID = {"steps_per_execution": "{} steps an execution", "tf32": "TF32 {}", "precision": "{}", "dropout": "dropout {}",
          "targets": "{} targets", "shuffle": "shuffle {}", "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}", "gpu": "GPU {}",
-         "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data"}  # fmt: skip
+         "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data",
+         "replicas": "{} GPUs", "strategy": "{}"}  # fmt: skip
 
 
 def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
@@ -47,14 +48,25 @@ def subject(setup: Setup, varies: str = "") -> str:
     return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
 
 
+def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
+    """(`of 60,000 samples and 10 epochs, put together from these costs`, the setup without its own samples): which job a
+    training is judged by; the setup as it is where the job has its samples."""
+    samples, epochs = jobs.planned(setup, varies)
+    words = f"of {samples:,} samples and {count(epochs, 'epoch')}"
+    if samples == setup.samples:
+        return words, setup
+    return f"{words}, put together from these costs", msgspec.structs.replace(setup, samples=0)
+
+
 def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """From where the winner changes; then seconds of each training's step on each device and who wins, and the same of its whole
-    job: like with like, of the most samples that were measured. Of what ran on one device, or without the short fits that tell a
-    step, what its rows show."""
+    """From where the winner changes, where that is known; then seconds of each training's step on each device and who wins, and
+    the same of its whole job: like with like, of the most samples that were measured. Of what ran on one device, or without the
+    short fits that tell a step, what its rows show."""
     from analysis import job_words  # it says its answers in this module's words
 
     every = list(measurements)
-    turns = [a for a in jobs.answers(every) if a.crossings and a.form.mode != BY_EPOCH]
+    turns = [a for a in jobs.answers(every)
+             if a.crossings and a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)]  # fmt: skip
     fits, bare = ([job_words.answer_sentence(a) for a in turns if job_words.setup_of(a.family).kernel.endswith("/fit") is own]
                   for own in (True, False))  # fmt: skip
     most: dict[Setup, Pair] = {}
@@ -68,21 +80,26 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
 
 
 def _of_pair(pair: Pair) -> str:
-    samples, epochs = jobs.planned(pair.setup, "samples")
+    samples, epochs = jobs.planned(pair.setup, "")
     steps = jobs.planned_steps(pair.setup, samples)
+    words, named = whole_job(pair.setup)
 
     def both(by: str) -> tuple[Estimate, Estimate]:
-        return tuple(jobs.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs), pair.gpu))
+        return tuple(jobs.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs, steps), pair.gpu))
 
-    job = f"the whole job of {count(epochs, 'epoch')}, start-up and compilation included"
-    return (f"Training {subject(pair.setup)}: a step takes {_beside(*both(BY_STEP))}; "
-            f"{job}, {_beside(*both(BY_JOB))}.")  # fmt: skip
+    own = [side.costs.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
+    beyond = any(e > steps * step.value for e, step in zip(own, both(BY_STEP), strict=True))
+    epoch = f"; beside its {count(steps, 'step')} an epoch takes {seconds(own[0])} and {seconds(own[1])}" if beyond else ""
+    return (f"Training {subject(named)}: a step takes {_beside(*both(BY_STEP))}{epoch}; "
+            f"the whole job {words}, start-up and compilation included, {_beside(*both(BY_JOB))}.")  # fmt: skip
 
 
 def _beside(cpu: Estimate, gpu: Estimate) -> str:
     told = f"{seconds(cpu.value)} on the CPU and {seconds(gpu.value)} on the GPU"
     if not (gpu.high < cpu.low or cpu.high < gpu.low):
-        return f"{told} (can't tell which is faster from these samples)"
+        side, worse = max((("CPU", cpu), ("GPU", gpu)), key=lambda named: abs(named[1].noise))
+        known = "from these samples" if worse.high == inf else f"as the {side}'s is only known to +-{percent(abs(worse.noise))}"
+        return f"{told} (can't tell which is faster, {known})"
     winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
     return f"{told} (the {winner} is {times(factor)} as fast)"
 

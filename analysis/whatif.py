@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import together
+from analysis.components import execution_of
 from analysis.estimate import Estimate
+from analysis.sources import COMPILED
 from kernels.problems import Training
 from workloads import switches
 from workloads.results import Settings
@@ -22,6 +24,8 @@ _GROWN = (4, 16)  # times the batch
 _A_CALL = 16  # steps that Keras runs in one call, where it is asked to
 _LEARNS = ("it also changes what is learned: fewer, larger steps an epoch; the learning rate may have to grow, and the accuracy "
            "must be looked at again")  # fmt: skip
+_DROPPED = ("a smaller last batch is a shape of its own, for which XLA compiles once more; drop_remainder=True in batch() leaves "
+            "it out, other samples every epoch where they are shuffled")  # fmt: skip
 # Switch -> the flag of python -m workloads.training.
 _FLAGS = {"jit_compile": "--jit", "residence": "--residence", "steps_per_execution": "--steps-per-execution", "tf32": "--tf32",
           "precision": "--precision"}  # fmt: skip
@@ -80,6 +84,9 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         )
     else:
         switched("XLA (jit_compile=True)", "each distinct batch size is compiled once", jit_compile="on")
+    if left_over := _left_over(training, settings):
+        found.append(Change(f"whole batches only, {training.samples - left_over:,} samples of {training.samples:,}",
+                            replace(training, samples=training.samples - left_over), settings, _DROPPED))  # fmt: skip
     home = given.get("residence", "numpy")
     if on_gpu and home != "resident":
         switched("the whole data set kept on the GPU, and a loop of your own in a tf.function instead of fit",
@@ -93,6 +100,12 @@ def changes(training: Training, settings: Settings) -> list[Change]:
         switched("mixed precision (mixed_bfloat16)", "activations keep 8 significant bits; check that it still learns as well",
                  precision="mixed_bfloat16")  # fmt: skip
     return found
+
+
+def _left_over(training: Training, settings: Settings) -> int:
+    """Samples in the smaller last batch for which XLA compiles the step once more; 0 where it does not."""
+    whole = training.samples > training.batch and execution_of(settings) == COMPILED
+    return training.samples % training.batch if whole else 0
 
 
 def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:

@@ -75,49 +75,18 @@ extern "C" __global__ void direct(const float* a, const float* b, float* out, co
     *to = sum;
 }
 
-// The product: pixel (y, x) of n images of p x q meets at tap (i, j) row y * step + i - top of the source's h x w x c; its result
-// belongs to row y * to_step + to_y of images of to_h x to_w x k.
-struct Shape { int h, w, c, n, p, q, k, r, s, step, top, left, to_h, to_w, to_step, to_y, to_x; };
+#include "cp_async.cu"
+#include "implicit_gemm.cu"
+#include "tile_order.cu"
 
 constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
 constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, THREADS = WARPS_M * WARPS_N * 32;
-constexpr int A_LINES = WGRAD ? DEEP : TILE_M, A_LINE = WGRAD ? TILE_M : DEEP;  // of A in shared memory: across, or along the sum
+#include "gather.cu"
 constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4, A_SIZE = A_LINES * A_PITCH;  // in floats; + 4 spreads rows over banks
 constexpr int STAGE = A_SIZE + DEEP * TILE_N;
-constexpr int NOWHERE = -(1 << 30);  // a row that no tap brings inside an image
 static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && EACH_N % 4 == 0 && EACH_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
 
-#if __CUDA_ARCH__ >= 800
-template <int BYTES> __device__ void fetch(float* to, const float* from, int valid) {  // what is not valid becomes zero
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");
-}
-__device__ void fetched() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-__device__ void arrived() { asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory"); }
-#else
-template <int BYTES> __device__ void fetch(float* to, const float* from, int valid) {
-    for (int i = 0; i < BYTES / 4; i++) to[i] = valid ? from[i] : 0;
-}
-__device__ void fetched() {}
-__device__ void arrived() {}
-#endif
-
-// The tile number `unit`: `group` rows of tiles at a time, column by column, so that those at work together share operands.
-__device__ void place(int unit, int units_m, int units_n, int group, int& m, int& n) {
-    const int first = unit / (group * units_n) * group, high = min(group, units_m - first), within = unit % (group * units_n);
-    m = first + within % high;
-    n = within / high;
-}
-
-// The pixel that row `at` of the product belongs to.
-__device__ int target(const Shape& of, int at) {
-    if (WGRAD) return at;
-    const int x = at % of.q, rest = at / of.q, y = rest % of.p;
-    return (rest / of.p * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x;
-}
+__device__ int target(const Shape& of, int at) { return WGRAD ? at : landing(of, at); }
 
 // A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row. With several blocks in the grid's y
 // each sums up a part, and `out` has room for all their sums, which `reduce` then adds. `scale` is 1: multiplying by it at the end
@@ -125,7 +94,7 @@ __device__ int target(const Shape& of, int at) {
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, const Shape of, int group, float scale) {
     extern __shared__ __align__(16) float memory[];
-    __shared__ int4 pixels[WGRAD ? STAGES * DEEP : TILE_M];  // place of its first tap, row and column of it; where its result goes
+    __shared__ int4 pixels[PIXELS];
     constexpr int WIDE_A = VECTOR_A ? 4 : 1, WIDE_B = VECTOR_B ? 4 : 1;
     const int count = of.n * of.p * of.q, taps = of.r * of.s * of.c, n = of.k;
     const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
@@ -145,57 +114,31 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
     const int a_line = t * WIDE_A / A_LINE, a_at = t * WIDE_A % A_LINE, b_l = t * WIDE_B / TILE_N, b_column = t * WIDE_B % TILE_N;
     const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
-    int channel = from % of.c, j = from / of.c % of.s, i = from / of.c / of.s;
-    const int next_channel = DEEP % of.c, next_j = DEEP / of.c % of.s, next_i = DEEP / of.c / of.s;
+    Tap at_tap = tap(of, from);
     const float* b_next = b + (long long)(first * DEEP + b_l) * n + left + b_column;
     const long long b_further = (long long)ROWS_B * n;
     const int b_inside = left + b_column < n ? 4 * WIDE_B : 0;
     int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
 
-    auto pixel = [&](int image, int y, int x, bool is) {
-        const int above = y * of.step - of.top, before = x * of.step - of.left;
-        return make_int4(((image * of.h + above) * of.w + before) * of.c, is ? above : NOWHERE, before,
-                         (image * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x);
-    };
-    int x = 0, y = 0, image = 0, number = 0;  // wgrad: the first DEEP threads count through the pixels of the stages to come
-    auto next_pixel = [&](int slot) {
-        pixels[slot * DEEP + t] = pixel(image, y, x, number < count);
-        number += DEEP, x += DEEP % of.q, y += DEEP / of.q % of.p, image += DEEP / of.q / of.p;
-        if (x >= of.q) x -= of.q, y++;
-        if (y >= of.p) y -= of.p, image++;
-    };
-    if (WGRAD) {
-        number = first * DEEP + t, x = number % of.q, y = number / of.q % of.p, image = number / of.q / of.p;
-        if (t < DEEP)
-            for (int s = 0; s < STAGES; s++) next_pixel(s);
-    } else {
-        for (int e = t; e < TILE_M; e += THREADS) {
-            const int at = top + e, rest = at / of.q;
-            pixels[e] = pixel(rest / of.p, rest % of.p, at % of.q, at < m);
-        }
-    }
+    Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
     __syncthreads();
 
     auto stage = [&]() {
         float* const as = memory + slot_in * STAGE + a_line * A_PITCH + a_at;
         float* const bs = memory + slot_in * STAGE + A_SIZE + b_l * TILE_N + b_column;
-        const int shift = (i * of.w + j) * of.c + channel, b_rows = l_left - b_l;
+        const int further = shift(of, at_tap), b_rows = l_left - b_l;
         const int4* const at = pixels + (WGRAD ? slot_in * DEEP : 0) + a_line;
         #pragma unroll
         for (int e = 0; e < PIECES_A; e++) {
             const int4 here = at[e * LINES_A];
-            const bool inside = i < of.r && (unsigned)(here.y + i) < (unsigned)of.h && (unsigned)(here.z + j) < (unsigned)of.w;
-            fetch<4 * WIDE_A>(as + e * LINES_A * A_PITCH, a + (here.x + shift), inside ? 4 * WIDE_A : 0);
+            const bool inside = at_tap.i < of.r && (unsigned)(here.y + at_tap.i) < (unsigned)of.h && (unsigned)(here.z + at_tap.j) < (unsigned)of.w;
+            fetch<4 * WIDE_A>(as + e * LINES_A * A_PITCH, a + (here.x + further), inside ? 4 * WIDE_A : 0);
         }
         #pragma unroll
         for (int e = 0; e < PIECES_B; e++)
             fetch<4 * WIDE_B>(bs + e * ROWS_B * TILE_N, b_next + e * b_further, e * ROWS_B < b_rows ? b_inside : 0);
         b_next += (long long)DEEP * n, l_left -= DEEP;
-        if (!WGRAD) {
-            channel += next_channel, j += next_j, i += next_i;
-            if (channel >= of.c) channel -= of.c, j++;
-            if (j >= of.s) j -= of.s, i++;
-        }
+        if (!WGRAD) next_tap(of, at_tap);
         if (++slot_in == STAGES) slot_in = 0;
     };
 
@@ -213,7 +156,7 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
         fetched();
         const float* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
         const float* const bs = memory + slot * STAGE + A_SIZE + column;
-        if (WGRAD && t < DEEP) next_pixel(slot);  // whose stage everyone has fetched
+        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // whose stage everyone has fetched
         if (++slot == STAGES) slot = 0;
         #pragma unroll
         for (int l = 0; l < DEEP; l += 4) {
@@ -262,35 +205,11 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     }
 }
 
-// The sum of four neighbors (of one where rows have an odd rest) over the parts, always in the same order: ROUND threads at a time
-// share them out, and the first of a block's teams adds what they have.
-constexpr int ROUND = 64, TEAMS = 8;
-__device__ float4 summed(const float* from, long long further, int parts, bool four, bool is) {
-    __shared__ float4 held[TEAMS * ROUND];
-    const int team = threadIdx.x / ROUND, teams = blockDim.x / ROUND;
-    float4 sum = make_float4(0, 0, 0, 0);
-    #pragma unroll 4
-    for (int part = team; part < (is ? parts : 0); part += teams) {
-        const float4 x = four ? *(const float4*)(from + part * further) : make_float4(from[part * further], 0, 0, 0);
-        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-    }
-    if (teams == 1) return sum;
-    held[threadIdx.x] = sum;
-    __syncthreads();
-    if (team == 0)
-        for (int e = 1; e < teams; e++) {
-            const float4 x = held[e * ROUND + threadIdx.x];
-            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-        }
-    return sum;
-}
-
 // Adds the sums of `parts` shares of each item of the product.
 extern "C" __global__ void reduce(const float* __restrict__ sums, float* __restrict__ out, const Shape of, int m, int parts) {
     const bool four = of.k % 4 == 0;
-    const unsigned e = blockIdx.x * ROUND + threadIdx.x % ROUND, across = four ? of.k / 4 : of.k;
-    const int at = e / across, column = e % across * (four ? 4 : 1);
-    const float4 sum = summed(sums + (long long)at * of.k + column, (long long)m * of.k, parts, four, at < m);
+    int at, column;
+    const float4 sum = added(sums, of, m, parts, four, at, column);
     if (at >= m || threadIdx.x >= ROUND) return;
     float* const to = out + (long long)target(of, at) * of.k + column;
     if (four) *(float4*)to = sum;

@@ -89,9 +89,9 @@ def adding(rows: int, columns: int, parts: int) -> tuple[tuple[int], tuple[int]]
     return (-(-rows * columns // (4 if columns % 4 == 0 else 1) // _ROUND),), (_ROUND * max(1, min(parts, _TEAMS)),)
 
 
-def reducer(source: str, of: Gather, wgrad: bool, rows: int, parts: int, sums, out, **more) -> Callable:
-    """The call that adds `parts` partial sums of rows x of.k items."""
-    compiled, (grid, block) = cuda.load(source, "reduce", WGRAD=int(wgrad), **more), adding(rows, of.k, parts)
+def reducer(of: Gather, rows: int, parts: int, sums, out) -> Callable:
+    """The call that adds `parts` partial sums of rows x of.k items. wgrad's rows follow each other as fprop's do."""
+    compiled, (grid, block) = cuda.load("conv_cuda", "reduce"), adding(rows, of.k, parts)
     arguments = (sums, out, of.passed, np.int32(rows), np.int32(parts))
     return lambda: compiled(grid, block, arguments)
 
@@ -107,18 +107,22 @@ def sides(of: Gather, wgrad: bool) -> tuple[int, int, int]:
     return (taps, of.k, of.pixels) if wgrad else (of.pixels, of.k, taps)
 
 
+def in_fours(channels: int, images) -> bool:
+    """Whether implicit_gemm copies them 16 bytes at a time: every piece lies in one pixel and begins on 16 bytes."""
+    return channels % 4 == 0 and images.data.ptr % 16 == 0
+
+
 def call(of: Gather, wgrad: bool, tile: Warps, parts: int, a, b, out) -> Callable:
     """The call of implicit_gemm with those tiles, its sum in so many parts."""
     m, n, _ = sides(of, wgrad)
-    # 16 bytes at a time where every piece lies in one pixel and begins on 16 bytes
-    by4_a, by4_b = (int(width % 4 == 0 and x.data.ptr % 16 == 0) for width, x in ((of.c, a), (n, b)))
-    macros = gather_tiles.macros(tile) | {"WGRAD": int(wgrad), "VECTOR_A": by4_a, "VECTOR_B": by4_b}
+    vectors = {"VECTOR_A": int(in_fours(of.c, a)), "VECTOR_B": int(in_fours(n, b))}
+    macros = gather_tiles.macros(tile) | {"WGRAD": int(wgrad), **vectors}
     compiled, shared = cuda.load("conv_cuda", "implicit_gemm", **macros), tile.shared_bytes(wgrad)
     compiled.max_dynamic_shared_size_bytes = shared
     grid = (-(-m // tile.tile_m) * -(-n // tile.tile_n), parts)
     sums, group = workspace(m, n, parts), max(1, gather_tiles.GROUP_ROWS // tile.tile_m)
     arguments = (a, b, out if sums is None else sums, of.passed, np.int32(group), np.float32(1))
-    add = None if sums is None else reducer("conv_cuda", of, wgrad, m, parts, sums, out)
+    add = None if sums is None else reducer(of, m, parts, sums, out)
 
     def run():
         compiled(grid, (tile.threads,), arguments, shared_mem=shared)
@@ -136,7 +140,7 @@ def candidates(of: Gather, wgrad: bool, a, b, out) -> dict[str, Callable[[], Cal
     m, n, k = sides(of, wgrad)
     limit, multiprocessors = attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
     fitting = [t for t in gather_tiles.WARPS if t.shared_bytes(wgrad) <= limit]
-    if wgrad and of.c % 4:  # a thread fetches single rows of the tile, at least one of every line
+    if wgrad and not in_fours(of.c, a):  # a thread fetches single rows of the tile, at least one of every line
         fitting = [t for t in fitting if t.tile_m <= t.threads]
     found = {}
     for tile in [t for t in fitting if t.tile_n <= 2 * max(16, n)] or fitting:  # little of it lies beyond the product

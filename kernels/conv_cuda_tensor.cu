@@ -14,58 +14,23 @@
 
 typedef unsigned short Item;
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32"
-
-// The product: pixel (y, x) of n images of p x q meets at tap (i, j) row y * step + i - top of the source's h x w x c; its result
-// belongs to row y * to_step + to_y of images of to_h x to_w x k.
-struct Shape { int h, w, c, n, p, q, k, r, s, step, top, left, to_h, to_w, to_step, to_y, to_x; };
+#include "cp_async.cu"
+#include "implicit_gemm.cu"
+#include "mma.cu"
+#include "pairs.cu"
+#include "tile_order.cu"
 
 constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32;
-constexpr int A_LINES = WGRAD ? DEEP : TILE_M, A_LINE = WGRAD ? TILE_M : DEEP;  // of A in shared memory: across, or along the sum
+#include "gather.cu"
 constexpr int A_PITCH = A_LINE + 8, B_PITCH = TILE_N + 8;  // 16 bytes more than a line has: 8 lines then lie in different banks
 constexpr int A_SIZE = A_LINES * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
-constexpr int NOWHERE = -(1 << 30);  // a row that no tap brings inside an image
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
-
-__device__ unsigned shared(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
-
-__device__ void fetch(Item* to, const Item* from, bool inside) {  // zeros where nothing is
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(shared(to)), "l"(from), "r"(inside ? 16 : 0) : "memory");
-}
-
-__device__ void matrices(unsigned (&to)[4], unsigned at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-}
-
-__device__ void transposed(unsigned (&to)[4], unsigned at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-}
-
-__device__ void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-__device__ unsigned packed(float low, float high) {
-    unsigned both;
-    asm("cvt.rn." TYPE "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
-    return both;
-}
-
-// The tile number `unit`: `group` rows of tiles at a time, column by column, so that those at work together share operands.
-__device__ void place(int unit, int units_m, int units_n, int group, int& m, int& n) {
-    const int first = unit / (group * units_n) * group, high = min(group, units_m - first), within = unit % (group * units_n);
-    m = first + within % high;
-    n = within / high;
-}
 
 // The row of the result that row `at` of the product belongs to, or -1; `kept` of a wgrad's channels are no padding.
 __device__ int target(const Shape& of, int at, int kept) {
     if (WGRAD) return at % of.c < kept ? at / of.c * kept + at % of.c : -1;
-    const int x = at % of.q, rest = at / of.q, y = rest % of.p;
-    return (rest / of.p * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x;
+    return landing(of, at);
 }
 
 // A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
@@ -74,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
 implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ out, float* __restrict__ sums_of_parts,
               const Shape of, int pitch, int kept, int group) {
     extern __shared__ __align__(16) char raw[];
-    __shared__ int4 pixels[WGRAD ? STAGES * DEEP : TILE_M];  // place of its first tap, row and column of it; where its result goes
+    __shared__ int4 pixels[PIXELS];
     Item* const memory = (Item*)raw;
     const int count = of.n * of.p * of.q, taps = of.r * of.s * of.c, n = of.k;
     const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
@@ -90,74 +55,48 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
     static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
     const int a_line = t * 8 / A_LINE, a_at = t * 8 % A_LINE, b_l = t * 8 / TILE_N, b_column = t * 8 % TILE_N;
     const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
-    int channel = from % of.c, j = from / of.c % of.s, i = from / of.c / of.s;
-    const int next_channel = DEEP % of.c, next_j = DEEP / of.c % of.s, next_i = DEEP / of.c / of.s;
+    Tap at_tap = tap(of, from);
     const Item* b_next = b + (long long)(first * DEEP + b_l) * pitch + left + b_column;
     const long long b_further = (long long)ROWS_B * pitch;
     const bool b_inside = left + b_column < pitch;
     int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
 
-    auto pixel = [&](int image, int y, int x, bool is) {
-        const int above = y * of.step - of.top, before = x * of.step - of.left;
-        return make_int4(((image * of.h + above) * of.w + before) * of.c, is ? above : NOWHERE, before,
-                         (image * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x);
-    };
-    int x = 0, y = 0, image = 0, number = 0;  // wgrad: the first DEEP threads count through the pixels of the stages to come
-    auto next_pixel = [&](int slot) {
-        pixels[slot * DEEP + t] = pixel(image, y, x, number < count);
-        number += DEEP, x += DEEP % of.q, y += DEEP / of.q % of.p, image += DEEP / of.q / of.p;
-        if (x >= of.q) x -= of.q, y++;
-        if (y >= of.p) y -= of.p, image++;
-    };
-    if (WGRAD) {
-        number = first * DEEP + t, x = number % of.q, y = number / of.q % of.p, image = number / of.q / of.p;
-        if (t < DEEP)
-            for (int s = 0; s < STAGES; s++) next_pixel(s);
-    } else {
-        for (int e = t; e < TILE_M; e += THREADS) {
-            const int at = top + e, rest = at / of.q;
-            pixels[e] = pixel(rest / of.p, rest % of.p, at % of.q, at < m);
-        }
-    }
+    Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
     __syncthreads();
 
     auto stage = [&]() {
         Item* const as = memory + slot_in * STAGE + a_line * A_PITCH + a_at;
         Item* const bs = memory + slot_in * STAGE + A_SIZE + b_l * B_PITCH + b_column;
-        const int shift = (i * of.w + j) * of.c + channel, b_rows = l_left - b_l;
+        const int further = shift(of, at_tap), b_rows = l_left - b_l;
         const int4* const at = pixels + (WGRAD ? slot_in * DEEP : 0) + a_line;
         #pragma unroll
         for (int e = 0; e < PIECES_A; e++) {
             const int4 here = at[e * LINES_A];
-            const bool inside = i < of.r && (unsigned)(here.y + i) < (unsigned)of.h && (unsigned)(here.z + j) < (unsigned)of.w;
-            fetch(as + e * LINES_A * A_PITCH, a + (here.x + shift), inside);
+            const bool inside = at_tap.i < of.r && (unsigned)(here.y + at_tap.i) < (unsigned)of.h && (unsigned)(here.z + at_tap.j) < (unsigned)of.w;
+            fetch_piece(as + e * LINES_A * A_PITCH, a + (here.x + further), inside);
         }
         #pragma unroll
-        for (int e = 0; e < PIECES_B; e++) fetch(bs + e * ROWS_B * B_PITCH, b_next + e * b_further, e * ROWS_B < b_rows && b_inside);
+        for (int e = 0; e < PIECES_B; e++) fetch_piece(bs + e * ROWS_B * B_PITCH, b_next + e * b_further, e * ROWS_B < b_rows && b_inside);
         b_next += (long long)DEEP * pitch, l_left -= DEEP;
-        if (!WGRAD) {
-            channel += next_channel, j += next_j, i += next_i;
-            if (channel >= of.c) channel -= of.c, j++;
-            if (j >= of.s) j -= of.s, i++;
-        }
+        if (!WGRAD) next_tap(of, at_tap);
         if (++slot_in == STAGES) slot_in = 0;
     };
 
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps) stage();
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        fetched();
     }
     float sums[M16][N8][4] = {};
     int slot = 0;
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
+        arrived();
         __syncthreads();
         if (step + STAGES - 1 < steps) stage();
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        fetched();
         const Item* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
         const Item* const bs = memory + slot * STAGE + A_SIZE + column;
-        if (WGRAD && t < DEEP) next_pixel(slot);  // whose stage everyone has fetched
+        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // whose stage everyone has fetched
         if (++slot == STAGES) slot = 0;
         #pragma unroll
         for (int l = 0; l < DEEP; l += 16) {
@@ -213,39 +152,15 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         }
 }
 
-// The sum of four neighbors (of one where rows have an odd rest) over the parts, always in the same order: ROUND threads at a time
-// share them out, and the first of a block's teams adds what they have.
-constexpr int ROUND = 64, TEAMS = 8;
-__device__ float4 summed(const float* from, long long further, int parts, bool four, bool is) {
-    __shared__ float4 held[TEAMS * ROUND];
-    const int team = threadIdx.x / ROUND, teams = blockDim.x / ROUND;
-    float4 sum = make_float4(0, 0, 0, 0);
-    #pragma unroll 4
-    for (int part = team; part < (is ? parts : 0); part += teams) {
-        const float4 x = four ? *(const float4*)(from + part * further) : make_float4(from[part * further], 0, 0, 0);
-        sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-    }
-    if (teams == 1) return sum;
-    held[threadIdx.x] = sum;
-    __syncthreads();
-    if (team == 0)
-        for (int e = 1; e < teams; e++) {
-            const float4 x = held[e * ROUND + threadIdx.x];
-            sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
-        }
-    return sum;
-}
-
 // Adds the sums of `parts` shares of each item of the product and rounds them.
 extern "C" __global__ void reduce(const float* __restrict__ sums, Item* __restrict__ out, const Shape of, int m, int parts, int kept) {
     const bool four = of.k % 4 == 0;
-    const unsigned e = blockIdx.x * ROUND + threadIdx.x % ROUND, across = four ? of.k / 4 : of.k;
-    const int at = e / across, column = e % across * (four ? 4 : 1);
-    const float4 sum = summed(sums + (long long)at * of.k + column, (long long)m * of.k, parts, four, at < m);
+    int at, column;
+    const float4 sum = added(sums, of, m, parts, four, at, column);
     if (at >= m || threadIdx.x >= ROUND) return;
     const int row = target(of, at, kept);
     if (row < 0) return;
-    unsigned short* const to = (unsigned short*)out + (long long)row * of.k + column;
+    unsigned short* const to = out + (long long)row * of.k + column;
     const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);
     if (four) *(uint2*)to = make_uint2(low, high);
     else *to = (unsigned short)low;

@@ -134,8 +134,8 @@ def candidates(math: str, of: Gather, wgrad: bool, kept: int, a, b, out) -> dict
 
 @kernel
 def wgmma(problem: Conv, a, b):
-    """TMA in im2col mode walks the pixels and fills a ring of tiles, two warpgroups multiply them by wgmma while it runs ahead;
-    one block stays on each multiprocessor."""
+    """TMA in im2col mode walks the pixels and fills a ring of tiles, warpgroups multiply them by wgmma while it runs ahead; a
+    step takes whole lines of channels, zeros where an image has fewer; blocks stay on their multiprocessors."""
     refuse(problem, tuple(TYPES), "wgmma")
     have = cupy.cuda.Device().compute_capability
     if have != "90":

@@ -184,8 +184,8 @@ def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndar
 
 @kernel
 def blocked(problem: Conv, a, b):
-    """Tiles of 14 pixels by 32 filters stay in registers while windows are read where the images lie, borders from a copy, and
-    the filters from panels in the second-level cache."""
+    """Tiles of some pixels by whole vectors of filters stay in registers while windows are read where the images lie, borders
+    from a copy, and the filters from panels in the second-level cache."""
     return bound(problem, a, b)
 
 

@@ -1,11 +1,13 @@
 """Loads CUDA C: a `.cu` file beside this one, compiled by NVRTC for the GPU at hand and kept for the process.
 
-The first line of a `.cu` names the architectures that it must compile for; the tests do so without a GPU.
+The first line of a `.cu` names the architectures that it must compile for; the tests do so without a GPU. One whose first line
+names none is text that several share: they say `#include "mma.cu"`.
 """
 
 import ctypes
 import functools
 import pathlib
+import re
 import sys
 
 import numpy as np
@@ -17,6 +19,28 @@ _UINT16, _SWIZZLE_128B, _L2_256B = 1, 3, 3
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 _IGNORED, _PROGRAMMATIC_STREAM_SERIALIZATION = 0, 6  # CUlaunchAttributeID
 
+_INCLUDE = re.compile(r'^#include "(\w+)\.cu"$')
+
+
+def source(file: str) -> str:
+    """The text of kernels/<file>.cu with what it includes put in, each file once.
+
+    It is put in here, not by NVRTC, which would read it from disk: CuPy keeps what it has compiled by the text it was given, and
+    would not see that an included file has changed. `#line` has the compiler name file and line as they are here.
+    """
+    seen: set[str] = set()
+
+    def text(name: str) -> str:
+        seen.add(name)
+        lines = (FOLDER / f"{name}.cu").read_text(encoding="utf-8").splitlines()
+        for at, line in enumerate(lines):
+            if found := _INCLUDE.match(line):
+                put = "" if found[1] in seen else f'#line 1 "{found[1]}.cu"\n{text(found[1])}'
+                lines[at] = f'{put}#line {at + 2} "{name}.cu"'
+        return "\n".join(lines) + "\n"
+
+    return text(file)
+
 
 @functools.cache
 def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
@@ -26,7 +50,7 @@ def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
 
     arch = (f"-arch={_arch}",) if _arch else ()
     options = ("-std=c++17", *arch, *(f"-D{name}={value}" for name, value in macros.items()))
-    return cupy.RawKernel((FOLDER / f"{file}.cu").read_text(encoding="utf-8"), kernel, options=options)
+    return cupy.RawKernel(source(file), kernel, options=options)
 
 
 def stream(real: str, formula: str, arrays: int, nbytes: int):

@@ -99,8 +99,8 @@ def warps_call(problem: Matmul, of: tiles.Warps, a, b, c):
 
 @kernel
 def warp_tiled(problem: Matmul, a, b):
-    """A tile a warp inside the block's: 16-byte loads that neighbors share, several stages fetched ahead, 8 x 16 a thread, its
-    registers in the banks that let a multiply-add read three at once; the tiles are the fastest of several on this GPU."""
+    """A tile a warp inside the block's: 16-byte loads that neighbors share, several stages fetched ahead, a tile of C
+    a thread, its registers in the banks that let a multiply-add read three at once; the tiles are the fastest of several here."""
     _known(problem)
     c = cupy.empty((problem.m, problem.n), np.float32)
     limit = _shared_limit()

@@ -27,23 +27,16 @@ constexpr int A_PITCH = DEEP + PIECE, B_PITCH = TILE_N + 32 / SIZE / (TF32 ? 1 :
 constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 
-__device__ unsigned shared(const void* at) { return (unsigned)__cvta_generic_to_shared(at); }
+#include "cp_async.cu"
+#include "mma.cu"
+#include "pairs.cu"
+#include "tile_order.cu"
 
 __device__ void fetch(Item* to, const Item* from, bool inside) {  // zeros where nothing is
     if (VECTOR)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(shared(to)), "l"(from), "r"(inside ? 16 : 0) : "memory");
+        fetch_piece(to, from, inside);
     else  // item by item: no copy of 16 bytes can begin where such a row does
         *to = inside ? *from : (Item)0;
-}
-
-__device__ void matrices(unsigned (&to)[4], unsigned at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
-}
-
-__device__ void transposed(unsigned (&to)[4], unsigned at) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(at) : "memory");
 }
 
 __device__ unsigned rounded(unsigned bits) {
@@ -52,30 +45,17 @@ __device__ unsigned rounded(unsigned bits) {
     return to;
 }
 
-__device__ void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-    asm volatile(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 __device__ void put(Item* to, float low, float high, bool both) {  // two neighbors of C, or the first alone
 #if TF32
     if (VECTOR && both) { *(float2*)to = make_float2(low, high); return; }
     to[0] = low;
     if (both) to[1] = high;
 #else
-    unsigned pair;
-    asm("cvt.rn." TYPE "x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    const unsigned pair = packed(low, high);
     if (VECTOR && both) { *(unsigned*)to = pair; return; }
     to[0] = (unsigned short)pair;
     if (both) to[1] = (unsigned short)(pair >> 16);
 #endif
-}
-
-// The tile number `unit`: `group` rows of tiles at a time, column by column, so that those at work together share operands.
-__device__ void place(int unit, int units_m, int units_n, int group, int& m, int& n) {
-    const int first = unit / (group * units_n) * group, high = min(group, units_m - first), within = unit % (group * units_n);
-    m = first + within % high;
-    n = within / high;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
@@ -116,7 +96,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     const int steps = (k + DEEP - 1) / DEEP;
     for (int s = 0; s < STAGES - 1; s++) {
         if (s < steps) stage();
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        fetched();
     }
     float sums[M16][N8][4] = {};
     unsigned u[2][M16][4], v[2][N8][2];
@@ -144,21 +124,19 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
         as += STAGE, bs += STAGE;
         if (++slot == STAGES) slot = 0, as -= STAGES * STAGE, bs -= STAGES * STAGE;
     };
-    auto arrived = [&]() {
-        asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory");
-        __syncthreads();
-    };
     arrived();
+    __syncthreads();
     read(0, 0);
     #pragma unroll 1
     for (int step = 0; step < steps; step++) {
         if (step + STAGES - 1 < steps) stage();
-        asm volatile("cp.async.commit_group;" ::: "memory");
+        fetched();
         #pragma unroll
         for (int l = 0; l < DEEP; l += STEP) {
             const int now = l / STEP % 2;
             if (l + STEP == DEEP) {
                 arrived();
+                __syncthreads();
                 next_slot();
             }
             read(now ^ 1, (l + STEP) % DEEP);  // while what was read before is multiplied

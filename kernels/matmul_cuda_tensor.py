@@ -34,7 +34,7 @@ def call(problem: Matmul, of: tiles.Tensors, a, b, c):
 
 @kernel
 def tensor_core(problem: Matmul, a, b):
-    """mma.sync: a warp multiplies 16 x 8 x 16 at once from pieces that ldmatrix brings into its registers: all that Ampere's
+    """mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: all that Ampere's
     tensor cores have, not all that Hopper's have."""
     if problem.math not in (*TYPES, "tf32") or problem.layout != "nn" or problem.out != problem.dtype:
         raise ValueError(

@@ -21,23 +21,7 @@ constexpr int A_PITCH = TILE_M + 4, A_SIZE = DEEP * A_PITCH, STAGE = A_SIZE + DE
 constexpr int OWN_DEEP = DEEP / SLICES;
 static_assert(LANES_M == 8 && LANES_N == 4 && EACH_M % 4 == 0 && EACH_N % 4 == 0 && OWN_DEEP % ALONG == 0, "a warp is 8 x 4 threads");
 
-#if __CUDA_ARCH__ >= 800
-template <int BYTES> __device__ void fetch(float* to, const float* from, int valid) {  // what is not valid becomes zero
-    const unsigned at = (unsigned)__cvta_generic_to_shared(to);
-    if (BYTES == 16)
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");
-    else
-        asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" :: "r"(at), "l"(from), "r"(valid) : "memory");
-}
-__device__ void fetched() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-__device__ void arrived() { asm volatile("cp.async.wait_group %0;" :: "n"(STAGES - 2) : "memory"); }
-#else
-template <int BYTES> __device__ void fetch(float* to, const float* from, int valid) {
-    for (int i = 0; i < BYTES / 4; i++) to[i] = valid ? from[i] : 0;
-}
-__device__ void fetched() {}
-__device__ void arrived() {}
-#endif
+#include "cp_async.cu"
 
 // `scale` is 1. Multiplying by it at the end frees the sums' registers: those that are stored 16 bytes at once lie in groups of four,
 // and the sums would keep to these all along, often in the bank of the register file that holds the operand they are added to.

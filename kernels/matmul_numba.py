@@ -7,6 +7,7 @@ from kernels.arrays import empty
 from kernels.problems import Matmul
 from kernels.registry import kernel
 
+_MOST_NAIVE = 2 * 2048**3
 _TILE_K, _TILE_J = 64, 256
 
 
@@ -69,6 +70,8 @@ def _bound(loops, problem: Matmul, a, b):
 @kernel(rung=True, parallel=False)
 def naive(problem: Matmul, a, b):
     """Loops in i-j-k order on one thread: B is read down its columns, a cache line for each element."""
+    if problem.flops > _MOST_NAIVE:
+        raise ValueError(f"naive would take minutes a call beyond {_MOST_NAIVE / 1e9:.0f} GFLOP")
     return _bound(_naive, problem, a, b)
 
 

@@ -240,8 +240,8 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
 
 @kernel
 def simd(problem: Matmul, a, b):
-    """A tile of C of 8 x 3 vectors stays in registers while a panel of A in the first-level cache meets panels of B in the
-    second; one parallel region, whose threads take the next piece."""
+    """A tile of C of some rows by whole vectors stays in registers while a panel of A in the first-level cache meets panels of B
+    in the second; one parallel region, whose threads take the next piece."""
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty((problem.m, problem.n), a.dtype, 5)

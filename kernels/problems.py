@@ -13,9 +13,11 @@ import numpy as np
 from kernels.arrays import ITEM_BYTES, MATHS, precision, random_array
 from kernels.checked import check_counts, check_word
 from kernels.movement import Launch, Transfer
+from kernels.peers import AllReduce, AtOnce, PeerCopy
 from kernels.whole_models import Inference, Training
 
-__all__ = ["Conv", "Inference", "Launch", "Matmul", "Peak", "Problem", "Stream", "Training", "Transfer"]
+__all__ = ["AllReduce", "AtOnce", "Conv", "Inference", "Launch", "Matmul", "Peak", "PeerCopy", "Problem", "Stream", "Training",
+           "Transfer"]  # fmt: skip
 
 
 def _alignment(*sizes: int) -> int:
@@ -336,4 +338,4 @@ class Peak(msgspec.Struct, frozen=True, tag="peak"):
         return (np.array([0.999, np.random.default_rng(seed).standard_normal()]),)
 
 
-Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training | Inference
+Problem = Matmul | Conv | Stream | Peak | Transfer | Launch | Training | Inference | PeerCopy | AllReduce | AtOnce

@@ -49,7 +49,8 @@ def fastest(gpu: str, file: str, problem: str, candidates: Mapping[str, Callable
     """The name of the candidate that takes the least time for the problem on the GPU, from disk where it was timed before.
 
     candidates: name -> a function that gives the call to time. A choice holds for one problem: whether the last round of tiles
-    fills the multiprocessors changes from size to size. It is made anew when kernels/<file>.cu or the candidates change.
+    fills the multiprocessors changes from size to size. It is made anew when kernels/<file>.cu, what that includes or the
+    candidates change.
     """
     asked = (gpu, file, problem, *candidates)
     if asked not in _chosen:
@@ -58,7 +59,7 @@ def fastest(gpu: str, file: str, problem: str, candidates: Mapping[str, Callable
 
 
 def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Callable[[Callable], float]) -> str:
-    text = (cuda.FOLDER / f"{file}.cu").read_text(encoding="utf-8") + "\n".join(candidates)
+    text = cuda.source(file) + "\n".join(candidates)
     key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
     if (known := kept().get(key)) in candidates:
         return known

@@ -100,7 +100,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
                             f">= {FEWEST_FORETOLD}", exactly(len(pairs)), len(pairs) >= FEWEST_FORETOLD))  # fmt: skip
         for device in dict.fromkeys(p.settings.device for p, _ in pairs):
             here = [(p, s) for p, s in pairs if p.settings.device == device and s.told]
-            off = [held_out.off(p.step_s.value, s.step.value) for p, s in here]
+            off = [held_out.off(p.told_by(s.with_feed), s.step.value) for p, s in here]
             models = [p.training.model for p, _ in here]
             for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
                 e = resampled(off, models, statistic)
@@ -195,8 +195,34 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     return figures, notes
 
 
+def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
+    """What dropping the smaller last batch saves, predicted beside measured: what its compilation took and a step an epoch."""
+    hits, notes = [], []
+    for m in of.trainings:
+        last = m.phases_s.get("compile_last", 0)
+        step = calibration.measured_step(m)
+        ours = (
+            networks.known(m.problem.model)
+            and m.settings.device == GPU
+            and m.kernel == budget.FIT
+            and switches.ordinary(m)
+        )
+        if not (ours and last and step):
+            continue
+        made = prediction.predict(m.problem, m.settings, of)
+        found = whatif.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))
+        for change in (w for w in found if w.change.words.startswith("whole batches")):
+            real, said = last + m.problem.epochs * step.value, change.job_saved.value
+            hits.append(abs(said - real) <= SAVING * real)
+            notes.append(f"- {m.problem.model} at batch {m.problem.batch}, {m.problem.samples} samples, {change.change.words}: "
+                         f"predicted to save {said:.3g} s, measured {real:.3g} s.")  # fmt: skip
+    what = "trainings whose smaller last batch, dropped, saves within 25 % of what was predicted"
+    return ([share(sum(hits), len(hits), what, 1.0)] if hits else []), notes
+
+
 def _best(found: list[whatif.WhatIf]) -> list[whatif.WhatIf]:
-    return [w for w in found if w.step_saved is not None and w.job_saved.value > 0][:TOP]
+    """Of those that change a step."""
+    return [w for w in found if w.step_saved is not None and w.job_saved.value > 0 and w.step_saved.value][:TOP]
 
 
 def key(training, settings) -> tuple:
@@ -240,6 +266,7 @@ def main(argv: list[str]) -> int:
     every = held_out.leave_one_out(of)
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
+    whole, left = dropped(of)
     figures = [
         *errors(every, of),
         *saved(of, run),
@@ -247,13 +274,15 @@ def main(argv: list[str]) -> int:
         *crossovers(of),
         *verdicts_,
         *changes,
+        *whole,
         explaining(run),
     ]
     none = NOT_MEASURED if held_out.noise_floor(of, GPU) is None else NOT_MEASURED[1:]
     lacking = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = ["Every training predicted with all trainings of its model left out; intervals by drawing whole models.", "",
              *error_tables.counts(every, of), "", "Complaints:", "", *said, "",
-             *(["What-ifs:", "", *compared, ""] if compared else []), "Not measured:", "", *none, *lacking]  # fmt: skip
+             *(["What-ifs:", "", *compared, *left, ""] if compared or left else []),
+             "Not measured:", "", *none, *lacking]  # fmt: skip
     return table("prediction", "Training times predicted from microbenchmarks", figures, notes, of=of.machine)
 
 

@@ -34,3 +34,30 @@ def ready(page) -> None:
     """Waits until the charts' JavaScript is there and draws them all, also those far below the window."""
     page.wait_for_function("document.documentElement.classList.contains('ready')", timeout=60_000)
     page.evaluate("charts.all()")
+
+
+@contextlib.contextmanager
+def opened(browser, page: pathlib.Path, width: int = 1280, **how) -> Iterator:
+    """The page with all its charts drawn; on leaving, it must have asked for nothing and complained of nothing."""
+    seen = browser.new_page(viewport={"width": width, "height": 900}, color_scheme="light", **how)
+    asked, complaints = [], []
+    seen.on("request", lambda request: asked.append(request.url))
+    seen.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    seen.on("pageerror", lambda error: complaints.append(str(error)))
+    seen.goto(address(page))
+    ready(seen)
+    yield seen
+    assert [url for url in asked if not url.startswith(("data:", "blob:"))] == [address(page)]
+    assert complaints == []
+    seen.close()
+
+
+def violations(page) -> list[tuple[str, list]]:
+    """What axe-core finds, all details open; a plot is one image with a label, and of long tables two lines are enough."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    page.evaluate("document.querySelectorAll('main tbody').forEach(b => { while (b.rows.length > 2) b.deleteRow(2); })")
+    page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
+    found = Axe().run(page, {"exclude": [".plot"]}, {"resultTypes": ["violations"]}).response
+    assert len(found["passes"]) >= 15  # it looked
+    return [(v["id"], [n["target"] for n in v["nodes"][:3]]) for v in found["violations"]]

@@ -11,6 +11,7 @@ import pytest
 
 from kernels.problems import Training
 from workloads.results import Row, Settings
+from workloads.switches import PARTS
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 
@@ -79,7 +80,8 @@ def train(tmp_path_factory):
 
     nowhere = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https", "HTTP", "HTTPS")}
     home = {"KERAS_HOME": str(tmp_path_factory.mktemp("keras")), "HOME": str(tmp_path_factory.mktemp("home"))}
-    worker = Worker(environment(row(), {}) | nowhere | home | {"no_proxy": "", "NO_PROXY": ""})
+    parts = {PARTS: "2"}  # a CPU in two, for trainings that are spread; all others use the first
+    worker = Worker(environment(row(), {}) | nowhere | home | parts | {"no_proxy": "", "NO_PROXY": ""})
 
     def ask(*args, **keywords):
         return worker.ask(Order("measure", row(*args, **keywords), Limits(max_time=0.01)), 120)

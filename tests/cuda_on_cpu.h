@@ -2,6 +2,7 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <ctime>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #define __device__ static
+#define __forceinline__ inline
 #define __restrict__
 #define __align__(n) alignas(n)
 #define __launch_bounds__(...)
@@ -22,6 +24,7 @@ struct alignas(16) float4 { float x, y, z, w; };
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(16) int4 { int x, y, z, w; };
+struct alignas(16) ulonglong2 { unsigned long long x, y; };
 static float2 make_float2(float x, float y) { return {x, y}; }
 static float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 static uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
@@ -29,7 +32,7 @@ static uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return
 static int4 make_int4(int x, int y, int z, int w) { return {x, y, z, w}; }
 
 typedef std::function<void()> Action;
-struct Fiber { ucontext_t context; Index index; bool done = false; std::function<bool()> ready; std::vector<std::vector<Action>> groups; std::vector<Action> open; };
+struct Fiber { ucontext_t context; Index index; unsigned number; bool done = false; std::function<bool()> ready; std::vector<std::vector<Action>> groups; std::vector<Action> open; };
 struct Meeting { int here = 0, times = 0; };
 struct Warp { Meeting meeting; unsigned words[32][6]; };
 
@@ -49,8 +52,8 @@ static void meet(Meeting& m, int count) {
     now->ready = [&m, before] { return m.times != before; };
     swapcontext(&now->context, &outside);
 }
-static void __syncthreads() { meet(block_meeting, blockDim.x); }
-static Warp& warp_met() { Warp& w = warps[threadIdx.x / 32]; meet(w.meeting, 32); return w; }
+static void __syncthreads() { meet(block_meeting, blockDim.x * blockDim.y); }
+static Warp& warp_met() { Warp& w = warps[now->number / 32]; meet(w.meeting, 32); return w; }
 
 static size_t __cvta_generic_to_shared(const void* at) {
     const long place = (const char*)at - shared_memory;
@@ -69,8 +72,8 @@ static void wait_group(size_t left) {
 }
 
 static void load_matrices(unsigned (&to)[4], unsigned at, bool turned) {  // ldmatrix.x4 of the PTX ISA
-    const unsigned lane = threadIdx.x % 32;
-    warps[threadIdx.x / 32].words[lane][0] = at;
+    const unsigned lane = now->number % 32;
+    warps[now->number / 32].words[lane][0] = at;
     const Warp& w = warp_met();
     for (int i = 0; i < 4; i++)
         for (int half = 0; half < 2; half++) {
@@ -82,19 +85,38 @@ static void load_matrices(unsigned (&to)[4], unsigned at, bool turned) {  // ldm
     warp_met();
 }
 
+// What other GPUs see of this memory, and this one of theirs: each 8 bytes at once.
+template <class T> static void write_pair(T* to, unsigned long long x, unsigned long long y) {
+    __atomic_store_n((unsigned long long*)to, x, __ATOMIC_RELAXED), __atomic_store_n((unsigned long long*)to + 1, y, __ATOMIC_RELAXED);
+}
+template <class T> static void read_pair(const T* at, unsigned long long& x, unsigned long long& y) {
+    x = __atomic_load_n((const unsigned long long*)at, __ATOMIC_RELAXED), y = __atomic_load_n((const unsigned long long*)at + 1, __ATOMIC_RELAXED);
+}
+static long long nanoseconds() {
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+static unsigned __float_as_uint(float f) { unsigned u; memcpy(&u, &f, 4); return u; }
+static float __uint_as_float(unsigned u) { float f; memcpy(&f, &u, 4); return f; }
+
 static float wide(unsigned bits) { bits <<= 16; float f; memcpy(&f, &bits, 4); return f; }
 static unsigned narrow(float f) { unsigned u; memcpy(&u, &f, 4); return (u + 0x7fff + (u >> 16 & 1)) >> 16; }
 
-static void multiply_16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {  // mma.m16n8k16 of bfloat16
-    const unsigned lane = threadIdx.x % 32;
-    unsigned* const own = warps[threadIdx.x / 32].words[lane];
+static unsigned to_tf32(float f) { unsigned u; memcpy(&u, &f, 4); return (u + 0x1000) & 0xffffe000; }  // ties away from zero
+
+// mma.m16n8k16 of bfloat16, or mma.m16n8k8 of TF32, whose every word is one item: bits that TF32 has not are no part of it.
+template <int SIZE> static void multiply_pieces(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+    const unsigned lane = now->number % 32;
+    unsigned* const own = warps[now->number / 32].words[lane];
     memcpy(own, a, 16), own[4] = b0, own[5] = b1;
     const Warp& w = warp_met();
     for (int e = 0; e < 4; e++) {
         const int row = lane / 4 + 8 * (e / 2), column = lane % 4 * 2 + e % 2;
-        for (int k = 0; k < 16; k++) {
-            const unsigned x = w.words[row % 8 * 4 + k % 8 / 2][row / 8 + 2 * (k / 8)], y = w.words[column * 4 + k % 8 / 2][4 + k / 8];
-            d[e] += wide(k % 2 ? x >> 16 : x & 0xffff) * wide(k % 2 ? y >> 16 : y & 0xffff);
+        for (int k = 0; k < 8; k++) {
+            const unsigned x = w.words[row % 8 * 4 + k % 4][row / 8 + 2 * (k / 4)], y = w.words[column * 4 + k % 4][4 + k / 4];
+            if (SIZE == 2) d[e] += wide(x & 0xffff) * wide(y & 0xffff) + wide(x >> 16) * wide(y >> 16);
+            else d[e] += __uint_as_float(x & 0xffffe000) * __uint_as_float(y & 0xffffe000);
         }
     }
     warp_met();
@@ -102,17 +124,20 @@ static void multiply_16(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsi
 
 static void fiber() { body(); now->done = true; swapcontext(&now->context, &outside); }
 
+extern "C" { unsigned block_rows = 1; }  // of a block's threads
+
 static void launch(Index grid, unsigned threads, Action kernel) {
-    static std::vector<char> stacks(1024 << 17);
-    gridDim = grid, blockDim = {threads, 1}, body = kernel;
+    static char* const stacks = (char*)malloc(1024 << 17);  // of which only what is touched is there
+    const Index block = {threads / block_rows, block_rows};
+    gridDim = grid, blockDim = block, body = kernel;
     for (blockIdx.y = 0; blockIdx.y < grid.y; blockIdx.y++)
         for (blockIdx.x = 0; blockIdx.x < grid.x; blockIdx.x++) {
             memset(shared_memory, 0xff, sizeof shared_memory);  // NaNs
             fibers.assign(threads, Fiber()), warps.assign((threads + 31) / 32, Warp()), block_meeting = Meeting();
             for (unsigned t = 0; t < threads; t++) {
-                fibers[t].index = {t, 0};
+                fibers[t].index = {t % block.x, t / block.x}, fibers[t].number = t;
                 getcontext(&fibers[t].context);
-                fibers[t].context.uc_stack.ss_sp = stacks.data() + ((size_t)t << 17), fibers[t].context.uc_stack.ss_size = 1 << 17;
+                fibers[t].context.uc_stack.ss_sp = stacks + ((size_t)t << 17), fibers[t].context.uc_stack.ss_size = 1 << 17;
                 makecontext(&fibers[t].context, fiber, 0);
             }
             for (size_t left = threads, moved = 1; left;) {

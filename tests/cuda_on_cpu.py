@@ -3,6 +3,7 @@
 import ctypes
 import functools
 import importlib
+import itertools
 import pathlib
 import re
 import shutil
@@ -21,8 +22,11 @@ _INSTEAD = {
     "cp.async.cg.shared": "copy_later({0}, {1}, 16, {2});", "cp.async.ca.shared": "copy_later({0}, {1}, 4, {2});",
     "cp.async.commit_group": "commit();", "cp.async.wait_group": "wait_group({0});",
     "ldmatrix.sync.aligned.m8n8.x4.trans": "load_matrices(to, at, true);",
-    "ldmatrix.sync.aligned.m8n8.x4.shared": "load_matrices(to, at, false);", "(MMA": "multiply_16(d, a, b0, b1);",
-    "cvt.rn.": "{0} = narrow({1}) << 16 | narrow({2});"}  # fmt: skip
+    "ldmatrix.sync.aligned.m8n8.x4.shared": "load_matrices(to, at, false);",
+    "(MMA": "multiply_pieces<sizeof(Item)>(d, a, b0, b1);", "cvt.rna.tf32": "{0} = to_tf32({1});",
+    "cvt.rn.": "{0} = narrow({1}) << 16 | narrow({2});", "st.relaxed.sys": "write_pair({0}, {1}, {2});",
+    "ld.relaxed.sys": "read_pair({2}, {0}, {1});", "globaltimer": "{0} = nanoseconds();",
+    "griddepcontrol.": ";"}  # fmt: skip
 _ASM = re.compile(r"asm(?: volatile)?\((?:[^;\"]|\"(?:[^\"\\]|\\.)*\")*\);")
 
 
@@ -32,9 +36,9 @@ def _plain(statement: re.Match) -> str:
     return instead.format(*re.findall(r'"[=+]?[rnlf]"\(((?:[^()]|\([^()]*\))*)\)', text))
 
 
-def translated(path: pathlib.Path, macros: dict) -> str:
-    """The .cu as C++: its asm as calls, shared memory as that of the block at work."""
-    text = _ASM.sub(_plain, path.read_text(encoding="utf-8"))
+def translated(file: str, macros: dict) -> str:
+    """kernels/<file>.cu as C++: its asm as calls, shared memory as that of the block at work."""
+    text = _ASM.sub(_plain, cuda.source(file))
     text = re.sub(r"extern __shared__ __align__\(16\) (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)shared_memory;", text)
     text = text.replace("__shared__ ", "static ")
     defines = "".join(f"#define {name} {value}\n" for name, value in {"__CUDA_ARCH__": 900, **macros}.items())
@@ -86,20 +90,22 @@ def cupy(multiprocessors: int) -> types.ModuleType:
 
 
 def bindings(monkeypatch, multiprocessors: int):
-    """What gives kernels.conv_cuda.. by the end of its name, imported over that CuPy, until the test is over."""
+    """What gives kernels.conv_cuda.., or those of another operation, by the end of its name, imported over that CuPy, until the
+    test is over."""
     monkeypatch.setitem(sys.modules, "cupy", cupy(multiprocessors))
     monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    for name in (f"kernels.conv_cuda{of}" for of in ("", "_tensor", "_wgmma")):
+    for operation, of in itertools.product(("conv", "matmul"), ("", "_tensor", "_wgmma")):
+        name = f"kernels.{operation}_cuda{of}"
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
-    return lambda of="": importlib.import_module(f"kernels.conv_cuda{of}")
+    return lambda of="", operation="conv": importlib.import_module(f"kernels.{operation}_cuda{of}")
 
 
 @functools.cache
 def load(folder: pathlib.Path, file: str, kernel: str, **macros):
     """The kernel as what cuda.load gives: called with (grid, block, arguments, shared_mem)."""
-    text = translated(cuda.FOLDER / f"{file}.cu", macros)
+    text = translated(file, macros)
     kinds = (
         re.search(rf"\b{kernel}\(([^;{{]*)\) \{{", text[text.index('extern "C"') :])[1]
         .replace("__restrict__", "")
@@ -131,4 +137,7 @@ class Launched:
             array = np.atleast_1d(value)
             assert array.flags.c_contiguous and ("*" in kind or array.size == 1), (kind, value)
             given.append(array)
-        self.library.go(*(*grid, 1)[:2], block[0], *(ctypes.c_void_p(array.ctypes.data) for array in given))
+        across, down = (*block, 1)[:2]
+        ctypes.c_uint.in_dll(self.library, "block_rows").value = down
+        addresses = [ctypes.c_void_p(array.ctypes.data) for array in given]
+        self.library.go(*(*grid, 1)[:2], across * down, *addresses)

@@ -10,7 +10,7 @@ import numpy as np
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import data, dense, feeds, loops, switches, trainers
+from workloads import data, dense, feeds, loops, replicas, switches, trainers
 from workloads.results import Row, Settings
 
 SAMPLES, BATCH, STEPS = 10, 4, 3  # two whole batches and a smaller one
@@ -93,7 +93,9 @@ def order_and_sizes():
         sizes, numbers = batches(residence, "on")
         assert sizes == [4, 4, 2, 4, 4, 2], (residence, sizes)
         assert np.array_equal(np.sort(numbers), [np.arange(SAMPLES)] * 2), (residence, numbers)
-        assert not np.array_equal(numbers[0], numbers[1]) and not np.array_equal(numbers[0], np.arange(SAMPLES)), residence
+        assert not np.array_equal(numbers[0], numbers[1]) and not np.array_equal(numbers[0], np.arange(SAMPLES)), (
+            residence
+        )
 
 
 @made
@@ -238,3 +240,71 @@ def fusion_of_dense_layers():
 @made
 def fusion_of_convolutions():
     fused_as_listed(networks.find("lenet"), 6)
+
+
+def run_as_counted(network, off):
+    """The operations of TensorFlow's own graph of a train step, optimized, up to `off` of them; none of what ours says is inside
+    a product stands by itself."""
+    import tensorflow as tf
+
+    from analysis import fusion
+    from kernels import in_tensorflow
+    from workloads import models
+
+    x, y = data.load("synthetic", network, BATCH, 1)
+    model = models.build(network, False)
+    model.optimizer.build(model.trainable_variables)
+    step = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
+    found = in_tensorflow.ran(lambda: step(tf.constant(x), tf.constant(y)))
+    kernels = fusion.op_by_op(networks.step(network, BATCH), "cpu")
+    told = sum(n for name, n in found.items() if name not in ("_Arg", "_Retval", "NoOp", "Const"))
+    assert abs(fusion.operations(kernels) - told) <= off, (network.name, fusion.operations(kernels), told, found)
+    assert found["BiasAdd"] == 0 == found["Relu"], found
+    summed = sum(k.name.endswith(" bias_grad") for k in kernels)
+    assert found["BiasAddGrad"] == summed, found
+
+
+@made
+def operations_as_tensorflow_runs_them():
+    run_as_counted(networks.find("mlp-20-16x3-5"), 8)
+    run_as_counted(networks.find("lenet"), 8)
+    run_as_counted(networks.find("mnist-cnn"), 8)
+
+
+def mirrored(count, jit="off"):
+    """(row, Trainer) of a small model on so many parts of the CPU, 0: on the CPU as it is."""
+    over = {"strategy": "MirroredStrategy", "replicas": str(count)} if count else {}
+    given = Settings(switches={"dropout": "off", "shuffle": "off", "jit_compile": jit, **over})
+    row = Row("training/keras/fit", Training(MLP.name, BATCH, STEPS * BATCH), given)
+    x, y = data.load("synthetic", MLP, STEPS * BATCH, 1)
+    return row, trainers.keras_fit(trainers.Order(row, switches.of(row), MLP, x, y, 1, {}))
+
+
+@made
+def mirrored_replicas_learn_what_one_learns():
+    (_, one), (_, several) = mirrored(0), mirrored(2)
+    first = one.step_losses(STEPS)
+    close(several.step_losses(STEPS), first)
+    assert len(set(first)) == STEPS
+    several.restore()
+    close(several.step_losses(STEPS), first)  # from the first weights again
+    assert (several.values["replicas"], several.values["jit_compile"]) == (2.0, 0.0)
+    assert several.notes["strategy"] == "tf.distribute.MirroredStrategy"
+    found = several.also()
+    assert found["notes"] == {}
+    assert found["values"]["all_reduce_bytes"] == 4 * (6 * 8 + 8 + 8 * 3 + 3)
+    assert found["values"]["all_reduce_s"] >= 0
+    assert one.also() == {"values": {}, "series": {}, "notes": {}}
+
+
+@made
+def xla_compiles_no_mirrored_step():
+    row, jitted = mirrored(2, "on")
+    found = []
+    try:
+        jitted.fit(BATCH, 1)
+    except Exception as error:
+        found.append(error)
+    assert found, "it was compiled"
+    assert replicas.refused(row, *found).startswith("XLA compiles no step of a MirroredStrategy"), found
+    assert replicas.refused(mirrored(2)[0], *found) == ""

@@ -158,7 +158,7 @@ def test_the_look_up_of_the_page_is_that_of_the_analysis(page, made):
     assert {t.kind for t in tools} == {"call", "training"} and any(len(t.sides["cpu"].axes) == 3 for t in tools)
     asked = [(i, *case) for i, tool in enumerate(tools) for case in cases(tool)]
     told = page.evaluate(
-        "asked => asked.map(([i, at, way, k]) => calculator.call(charts.data.tools[i], at, way, k))", asked
+        "asked => asked.map(([i, at, way, k]) => calculator.call(charts.data.tools[0].tools[i], at, way, k))", asked
     )
     for (i, at, way, uses), answer in zip(asked, told, strict=True):
         for side, looked in calculator.call(tools[i], at, way, uses).items():

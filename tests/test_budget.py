@@ -141,6 +141,24 @@ def test_models_without_a_table_have_a_budget_too():
     assert budget_words.sentence(made).startswith("their.module:build at batch 32 takes 2.00 ms a step on the CPU; ")
 
 
+def test_what_is_done_at_the_same_time_is_taken_off_in_words(whole):
+    made = budget.budget(training(), whole)
+    less = abs(part(made, HIDDEN).seconds.value)
+    assert f" less {budget_words.seconds(less)} that are done at the same time; " in budget_words.sentence(made)
+    assert "time -" not in budget_words.sentence(made)
+
+
+def test_a_budget_is_sound_where_every_steps_parts_are_measured_and_the_step_is_not_doubtful(whole):
+    assert budget_words.sound(budget.budget(training(), whole))
+    assert not budget_words.sound(budget.budget(training(flags=("steal",)), whole))
+    assert not budget_words.sound(budget.budget(training(), []))
+    busy = msgspec.structs.replace(training("gpu:0"), flags=("steal",))
+    said = budget_words.lines([*made_profile.everything(), training(), busy], GPU_MACHINE, budget_words.sound)
+    assert any(line.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step on the CPU") for line in said)
+    assert not any("steal" in line for line in said)
+    assert "| a step | CPU |" in said
+
+
 def test_flags_of_the_step_are_said(whole):
     made = budget.budget(training(flags=("other-load",)), whole)
     assert any("its row is flagged other-load" in line for line in budget_words.notes([made]))

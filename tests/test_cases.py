@@ -35,10 +35,10 @@ def test_a_gain_is_decomposed_into_how_far_each_device_moved():
     assert found[0].here.value == pytest.approx(11 / 2.4)
     assert found[0].faster == "gpu"
     said = published.sentence(found[0])
-    assert "published about 9x; here the GPU is faster, as published: 4.58x (fit)" in said
+    assert "published about 9x; here the GPU is faster, the same winner, but 1.96 times less: 4.58x (fit)" in said
     assert "our CPU takes 220 us a sample against its 4.40 ms (20.0 times faster)" in said
     assert "our GPU 48.0 us a sample against its 480 us (10.0 times faster): its 9.17 x 10.0 / 20.0 is our 4.58" in said
-    assert "what of the GPU's step is dispatch is not measured here: no row of a smaller batch" in said
+    assert "no row of another batch tells what of the GPU's step is dispatch" in said
     assert "against the CPU's other forms the gain would read 9.17 with the GPU visible (ours: GPU hidden)" in said
 
 
@@ -56,7 +56,14 @@ def test_other_settings_are_not_the_articles_and_unknown_times_are_said_to_be():
            for d, s in (("cpu", 7e-3), ("gpu:0", 1e-3))]  # fmt: skip
     (b,) = [b for b in published.beside(mlp) if b.here]
     assert b.here.value == pytest.approx(7.0)
-    assert "its own seconds are not known, so whose device moved is not measured: it leaves out which CPU and GPU" in b.why[0]
+    assert b.why[0].startswith("the article does not give which CPU and GPU it was, and the seconds of either, so which device")
+    assert "as published: 7.00x" in published.sentence(b) and "would take" not in published.sentence(b)
+    mlp[0] = trained("cifar10-mlp", 32, 50_000, (0.0, 0.0, 2e-3), dtype="float64")
+    (b,) = [b for b in published.beside(mlp) if b.here]  # 1563 steps of 1 ms; seven times that beside 1563 of 2 ms
+    assert b.why[1] == "beside our GPU's 1.56 s an epoch, 7.00x would take a CPU of 10.9 s; ours takes 3.13 s"
+    assert "here the GPU is faster, the same winner, but 3.50 times less: 2.00x (fit)" in published.sentence(b)
+    mlp[0] = trained("cifar10-mlp", 32, 50_000, (0.0, 0.0, 14e-3), dtype="float64")
+    assert "the same winner, and 2.00 times more: 14.0x" in published.lines(mlp)[0]
     without = [b for b in published.beside([]) if b.here is None]
     assert len(without) == sum(len(case.claims) for case in cases.CASES)
     assert published.lines([]) == []
@@ -75,11 +82,19 @@ def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed(
     rows = peaks({100: 60.0, 1000: 90.0, 40_000: 1440.0}, residence="resident") + peaks({100: 60.0}, residence="fed")
     rows = [m for m in rows if m.settings.switches["residence"] == "resident" or m.settings.device == "cpu"]
     rows.append(trained("peaks", 100, 100, (0.0, 0.0, 4e-4), device="gpu:0", kernel="training/jax/loop", residence="fed"))
+    for device, us in (("cpu", 1500.0), ("gpu:0", 900.0)):  # ten times 100 are nearer to 1000 than a fortieth of 40,000
+        rows.append(trained("peaks", 40_000, 40_000, (0.0, 0.0, us * 1e-6), device=device, kernel="training/jax/loop",
+                            epochs=2000, residence="fed"))  # fmt: skip
     found = {b.claim.samples: b for b in published.beside(rows) if b.here}
     assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == {
         100: ("cpu", "cpu"), 1000: ("neither", "neither"), 40_000: ("gpu", "gpu")}  # fmt: skip
     assert found[40_000].here.value == pytest.approx(16.0)
     assert "transfers are not in its step of 90.0 us; fed each step it takes 400 us" in published.sentence(found[100])
-    assert "what transfers add at 1,000 samples is not measured: no row that is fed each step" in found[1000].why
+    assert "fed each step it takes 400 us (at 100 samples, the nearest measured)" in found[1000].why[-1]
+    (alone,) = [b for b in published.beside(peaks({1000: 90.0}, residence="resident")) if b.here]
+    assert "what transfers add at 1,000 samples is not measured: no row that is fed each step" in alone.why
+    # of the smallest batch, that its step is as long at the largest
+    assert ("the GPU's step takes 90.0 us at batch 40,000 and still 90.0 us (100 %) at batch 100, where the CPU's falls from "
+            "1.44 ms to 60.0 us") in found[100].why  # fmt: skip
     assert "unlike the article" in published.sentence(
         next(b for b in published.beside(peaks({100: 900.0}, residence="resident")) if b.here))  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, square
 
 from kernels import registry
-from kernels.problems import Conv, Matmul, Stream
+from kernels.problems import Conv, Inference, Matmul, Stream, Training
 from workloads import checks, copies, doctor, measure, options, probes, readiness, results, sweep
 from workloads.checks import Context
 from workloads.results import Measurement, Row, Run, Samples, Settings
@@ -54,6 +54,15 @@ def matmul_at(rate: float) -> Measurement:
 
 WARM = stream(1e-3, "warm")
 ROOFED = [peak(100e9), matmul_at(110e9)]
+
+
+def spread(count, second):
+    """A training on so many GPUs whose first losses were 2 and `second`."""
+    made = row("training/keras/fit", Training("lenet", 8, 64), 0.1, device="gpu:0", series={"step_loss": (2.0, second)})
+    over = {"strategy": "DataParallel", "replicas": str(count)} if count > 1 else {}
+    return msgspec.structs.replace(made, settings=Settings("gpu:0", switches={"data": "synthetic", **over}))
+
+
 # flag -> (the row it is seen on, those it was measured beside, machine), (a row like it on which it is not, beside, machine)
 CASES = {
     "no-wait": ((gpu(1e-5, 4e-4), [], GPU_MACHINE), (gpu(3.9e-4, 4e-4), [], GPU_MACHINE)),
@@ -65,6 +74,7 @@ CASES = {
     "ran-on-cpu": ((row("training/keras/fit", square(1), None, device="gpu:0", status="failed",
                         reason="the model's variables are on /device:CPU:0, not on a GPU"), [], GPU_MACHINE),
                    (row("training/keras/fit", square(1), None, device="gpu:0", status="failed", reason="no memory"), [], None)),
+    "other-losses": ((spread(2, 1.03), [spread(1, 1.0)], None), (spread(2, 1.0009), [spread(1, 1.0)], None)),
 }  # fmt: skip
 
 
@@ -132,6 +142,17 @@ def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
         and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
         and "; try: " in said[0]
     )
+
+
+@pytest.mark.parametrize(("m", "command"), [
+    (first(0.1, 0.1, 0.1), "python -m workloads.matmul --rigorous"),
+    (stream(1e-3, "warm"), "python -m workloads.stream --rigorous"),
+    (spread(1, 1.0), "python -m workloads.training --model lenet --rigorous"),
+    (row("inference/keras/call", Inference("lenet", 1), 0.1), "python -m workloads.inference --model lenet --rigorous"),
+    (row("collective/cupy/sum", types.SimpleNamespace(op="none"), 0.1), "python -m workloads.matmul --rigorous")])  # fmt: skip
+def test_a_row_is_measured_again_by_its_own_workload(m, command):
+    assert checks._fix(BY_FLAG["steal"], m) == command
+    assert checks._fix(BY_FLAG["quota"], m) == "raise the container's CPU limit"
 
 
 # What the worker sees.

@@ -2,19 +2,18 @@
 what tiles take, registers."""
 
 import functools
-import io
 import re
 
 import cuda_on_cpu
 import numpy as np
 import pytest
 from test_conv import loops
-from test_cuda import architectures
+from test_cuda import spilled
 
 from kernels import cuda, gather_tiles, reference, tuning
 from kernels.problems import Conv
 
-PLAIN, TENSOR, WGMMA = (cuda.FOLDER / f"conv_cuda{name}.cu" for name in ("", "_tensor", "_wgmma"))
+PLAIN, TENSOR, WGMMA = "conv_cuda", "conv_cuda_tensor", "conv_cuda_wgmma"
 # 1 x 1 images, one channel and three, odd ones, filters that are not square, strides of 2 and 3, padding beyond the filter
 SHAPES = [
     (1, 1, 1, 1, 1, 1, 1),
@@ -90,9 +89,9 @@ def test_phases_by_hand():
     assert [p.of.taps for p in gather_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
 
 
-@pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
 def test_a_shape_has_the_fields_of_gather(path):
-    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", path.read_text())
+    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", cuda.source(path))
     assert tuple(fields.split(", ")) == gather_tiles.Gather._fields
     assert gather_tiles.gather(PROBLEMS[0]).passed.nbytes == 4 * len(gather_tiles.Gather._fields)
     assert gather_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
@@ -135,14 +134,14 @@ def test_what_tiles_take_of_a_multiprocessor():
     ids=str,
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
-    defined = set(re.findall(r"^#define (\w+)", path.read_text().partition("#endif")[0], re.MULTILINE))
+    defined = set(re.findall(r"^#define (\w+)", cuda.source(path).partition("#endif")[0], re.MULTILINE))
     assert set(gather_tiles.macros(some[0])) | {"WGRAD"} <= defined
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
 def test_ldmatrix_turns_a_wgrad_s_tile():
     """A lies as 16 of the sum by 16 rows; a lane's registers are m16n8k16's: upper left, lower left, upper right, lower right."""
-    address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", TENSOR.read_text())[1]
+    address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", cuda.source(TENSOR))[1]
     pitch, tile = 128 + 8, np.arange(32 * 136)
     rows = [eval(address.replace("/", "//"), {"lane": lane, "l": 16, "p": 2, "A_PITCH": pitch}) for lane in range(32)]
     assert all(at % 8 == 0 for at in rows)  # 16 bytes
@@ -165,30 +164,23 @@ def test_rows_that_are_loaded_together_lie_in_different_banks():
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
 
 
-HEAVIEST = [(PLAIN, gather_tiles.WARPS[0], {"VECTOR_A": 0, "VECTOR_B": 1, "WGRAD": 0}),
-            (PLAIN, gather_tiles.WARPS[0], {"VECTOR_A": 1, "VECTOR_B": 1, "WGRAD": 1}),
-            (TENSOR, gather_tiles.TENSORS[0], {"WGRAD": 1, "TYPE": '"f16"'}),
-            (WGMMA, gather_tiles.GROUPS[4], {"WGRAD": 0, "OUT": 0, "TYPE": '"bf16"'}),
-            (WGMMA, gather_tiles.GROUPS[1], {"WGRAD": 0, "OUT": 2, "TYPE": '"bf16"'}),
-            (WGMMA, gather_tiles.GROUPS[4], {"WGRAD": 1, "OUT": 1, "TYPE": '"bf16"'})]  # fmt: skip
+# Every tile; of what comes 16 bytes at a time both operands or neither, as the registers of a mixture lie between.
+TRIED = [*((PLAIN, of, {"WGRAD": wgrad, "VECTOR_A": vector, "VECTOR_B": vector})
+           for of in gather_tiles.WARPS for wgrad in (0, 1) for vector in (0, 1)
+           if vector or not wgrad or of.tile_m <= of.threads),
+         *((TENSOR, of, {"WGRAD": wgrad, "TYPE": '"f16"'}) for of in gather_tiles.TENSORS for wgrad in (0, 1)),
+         *((WGMMA, of, {"WGRAD": wgrad, "OUT": leaves, "TYPE": '"bf16"'})
+           for of in gather_tiles.GROUPS for wgrad, leaves in ((0, 0), (0, 1), (0, 2), (1, 1)))]  # fmt: skip
 
 
-@pytest.mark.parametrize(("path", "of", "more"), HEAVIEST, ids=lambda v: str(v) if isinstance(v, tuple) else "")
-def test_sums_stay_in_registers(path, of, more):
-    """No spills where a thread holds the most, and no product that waits for the one before (ptxas says so as C75..)."""
-    core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
-    macros = {**gather_tiles.macros(of), **more}
-    text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + path.read_text()
-    log = io.StringIO()
-    options = core.ProgramOptions(arch=architectures(path)[-1], std="c++17", ptxas_options="-v")
-    core.Program(text, "c++", options).compile("cubin", logs=log)
-    assert "0 bytes spill stores" in log.getvalue() and "C75" not in log.getvalue()
-    assert not re.search(r"[1-9]\d* bytes spill", log.getvalue())
+@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
+def test_sums_stay_in_registers(file, of, more):
+    assert spilled(file, {**gather_tiles.macros(of), **more}) == 0
 
 
 def test_nothing_waits_without_end():
     for path in (PLAIN, TENSOR):
-        assert "try_wait" not in path.read_text() and "while (" not in path.read_text()
+        assert "try_wait" not in cuda.source(path) and "while (" not in cuda.source(path)
 
 
 @pytest.fixture
@@ -236,3 +228,37 @@ def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, way, bound, built, mo
             assert reference.check(problem, inputs, got).passed, (problem, getattr(run, "notes", ""))
             out.view(np.uint8)[...] = 0xFF
     assert rung == "direct" or len(parts) > 1, "no sum was split"
+
+
+def unaligned(values: np.ndarray) -> np.ndarray:
+    """The same values from an item past a multiple of 16 bytes on, as of a view."""
+    room = cuda_on_cpu.empty((values.size + 1,), values.dtype)
+    view = room[1:].reshape(values.shape)
+    view[...] = values
+    assert view.data.ptr % 16 == values.itemsize
+    return view
+
+
+@pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
+@pytest.mark.parametrize("way", Conv.DIRECTIONS)
+def test_images_that_begin_between_16_bytes_are_convolved_too(way, bound, built, monkeypatch):
+    """They are fetched item by item: for wgrad by tiles no longer than a block has threads, each of which has one of a line."""
+    monkeypatch.setattr(cuda, "load", functools.partial(cuda_on_cpu.load, built))
+    offered = {}
+
+    def some(gpu, file, problem, calls):
+        offered.update((name.split()[0], name) for name in calls)
+        return offered.get("64x64x16") or next(iter(calls))
+
+    monkeypatch.setattr(tuning, "fastest", some)
+    problem = Conv(2, 7, 6, 8, 36, 3, 3, direction=way)
+    inputs, found = problem.inputs(3, True), []
+    for put in (cuda_on_cpu.filled, unaligned):
+        offered.clear()
+        out = bound("").implicit_gemm(problem, *map(put, inputs))()
+        assert reference.check(problem, inputs, np.array(out)).passed
+        found.append(set(offered))
+    if way == "wgrad":
+        assert found == [{"128x64x16", "256x32x16", "64x64x16", "128x16x16"}, {"128x64x16", "64x64x16"}]
+    else:
+        assert found[0] == found[1] >= {"256x32x16", "128x16x16"}

@@ -13,7 +13,7 @@ from kernels.problems import Conv
 
 
 def test_every_wait_gives_up():
-    text = WGMMA.read_text()
+    text = cuda.source(WGMMA)
     wait = re.search(r"__device__ void wait\(.*?\n}", text, re.DOTALL)[0]
     assert text.count("try_wait") == wait.count("try_wait") == 2 and "while (" not in text
     assert wait.index("bra AGAIN") < wait.index("trap;") and "setp.lt.u64 early, now, 4000000000;" in wait

@@ -79,28 +79,56 @@ def test_a_row_that_failed_has_no_costs():
 def test_a_job_is_start_up_build_every_compilation_and_one_fit():
     phases = {"import": 5.0, "device_start": 2.0, "build": 0.5, "compile": 3.0, "compile_last": 1.0}
     c = costs.costs(trained(LAW, phases))
-    assert about(c.start) == (7.0, 7.0, 7.0)
-    assert about(costs.job_seconds(c, 3, 10)) == (11.81, 11.81, 11.81)
+    assert about(c.start) == (7.0, 6.16, 7.84)  # of one process: 12 % about it
+    assert about(costs.job_seconds(c, 3, 10)) == (11.81, 10.97, 12.65)
     assert costs.job_seconds(costs.costs(trained(LAW)), 3, 10).value == pytest.approx(0.31)
 
 
-def begun(seconds: float, **fields) -> Measurement:
-    return trained({}, {"import": seconds - 1, "device_start": 1.0}, samples=int(seconds), **fields)
+def begun(seconds: float, device_start: float = 1.0, at: str = "", **fields) -> Measurement:
+    """A row whose process took so long to begin, its device's start in that."""
+    made = trained({}, {"import": seconds - device_start, "device_start": device_start}, samples=int(seconds), **fields)
+    return msgspec.structs.replace(made, at=at)
 
 
-def test_the_start_is_that_of_other_processes_of_the_same_kind():
+def test_an_import_is_that_of_every_process_and_a_devices_start_is_its_own():
+    """Of TensorFlow 4, 5 and 9 s of import; JAX's 29 in its loop and in Keras alike."""
     m, visible, jax = trained(LAW), trained(LAW, gpu="visible"), trained(LAW, kernel="training/jax/loop")
-    others = [begun(4.0, status="failed"), begun(6.0, TF_ENABLE_ONEDNN_OPTS="0"), begun(5.0, kernel="training/tensorflow/loop"),
-              begun(20.0, device="gpu:0"), begun(30.0, keras_backend="jax"), begun(40.0, keras_backend="torch")]  # fmt: skip
-    assert costs.costs(m, others).start.value == 5.0
-    assert costs.costs(jax, others).start.value == 30.0
-    assert costs.costs(visible, others).start.value == 5.0
-    assert costs.costs(visible, [*others, begun(9.0, gpu="visible")]).start.value == 9.0
-    assert costs.costs(m, [*others, begun(9.0, gpu="visible")]).start.value == 5.0
-    assert costs.costs(trained(LAW, {"import": 1.0, "device_start": 1.0}), others).start.value == 2.0
-    assert costs.costs(trained(LAW, device="gpu:0"), others).start.value == 20.0
+    others = [begun(5.0, 1.0), begun(7.0, 2.0, kernel="training/tensorflow/loop", TF_ENABLE_ONEDNN_OPTS="0"),
+              begun(19.0, 10.0, device="gpu:0"), begun(30.0, keras_backend="jax"), begun(9.0, keras_backend="torch")]  # fmt: skip
+    assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
+    assert costs.costs(m, others).start.value == 5.0 + 1.5
+    assert costs.costs(visible, others).start.value == 5.0 + 1.5
+    assert costs.costs(trained(LAW, device="gpu:0"), others).start.value == 5.0 + 10.0
+    assert costs.costs(jax, others).start.value == 29.0 + 1.0
+    seen = begun(10.0, 3.0, gpu="visible")  # 7 s of import: the middle of 4, 5, 7, 9 is 6
+    assert costs.costs(visible, [*others, seen]).start.value == 6.0 + 3.0
+    assert costs.costs(m, [*others, seen]).start.value == 6.0 + 1.5
+    own = trained(LAW, {"import": 7.0, "device_start": 1.5})
+    assert costs.costs(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
+    assert costs.costs(trained(LAW, device="gpu:1"), others).start is None
     product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s={"import": 1.0, "device_start": 0.0})
     assert costs.costs(m, [product]).start is None
+
+
+def test_the_very_first_process_is_left_out_where_it_took_longest():
+    """It read the library from the disk: 10 of 10, 8 and 6 s; and it is the first by its date, not by its place."""
+    taken = {"08": 10.0, "09": 8.0, "10": 6.0}
+    rows = [begun(1.0 + s, at=f"2026-11-21T{hour}:00:00Z") for hour, s in taken.items()]
+    assert costs.begun(trained(LAW), rows)[0].value == costs.begun(trained(LAW), rows[::-1])[0].value == 7.0
+    assert costs.begun(trained(LAW), rows[:1])[0].value == 10.0
+    late = [msgspec.structs.replace(row, at=f"2026-11-21T2{i}:00:00Z") for i, row in enumerate(rows[::-1])]
+    assert costs.begun(trained(LAW), late)[0].value == 8.0  # the longest one was not the first
+    five = {"import_s": (9.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5}
+    assert costs.begun(trained(LAW), [trained(five)])[0].value == pytest.approx(4.25)
+
+
+def test_few_processes_have_the_spread_of_five_and_two_reach_both():
+    assert about(costs._taken([10.0])) == (10.0, 8.8, 11.2)
+    assert about(costs._taken([9.0, 11.0])) == (10.0, 8.8, 11.2)
+    assert about(costs._taken([7.0, 13.0])) == (10.0, 7.0, 13.0)
+    assert about(costs._taken([9.5, 10.0, 30.0])) == (10.0, 8.8, 11.2)
+    five = costs._taken([10.0, 10.0, 10.0, 10.0, 10.0])
+    assert about(five) == (10.0,) * 3  # five tell their own
 
 
 def test_five_fresh_processes_give_an_interval():

@@ -1,16 +1,23 @@
 """Every .cu compiles for the architectures on its first line, with NVRTC and without a GPU or a driver."""
 
+import io
 import re
 
 import pytest
 
 from kernels import cuda
 
-FILES = sorted(cuda.FOLDER.glob("*.cu"))
+
+def own_text(file: str) -> str:
+    return (cuda.FOLDER / f"{file}.cu").read_text(encoding="utf-8")
 
 
-def architectures(path) -> list[str]:
-    return re.findall(r"sm_\w+", path.read_text().splitlines()[0])
+def architectures(file: str) -> list[str]:
+    return re.findall(r"sm_\w+", own_text(file).splitlines()[0])
+
+
+SOURCES = sorted(path.stem for path in cuda.FOLDER.glob("*.cu"))
+FILES, SHARED = [f for f in SOURCES if architectures(f)], [f for f in SOURCES if not architectures(f)]
 
 
 def compiled(text: str, arch: str):
@@ -19,15 +26,74 @@ def compiled(text: str, arch: str):
     return core.Program(text, "c++", options).compile("cubin")
 
 
-def test_there_are_sources_and_each_names_an_architecture():
-    assert len(FILES) >= 3 and all(architectures(path) for path in FILES)
+def spilled(file: str, macros: dict) -> int:
+    """Bytes that a thread of the file's hungriest kernel stores where registers run out, on the last architecture it names.
+
+    No product may wait for the one before (ptxas says so as C75..).
+    """
+    core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
+    log, defines = io.StringIO(), "".join(f"#define {name} {value}\n" for name, value in macros.items())
+    options = core.ProgramOptions(arch=architectures(file)[-1], std="c++17", ptxas_options="-v")
+    core.Program(defines + cuda.source(file), "c++", options).compile("cubin", logs=log)
+    assert "C75" not in log.getvalue()
+    return max(map(int, re.findall(r"(\d+) bytes spill stores", log.getvalue())))
 
 
-@pytest.mark.parametrize(
-    ("path", "arch"), [(p, a) for p in FILES for a in architectures(p)], ids=lambda v: getattr(v, "stem", v)
-)
-def test_compiles(path, arch):
-    assert len(compiled(path.read_text(), arch).code) > 1000
+def test_what_spills_is_counted(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "FOLDER", tmp_path)
+    held = "float x[200]; for (int i = 0; i < 200; i++) x[i] = a[i * n]; for (int i = 0; i < 200; i++) a[i * n] = x[199 - i];"
+    kernel = f'// sm_90\nextern "C" __global__ void __launch_bounds__(1024) f(float* a, int n) {{ {held} }}\n'
+    (tmp_path / "a.cu").write_text(kernel + kernel.replace(" f(", " g(").replace("200", "2").replace("199", "1"))
+    assert spilled("a", {}) >= 4 * (200 - 64)  # what 64 registers cannot hold; g's none do not hide it
+
+
+def test_every_source_names_an_architecture_or_is_shared_by_some_that_do():
+    """What they include counts with what that includes in its turn."""
+    assert len(FILES) >= 3
+    users = {file: [] for file in SHARED}
+    for file in FILES:
+        for name in re.findall(r'^#line 1 "(\w+)\.cu"$', cuda.source(file), re.MULTILINE):
+            users[name].append(file)
+    assert {name: found for name, found in users.items() if len(found) < 2} == {}
+    assert all(own_text(file).startswith("// Shared text: ") for file in SHARED)
+
+
+def test_no_function_stands_in_two_sources():
+    """What two need has a place of its own; overloads and functions of one name that do something else may stand in both."""
+    bodies = {}
+    for file in SOURCES:
+        for body in re.findall(r"^__device__ [^\n]*\}$|^__device__ .*?^\}$", own_text(file), re.DOTALL | re.MULTILINE):
+            bodies.setdefault(" ".join(body.split()), []).append(file)
+    assert len(bodies) > 50
+    assert {body: found for body, found in bodies.items() if len(set(found)) > 1} == {}
+
+
+def test_a_source_has_what_it_includes_once_and_lines_keep_their_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "FOLDER", tmp_path)
+    (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cu"\nint a;\n#include "c.cu"\nint z;\n')
+    (tmp_path / "b.cu").write_text("int b;\n")
+    (tmp_path / "c.cu").write_text('#include "b.cu"\nint c;\n')
+    lines = ['// sm_90', '#line 1 "b.cu"', "int b;", '#line 3 "a.cu"', "int a;",
+             '#line 1 "c.cu"', '#line 2 "c.cu"', "int c;", '#line 5 "a.cu"', "int z;"]  # fmt: skip
+    assert cuda.source("a").splitlines() == lines
+    (tmp_path / "b.cu").write_text("int other;\n")
+    assert "int other;" in cuda.source("a")  # tuning and CuPy keep what they know by this text
+    (tmp_path / "a.cu").write_text('#include "nowhere.cu"\n')
+    with pytest.raises(FileNotFoundError):
+        cuda.source("a")
+
+
+def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(cuda, "FOLDER", tmp_path)
+    (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cu"\nextern "C" __global__ void f() { nonsense; }\n')
+    (tmp_path / "b.cu").write_text("int b;\nint c;\n")
+    with pytest.raises(Exception, match=r"a\.cu\(3\)"):
+        compiled(cuda.source("a"), "sm_90")
+
+
+@pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in architectures(f)])
+def test_compiles(file, arch):
+    assert len(compiled(cuda.source(file), arch).code) > 1000
 
 
 def test_a_broken_source_is_refused():

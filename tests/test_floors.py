@@ -9,20 +9,21 @@ ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
     *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
-    *(f"kernels.{name}" for name in ("checked", "layers", "movement", "networks", "steps", "whole_models")),
+    *(f"kernels.{name}" for name in ("checked", "layers", "movement", "networks", "peers", "steps", "whole_models")),
     *(f"workloads.{name}" for name in ("options", "results", "baselines", "soundness", "machine", "host", "nvidia", "switches")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks probes refereeing pyperf_child
 cuda_bench_child models data keras_child cluster show setup
 starts tensors trainers feeds loops dense fits usermodels together parties answering serving studies
-asked forecast windows energy describing fleet fleet_lines fleet_cluster"""
+asked forecast windows energy describing at_once fleet fleet_lines fleet_cluster
+replicas spread findable ends"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
 _CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering serving windows
-describing"""
+describing replicas"""
 CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 

@@ -48,9 +48,25 @@ def test_op_by_op_nothing_is_fused():
     kernels = fusion.op_by_op(works)
     assert [k.name for k in kernels] == [w.name for w in works]
     assert fusion.count(kernels) == len(works)
-    # 203: 14 products, 8 biases with their gradients... of which dropout's 3 have 6 operations each, Adam's 10 variables 12
+    # 401: 14 products, 8 biases with their gradients... of which dropout's 3 have 12 operations each and their gradients 2,
+    # Adam's 10 variables 28, the loss, its gradient and the accuracy 41
     simple = sum(w.kind in ("dense", "conv", "pass") and w.direction != "dropout" for w in works)
-    assert fusion.operations(kernels) == simple + 3 * 6 + 10 * 12 + 3 * 8
+    assert fusion.operations(kernels) == simple + 3 * 12 + 3 + 10 * 28 + 41
+
+
+def test_on_a_cpu_bias_and_activation_are_inside_their_product():
+    def names(model):
+        works = networks.step(networks.find(model), 32)
+        left_out = {w.name for w in works} - {k.name for k in fusion.op_by_op(works, "cpu")}
+        assert fusion.op_by_op(works, "cpu") == [k for k in fusion.op_by_op(works) if k.name not in left_out]
+        return left_out
+
+    cnn = {f"conv{i} {what}" for i in (1, 2, 3) for what in ("bias", "bias_grad", "relu")}
+    assert names("cifar10-cnn") == cnn | {"dense1 bias", "dense1 relu", "dense2 bias"}  # softmax stands alone
+    dense = {f"dense{i} {what}" for i in (1, 2) for what in ("bias", "tanh")}
+    convs = {f"conv{i} {what}" for i in (1, 2) for what in ("bias", "bias_grad")}  # a tanh does after a convolution
+    assert names("lenet") == convs | dense | {"classes bias"}
+    assert not any("relu" in name for name in names("resnet-small"))  # behind a normalization
 
 
 def test_a_fused_kernel_does_the_operations_of_all_its_passes():
@@ -60,6 +76,8 @@ def test_a_fused_kernel_does_the_operations_of_all_its_passes():
         networks.find("cifar10-cnn"))  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["fusion_of_dense_layers", "fusion_of_convolutions"])
-def test_xlas_own_listing_has_as_many_kernels(inside, name):
+@pytest.mark.parametrize(
+    "name", ["fusion_of_dense_layers", "fusion_of_convolutions", "operations_as_tensorflow_runs_them"]
+)
+def test_what_xla_and_tensorflow_list_is_as_many(inside, name):
     assert inside(name) == ("ok", "")

@@ -1,6 +1,7 @@
 """Answers of models: checked and timed in the suite's TensorFlow process, and everything around it worked out by hand."""
 
 import json
+import re
 from types import SimpleNamespace
 
 import msgspec
@@ -13,7 +14,7 @@ from analysis import inference as said
 from kernels import networks
 from kernels.problems import Inference
 from workloads import answering, energy, inference, measure, options, results, serving, sweep, switches
-from workloads.results import Row, Settings
+from workloads.results import Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker
 
@@ -185,15 +186,15 @@ def arguments(*words):
     return inference.parser().parse_args(list(words))
 
 
-def test_rows_follow_the_device_then_the_model_then_the_batch():
+def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     found = inference.rows(arguments("--model", "lenet", "peaks", "--batch", "1,8"), GPU_MACHINE)
     assert [(r.settings.device, r.problem.model, r.problem.batch, r.kernel.rpartition("/")[2], r.settings.mode)
-            for r in found[:7]] == [
+            for r in found[:14:2]] == [
         ("cpu", "lenet", 1, "predict", "roundtrip"), ("cpu", "lenet", 1, "call", "resident"),
         ("cpu", "lenet", 1, "call", "roundtrip"), ("cpu", "lenet", 8, "predict", "roundtrip"),
         ("cpu", "lenet", 8, "call", "resident"), ("cpu", "lenet", 8, "call", "roundtrip"),
         ("cpu", "peaks", 1, "predict", "roundtrip")]  # fmt: skip
-    assert [r.settings.device for r in found] == ["cpu"] * 12 + ["gpu:0"] * 12
+    assert [r.settings.device for r in found] == ["cpu", "gpu:0"] * 12
     assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == [1, 4, 16, 64, 256]
     seeds = inference.rows(arguments("--model", "seeds", "--batch", "1", "--modes", "resident"), CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS)
@@ -204,12 +205,9 @@ def test_switches_and_requests_are_written_into_the_rows():
     words = ["--variants", "serve", "--in-flight", "1", "8", "--onednn", "on", "off", "--jit", "on"]
     found = inference.rows(arguments(*words), GPU_MACHINE)
     assert [(r.settings.device, dict(r.settings.switches)) for r in found] == [
-        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "1"}),
-        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "1", "in_flight": "8"}),
-        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "0"}),
-        ("cpu", {"data": "synthetic", "jit_compile": "on", "TF_ENABLE_ONEDNN_OPTS": "0", "in_flight": "8"}),
-        ("gpu:0", {"data": "synthetic", "jit_compile": "on"}),
-        ("gpu:0", {"data": "synthetic", "jit_compile": "on", "in_flight": "8"})]  # fmt: skip
+        (device, {"data": "synthetic", "jit_compile": "on", **flag, **flying}) for flying in ({}, {"in_flight": "8"})
+        for device, flag in (("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}), ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}),
+                             ("gpu:0", {}))]  # fmt: skip
     assert all(switches.of(r) for r in found)
 
 
@@ -295,6 +293,31 @@ def test_sentences_by_hand():
         "2000."]  # fmt: skip
 
 
+def test_no_winner_is_named_where_the_intervals_meet():
+    """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times roughly."""
+    spread = [1e-3 + 2e-3 * (i * 17 % 40) / 39 for i in range(40)]
+    made = [msgspec.structs.replace(answered(1, 2e-3, device=device), samples=(
+        Samples("host-latency", tuple(s * times for s in spread), 1, tuple(range(40)), "max-time"),))
+        for device, times in (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))]  # fmt: skip
+    one = next(iter(said.cases(made).items()))
+    assert "on the GPU (can't tell which is more)." in said.rate_sentence(one[0], made[:2], 1)
+    words = said.rate_sentence(one[0], [made[0], made[2]], 1)
+    assert re.search(r"on the GPU \(8\.00 times as many, [3-7]\.\d+\.\.1\d\.\d\)\.", words), words
+    batches = [*made[:1], msgspec.structs.replace(made[1], problem=Inference("lenet", 2), settings=made[0].settings)]
+    assert "become 1.67 times as many, " in said.batching_sentences(one[0], batches, [1, 2])[0]
+    slower = msgspec.structs.replace(made[0], problem=Inference("lenet", 2), samples=(
+        Samples("host-latency", tuple(2 * s for s in spread), 1, tuple(range(40)), "max-time"),))  # fmt: skip
+    (words,) = said.batching_sentences(one[0], [made[0], slower], [1, 2])
+    assert words.endswith("become neither more nor fewer for certain on the CPU.")
+
+
+def test_devices_take_turns_so_that_a_stopped_plan_has_both_sides():
+    args = inference.parser().parse_args(["--model", "lenet", "--batch", "1", "4", "--onednn", "on", "off", "--variants", "call",
+                                          "--modes", "roundtrip"])  # fmt: skip
+    found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
+    assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
+
+
 def test_rows_of_other_precisions_or_beside_something_stand_for_no_side():
     beside = answered(4, 1e-9, device="gpu:0", switches={"beside": "student"})
     other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
@@ -334,3 +357,15 @@ def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines()[1].endswith("-m pip install tensorflow")
 
 
+
+
+def test_the_page_has_a_line_for_each_batch_and_way():
+    from analysis.report import inference as page
+
+    lines = page.section(two_sides())
+    assert lines[0] == "## Inference: a model's answers, batch by batch"
+    assert any(line.startswith("- ") and "samples a second" in line for line in lines)
+    rows = [line.strip("| ").split(" | ") for line in lines if line.startswith("| lenet")]
+    assert [r[1] for r in rows] == ["1", "2", "8", "16"]
+    assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471")
+    assert page.section([]) == []

@@ -20,13 +20,15 @@ FIT = "training/keras/fit"
 def trained(model: str, batch: int, samples: int, law: tuple[float, float, float], *, device: str = "cpu", epochs: int = 1,
             once: tuple[float, float, float] = (0.0, 0.0, 0.0), kernel: str = FIT, dtype: str = "float32", threads=None,
             noise: float = 0.0, **given: str) -> Measurement:  # fmt: skip
-    """A row whose short fits follow (fit, epoch, step) seconds to the digit, with (start-up, build, compile) before them.
+    """A row whose short fits follow (fit, epoch, step) seconds to the digit, with (start-up, build, compile) before them: the
+    start-up that of a device, as five processes saw it alike.
     `noise`: two further repeats, that much below and above."""
     fit, epoch, step = law
     problem = Training(model, batch, samples, epochs, dtype)
     series = {f"fit_s {e}x{s}": tuple((fit + e * (epoch + s * step)) * (1 + d) for d in (-noise, 0.0, noise))
               for e, s in ((1, 8), (1, 40), (3, 8))}  # fmt: skip
-    phases = {"import": once[0] / 2, "device_start": once[0] / 2, "build": once[1], "compile": once[2], "first_call": 1.0}
+    series |= {"import_s": (0.0,) * 5, "device_start_s": (once[0],) * 5} if once[0] else {}
+    phases = {"import": 0.0, "device_start": once[0], "build": once[1], "compile": once[2], "first_call": 1.0}
     waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
     made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series,
                values={"jit_compile": 0.0 if device == "cpu" else 1.0})  # fmt: skip
@@ -87,7 +89,8 @@ def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
         (50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]  # fmt: skip
     assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
-    assert "by the whole job of 50,000 samples and 10 epochs, the GPU wins from batch = " in job_words.answer_sentence(found)
+    said = "by the whole job of 50,000 samples and 10 epochs, put together from these costs, the GPU wins from batch = "
+    assert said in job_words.answer_sentence(found)
 
 
 def test_an_interval_that_holds_1_is_no_win():
@@ -124,9 +127,6 @@ def test_the_epochs_that_pay_back_a_later_start(samples, epochs):
     pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == samples)
     assert jobs.payback(pair).value == pytest.approx(epochs)
     assert (pair.gpu.begins(10).value, pair.cpu(BY_JOB).begins(10).value) == (pytest.approx(16.1), pytest.approx(6.1))
-    over = jobs.over_epochs(pair)
-    assert over.crossings[0].below <= epochs <= over.crossings[0].above
-    assert over.crossings[0].at.value == pytest.approx(epochs, rel=0.35)  # interpolated between epochs 1.8 times apart
 
 
 def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
@@ -168,6 +168,36 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
     said = job_words.trap_sentence(pair)
     assert "takes 3.00 ms with the GPU hidden, jit on, and, a trap" in said
     assert "4.00 ms with the GPU hidden (1.33 times) and 9.00 ms with the GPU visible (3.00 times); the GPU's 1.00 ms" in said
+
+
+def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
+    """4.04, 4.13 and 4.17 ms are one number where they are known to some 50 %: no sentence, and no factor in the table."""
+    every = [trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.13e-3), noise=0.1),
+             trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.17e-3), noise=0.1, jit_compile="on"),
+             trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.04e-3), noise=0.1, gpu="visible"),
+             trained("fashion-mlp", 32, 2048, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    (pair,) = jobs.pairs(every)
+    assert job_words.trap_sentence(pair) == ""
+    page = "\n".join(section.section(every, {}))
+    assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
+    slow = trained("fashion-mlp", 32, 2048, (0.0, 0.0, 40e-3), jit_compile="on")
+    (pair,) = jobs.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
+    assert "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best" in (
+        job_words.trap_sentence(pair))  # fmt: skip
+
+
+def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
+    """The same step; 9 and 5 s of import are 7 for both, and a device that is seen starts 0.2 s later."""
+    every = [trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3)), trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), gpu="visible"),
+             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]  # fmt: skip
+    for m, imported, begun in zip(every, (9.0, 5.0, 7.0), (0.05, 0.25, 0.25), strict=True):
+        m.phases_s.update({"import": imported, "device_start": begun})
+    (pair,) = jobs.pairs(every)
+    assert pair.cpu(BY_JOB).form == "GPU hidden"
+    # the very first process took longest: 6 s of the other two; the import's interval moves neither side ahead
+    assert pair.cpu(BY_JOB).costs.start.value == pytest.approx(6.05)
+    assert (pair.gpu.costs.start.low, pair.gpu.costs.start.high) == (pytest.approx(6 + 0.22), pytest.approx(6 + 0.28))
+    assert jobs.law(every[2], every).start.low == pytest.approx(5 + 0.22)  # by itself: as far as both
 
 
 def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
@@ -241,6 +271,8 @@ def test_one_batch_by_several_ways():
 
 def test_the_section_has_the_study_and_its_pictures(tmp_path):
     rows = [*batches(), *small_data()]
+    for m in rows:  # one start of a device in one folder
+        m.series["device_start_s"] = ((9.0 if m.settings.device == "gpu:0" else 5.0),) * 5
     drawn = section.figures(rows)
     assert set(drawn) == {"batches.svg", "small-dataset.svg"}
     page = "\n".join(section.section(rows, {name: [f"![]({name})", ""] for name in section.PICTURES}))

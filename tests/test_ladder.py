@@ -140,3 +140,43 @@ def test_convolutions_have_a_ladder_of_their_own():
     found = markdown(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))), False)
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")
     assert page.section([m for m in rows if m.kernel != "conv/numba/direct"], CPU_MACHINE, "conv") == []
+
+
+def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
+    thin, thick = Conv(32, 32, 32, 3, 32, 3, 3, dtype="bfloat16"), Conv(32, 16, 16, 64, 64, 3, 3, dtype="bfloat16")
+    times = {("tensor_core", thin): 1e-5, ("wgmma", thin): 2e-5, ("tensor_core", thick): 3e-5, ("wgmma", thick): 2e-5}
+    rows = [row(f"conv/cuda/{name}", p, {"device": s, "host-latency": 2 * s}, device="gpu:0") for (name, p), s in times.items()]
+    rows.append(row("conv/cuda/direct", Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0"))
+    one = next(found for found in ladder.ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
+    said = ladder.sentences(one)
+    assert said[1].startswith("cuda/wgmma has 1.50 times the speed of cuda/tensor_core")
+    assert said[2].startswith("At 32x32x32x3:32x3x3")
+    assert "slower than cuda/tensor_core, 0.500 times its speed: its steps" in said[2]
+    assert "images of 3 are filled up with zeros" in said[2]
+
+
+def test_tiles_intervals_flags_and_what_no_kernel_can_reach_are_said():
+    rows = [at("matmul/cuda/warp_tiled", 1024, 66e12, notes={"tiles": "64x128"}, flags=("power-cap",)),
+            at("matmul/cuda/naive", 1024, 1e12), at("matmul/cupy/cublas", 1024, 60e12, spread=0.1)]  # fmt: skip
+    peak = row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})
+    (one,) = ladder.ladders([*rows, peak], GPU_MACHINE)
+    said = ladder.sentences(one)
+    assert "The tiles chosen here: 64x128." in said[1]
+    standing = next(line for line in said if line.startswith("At n = 1024 the fastest"))
+    assert "reaches 109 % (102 %..116 %) of" in standing
+    assert "110 % of the measured peak (more than its peak is no speed" in standing
+    assert "flagged while it was measured: power-cap" in standing
+    assert any("make bench NAME=matmul_cuda" in line for line in said)
+
+
+def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_said():
+    rows = [*cpu_rows(), at("matmul/numba/parallel", 256, 8e9)]
+    said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
+    assert any("is slower than numba/tiled, 0.500 times its speed. On one thread nothing is shared out" in line for line in said)
+    p = Conv(32, 16, 16, 64, 64, 3, 3)
+    convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
+    said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])
+    assert any(line.startswith("oneDNN, the library") for line in said)
+    onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
+    said = ladder.sentences(ladder.ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
+    assert not any(line.startswith("oneDNN") for line in said)

@@ -42,6 +42,7 @@ def test_layouts_and_float8():
     (["--model", "lenet", "--direction", "back"], "unknown direction 'back'"),
     (["--sizes", "64", "--layouts", "tt"], "unknown layout 'tt'; known: nn, nt, tn"),
     (["--sizes", "64", "--cache", "hot"], "unknown cache 'hot'"),
+    (["--sizes", "64", "--threads", "1", "99999"], "--threads 99999: Numba, which the CPU's roofs"),
 ])  # fmt: skip
 def test_bad_input_is_one_error_line_and_a_command_that_works(argv, message, capsys):
     assert matmul.main([*argv, "-q"]) == 2

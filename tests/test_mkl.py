@@ -135,7 +135,7 @@ def test_threads_are_set_in_libraries_that_the_kernel_brings(monkeypatch):
 
     monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Controller)
     monkeypatch.setattr(measure.registry, "find", find)
-    monkeypatch.setattr(measure, "_checked", lambda *_: (reference.Check("exact", False), 0.0))
+    monkeypatch.setattr(measure, "checked", lambda *_: (reference.Check("exact", False), 0.0))
     measure._controller.cache_clear()
     row = Row("matmul/mkl/gemm", Matmul(2, 2, 2), Settings(threads=2))
     measure.measure(row, measure.Limits(), 1)

@@ -1,6 +1,7 @@
 """Predictions from a made-up profile whose laws are known: every part worked out by hand, every rule left out once."""
 
 import json
+import math
 
 import made_profile
 import msgspec
@@ -24,6 +25,7 @@ PLAIN = Calibration()
 # seven arrays over its 89,610 weights.
 FLOPS = 2 * 32 * (2 * (784 * 100 + 100 * 100 + 100 * 10) + 100 * 100 + 100 * 10)
 PASSED, UPDATED = 64 * 3200 + 52 * 320, 28 * 89_610
+ALONE = 32 * 3200 + 44 * 320  # of the passes that are in no product's kernel: not bias nor relu
 
 
 @pytest.fixture(scope="module")
@@ -42,23 +44,26 @@ def test_a_step_op_by_op_is_the_sum_of_its_parts(whole):
     assert parts["dispatch"] == pytest.approx(STEP["cpu", "off"])
     # all but two products are told by these, as their own rows are hardly more than the call around them
     assert parts["matmul"] == pytest.approx(FLOPS / RATE["cpu"] + 2 * OPERATION, rel=0.02)
-    assert parts["element-wise"] == pytest.approx(PASSED / BYTES["cpu"], rel=0.01)
+    assert parts["element-wise"] == pytest.approx(ALONE / BYTES["cpu"], rel=0.01)
     assert parts["optimizer"] == pytest.approx(UPDATED / BYTES["cpu"], rel=0.01)
-    # 8 products, 6 passes forward, 6 backward, loss and its gradient and the accuracy 8 each, six updates of 12; a small model
-    # has 2 products, a bias and its gradient, the loss twice, two updates of 2
-    assert parts["launches"] == pytest.approx((8 + 12 + 24 + 72 - (2 + 2 + 16 + 4)) * OPERATION, rel=1e-3)
+    # 8 products, a pass forward, 6 backward, 41 of the loss, its gradient and the accuracy, six updates of 28; a small model
+    # has 2 products, the gradient of a bias, 23 of the loss, two updates of 4
+    assert parts["launches"] == pytest.approx((8 + 7 + 41 + 168 - (2 + 1 + 23 + 8)) * OPERATION, rel=1e-3)
     assert made.step_s.value == pytest.approx(sum(parts.values()))
     assert made.step_s.low <= made.step_s.value <= made.step_s.high
     assert made.partial == ()
 
 
 def test_what_nothing_waits_for_runs_beside_the_rest(whole):
-    """Of MLP's step two gradients of weights, three of biases and five updates of 12 operations: the first layer's come last, and
-    the step ends with them. The others take as long as all of it at the best rates that are known, if that is more."""
+    """Of MLP's step two gradients of weights, three of biases and five updates: the first layer's come last, and the step ends
+    with them. The others take as long as all of it on the cores that the line leaves, if that is more. Only the gradient of the
+    second layer's weights is longer than 8000 cycles, so that another thread takes it."""
     made = components.components(MLP, CPU, whole, networks.find(MLP.model))
-    assert made.path.aside == 2 + 3 + 5 * 12
+    assert made.path.aside == 1
+    all_ = components.components(MLP, CPU, whole, networks.find(MLP.model), RULES - {"inline"})
+    assert all_.path.aside == 2 + 3 + 5 * 28
     waited = 2 * 32 * (2 * 784 * 100 + 2 * (100 * 100 + 100 * 10))  # FLOPs
-    passed = PASSED - 4 * 32 * (100 + 100 + 10)  # bytes, without the sums that are gradients of biases
+    passed = ALONE - 4 * 32 * (100 + 100 + 10)  # bytes, without the sums that are gradients of biases
     seconds_ = waited / RATE["cpu"] + (passed + 28 * 78_400) / BYTES["cpu"]
     assert made.path.seconds == pytest.approx(seconds_ + OPERATION, rel=0.01)
     parts = {n: e.value for n, e in seconds(whole).parts.items()}
@@ -117,11 +122,23 @@ def test_a_smaller_last_batch_is_compiled_for_too(whole):
         for n in (64, 65, 20)
     ]
     assert made[1] == pytest.approx(2 * made[0])
-    assert made[2] == made[0]
-    assert made[0] == pytest.approx(0.1 * 8)
+
+    def sizes(batch):  # of its 8 different products
+        return 2 * math.log2(batch * 784 * 100) + 3 * math.log2(batch * 100 * 100) + 3 * math.log2(batch * 100 * 10)
+
+    assert (made[0], made[2]) == (pytest.approx(0.1 * sizes(32)), pytest.approx(0.1 * sizes(20)))
     trained = [Training("mlp-784-100x2-10", 32, n) for n in (64, 65)]
     traced = [prediction.predict(t, CPU, whole, fitted=fitted).compile_s.value for t in trained]
-    assert traced == [made[0], made[0]]  # a graph that is not compiled leaves the batch open
+    # LeNet's 9 dense products double with the batch; of its 5 convolutions the filters count, 5 * 5 * 6 and 25 * 6 * 16
+    lenet = [
+        components.components(Training("lenet", n, n), GPU, whole, networks.find("lenet")).traced for n in (32, 64)
+    ]
+    assert lenet[1] - lenet[0] == pytest.approx(9)
+    dense = (400 * 120, 120 * 84, 84 * 10)
+    convs = 2 * math.log2(150) + 3 * math.log2(2400)
+    assert lenet[0] == pytest.approx(convs + 3 * sum(math.log2(32 * n) for n in dense))
+    # a graph that is not compiled leaves the batch open; it is traced, all its 224 operations
+    assert traced == [pytest.approx(0.1 * 224)] * 2
 
 
 def test_several_steps_in_one_call_share_the_call(whole):
@@ -145,6 +162,7 @@ def test_switches_that_leave_something_out(whole):
 @pytest.mark.parametrize(
     ("rule", "device", "part", "more"),
     [("first dgrad", "cpu", "matmul", 2 * 32 * 784 * 100 / RATE["cpu"]), ("element-wise", "cpu", "element-wise", None),
+     ("remapped", "cpu", "element-wise", (PASSED - ALONE) / BYTES["cpu"]),
      ("optimizer", "cpu", "optimizer", None), ("operations", "cpu", "launches", None),
      ("copies", "gpu:0", "transfer bytes", None), ("at once", "gpu:0", HIDDEN, None)],
 )  # fmt: skip
@@ -171,7 +189,8 @@ def test_passes_beyond_the_last_cache_run_at_the_memorys_bandwidth():
     of = profile.profile(rows, GPU_MACHINE)
     big = Training("mlp-784-2000x3-10", 32, 2048)
     updated = 28 * networks.parameters(networks.find(big.model))  # 269 MB, more than the cache of 105 MiB
-    for rules, rate in ((RULES, 2e9), (RULES - {"cold"}, BYTES["cpu"])):
+    # step by step Adam passes over 30 arrays, where one fused pass is over 7
+    for rules, rate in ((RULES, 2e9 * 7 / 30), (RULES - {"cold"}, BYTES["cpu"])):
         assert seconds(of, what=big, rules=rules).parts["optimizer"].value == pytest.approx(updated / rate, rel=0.02)
     assert seconds(of).parts == seconds(of, rules=RULES - {"cold"}).parts  # a small model's arrays stay in the cache
 
@@ -193,7 +212,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     errors = [c.error for c in held_out.leave_one_out(full)]
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
     assert len(errors) == 8
-    assert sum(errors) < 0.75 * sum(plain)
+    assert sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
 
@@ -214,9 +233,9 @@ def test_compiling_and_casting_are_told_by_other_models_trainings():
     of = profile.profile([*base, own, long], GPU_MACHINE)
     made = prediction.predict(msgspec.structs.replace(MLP, dtype="float64"), CPU, of)
     fitted = calibration.calibration(of, CPU, MLP.model)
-    # its 8 different products: the hidden layers' 3 are the same four times over, the first has 2, the classes 3
-    assert fitted.compile_s == pytest.approx(4.0 / 8)
-    assert made.compile_s.value == pytest.approx(4.0 / 8 * 8)
+    # its 406 operations: 17 products, gradients of 6 activations and of 6 biases, 41 of the loss, 12 updates of 28; MLP's 224
+    assert fitted.compile_s == pytest.approx(4.0 / 406)
+    assert made.compile_s.value == pytest.approx(4.0 / 406 * 224)
     assert fitted.cast_s == pytest.approx(3e-9, rel=0.01)
     assert made.fit_s.value == pytest.approx(FIT + 3e-9 * 2048 * 784 * 8, rel=0.01)
 

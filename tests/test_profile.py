@@ -6,7 +6,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
-from analysis import profile
+from analysis import passing, profile
 from analysis.holding import holding
 from analysis.sources import COMPILED, OP_BY_OP
 from kernels.problems import Conv, Matmul, Stream, Transfer
@@ -73,6 +73,55 @@ def test_what_stands_inside_a_graph_tells_what_a_call_of_its_own_takes():
     assert alone.product(conv, "cpu", OP_BY_OP).seconds.value == pytest.approx(inside + around - CALL, rel=1e-3)
 
 
+def test_rows_inside_a_graph_stand_for_themselves():
+    """A product in a graph as it was measured, less two dispatches: its own and that of putting the result away. One in a call
+    less what calls nearest to it in length took more inside a graph."""
+    inside, calls = 60e-6, {8: 150e-6, 16: 160e-6, 32: 250e-6}
+    rows = [row("stream/tensorflow/graph", Stream(op, 2**16, "float32"), 5e-6 + n * OPERATION)
+            for op, n in (("relu", 2), ("sgd", 2), ("adam", 16), ("add", 2), ("copy", 2), ("scale", 2))]  # fmt: skip
+    rows += [row("stream/tensorflow/graph", Stream("read", 2**16, "float32"), 5e-6 + 2 * OPERATION)]
+    pairs = [row(f"matmul/tensorflow/{v}", Matmul(m, 100, 784), s) for m, call in calls.items()
+             for v, s in (("graph", inside), ("function", inside + call))]  # fmt: skip
+    alone = row("matmul/tensorflow/function", Matmul(64, 100, 784), 1e-3)
+    whole = profile.profile([*made_profile.launches(), *rows, *pairs, alone])
+    each = whole.operating("cpu").value
+    read = {m: whole.product(Matmul(m, 100, 784), "cpu", OP_BY_OP).seconds.value for m in (8, 16, 32, 64)}
+    assert [read[m] for m in calls] == [pytest.approx(inside - 2 * each)] * 3
+    assert read[64] == pytest.approx(1e-3 - 160e-6)  # the middle of the three
+
+
+def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
+    """Passes in a graph are bytes at 1e10 a second and two dispatches; a call takes 400 us more at 8 MiB, so what is larger is
+    read less that. An update in a graph is one of several that share the cores; by itself it takes three times as long here."""
+    rate, woken = 1e10, 400e-6
+    rows = [row("stream/tensorflow/graph", Stream(op, n, "float32"), n / rate + k * OPERATION)
+            for op, k in (("relu", 2), ("sgd", 2), ("adam", 16)) for n in (2**16, 2**20, 2**23)]  # fmt: skip
+    calls = [row("stream/tensorflow/function", Stream(op, n, "float32"), times * n / rate + woken)
+             for op, times in (("relu", 1), ("adam", 3)) for n in (2**16, 2**20, 2**23, 2**26)]  # fmt: skip
+    whole = profile.profile([*made_profile.launches(), *rows, *calls])
+
+    def relu(n):
+        return whole.passing(Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
+
+    assert relu(2**20) == pytest.approx(2**20 / rate, rel=0.1)
+    assert relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
+    adam = Stream("adam", 28 * 2**15, "float32")
+    own = whole.passing(adam, "cpu", OP_BY_OP).seconds.value
+    assert passing.together(whole, adam, "cpu") == pytest.approx(adam.bytes_moved / rate, rel=0.2)
+    assert own == pytest.approx(3 * adam.bytes_moved / rate, rel=0.2)
+    assert passing.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
+
+
+def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
+    """24 passes over arrays where that has 14, of as many bytes an array."""
+    rows = [row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
+            for op, rate in (("batchnorm", 1e9), ("add", 1e10)) for n in made_profile.SIZES]  # fmt: skip
+    whole = profile.profile([*made_profile.launches(), *rows])
+    grad = Stream("batchnorm_grad", 3 * 2**22, "float32")
+    read = whole.passing(grad, "cpu", OP_BY_OP).seconds.value
+    assert read == pytest.approx(24 / 14 * 2 / 3 * grad.bytes_moved / 1e9, rel=0.1)
+
+
 def test_a_row_that_is_hardly_more_than_its_call_tells_nothing():
     rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 1.1)]
     assert profile.profile(rows).product(P, "cpu", OP_BY_OP) is None
@@ -110,6 +159,9 @@ def test_the_memorys_bandwidth_counts_beyond_the_last_cache(whole):
     rows = [row("stream/numba/loop", big, big.bytes_moved / 3e9)]
     assert profile.profile(rows, GPU_MACHINE).memory_bandwidth("cpu", cache + 1) == pytest.approx(3e9)
     assert profile.profile(rows).memory_bandwidth("cpu", cache + 1) is None
+    far = Stream("triad", 4 * cache, "float32")  # of twice the cache a half is still in it
+    rows.append(row("stream/numba/loop", far, far.bytes_moved / 1e9))
+    assert profile.profile(rows, GPU_MACHINE).memory_bandwidth("cpu", cache + 1) == pytest.approx(1e9)
 
 
 def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):

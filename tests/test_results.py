@@ -63,8 +63,9 @@ def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
 
 def test_an_existing_file_is_never_overwritten(tmp_path):
     write(tmp_path / "matmul.jsonl")
-    with pytest.raises(results.Refused, match="add --resume"):
+    with pytest.raises(results.Refused, match="add --resume") as refused:
         write(tmp_path / "matmul.jsonl")
+    assert refused.value.tip == f"{run().command} --resume"
 
 
 def test_one_writer_at_a_time(tmp_path):

@@ -78,7 +78,9 @@ def test_all_is_every_study_once_and_the_names_of_the_help_are_the_studies():
 
 
 def test_small_data_batches_and_residence_cover_what_they_ask():
-    assert {r.problem.samples for r in studies.rows(["small-dataset"], BOTH)} >= {100, 60_000}
+    small = {(r.problem.model, r.problem.samples) for r in studies.rows(["small-dataset"], BOTH)}
+    most = {"cifar10-cnn": 50_000, "fashion-mlp": 60_000}
+    assert small == {(name, n) for name in most for n in (100, 1000, 10_000, most[name])}
     batches = studies.rows(["batches"], BOTH)
     assert {r.problem.batch for r in batches} >= {1, 8192}
     assert not [r for r in batches if r.problem.samples % r.problem.batch]
@@ -119,13 +121,24 @@ def test_a_guess_adds_up():
     assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never
 
 
-def test_rows_of_one_environment_stay_together_and_fresh_ones_come_last():
-    rows = [one(), one(device="gpu:0"), one(process="fresh"), one(batch=8), one(device="gpu:0", batch=8),
-            one(TF_ENABLE_ONEDNN_OPTS="0")]  # fmt: skip
-    order = forecast.grouped(rows)
-    assert [rows.index(r) for r in order] == [0, 3, 1, 4, 5, 2]
+def test_devices_take_turns_and_fresh_processes_come_last():
+    rows = [one(), one(batch=8), one(process="fresh"), one(TF_ENABLE_ONEDNN_OPTS="0"), one(device="gpu:0"),
+            one(device="gpu:0", batch=8), one(device="gpu:0", jit_compile="on")]  # fmt: skip
+    assert [rows.index(r) for r in forecast.in_turns(rows)] == [0, 3, 4, 1, 5, 6, 2]
     warm = sum(forecast.seconds(r, 16, 2.0) for r in rows)
     assert forecast.total(rows, 16, 2.0) == pytest.approx(warm + 3 * 10)
+
+
+@pytest.mark.parametrize("name", studies.STUDIES)
+def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_last(name):
+    """Between a row and its twin on the other device are at most the CPU's other flags and thread counts: two of them."""
+    twins: dict = {}
+    for i, planned in enumerate(forecast.in_turns(studies.rows([name], BOTH))):
+        s = planned.settings
+        twins.setdefault((planned.kernel, planned.problem, s.threads, s.process, *sorted(s.switches.items())), []).append(i)
+    pairs = [places for places in twins.values() if len(places) == 2]
+    assert pairs
+    assert max(b - a for a, b in pairs) <= 3
 
 
 def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():

@@ -120,6 +120,10 @@ def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert code == 0
     assert "op by op" in out
+    assert "cifar10-cnn (S0) on the CPU: " in out
+    assert "| matmul |" not in out  # what a step's dispatch takes is not known
+    assert training.main([*flags, "--resume", "-v"]) == 0
+    out = capsys.readouterr().out
     assert "cifar10-cnn (S0) at batch 4 takes" in out
     assert "| matmul |" in out
     read = results.read(folder).measurements

@@ -2,17 +2,19 @@
 
 import importlib.util
 import itertools
+import zipfile
 from types import SimpleNamespace
 from typing import ClassVar
 
+import made_profile
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
-from analysis import job_words
-from kernels.problems import Training
+from analysis import job_words, jobs
+from kernels.problems import Matmul, Training
 from workloads import asked, machine, options, results, studies, sweep, together, training
-from workloads.results import Measurement, Samples, Settings
+from workloads.results import Measurement, Run, Samples, Settings
 
 FIT = "training/keras/fit"
 
@@ -58,9 +60,10 @@ def test_generators_take_their_sizes_from_flags():
 
 def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
     file = tmp_path / "mine.keras"
-    file.write_bytes(b"")
-    found = rows("--model", "mine.models:build", str(file), "--device", "cpu")
-    assert [r.problem.model for r in found] == ["mine.models:build", str(file)]
+    with zipfile.ZipFile(file, "w") as saved:
+        saved.writestr("config.json", "{}")
+    found = rows("--model", "tests.own_models:classes", str(file), "--device", "cpu")
+    assert [r.problem.model for r in found] == ["tests.own_models:classes", str(file)]
     assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 9600)}
 
 
@@ -116,8 +119,10 @@ def test_types_epochs_and_threads():
 
 @pytest.mark.parametrize(("words", "message", "tip"), [
     ("--model nope", "unknown model 'nope'; known: cifar10-cnn, ", "--model cifar10-cnn"),
-    ("--model a/b", "'a/b' is no package.module:function", "--model package.module:build_model"),
-    ("--model my.py:", "'my.py:' is no package.module:function", "--model package.module:build_model"),
+    ("--model a/b", "'a/b' is no package.module:function", "--model cifar10-cnn"),
+    ("--model my.py:", "'my.py:' is no package.module:function", "--model cifar10-cnn"),
+    ("--model nopkg.mod:build", "there is no module nopkg (looked in ", "--model cifar10-cnn"),
+    ("--model json:nothing", "json has no function nothing", "--model cifar10-cnn"),
     ("--model x.keras", "there is no file x.keras", "--model cifar10-cnn"),
     ("--model mlp-3-0x1-3", "must be at least 1", "--model cifar10-cnn"),
     ("--width 3", "--width is for the model mlp", "--model mlp --width 3"),
@@ -132,7 +137,7 @@ def test_types_epochs_and_threads():
     ("--variants fit --residence fed", "nothing asked for trains with --residence fed", "--variants resident loop"),
     ("--backends tensorflow --variants fit", "no fit of tensorflow trains here", "--backends tensorflow --variants loop"),
     ("--cpu-forms seen", "unknown CPU form 'seen'; known: hidden, jit, visible, all", ""),
-    ("--study nope", "unknown study 'nope'; known: seeds, ", ""),
+    ("--study nope", "unknown study 'nope'; known: seeds, ", "--study seeds --dry-run"),
     ("--study seeds --batch 3 --jit on", "leave --batch --jit out", "--study seeds")])  # fmt: skip
 def test_bad_words_are_one_error_line_and_a_command_that_works(words, message, tip, capsys):
     assert training.main([*words.split(), "--dry-run"]) == 2
@@ -179,6 +184,25 @@ def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     assert max(map(len, (head, first, second))) <= 120
 
 
+def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_are_explained_once(capsys):
+    """An epoch of 1 ms beside its steps, in fits that spread over 4 s: nothing is known but its upper end."""
+    m = trained("cifar10-cnn", 32, 320, (0.0, 1e-3, 1e-2), epochs=2, noise=0.0)
+    m.series["fit_s 3x8"] = (0.243, 0.043, 0.443)
+    table = training.Table()
+    table.shown(m)
+    shown = capsys.readouterr().out.splitlines()[1].split()
+    end = jobs.law(m).epoch.high
+    assert jobs.law(m).epoch.low < 0 < end
+    assert shown[7] == f"<{end * 1e3:.0f}"
+    table.shown(m)
+    table.finish()
+    out = capsys.readouterr().out
+    assert out.count("ms/ep") == 1 and "<: less than" in out and "in a process of its own." in out
+    assert max(map(len, out.splitlines())) <= 120
+    training.Table().finish()
+    assert capsys.readouterr().out == ""
+
+
 def test_a_row_without_a_law_shows_its_whole_fits_step(capsys):
     table = training.Table()
     table.shown(row(FIT, Training("cifar10-cnn", 4, 8), 0.012, values={"jit_compile": 0.0}))
@@ -221,8 +245,8 @@ def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was
     assert stopped == 0
     assert "--resume" in capsys.readouterr().err
     assert training.main([*flags, "--resume"]) == 0
-    assert [r.settings.switches["TF_ENABLE_ONEDNN_OPTS"] for r in counted.asked] == ["1"] * 3 + ["0"] * 3
-    assert len(counted.started) == 2
+    assert [r.settings.switches["TF_ENABLE_ONEDNN_OPTS"] for r in counted.asked] == ["1", "0"] * 3
+    assert len(counted.started) == 2  # side by side
     assert training.main([*flags, "--resume"]) == 0
     assert len(counted.asked) == 6
     assert len(results.read(tmp_path).measurements) == 6
@@ -256,10 +280,33 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
 def test_what_is_said_at_the_end(capsys):
     rows_ = [trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
              for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))]  # fmt: skip
-    training._said(SimpleNamespace(measurements=rows_))
+    training._said(SimpleNamespace(measurements=rows_, left=2))
     out = capsys.readouterr().out
+    assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
     assert "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms; so the GPU pays its start" in out
     assert "after 100 epochs" in out
+
+
+def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it_can_be_believed(capsys, tmp_path):
+    job = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
+    product = row("matmul/numpy/blas", Matmul(32, 512, 3136), 1e-3, threads=2)
+    run_ = Run(results.SCHEMA, CPU_MACHINE, {}, "python -m workloads.training --fast", 1, "a", "b", "2026-01-01T00:00:00Z")
+    outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
+    training._said(outcome)
+    first, hint = capsys.readouterr().out.split("\n\n")
+    assert "(S0) on the CPU: the job of 1,000 samples and 2 epochs takes 15.7 s: 10.0 s start-up" in first
+    assert "(2 %)" not in first + hint
+    assert "| matmul |" not in hint
+    assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
+    assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
+    training._said(outcome, verbose=True)
+    assert "| matmul |" in capsys.readouterr().out
+    small = trained("mlp-3-1x1-2", 32, 1000, (0.1, 0.05, 1e-3), once=(10.0, 0.5, 4.0), residence="numpy")
+    every = [*made_profile.everything(), job, product, small]
+    training._said(sweep.Outcome(run_, tmp_path / "training.jsonl", every))
+    out = capsys.readouterr().out
+    assert "cifar10-cnn (S0) at batch 32 takes 18.1 ms a step" in out
+    assert "What a step is made of" not in out
 
 
 def test_a_row_of_starts_has_its_times_and_no_step(capsys):

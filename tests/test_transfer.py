@@ -260,7 +260,7 @@ def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
     monkeypatch.setattr(telemetry, "watch", lambda device, link=False, framework=False: asked.append((device, link)))
     monkeypatch.setattr(measure, "require_memory", lambda *_: None)
     monkeypatch.setattr(measure.registry, "find", lambda name: None)
-    monkeypatch.setattr(measure, "_checked", lambda *_: (measure.reference.Check("exact", True, 0.0), 0.1))
+    monkeypatch.setattr(measure, "checked", lambda *_: (measure.reference.Check("exact", True, 0.0), 0.1))
     monkeypatch.setattr(measure, "_prepared", lambda *_: SimpleNamespace(notes={}))
     monkeypatch.setattr(measure, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))
     problem = Transfer("h2d", 64, "pinned") if op == "transfer" else Stream("copy", 64)

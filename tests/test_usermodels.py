@@ -53,7 +53,7 @@ def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
     ("layers_that_do_not_match", "tests.own_models:layers_that_do_not_match() fails: ValueError"),
     ("no_such_loss", "mean_absurd_error"),
     ("a_loss_of_another_shape", "tests.own_models:a_loss_of_another_shape does not train on made-up samples"),
-    ("no_model", "tests.own_models:no_model() gives a int, not a keras.Model"),
+    ("no_model", "tests.own_models:no_model() gives an int, not a keras.Model"),
     ("missing", "tests.own_models has no function missing")])  # fmt: skip
 def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_on(train, name, words):
     m = own(train, name)

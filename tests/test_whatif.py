@@ -61,6 +61,21 @@ def test_a_bigger_batch_says_that_it_changes_what_is_learned():
     assert "the accuracy must be looked at again" in by(made, "batch 128").change.note
 
 
+def test_a_smaller_last_batch_is_dropped_where_xla_compiles_for_it_once_more():
+    """3,210 samples are 100 batches of 32 and one of 10."""
+    uneven = msgspec.structs.replace(T, samples=3210)
+    (found_,) = [c for c in whatif.changes(uneven, GPU) if "whole batches" in c.words]
+    assert found_.words == "whole batches only, 3,200 samples of 3,210"
+    assert found_.training == T and not found_.learns and "drop_remainder=True" in found_.note
+    made = {w.change.words: w for w in whatif.what_ifs(of()(uneven, GPU), of())}[found_.words]
+    assert made.job_saved.value == pytest.approx(10 * 2.164 * MS)  # a step an epoch; this predictor compiles once
+    assert made.step_saved.value == 0
+    without = (Settings("gpu:0", switches={"jit_compile": "off"}), CPU)
+    small = msgspec.structs.replace(T, samples=20)  # less than a batch: one shape
+    other = [*(whatif.changes(uneven, s) for s in without), whatif.changes(T, GPU), whatif.changes(small, GPU)]
+    assert not [c for changes in other for c in changes if "whole batches" in c.words]
+
+
 def test_batches_never_pass_the_samples():
     grown = {
         n: [c.training.batch for c in whatif.changes(Training("peaks", 100, n), GPU) if c.learns]

@@ -2,11 +2,10 @@
 
 import argparse
 import itertools
-import os
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import data, machine, options, plan, studies, switches
+from workloads import data, findable, machine, options, plan, spread, studies, switches
 from workloads.results import Row, Settings
 from workloads.switches import KNOWN
 
@@ -17,12 +16,13 @@ RESIDENCES = {"fit": ("numpy", "tf.data", "prefetch", "generator"), "resident": 
 KERNELS = {"keras": ("fit", "resident"), "tensorflow": ("loop",), "jax": ("loop",)}  # backend -> its variants
 # Switches that change nothing there: of a device, and of a way of training.
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
-_FIT_ALONE = ("steps_per_execution", "keras_backend")
+_FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
 _STUDY_HAS = ("model", "inputs", "width", "depth", "outputs", "hidden_layers", "batch", "samples", "steps", "epochs", "dtypes",
               "targets", "residence", "jit", "steps_per_execution", "precision", "tf32", "dropout", "shuffle", "keras_backend",
-              "onednn", "cpu_forms", "variants", "backends", "threads")  # fmt: skip
+              "onednn", "cpu_forms", "variants", "backends", "threads", "gpus")  # fmt: skip
+_SEEDS = "python -m workloads.training --study seeds"
 _ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
 
 
@@ -53,14 +53,11 @@ def known_model(name: str) -> str:
 
     Raises: Usage.
     """
-    if name.endswith(".keras"):
-        if not os.path.isfile(name):
-            raise options.Usage(f"there is no file {name}")
-        return name
-    if ":" in name or "/" in name or name.endswith(".py"):
+    if ":" in name or "/" in name or name.endswith((".py", ".keras")):
         if not switches.own_model(name):
-            raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file",
-                                "python -m workloads.training --model package.module:build_model")  # fmt: skip
+            raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file")
+        if lost := findable.missing(name):
+            raise options.Usage(lost)
         return name
     try:
         return networks.find(name).name
@@ -110,15 +107,15 @@ def _words(given) -> list[str] | None:
     return options.words([given] if isinstance(given, str) else given)
 
 
-def _chosen(what: str, given, known, where: str = "") -> list[str]:
-    """The words given, each of them known; none for a flag that was not given.
+def _chosen(what: str, given, known, where: str = "", tip: str = "") -> list[str]:
+    """The words given, each of them known; none for a flag that was not given. `tip`: a command that works.
 
     Raises: Usage.
     """
     found = _words(given) or []
     for word in found:
         if word not in known:
-            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}")
+            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}", tip)
     return list(dict.fromkeys(found))
 
 
@@ -176,6 +173,7 @@ def _given(args: argparse.Namespace) -> dict[str, list[str]]:
     found = {switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()}
     found["steps_per_execution"] = [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
     found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]
+    found["replicas"] = [str(n) for n in _sizes(args.gpus)] if args.gpus else []
     return {switch: texts for switch, texts in found.items() if texts}
 
 
@@ -195,8 +193,11 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage for what trains nothing; Missing for a device or library that is not here.
     """
     on = plan.devices(args, here)
+    most = spread.require(args, here)
     if args.study:
-        return _studied(args, on)
+        return _studied(args, on, most)
+    if args.gpus:
+        on = spread.devices(args, on)
     every, given = kernels(args), _given(args)
     shown = _cpu_forms(args, here)
     threads = options.sizes(args.threads) if args.threads else [None]
@@ -211,6 +212,8 @@ def rows(args: argparse.Namespace, here) -> list:
             for form, count, *texts in itertools.product(studies.forms(device, bool(here.gpus), shown),
                                                          threads if device == "cpu" else [None], *own.values()):  # fmt: skip
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
+                if chosen.get("replicas", "1") != "1":
+                    chosen["strategy"] = spread.STRATEGY[chosen.get("keras_backend", "tensorflow")]
                 row = Row(kernel, problem, Settings(device, count, switches=switches.changed(chosen)))
                 found[row.key] = row
     return list(found.values())
@@ -227,15 +230,17 @@ def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
     return list(studies.CPU_FORMS) if "all" in asked else asked
 
 
-def _studied(args: argparse.Namespace, on: list[str]) -> list:
-    """The rows of the studies asked for, without those of workloads.together.
+def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
+    """The rows of the studies asked for, without those of workloads.together. `all` has those of several GPUs where there are.
 
-    Raises: Usage for an unknown one, and for flags that a study has its own of.
+    Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
     """
-    names = _chosen("study", args.study, (*studies.NAMES, "all"))
-    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None] + ["data"] * (args.data != "synthetic")
+    names = _chosen("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
+    own = spread.TAKES if names == [studies.DATA_PARALLEL] else ()
+    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None and a not in own] + ["data"] * (args.data != "synthetic")
     if fixed:
         flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
         raise options.Usage(f"--study brings its own rows; leave {flags} out",
                             f"python -m workloads.training --study {' '.join(names)}")  # fmt: skip
-    return studies.rows(names, on)
+    several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
+    return studies.rows(names, on) + (spread.rows(args, most) if several else [])

@@ -5,11 +5,12 @@ same of stored rows. What only the process that timed a row can see is asked the
 """
 
 import math
+import pathlib
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from analysis import estimate, names, roofline
+from analysis import data_parallel, estimate, names, roofline
 from workloads.readiness import Finding
 from workloads.results import Machine, Measurement
 
@@ -141,24 +142,32 @@ def _ran_on_cpu(m: Measurement, context: Context) -> str:
     return m.reason if m.settings.device != "cpu" and "variables are on" in m.reason and "CPU" in m.reason else ""
 
 
-_AGAIN = "python -m workloads.matmul --rigorous"
+def _other_losses(m: Measurement, context: Context) -> str:
+    """A training on several GPUs that learns otherwise than one on one GPU."""
+    return data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
+
+
+# In a fix, {command} is the one that measures rows like the first that was seen.
+_AGAIN = "{command} --rigorous"
 _TOP = "top"
 CHECKS: tuple[Check, ...] = (
     Check("no-wait", "problem", _no_wait, "a GPU call returns before its work is done: without a wait only the launch is timed",
           "compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096"),
     Check("first-call", "problem", _first_call, "the first call holds context, compilation and plan search: no later one pays",
-          "python -m workloads.matmul --max-time 5"),
+          "{command} --max-time 5"),
     Check("above-roof", "problem", _above_roof, "nothing is faster than the hardware: a unit, a count or the arithmetic is wrong",
           "python -m analysis.roofline RUN"),
     Check("lent-more", "warn", _lent_more, "this virtual CPU was lent more of its host than for the roof: fractions are off",
           "python -m workloads.peak"),
     Check("not-cold", "problem", _not_cold, "the caches were not emptied, so the memory was not measured",
           "python -m workloads.stream --cache warm cold"),
+    Check("other-losses", "problem", _other_losses, "several GPUs that share a batch must learn what one learns from it",
+          "python -m workloads.training --study data-parallel"),
     Check("constant-inputs", "problem", _told("constant-inputs", "an input holds one value only"),
-          "constants switch fewer transistors and run up to 15 % faster than data does", "python -m workloads.matmul --seed 2"),
+          "constants switch fewer transistors and run up to 15 % faster than data does", "{command} --seed 2"),
     Check("low-precision", "problem", _told("low-precision", "errors far beyond the arithmetic that the row names"),
           "TF32 or bfloat16 is on where float32 was asked for: fast, and another result",
-          "NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 python -m workloads.matmul"),
+          "NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 {command}"),
     Check("ran-on-cpu", "problem", _ran_on_cpu, "what ran on the CPU says nothing of the GPU", "python -m workloads.doctor"),
     Check("foreign-kernels", "problem", _told("foreign-kernels", "`kernels` is not this checkout's"),
           "another package of that name was timed", "python -m workloads.doctor"),
@@ -179,7 +188,7 @@ CHECKS: tuple[Check, ...] = (
     Check("other-load", "warn", _told("other-load", "other processes used {other_load_fraction:.0%} of the CPUs"),
           "they take time and cache from what is measured", _TOP),
     Check("oversubscribed", "warn", _told("oversubscribed", "more threads than CPUs that it may use"),
-          "threads that wait for each other's CPU measure the scheduler", "python -m workloads.matmul --threads 1"),
+          "threads that wait for each other's CPU measure the scheduler", "{command} --threads 1"),
     Check("slow-governor", "warn", _told("slow-governor", "the frequency governor saves power"),
           "the clock lags behind the work: short kernels look slow", "sudo cpupower frequency-set -g performance"),
     Check("few-threads", "warn", _told("few-threads", "the library took fewer threads than the row says"),
@@ -206,8 +215,15 @@ def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> lis
         if seen:
             (first, words), count = seen[0], len(seen)
             where = f"{names.row(first)}" if count == 1 else f"{count} of {len(rows)} rows, such as {names.row(first)}"
-            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, check.fix))
+            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, _fix(check, first)))
     return found
+
+
+def _fix(check: Check, m: Measurement) -> str:
+    """What to type next for a check that saw this row: where it measures again, the row's own workload and model."""
+    workload = m.problem.op if (pathlib.Path(__file__).parent / f"{m.problem.op}.py").exists() else "matmul"
+    model = getattr(m.problem, "model", "")
+    return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 
 
 def lines(rows: Iterable[Measurement], machine: Machine | None = None) -> list[str]:

@@ -156,7 +156,10 @@ def rows(args: argparse.Namespace, here) -> list:
     wanted = problems(args)
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
     ours = () if args.ladder or args.variants else ("cuda",)  # as in matmul: cuDNN is there
-    kernels = plan.kernels("conv", args, on, args.ladder, on_request=("tensorflow", *ours))
+    beside = args.ladder and "cpu" in on and not args.backends  # on a CPU the library is oneDNN, which TensorFlow brings
+    kernels = plan.kernels("conv", args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
+    if beside:
+        kernels = [k for k in kernels if k.backend != "tensorflow" or k.variant == "eager"]
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
     ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops

@@ -2,7 +2,7 @@
 
 Ray places the tasks, carries their rows and notices what died. Each node is one task that holds all its CPUs and GPUs while it
 measures; within it GPUs take turns. A node is told apart by Ray's node id, a GPU by its UUID. What several GPUs of one host do
-to each other is no part of this: those are rows of a node like any other.
+to each other is no part of this: `suite --device all` on that host measures it.
 """
 
 import argparse

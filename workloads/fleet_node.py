@@ -42,8 +42,8 @@ def _measure(order, folder: pathlib.Path, send) -> None:
         run = sweep.header(args, order.command)
         send(fleet_lines.Began(run, "" if run.machine.gpus else machine.gpu_problem()))
         args.device = args.device or ["all"]
-        parts = [(name, _arguments(args, name, flags, folder, run.machine)) for name, flags in
-                 suite.chosen(args, bool(run.machine.gpus))]  # fmt: skip
+        wanted = suite.on_each_gpu(suite.chosen(args, bool(run.machine.gpus)), len(run.machine.gpus))
+        parts = [(name, suite.arguments(args, name, flags, folder, None)) for name, flags in wanted]
         parts = [(name, made) for name, made in parts if _planned(name, made, run.machine, send)]
         if order.dry_run:
             return
@@ -58,16 +58,6 @@ def _measure(order, folder: pathlib.Path, send) -> None:
             _part(name, made, order.command, run, known, send)
     except options.Stop as stop:
         send(fleet_lines.Left("", str(stop)))
-
-
-def _arguments(args, name: str, flags: dict, folder: pathlib.Path, here):
-    """The arguments of one part. What the plan has for "the GPU" is for every GPU of the node."""
-    from workloads import suite
-
-    made = suite.arguments(args, name, flags, folder, None)
-    if made.device == ["gpu"]:
-        made.device = [f"gpu:{i}" for i in range(len(here.gpus))]
-    return made
 
 
 def _planned(name: str, made, here, send) -> bool:

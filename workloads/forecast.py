@@ -1,11 +1,11 @@
-"""What a plan of trainings will take: a guess from rates that are said, and the order that starts the fewest processes."""
+"""What a plan of trainings will take: a guess from rates that are said, and the order in which devices take turns."""
 
 import argparse
 from collections.abc import Iterable
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import fits, options, plan, studies, together
+from workloads import fits, options, plan, studies, switches, together
 from workloads.results import Machine, Row
 from workloads.worker import environment
 
@@ -21,12 +21,15 @@ LAW_EPOCHS, LAW_STEPS = 42, 90  # of the fits that the law of costs is read from
 FRESH = plan.RIGOROUS_PROCESSES
 
 
-def grouped(rows: Iterable[Row]) -> list[Row]:
-    """The same rows, those of one environment together: each change of it ends a process and starts another."""
+def in_turns(rows: Iterable[Row]) -> list[Row]:
+    """The same rows, those that differ in their device alone after one another: what ends a plan early leaves both sides of
+    what it has. The processes of the devices, and of each set of variables, live side by side meanwhile: none is started twice,
+    and each has its own GPU, or none, in sight. What takes fresh processes comes last."""
     found: dict[tuple, list[Row]] = {}
     for row in rows:
-        fresh = row.settings.process == "fresh"
-        found.setdefault((fresh, *sorted(environment(row, {}).items())), []).append(row)
+        s = row.settings
+        own = ((name, text) for name, text in s.switches.items() if not name.startswith(switches.VARIABLES))
+        found.setdefault((s.process == "fresh", row.kernel, row.problem, s.mode, *sorted(own)), []).append(row)
     return [row for key in sorted(found, key=lambda key: key[0]) for row in found[key]]
 
 
@@ -58,8 +61,8 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
 
 
 def total(rows: Iterable[Row], cores: int, max_time: float, rigorous: bool = False) -> float:
-    """Seconds that all rows are guessed to take, with the processes that they need, in the order of `grouped`."""
-    rows = grouped(rows)
+    """Seconds that all rows are guessed to take, with the processes that they need, which live side by side."""
+    rows = list(rows)
     warm = {tuple(sorted(environment(r, {}).items())) for r in rows if r.settings.process != "fresh"}
     return sum(seconds(r, cores, max_time, rigorous) for r in rows) + len(warm) * START_S
 
@@ -76,7 +79,7 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
              f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU")
     split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
     size = f"{len(rows)} rows, at most {_largest(rows) / 2**20:.4g} MiB of arrays at a time"
-    return [*map(name, grouped(rows)), size, guess, split]
+    return [*map(name, in_turns(rows)), size, guess, split]
 
 
 def _largest(rows: Iterable[Row]) -> int:

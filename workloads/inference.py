@@ -61,13 +61,13 @@ def names(args: argparse.Namespace) -> list[str]:
 
 
 def rows(args: argparse.Namespace, here) -> list:
-    """Device by device, model by model and compiled in every way asked for: batch by batch every way to answer, then the
-    single requests.
+    """Model by model and compiled in every way asked for: batch by batch every way to answer, then the single requests; each on
+    one device after the other, so that what ends the plan early leaves both sides of what it has.
 
     Raises: Usage; Missing for a device that is not here.
     """
     from kernels.problems import Inference
-    from workloads import plan, switches
+    from workloads import forecast, plan, switches
     from workloads.results import Row, Settings
 
     _known("backend", options.words(args.backends), ("keras",))
@@ -87,15 +87,16 @@ def rows(args: argparse.Namespace, here) -> list:
         flying = options.sizes([str(n) for n in args.in_flight or IN_FLIGHT])
         asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
     where = _places(plan.devices(args, here), options.sizes(args.threads) if args.threads else [None], onednn)
-    return [Row(kernel, Inference(model, batch),
-                Settings(device, count, mode, switches=switches.changed({**given, **more, **own})))
-            for device, count, more in where for model in names(args)
-            for given in ({"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits)
-            for kernel, mode, batch, own in asked]  # fmt: skip
+    every = [Row(kernel, Inference(model, batch),
+                 Settings(device, count, mode, switches=switches.changed({**given, **more, **own})))
+             for device, count, more in where for model in names(args)
+             for given in ({"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits)
+             for kernel, mode, batch, own in asked]  # fmt: skip
+    return forecast.in_turns(every)
 
 
 def _places(on: list[str], threads: list, onednn: list[str]) -> list[tuple[str, int | None, dict[str, str]]]:
-    """(device, threads, variables): each needs a process of its own, so the rows of one follow each other."""
+    """(device, threads, variables): each needs a process of its own."""
     variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
     return [(device, count, more) for device in on
             for count in (threads if device == "cpu" else [None])
@@ -113,7 +114,7 @@ def refine(done: list) -> list:
         row = msgspec.structs.replace(winner.row, problem=msgspec.structs.replace(winner.problem, batch=batch))
         found[row.key] = row
     left = (row for key, row in found.items() if key not in tried)
-    return sorted(left, key=lambda row: (row.settings.device, row.problem.model, row.problem.batch))
+    return sorted(left, key=lambda row: (row.problem.model, row.problem.batch, row.settings.device))
 
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
@@ -184,15 +185,25 @@ class Table:
 
 def session(args: argparse.Namespace, command: str, run=None) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show
+    from workloads import ends, show
 
-    return show.session(args, run, command, "inference", rows, measure, Table, _said)
+    outcomes = []
+
+    def measured(*of):
+        outcomes.append(measure(*of))
+        return outcomes[0]
+
+    code = show.session(args, run, command, "inference", rows, measured, Table, _said)
+    for outcome in outcomes:  # none of a plan
+        ends.said(outcome, "inference", EXAMPLE)
+    return code
 
 
 def _said(outcome) -> None:
     from analysis import inference
+    from workloads import ends
 
-    if said := inference.lines(outcome.measurements, outcome.run.machine):
+    if said := ends.part(outcome) + inference.lines(outcome.measurements, outcome.run.machine):
         print("\n" + "\n".join(said))
 
 

@@ -13,7 +13,7 @@ import msgspec
 from kernels import networks
 from kernels.arrays import ITEM_BYTES
 from kernels.problems import Training
-from workloads import data, fits, machine, switches, telemetry, tensors, trainers, usermodels
+from workloads import data, fits, machine, replicas, switches, telemetry, tensors, trainers, usermodels
 from workloads.measure import DoesNotFit, now, require_memory
 from workloads.results import Measurement, Row
 from workloads.tensors import Broken, timed
@@ -46,6 +46,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     except (Broken, data.Unavailable) as error:
         fields = {"status": "failed", "reason": str(error)}
     except Exception as error:
+        if said := replicas.refused(row, error):
+            raise ValueError(said) from error
         if isinstance(error, MemoryError) or not any(words in str(error) for words in _OUT_OF_MEMORY):
             raise
         traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
@@ -125,8 +127,12 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     if trainer.step_losses and chosen["dropout"] == chosen["shuffle"] == "off":
         trainer.restore()
         series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))
+    more = trainer.also() if trainer.also else {}
+    values |= more.get("values", {})
+    series |= more.get("series", {})
     series = {name: fits.kept(values_) for name, values_ in series.items()}
-    return {"samples": (samples,), "series": series, "check": trainer.check, "flags": flags, "notes": trainer.notes}
+    notes = trainer.notes | more.get("notes", {})
+    return {"samples": (samples,), "series": series, "check": trainer.check, "flags": flags, "notes": notes}
 
 
 def _samples(row: Row, chosen: dict[str, str], network, seed: int):

@@ -143,7 +143,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     require_memory(row.problem, "cpu" if framework else row.settings.device)  # a framework holds the GPU's memory itself
     kernel = registry.find(row.kernel)
     _use_threads(row)
-    check, first_call = _checked(kernel, row, seed)
+    check, first_call = checked(kernel, row, seed)
     about = {"check": check.how, "max_error": _finite(check.max_error), "phases_s": {"first_call": first_call}}
     if not check.passed:
         return Measurement(
@@ -163,7 +163,7 @@ def _finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
-def _checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
+def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
     """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
     whole = inputs(row.problem, seed, True)
     begin = time.perf_counter()
@@ -235,7 +235,7 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
     if row.key not in _blocks:
         framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
         require_memory(row.problem, "cpu" if framework else row.settings.device)
-        check, _ = _checked(kernel, row, seed)
+        check, _ = checked(kernel, row, seed)
         if not check.passed:
             return Measurement(row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's")
         prepared = _prepared(kernel, row, inputs(row.problem, seed, False))

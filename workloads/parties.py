@@ -39,29 +39,35 @@ def alternated(parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns
 
     A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round.
     """
-    limits, slice_ = Limits(min_time=turns.window_s), Limits(min_time=turns.window_s / SLICES)
     workers = [Worker(environment(row, uuids(here))) for row in parties]
-    answers, rounds = [], []
     try:
-        for row, worker in zip(parties, workers, strict=True):
-            answers.append(worker.ask(Order("prepare", row, limits, turns.seed), timeout(row.problem)))
-            if answers[-1].status != "ok":
-                return answers, rounds, answers[-1]
-        for i in range(turns.rounds):
-            seen = {}
-            for members in sets if i % 2 == 0 else reversed(list(sets)):
-                taken = at_once({p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed),
-                                                      _PATIENCE_S) for p in members}, limits.min_time)  # fmt: skip
-                if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
-                    return answers, rounds, bad
-                seen[members] = inside(taken)
-                if not all(seen[members].values()):
-                    return answers, rounds, too_long(parties[members[0]], limits.min_time)
-            rounds.append(seen)
-        return answers, rounds, None
+        return in_turns(parties, workers, sets, turns)
     finally:
         for worker in workers:
             worker.close()
+
+
+def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]],
+             turns: Turns) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:  # fmt: skip
+    """What `alternated` gives, of workers that go on afterwards, one a party."""
+    limits, slice_ = Limits(min_time=turns.window_s), Limits(min_time=turns.window_s / SLICES)
+    answers, rounds = [], []
+    for row, worker in zip(parties, workers, strict=True):
+        answers.append(worker.ask(Order("prepare", row, limits, turns.seed), timeout(row.problem)))
+        if answers[-1].status != "ok":
+            return answers, rounds, answers[-1]
+    for i in range(turns.rounds):
+        seen = {}
+        for members in sets if i % 2 == 0 else reversed(list(sets)):
+            taken = at_once({p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed),
+                                                  _PATIENCE_S) for p in members}, limits.min_time)  # fmt: skip
+            if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
+                return answers, rounds, bad
+            seen[members] = inside(taken)
+            if not all(seen[members].values()):
+                return answers, rounds, too_long(parties[members[0]], limits.min_time)
+        rounds.append(seen)
+    return answers, rounds, None
 
 
 def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float,

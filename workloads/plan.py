@@ -26,7 +26,7 @@ _TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastes
 _PEAKS = {"cpu": {"float32": ("fma",), "float64": ("fma",)},
           "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR}}  # fmt: skip
 # Problems' fields that name what is done.
-_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout")
+_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "gpus", "form")
 
 
 def devices(args: argparse.Namespace, here: Machine) -> list[str]:
@@ -103,7 +103,7 @@ def directions(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown word.
     """
-    words = _known("direction", options.words(args.direction) or ["fprop"], (*DIRECTIONS, "all"))
+    words = known("direction", options.words(args.direction) or ["fprop"], (*DIRECTIONS, "all"))
     return list(DIRECTIONS) if "all" in words else words
 
 
@@ -151,8 +151,14 @@ def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Pr
 
 
 def thread_counts(args: argparse.Namespace) -> list[int]:
-    """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all."""
-    return options.sizes(args.threads) if args.threads else list(machine.threads_to_try())
+    """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all.
+
+    Raises: Usage for more than Numba has, which every command of these needs for the CPU's roofs.
+    """
+    counts = options.sizes(args.threads) if args.threads else list(machine.threads_to_try())
+    if args.threads and (asked := max(counts)) > (most := machine.numba_threads()):
+        raise options.Usage(f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most")
+    return counts
 
 
 def settings(
@@ -180,7 +186,7 @@ def copy_modes(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown one.
     """
-    return _known("mode", options.words(args.modes) or list(options.MODES), options.MODES)
+    return known("mode", options.words(args.modes) or list(options.MODES), options.MODES)
 
 
 def caches(args: argparse.Namespace) -> list[str]:
@@ -188,10 +194,10 @@ def caches(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown word.
     """
-    return _known("cache", options.words(args.cache), CACHES)
+    return known("cache", options.words(args.cache), CACHES)
 
 
-def _known(what: str, words: list[str], known: tuple[str, ...]) -> list[str]:
+def known(what: str, words: list[str], known: tuple[str, ...]) -> list[str]:
     for word in words:
         if word not in known:
             raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")

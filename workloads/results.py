@@ -165,7 +165,8 @@ class Writer:
     def __init__(self, path: pathlib.Path, run: Run, resume: bool = False):
         self.path = path
         if path.exists() and not resume:
-            raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o")
+            again = f"{run.command} --resume"
+            raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Unbuffered: what a full disk refused would be tried again, and fail again, when the file is closed.

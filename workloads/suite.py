@@ -11,7 +11,8 @@ from workloads import options
 
 EXAMPLE = "python -m workloads.suite --quick"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
---quick leaves all but the products and the Keras row out and takes about a minute."""
+--quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
+what several do with each other and what they take from each other at once."""
 STORED = pathlib.Path(__file__).parent.parent / "reports"
 SHARED = ("device", "threads", "require_gpu", "min_time", "min_samples", "max_noise", "max_time", "fast", "rigorous", "seed",
           "resume", "quiet", "verbose")  # fmt: skip
@@ -21,7 +22,8 @@ def parser() -> options.Parser:
     """The command line of python -m workloads.suite."""
     made = options.parser("workloads.suite", LONG, EXAMPLE)
     made.add_argument("--quick", action="store_true", help="small sizes and short blocks")
-    made.add_argument("--only", nargs="+", metavar="WORKLOAD", help="only these: peak stream launch transfer matmul training")
+    made.add_argument("--only", nargs="+", metavar="WORKLOAD",
+                      help="only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)")
     fleet = made.add_argument_group("a fleet")
     fleet.add_argument("--ray", metavar="WHERE", help="every node and GPU of a Ray cluster, into one folder: auto (the one that "
                        "runs, else a local one) or HOST:PORT")  # fmt: skip
@@ -31,11 +33,17 @@ def parser() -> options.Parser:
     return made
 
 
-def plan(quick: bool, gpu: bool) -> list[tuple[str, dict]]:
+def plan(quick: bool, gpu: bool, several: bool = False) -> list[tuple[str, dict]]:
     """(workload, its flags) in order. Low precisions only where there is a GPU, as CPU libraries have no fast form of
-    them; the largest products on the GPU alone, as a CPU takes minutes for each."""
+    them; the largest products on the GPU alone, as a CPU takes minutes for each. `several`: all GPUs of the host are asked for,
+    and they are more than one."""
+    together = [("peers", {"fast": True})] if several else []
     if quick:
-        return [("matmul", {"sizes": ["64:1024:x2"], "fast": True}), ("training", {"steps": 60, "fast": True})]
+        return [
+            ("matmul", {"sizes": ["64:1024:x2"], "fast": True}),
+            *together,
+            ("training", {"steps": 60, "fast": True}),
+        ]
     dtypes = ["float32", "float64", *(["tf32", "float16", "bfloat16"] if gpu else [])]
     return [
         ("peak", {}),
@@ -44,21 +52,31 @@ def plan(quick: bool, gpu: bool) -> list[tuple[str, dict]]:
         *([("transfer", {"sizes": ["4B:1GiB:x4"], "fast": True})] if gpu else []),
         ("matmul", {"sizes": ["64:4096:x2" if gpu else "64:2048:x2"], "dtypes": dtypes}),
         *([("matmul", {"sizes": ["8192", "16384"], "dtypes": dtypes, "device": ["gpu"]})] if gpu else []),
+        *together,
         ("training", {"steps": 300}),
     ]
 
 
-def chosen(args: argparse.Namespace, gpu: bool) -> list[tuple[str, dict]]:
+def chosen(args: argparse.Namespace, gpu: bool, several: bool = False) -> list[tuple[str, dict]]:
     """The part of the plan that was asked for.
 
     Raises: Usage for an unknown workload.
     """
-    whole = plan(args.quick, gpu)
+    whole = plan(args.quick, gpu, several)
     names, asked = {name for name, _ in whole}, options.words(args.only)
     for name in asked or []:
+        if name == "peers" and not several:
+            tip = "python -m workloads.suite --device all --only peers"
+            raise options.Usage("peers takes several GPUs, and --device all", tip)
         if name not in names:
             raise options.Usage(f"unknown workload {name!r} in this suite; known: {', '.join(sorted(names))}")
     return [(name, flags) for name, flags in whole if asked is None or name in asked]
+
+
+def on_each_gpu(parts: list[tuple[str, dict]], gpus: int) -> list[tuple[str, dict]]:
+    """The parts, with what the plan has for "the GPU" for every one."""
+    every = [f"gpu:{i}" for i in range(gpus)]
+    return [(name, {**flags, "device": every} if flags.get("device") == ["gpu"] else flags) for name, flags in parts]
 
 
 def arguments(args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None) -> argparse.Namespace:
@@ -89,13 +107,20 @@ def _main(args: argparse.Namespace, command: str) -> int:
         raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
                             f"python -m workloads.suite --quick --only matmul --format {args.format}")  # fmt: skip
     run = sweep.header(args, command)
-    parts = chosen(args, bool(run.machine.gpus))
+    every = "all" in (options.words(args.device) or [])
+    parts = chosen(args, bool(run.machine.gpus), every and len(run.machine.gpus) > 1)
+    if every:
+        parts = on_each_gpu(parts, len(run.machine.gpus))
     if args.dry_run:
         return _dry_run(args, parts)
     show.check_flags(args)
     folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
         print(f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}", file=sys.stderr)
+        if every and len(run.machine.gpus) == 1:
+            print(
+                "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
+            )
     begin, codes, begun = time.monotonic(), [], set()
     for name, flags in parts:
         left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
@@ -147,17 +172,18 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
 
 def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
-    from analysis import budget_words, report, sentences
+    from analysis import budget_words, peers, report, sentences
     from workloads import results
 
     loaded = results.read(folder)
     path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
-    said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget_words.sentences(loaded.measurements)]
+    said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget_words.sentences(loaded.measurements),
+            *peers.lines(loaded.measurements)]  # fmt: skip
     said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
     print("\n" + "\n".join(said), file=out)
-    print(f"\nreport: {os.path.relpath(path)}", file=out)
-    print(f"next:   {options.typed('python -m workloads.matmul --sizes 64:4096:x2')}", file=out)
+    print(f"\nnext:   {options.typed('python -m workloads.matmul --sizes 64:4096:x2')}", file=out)
+    print(f"report, to open:\n{os.path.relpath(path)}", file=out)
 
 
 def elsewhere(reports: pathlib.Path) -> list[str]:
@@ -166,7 +192,7 @@ def elsewhere(reports: pathlib.Path) -> list[str]:
     from workloads import results
 
     told = []
-    for folder in sorted(reports.glob("nvidia-*")):
+    for folder in sorted(suite.parent for suite in reports.glob("nvidia-*/suite")):
         stored = results.read(folder)
         here = stored.runs[-1].machine
         about = f"Elsewhere, on a stored {here.gpus[0].name} against its own {here.cores}-core host (not this CPU)"

@@ -21,21 +21,24 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "targets": ("float32", "float64"),  # of a regression: S4's were float64
     "keras_backend": ("tensorflow", "jax", "torch"),
     "shuffle": ("on", "off"),
+    "strategy": ("none", "DataParallel", "MirroredStrategy"),  # how a training is spread over devices, see replicas
+    "replicas": (),  # devices that each train a part of every batch, the row's device the first of them
     "in_flight": (),  # requests that a server answers at the same time
     "beside": ("", "nothing", "student", "teacher", "fits"),  # what ran at the same time, where that was the question
     "at_once": (),  # so many processes do the same, this one among them
     "clear_session": ("off", "on"),  # before each further model that a process makes
 }
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
+PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
-_STUDIED = {"beside", "at_once", "clear_session"}
+_STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas"}
 
 
 def ordinary(row: Row) -> bool:
-    """Whether a row (or a Measurement) tells what a call costs by itself: nothing was made to run beside it, and it is no
-    trial, whose time is that of a whole training with its compilation."""
+    """Whether a row (or a Measurement) tells what a call costs by itself on one device: nothing was made to run beside it, it is
+    spread over no others, and it is no trial, whose time is that of a whole training with its compilation."""
     return not _STUDIED & set(row.settings.switches) and row.kernel.rpartition("/")[2] != "trial"
 
 
@@ -66,6 +69,11 @@ def _library(row: Row) -> str:
     return "jax" if row.kernel.split("/")[1] == "jax" else default("keras_backend")
 
 
+def replicas(row: Row) -> int:
+    """On how many devices a row (or a Measurement) trains."""
+    return int(row.settings.switches.get("replicas", "1"))
+
+
 def changed(given: dict[str, str]) -> dict[str, str]:
     """The switches to write into a row: `data`, and those that are not their default."""
     return {name: text for name, text in given.items()
@@ -86,6 +94,10 @@ def environment_for(row: Row) -> dict[str, str]:
         wanted |= {"JAX_PLATFORMS": "cpu" if row.settings.device == "cpu" else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
     if row.settings.device != "cpu" and row.settings.switches.get("tf32") == "off":
         wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
+    if (count := replicas(row)) > 1 and row.settings.device == "cpu":  # parts of the CPU in the devices' place
+        wanted |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"} if backend == "jax" else {PARTS: str(count)}
+    elif count > 1:
+        wanted["NCCL_NVLS_ENABLE"] = "0"  # NVLink's multicast is left to whoever owns the machine
     if own_model(row.problem.model):
         wanted[FOLDER] = os.getcwd()
     return wanted

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kernels import registry
+from workloads import switches
 from workloads.options import python
 from workloads.results import Row
 
@@ -67,6 +68,9 @@ def _start_tensorflow(device: str, threads: int | None) -> None:
     import tensorflow
 
     _limit_threads(tensorflow.config.threading, threads)
+    if not _started and (parts := int(os.environ.get(switches.PARTS, "1"))) > 1:
+        cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
+        tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
     gpus = tensorflow.config.list_physical_devices("GPU")
     if device != "cpu" and not gpus:
         raise Broken(f"TensorFlow finds no GPU: {missed(log_lines())}")

@@ -40,18 +40,18 @@ def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda 
 
     Without a GPU its rows are skipped, unless `--device cpu` asks for both on the CPU.
     """
-    return _studied("teacher", _teacher_groups(args, here), args, command, shown, run)
+    return studied("training-teacher", _teacher_groups(args, here), args, command, shown, run)
 
 
 def side_by_side(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
     """1, 2 and 4 processes that train the same small model on one device at once: steps a second in all, against one."""
-    return _studied("together", _side_groups(args, here), args, command, shown, run)
+    return studied("training-together", _side_groups(args, here), args, command, shown, run)
 
 
 def trials(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
     """Folds and trials: the same training again and again in one process, with keras.utils.clear_session and without, and in a
     fresh process each; the model is built and compiled anew every time."""
-    return _studied("trials", _trial_groups(args, here), args, command, shown, run)
+    return studied("training-trials", _trial_groups(args, here), args, command, shown, run)
 
 
 def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
@@ -71,11 +71,11 @@ def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
         _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20 for row in planned)
 
 
-def _studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
-    """Carries out the groups that the study's file does not have yet; the file is `training-STUDY.jsonl`."""
+def studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
+    """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
     run = run or sweep.header(args, command)
     begin = time.monotonic()
-    with results.Writer(sweep.place(args, f"training-{study}", run), run, args.resume) as writer, sweep.signals():
+    with results.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
         kept = {m.key: m for m in writer.done if m.status == "ok"}
         outcome = sweep.Outcome(run, writer.path, [])
         try:

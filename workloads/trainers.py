@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from kernels.networks import Network
-from workloads import feeds, models, switches, tensors
+from workloads import feeds, models, replicas, switches, tensors
 from workloads.results import Row
 from workloads.tensors import Broken, timed
 
@@ -34,6 +34,7 @@ class Trainer:
     problem's batches, and returns when the device is done; `stamped` asks for the seconds of each epoch.
     restore(): weights, optimizer and seeds as they were first. step_losses(n): the losses of the first n steps from there
     (None where nothing can say them one by one). wrong: why the model is not the one that was asked for; then nothing is timed.
+    also(): further values, series and notes, taken when all else has been timed.
     """
 
     fit: Callable[..., Fitted]
@@ -43,6 +44,7 @@ class Trainer:
     check: str
     step_losses: Callable[[int], list[float]] | None = None
     wrong: str = ""
+    also: Callable[[], dict[str, dict]] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,6 +70,7 @@ class Built:
     values: dict[str, float]
     notes: dict[str, str]
     wrong: str = ""
+    spread: replicas.Strategy = replicas.ALONE
 
 
 def placed(row: Row):
@@ -90,8 +93,9 @@ def built(order: Order) -> Built:
     keras.utils.set_random_seed(order.seed)
     keras.config.set_dtype_policy(chosen["precision"])
     _use_tf32(row, chosen)
+    spread = replicas.strategy(row, chosen)
     try:
-        with timed(order.phases, "build"), placed(row):
+        with timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
                 from workloads import describing, usermodels
 
@@ -107,6 +111,7 @@ def built(order: Order) -> Built:
         keras.config.set_dtype_policy("float32")
     wrong = models.differences(model, network) if network else []
     tensors.require_device(model, row.settings.device, chosen["keras_backend"])
+    replicas.require(model, spread)
     snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in _variables(model)]
 
     def restore() -> None:
@@ -116,7 +121,8 @@ def built(order: Order) -> Built:
 
     values = {"parameters": float(model.count_params()), "jit_compile": float(model.jit_compile is True),
               "tf32": float(row.settings.device != "cpu" and chosen["tf32"] == "on")}  # fmt: skip
-    return Built(model, restore, values, {**about, **tensors.about(row, chosen)}, "; ".join(wrong)[:500])
+    notes = {**about, **tensors.about(row, chosen), **spread.notes}
+    return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)
 
 
 def without_dropout(network: Network) -> Network:
@@ -181,7 +187,27 @@ def keras_fit(order: Order) -> Trainer:
                 found.append(float(model.train_on_batch(order.x[part], order.y[part], return_dict=True)["loss"]))
         return found
 
-    return Trainer(fit, made.restore, made.values, made.notes, "weights", step_losses, made.wrong)
+    def fit_losses(count: int) -> list[float]:
+        """The same where train_on_batch would give each replica the whole batch: out of a fit's running means."""
+        means: list[float] = []
+        stamp = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
+        held = min(count, len(order.x) // problem.batch) * problem.batch
+        model.fit(order.x[:held], order.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
+        return [float(k * means[k - 1] - (k - 1) * means[k - 2]) if k > 1 else float(means[0]) for k in range(1, len(means) + 1)]
+
+    def also() -> dict[str, dict]:
+        return replicas.also(order.row, order.switches, made.spread, model)
+
+    mirrored, single = order.switches["strategy"] == "MirroredStrategy", order.switches["steps_per_execution"] == "1"
+    told = step_losses if not mirrored else fit_losses if single else None
+    return Trainer(fit, made.restore, made.values, made.notes, "weights", told, made.wrong, also)
+
+
+def keras_callback(**events: Callable):
+    """A Keras callback that calls these."""
+    import keras
+
+    return keras.callbacks.LambdaCallback(**events)
 
 
 class _EpochSeconds:
@@ -192,15 +218,13 @@ class _EpochSeconds:
         self._begin = 0.0
 
     def callback(self):
-        import keras
-
         def on_begin(epoch, logs=None):
             self._begin = time.perf_counter()
 
         def on_end(epoch, logs=None):
             self.seconds.append(time.perf_counter() - self._begin)
 
-        return keras.callbacks.LambdaCallback(on_epoch_begin=on_begin, on_epoch_end=on_end)
+        return keras_callback(on_epoch_begin=on_begin, on_epoch_end=on_end)
 
 
 _WAYS = {

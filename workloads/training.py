@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections.abc import Iterable
 
 from workloads import options
 
@@ -12,7 +13,7 @@ names list those that there are), mlp with --inputs --width --depth --outputs, f
 package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
 STUDIES = ("seeds", "batches", "small-dataset", "width", "depth", "epochs", "residence", "switches", "backends", "starts",
-           "complaints", "held-out", "together", "trials", "teacher")  # fmt: skip
+           "complaints", "held-out", "together", "trials", "teacher", "data-parallel")  # fmt: skip
 
 
 def parser() -> options.Parser:
@@ -45,6 +46,8 @@ def parser() -> options.Parser:
                         ("--cpu-forms", "hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible "
                          "(beside a visible GPU, as the articles do), or all (hidden)")):  # fmt: skip
         how.add_argument(flag, nargs="+", metavar="WORD", help=about)
+    how.add_argument("--gpus", nargs="+", metavar="N", help="GPUs that share each batch, by keras.distribution.DataParallel with "
+                     "--keras-backend jax or tf.distribute.MirroredStrategy with tensorflow (1)")  # fmt: skip
     made.add_argument("--study", nargs="+", metavar="NAME", help=f"rows made for a question, instead of the above: "
                       f"{' '.join(STUDIES)}, or all")  # fmt: skip
     options.add_measuring(made)
@@ -83,11 +86,13 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
-    from workloads import forecast, studies, sweep
+    from workloads import forecast, studies, sweep, switches
 
-    require_keras()
     run = run or sweep.header(args, command)
-    wanted = forecast.grouped(rows(args, run.machine))
+    every = rows(args, run.machine)
+    require_keras({switches.of(row)["keras_backend"] for row in every} or {"tensorflow"})
+    # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
+    wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
     apart = studies.experiments(options.words(args.study) or [])
     if apart and not wanted:
         return _experiments(apart, None, args, command, shown, run)
@@ -122,13 +127,14 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
     return outcome
 
 
-def require_keras() -> None:
-    """Raises Missing, with what installs it, unless Keras and TensorFlow are here; imports neither."""
+def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
+    """Raises Missing, with what installs it, unless Keras is here, and TensorFlow where it is among what Keras is to run on;
+    imports neither."""
     import importlib.util
 
     from kernels.registry import NotInstalled
 
-    if any(importlib.util.find_spec(name) is None for name in ("keras", "tensorflow")):
+    if any(importlib.util.find_spec(name) is None for name in {"keras", *libraries} & {"keras", "tensorflow"}):
         said, _, tip = str(NotInstalled("keras")).partition("; install it with: ")
         raise options.Missing(said, tip)
 
@@ -147,11 +153,14 @@ def run(**keywords):
 
 class Table:
     """A line a training on 120 columns. What a step, an epoch and a fit cost is fitted from runs that vary it alone
-    (analysis.costs); where that failed, ms/step is a whole fit's. `comp. s` is compilation, `job s` start-up, building,
-    compilation and all its epochs."""
+    (analysis.costs); where that failed, ms/step is a whole fit's."""
 
     HEAD = (("model", 12), ("batch", 5), ("samples", 7), ("ep", 4), ("where", 11), ("how", 9), ("ms/step", 7), ("ms/ep", 6),
             ("ms/fit", 6), ("comp. s", 7), ("start s", 7), ("job s", 6), ("notes", 5))  # fmt: skip
+
+    ABOUT = ("ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than\n"
+             "this, maybe nothing); comp. s: compilation; start s: importing the library and starting the device; job s:\n"
+             "start-up, building, compilation and all epochs, in a process of its own.")  # fmt: skip
 
     def __init__(self, machine=None):
         self._headed = False
@@ -184,34 +193,67 @@ class Table:
         law, job = jobs.law(m, self._all), jobs.job(m, self._all)
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
         parts = ((law and law.step) or (waited and of(waited)), law and law.epoch, law and law.fit)
-        thousand = ["-" if e is None else "~0" if e.low < 0 and e.value <= e.high / 2 else number(e.value * 1e3) for e in parts]
-        return [*start, *thousand, number(law.compile.value) if law and law.compile else "-", began,
+
+        def told(e) -> str:
+            if e is None:
+                return "-"
+            end = job_words.less_than(e)
+            return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
+
+        return [*start, *map(told, parts), number(law.compile.value) if law and law.compile else "-", began,
                 number(job.value) if job else "-", " ".join(job_words.notes(m))]  # fmt: skip
 
     def finish(self) -> None:
-        """Nothing is held back."""
+        """What the columns are, once."""
+        if self._headed:
+            print(self.ABOUT)
 
 
 def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import forecast, machine, show
+    from workloads import ends, forecast, machine, show
 
     if args.dry_run:
         here = machine.describe()
         print("\n".join(forecast.lines(rows(args, here), args, here)))
         return options.OK
-    return show.session(args, run, command, "training", rows, measure, Table, _said if alone else lambda outcome: None)
+
+    if not alone:
+        return show.session(args, run, command, "training", rows, measure, Table)
+    outcomes = []
+
+    def measured(*of):
+        outcomes.append(measure(*of))
+        return outcomes[0]
+
+    code = show.session(args, run, command, "training", rows, measured, Table, lambda outcome: _said(outcome, args.verbose))
+    ends.said(outcomes[0], "training", EXAMPLE, options.words(args.study))
+    return code
 
 
-def _said(outcome) -> None:
-    from analysis import budget_words, job_words, published, together
+def _said(outcome, verbose: bool = False) -> None:
+    """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with `verbose`."""
+    from analysis import budget, budget_words, data_parallel_words, job_words, published, single_jobs, together
+    from workloads import ends
 
-    told = [line for part in (job_words, published, together) for line in part.lines(outcome.measurements)]
-    trained = [m for m in outcome.measurements if m.problem.op == "training"]
-    products = any(m.problem.op == "matmul" for m in outcome.measurements)
-    words = budget_words.lines if len(trained) <= MOST_BUDGETS else budget_words.sentences
-    budgets = words(outcome.measurements) if products else []
+    rows_, parts = outcome.measurements, (single_jobs, job_words, published, together, data_parallel_words)
+    told = ends.part(outcome) + [line for part in parts for line in part.lines(rows_)]
+    if not any(m.problem.op == "matmul" for m in rows_):
+        if told:
+            print("\n" + "\n".join(told))
+        return
+    made = budget.budgets(rows_)
+    wanted = [verbose or budget_words.sound(b) for b in made]
+    words = budget_words.lines if sum(wanted) <= MOST_BUDGETS else budget_words.sentences
+    budgets = words(rows_, wanted=lambda b: verbose or budget_words.sound(b)) if any(wanted) else []
+    budgets += [] if all(wanted) else [_how_to_see(outcome)]
     print("\n" + "\n".join([*told, *([""] if told and budgets else []), *budgets]))
+
+
+def _how_to_see(outcome) -> str:
+    from workloads import sweep
+
+    return f"What a step is made of, from these rows, nothing measured again: {options.typed(sweep.resume_command(outcome))} -v"
 
 
 def main(argv: list[str] | None = None) -> int:

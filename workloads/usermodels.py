@@ -75,7 +75,8 @@ def _from_function(name: str):
     import keras
 
     if not isinstance(model, keras.Model):
-        raise Broken(f"{name}() gives a {type(model).__name__}, not a keras.Model")
+        given = type(model).__name__
+        raise Broken(f"{name}() gives {'an' if given[0].lower() in 'aeiou' else 'a'} {given}, not a keras.Model")
     return model
 
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from kernels import networks
-from workloads import answering, data, host, models, serving, switches, tensors
+from kernels import networks, registry
+from workloads import answering, copies, data, host, measure, models, serving, switches, tensors
 from workloads.measure import CannotDo, now, require_memory
 from workloads.results import Measurement, Row
 from workloads.tensors import Broken, timed
@@ -60,7 +60,7 @@ def key(row: Row) -> str:
 def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
     """Builds, compiles and checks the row's model and makes its unit of work: some calls, or a fit of some steps."""
     phases: dict[str, float] = {}
-    make, units = (_inference, UNITS) if row.problem.op == "inference" else (_training, FITS)
+    make, units = {"inference": (_inference, UNITS), "at-once": (_raw, UNITS)}.get(row.problem.op, (_training, FITS))
     unit = _prepared[key(row)] = make(row, limits.min_time / units, seed, phases)
     return Measurement(row.kernel, row.problem, row.settings, "ok", phases_s=phases, values=unit.values, check=unit.check,
                        at=now())  # fmt: skip
@@ -90,6 +90,31 @@ def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
 
     calls = counted(run, unit_s)
     return Unit(lambda: run(calls), calls, values, "bound")
+
+
+def _raw(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
+    """Calls of a kernel that was checked, each waited for. What this process prepared before is let go: one such row at a time.
+
+    Raises: Broken for a wrong answer.
+    """
+    _prepared.clear()
+    inner = Row(row.kernel, row.problem.inner, row.settings)
+    require_memory(inner.problem, row.settings.device)
+    kernel = registry.find(row.kernel)
+    check, phases["first_call"] = measure.checked(kernel, inner, seed)
+    if not check.passed:
+        raise Broken("the answer is not the reference's")
+    prepared = copies.prepare(kernel, inner.problem, inner.settings, measure.inputs(inner.problem, seed, False))
+
+    def run(calls: int) -> None:
+        for _ in range(calls):
+            prepared.run()
+            if prepared.synchronize:
+                prepared.synchronize()
+
+    run(1)
+    calls = counted(run, unit_s)
+    return Unit(lambda: run(calls), calls, {}, check.how)
 
 
 def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:

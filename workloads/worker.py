@@ -38,7 +38,8 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     """The variables that must be set before the row's libraries are imported. Rows with the same share a worker."""
     device = row.settings.device
     sees = device if device != "cpu" else "gpu:0" if row.settings.switches.get("gpu") == "visible" else ""
-    gpu = gpu_uuids.get(sees, sees.rpartition(":")[2])
+    gpus = [f"gpu:{i}" for i in getattr(row.problem, "members", ())] or _spread(sees, switches.replicas(row))
+    gpu = ",".join(gpu_uuids.get(each, each.rpartition(":")[2]) for each in gpus)
     wanted = {"CUDA_VISIBLE_DEVICES": gpu, "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
     if row.problem.op == "launch" and row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
@@ -52,6 +53,12 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
         if device != "cpu" and row.problem.op in ("matmul", "conv") and row.problem.math == "float32":
             wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
     return wanted
+
+
+def _spread(device: str, count: int) -> list[str]:
+    """A GPU and those after it, as many as a training is spread over."""
+    first = int(device.partition(":")[2] or 0)
+    return [f"gpu:{first + i}" for i in range(count)] if device else [""]
 
 
 class Worker:

@@ -11,7 +11,7 @@ def render(runs: Path | Iterable[Path], out: Path | None = None, with_html: bool
     """Writes report.md, its pictures and report.html into `out` (default: the first run's own folder) and gives report.md's path.
 
     Without matplotlib the pages are written without pictures and say so; without plotly and jinja2 there is no report.html.
-    Runs of several machines give a page of the first one with the others beside it.
+    Several machines, and runs of one that measured the same rows, stand beside each other on the page.
     Raises: FileNotFoundError when a run has no result file; OSError.
     """
     from analysis.report.page import write

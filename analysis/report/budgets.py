@@ -4,14 +4,14 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import budget_words, job_words
+from analysis import budget_words, job_words, loss_words, together
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
 from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.charts import signed
-from analysis.units import count, digits, join
+from analysis.units import count, join
 
 if TYPE_CHECKING:
     from workloads.results import Measurement
@@ -31,9 +31,12 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]") -> list[s
         for m in rows
         if m.status != "ok"
     ]
-    heads = ("training", "device", "a step", "+-", "largest part known", "not explained", "losses", "flags")
+    heads = ("training", "device", "an epoch's seconds a step", "+-", "largest part known", "not explained", "losses", "flags")
     lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
-    lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
+    told = [*together.lines(rows), *job_words.start_sentences(rows)]  # of rows whose question is another than a step's time
+    lines += [*(f"- {text(line)}" for line in told), *([""] if told else [])]
+    if made or not told:
+        lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
     if said := missing_sentence(made):
         lines += [said, ""]
     lines += _parts(made)
@@ -93,7 +96,7 @@ def _row(b: Budget) -> tuple:
         cells.width(b.step),
         largest,
         rest,
-        _losses(b.training) or "-",
+        loss_words.losses(b.training) or "-",
         "; ".join(b.flags) or "-",
     )
 
@@ -150,9 +153,3 @@ def missing_sentence(made: list[Budget]) -> str:
     )
     said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(parts)})"
     return f"{said}; these measure them: {join(f'`{text(c)}`' for c in commands)}." if commands else f"{said}."
-
-
-def _losses(m: "Measurement") -> str:
-    return "; ".join(
-        f"{n} {digits(s[0])} to {digits(s[-1])} in {len(s)}" for n, s in m.series.items() if s and "loss" in n
-    )

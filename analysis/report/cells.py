@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import shapes
+from analysis import peers, shapes
 from analysis.estimate import Estimate, of
 from analysis.roofline import quick_seconds
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
@@ -51,11 +51,15 @@ def problem(m: "Measurement") -> str:
         return f"{p.operation} {size(p.nbytes)} {p.dtype}"
     if p.op == "training":
         return f"{p.model}, batch {p.batch}, {p.samples} samples"
+    if p.op == "inference":
+        return f"{p.model}, batch {p.batch}"
     if p.op == "transfer":
         beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
         return " ".join(filter(None, (p.direction, p.host_memory, size(p.nbytes), beside)))
     if p.op == "launch":
         return p.call if p.count == 1 else f"{p.call} x{p.count} together"
+    if p.op in ("peer", "collective", "at-once"):
+        return peers.words(p)
     return getattr(p, "math", p.op)
 
 

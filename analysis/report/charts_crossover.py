@@ -1,12 +1,13 @@
-"""The crossover on the page: every precision, every form of a call and every reuse of a copy as tables that the page's slider
-chooses from; where the time goes at each size."""
+"""The crossover on the page: every run, precision, form of a call and reuse of a copy as tables that the page's slider chooses
+from; where the time goes at each size."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import reuse, sentences
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
-from analysis.report.charts import rounded
+from analysis.report import overlay
+from analysis.report.charts import Axis, Chart, View, line, rounded
 from analysis.report.choose import spans
 from analysis.roofline import is_gpu
 from analysis.units import digits, join, seconds
@@ -14,11 +15,12 @@ from analysis.why import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.why import COPIES as COPYING
 
 if TYPE_CHECKING:
+    from analysis.crossover import Side
     from analysis.families import Rows
     from analysis.report.material import Material
-    from workloads.results import Measurement
 
 _FORMS = (LATENCY, THROUGHPUT, *COPIES)
+TITLE = "Time of one square matmul"
 _SHORT = {
     LATENCY: "data on the GPU, one call",
     THROUGHPUT: "data on the GPU, calls queued",
@@ -34,62 +36,81 @@ def shown(answers: Iterable[Answer]) -> list[Answer]:
     return [a for a in answers if a.points and a.form in _FORMS]
 
 
-def data(
-    answers: tuple[Answer, ...], measurements: "list[Measurement]", others: "Iterable[tuple[str, Material]]" = ()
-) -> dict:
-    """All that the chart and its controls show; empty without a GPU's points. others: machines drawn over it."""
-    told, squares = shown(answers), square_rows(measurements)
+def data(runs: "Iterable[Material]") -> dict:
+    """All that the chart and its controls show, of each run by itself; empty where there is nothing to set beside each other."""
+    if not is_drawn(runs := list(runs)):
+        return {}
+    found = [{"letter": of.letter, "name": of.name, "precisions": _precisions(of)} for of in runs]
+    return {"runs": [one for one in found if one["precisions"]], "parts": list(PARTS)}
+
+
+def is_drawn(runs: "Iterable[Material]") -> bool:
+    """Whether there are two lines to see: a GPU's points, or the CPUs of two runs."""
+    runs = list(runs)
+    return any(shown(of.answers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
+
+
+def _precisions(of: "Material") -> list[dict]:
+    """The CPU's best and the GPU's forms at every size, by precision; without a GPU the CPU's alone."""
+    told, squares = shown(of.answers), square_rows(of.rows)
     found = []
-    for precision in dict.fromkeys(a.precision for a in told):
-        own = [a for a in told if a.precision == precision]
-        best: dict[int, object] = {p.n: p.cpu for a in own for p in a.points}
+    for precision, best in _cpu(of).items():
         forms = [
             {
                 "form": _SHORT[a.form],
                 "words": sentences.form_name(a.form),
-                "uses": _uses(answers, a),
+                "uses": _uses(of.answers, a),
                 "parts": _parts(squares, a),
             }
-            for a in own
+            for a in told
+            if a.precision == precision
         ]
-        flops = {n: 2 * n**3 for n in best}
-        cpu = [best[n] for n in sorted(best)]
-        found.append(
-            {
-                "precision": precision,
-                "n": sorted(best),
-                "flops": [flops[n] for n in sorted(best)],
-                "cpu": _curve(cpu) | {"side": [sentences.side_name(s) for s in cpu]},
-                "forms": forms,
-            }
-        )
-    return {"precisions": found, "parts": list(PARTS), "others": _others(others)} if found else {}
+        cpu = list(best.values())
+        sides = {"side": [sentences.side_name(s) for s in cpu]}
+        found.append({"precision": precision, "n": list(best), "cpu": _curve(cpu) | sides, "forms": forms})
+    return found
 
 
-def _others(machines: "Iterable[tuple[str, Material]]") -> list[dict]:
-    """The lines of other machines: the CPU's best and the GPU's waited calls, by precision."""
-    made = []
-    for name, of in machines:
+def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
+    """precision -> n -> the CPU's best: of the answers where there are any, else the fastest rows."""
+    found: dict[str, dict[int, Side]] = {}
+    for a in shown(of.answers):
+        found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
+    if not found:
         for precision, sizes in square_rows(of.rows).items():
-            for words, gpu in (("CPU, best", False), ("GPU, data on the GPU, one call", True)):
-                at = {
-                    n: fastest(
-                        [m for m in rows if is_gpu(m.settings.device) == gpu and m.settings.mode == "resident"],
-                        "host-latency",
-                    )
-                    for n, rows in sorted(sizes.items())
-                }
-                points = [(n, side) for n, side in at.items() if side]
-                if points:
-                    made.append(
-                        {
-                            "precision": precision,
-                            "name": f"{words}: {name}",
-                            "n": [n for n, _ in points],
-                            **_curve([side for _, side in points]),
-                        }
-                    )
-    return made
+            at = {
+                n: fastest((m for m in rows if not is_gpu(m.settings.device)), "host-latency")
+                for n, rows in sizes.items()
+            }
+            found[precision] = {n: side for n, side in at.items() if side}
+    return {precision: dict(sorted(at.items())) for precision, at in found.items() if at}
+
+
+def view(runs: "Iterable[Material]") -> View | None:
+    """The first precision of all runs as one view: the CPU's best and a GPU call on data that is there; None where the chart is
+    not drawn. Its lines are the crossings."""
+    if not is_drawn(runs := list(runs)):
+        return None
+    parts = []
+    for of in runs:
+        named = _cpu(of)
+        resident = [a for a in shown(of.answers) if a.form == LATENCY]
+        precision = next((a.precision for a in resident), next(iter(named), ""))
+        if not named:
+            continue
+        told = next((a for a in resident if a.precision == precision), None)
+        traces = [line(f"CPU, best, {precision}", [(n, s.seconds) for n, s in named[precision].items()], "blue", marker="circle",
+                       dash="dot", hollow=True)]  # fmt: skip
+        if told:
+            points = [(p.n, p.gpu.seconds) for p in told.points]
+            traces.append(line(f"GPU, {_SHORT[LATENCY]}, {precision}", points, "vermillion", marker="square"))
+        lines = [(rounded(c.at.value), f"n = {digits(c.at.value)}") for c in told.crossings] if told else []
+        says = verdict(told) if told else sentences.no_gpu_sentence(of.rows, of.machine)
+        axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
+        parts.append(
+            (of.letter, [Chart("crossover", TITLE, says, [View("", *axes, traces, says, lines=lines)], (), [])])
+        )
+    return overlay.several(parts)[0].views[0]
 
 
 def _curve(sides) -> dict:
@@ -142,29 +163,21 @@ def _parts(squares: "Rows", a: Answer) -> list[list]:
     ]
 
 
-def table(answers: tuple[Answer, ...]) -> tuple[tuple[str, ...], list[tuple]]:
-    """(heads, rows): every size of every precision, the CPU and each form beside each other."""
-    told = shown(answers)
-    forms = [f for f in _FORMS if any(a.form == f for a in told)]
+def table(runs: "Iterable[Material]") -> tuple[tuple[str, ...], list[tuple]]:
+    """(heads, rows): every size of every precision, the CPU and each form beside each other; of several runs the run first."""
+    runs = list(runs)
+    told = {of: shown(of.answers) for of in runs}
+    forms = [f for f in _FORMS if any(a.form == f for found in told.values() for a in found)]
     rows = []
-    for precision in dict.fromkeys(a.precision for a in told):
-        at: dict[int, dict] = {}
-        cpu = {}
-        for a in (a for a in told if a.precision == precision):
-            for p in a.points:
-                at.setdefault(p.n, {})[a.form] = p.gpu.seconds
-                cpu[p.n] = p.cpu
-        rows += [
-            (
-                precision,
-                n,
-                sentences.side_name(cpu[n]),
-                seconds(cpu[n].seconds.value),
-                *(seconds(at[n][f].value) if f in at[n] else "-" for f in forms),
-            )
-            for n in sorted(at)
-        ]
-    return ("precision", "n", "fastest on the CPU", "CPU", *(f"GPU, {_SHORT[f]}" for f in forms)), rows
+    for of in runs:
+        for precision, cpu in _cpu(of).items():
+            at = {a.form: {p.n: p.gpu.seconds.value for p in a.points} for a in told[of] if a.precision == precision}
+            for n, side in cpu.items():
+                gpu = (seconds(at[f][n]) if f in at and n in at[f] else "-" for f in forms)
+                run = (of.letter,) if len(runs) > 1 else ()
+                rows.append((*run, precision, n, sentences.side_name(side), seconds(side.seconds.value), *gpu))
+    heads = ("precision", "n", "fastest on the CPU", "CPU", *(f"GPU, {_SHORT[f]}" for f in forms))
+    return (("run", *heads) if len(runs) > 1 else heads), rows
 
 
 def says(answers: tuple[Answer, ...]) -> str:

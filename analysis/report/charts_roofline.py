@@ -4,11 +4,9 @@ n grows, and layers as their batch does."""
 import math
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from analysis import layers
 from analysis.families import batch_family, precision_of
-from analysis.report import cells, roofline, style
+from analysis.report import cells, overlay, roofline
 from analysis.report.charts import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.choose import best_resident
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
@@ -17,21 +15,15 @@ from analysis.roofs import WAITED
 from analysis.units import digits, flops_rate, join, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analysis.report.material import Material
     from workloads.results import Measurement
 
 _LEVELS = {"cpu": "blue", "gpu": "vermillion"}
 _RIGHT = 30_000.0
-_GAP = 0.034  # of the plot's height, from name to name
 _WALKS = 12  # layers that are drawn as walks, those with most work
 _LEAST = 3  # batches that make a walk
 
 
-def chart(
-    measurements: "list[Measurement]", roofs: tuple[Roof, ...], others: "Iterable[tuple[str, Material]]" = ()
-) -> list[Chart]:
+def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
     """One view of the square matmuls and one of the layers, as far as there are any; none without roofs and rows."""
     if not roofline.has_any(measurements, roofs):
         return []
@@ -39,11 +31,6 @@ def chart(
     rows, views = [], []
     if paths or not walks:
         found = [_path(device, precision, path) for (device, precision), path in paths.items()]
-        found += [
-            _over(name, _path(device, precision, path))
-            for name, of in others
-            for (device, precision), path in best_resident(of.rows).items()
-        ]
         views.append(_view("square matmuls, n growing", roofs, found, _said(paths)))
     if walks:
         found = [_walk(label, device, path, i) for i, ((label, device), path) in enumerate(walks.items())]
@@ -88,7 +75,7 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
     tops = [r.rate.value for r in roofs if r.kind == "compute"] + ys
     memory = [left * r.rate.value for r in roofs if r.kind in ("memory", "cache")]
     bottom, top = min([*ys, *memory, *(tops[:1])], default=1e9) / 2, max(tops, default=1e12) * 2
-    drawn = _named(_roofs(roofs, left, right, bottom), math.log(bottom), math.log(top))
+    drawn = overlay.named(_roofs(roofs, left, right, bottom), math.log(bottom), math.log(top))
     return View(
         label,
         Axis("FLOP per byte that must move", "times", ends=(rounded(left), rounded(right))),
@@ -96,21 +83,6 @@ def _view(label: str, roofs: tuple[Roof, ...], points: list[Trace], says: str) -
         [*drawn, *points],
         says,
     )
-
-
-def _named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
-    """Names beside the lines, moved apart where they would overlap."""
-    made = list(lines)
-    for left in (True, False):
-        at = {
-            i: (math.log(t.y[0 if left else -1]) - bottom) / (top - bottom)
-            for i, t in enumerate(lines)
-            if t.label and t.label_left == left
-        }
-        order = sorted(at, key=at.__getitem__)
-        for i, height in zip(order, style.spread([at[i] for i in order], _GAP, 0.0, 1.0), strict=True):
-            made[i] = msgspec.structs.replace(lines[i], label_at=round(height, 4))
-    return made
 
 
 def _said(paths: dict) -> str:
@@ -223,12 +195,6 @@ def _line(
         label_left=bool(left),
         label="" if left is None else f"{name.replace(' bandwidth', '')} {rate.partition(',')[0]}",
     )
-
-
-def _over(name: str, t: Trace) -> Trace:
-    """A path of another machine."""
-    says = [f"{name}: {words}" for words in t.says]
-    return msgspec.structs.replace(t, name=f"{t.name}, {name}", dash="longdash", marker="x", says=says)
 
 
 def _path(device: str, precision: str, path: "dict[int, Measurement]") -> Trace:

@@ -161,7 +161,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
                 ("GPU", "gpu", "vermillion", "square", "solid"),
             )
         ]
-        lines = [(rounded(c.at.value), f"{c.to.upper()} from {digits(c.at.value)}") for c in a.crossings]
+        lines = [(rounded(c.at.value), f"{c.to.upper()} from {digits(c.at.value)}") for c in a.crossings if not c.wide]
         views.append(
             View(
                 what,

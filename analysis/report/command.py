@@ -20,7 +20,7 @@ def _parser(command: str, does: str, makes: str) -> options.Parser:
 def main(argv: list[str] | None = None) -> int:
     """Writes the pages and their pictures; prints the answer and the page's path. Returns the exit status."""
     made = _parser("analysis.report", "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
-                   "Runs of other machines than the first one's are set beside it.",
+                   "Other machines, and runs that measured the same again, are set beside the first.",
                    "report.html, report.md and the pictures")  # fmt: skip
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's markers that name RUN")
@@ -50,13 +50,14 @@ def _guarded(command: str, job, arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from analysis import report, sentences
-    from analysis.report import html, page
+    from analysis import report
+    from analysis.report import html, runs
 
     path = report.render(arguments.runs, arguments.out)
-    told = sentences.answer(page.read_all(arguments.runs)[0])
-    for sentence in told:
-        print(sentence)
+    shown = runs.shown(arguments.runs)
+    told = shown[0].said
+    for of in shown:
+        print("\n".join([*([of.label] if of.label else []), *of.said]))
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
     if arguments.readme:

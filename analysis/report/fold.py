@@ -24,6 +24,7 @@ def table(
     """A table in a fold of its own; its columns can be sorted, those of numbers stand right. `cell`: a cell's HTML."""
     rows = list(rows)
     sides = [' class="n"' if _is_numbers(row[i] for row in rows) else "" for i in range(len(heads))]
+    sides[:1] = [' class="run"'] if heads[0] == "run" else sides[:1]
     head = "".join(f'<th scope="col"{side}>{cell(h)}</th>' for h, side in zip(heads, sides, strict=True))
     body = "".join(
         "<tr>" + "".join(f"<td{side}>{cell(c)}</td>" for c, side in zip(row, sides, strict=True)) + "</tr>"
@@ -143,3 +144,25 @@ def _text(text: str) -> str:
 
 def _bold(text: str) -> str:
     return re.sub(r"\*\*(clean|noisy)\*\*", r"<strong>\1</strong>", text)
+
+
+def only(lines: list[str], *headings: str) -> list[str]:
+    """The lines of the parts that begin with those ### headings."""
+    return [line for heading in headings for line in _part(lines, heading)]
+
+
+def without(lines: list[str], *headings: str) -> list[str]:
+    """The lines without these parts."""
+    for heading in headings:
+        part = _part(lines, heading)
+        start = lines.index(part[0]) if part else 0
+        lines = lines[:start] + lines[start + len(part) :]
+    return lines
+
+
+def _part(lines: list[str], heading: str) -> list[str]:
+    start = next((i for i, line in enumerate(lines) if line.startswith(heading)), None)
+    if start is None:
+        return []
+    end = next((i for i in range(start + 1, len(lines)) if lines[i].startswith("#")), len(lines))
+    return lines[start:end]

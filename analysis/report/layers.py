@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import answers, layers, networks, sentences, shapes
+from analysis import answers, layers, networks, sentences, shapes, steps
 from analysis.crossover import LATENCY, Answer
 from analysis.families import batch_family
 from analysis.report import cells
@@ -40,6 +40,7 @@ class Layers(msgspec.Struct, frozen=True):
     names: "dict[Problem, str]"
     roofs: tuple[Roof, ...]
     totals: tuple[tuple[str, answers.Total], ...] = ()
+    won: tuple[str, ...] = ()  # who wins the networks' steps, in sentences
 
     def label(self, problem: "Problem") -> str:
         """`conv2 wgrad`, without a name the shape; the batch is said elsewhere."""
@@ -73,9 +74,18 @@ def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
     told = tuple(answers.every(rows, op))
-    steps = networks.steps(loaded.runs, rows, op)
-    sums = tuple((model, total) for model, works in steps for total in answers.totals(works, rows))
-    return Layers(op, rows, told, networks.names(loaded.runs, rows), roofs, sums)
+    works = networks.steps(loaded.runs, rows, op)
+    sums = tuple((model, total) for model, found_ in works for total in answers.totals(found_, rows))
+    won = tuple(said for step in steps.found(loaded.runs, rows, op) for said in _won(step, rows, loaded))
+    return Layers(op, rows, told, networks.names(loaded.runs, rows), roofs, sums, won)
+
+
+def _won(step: steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
+    """Who wins a network's step in every way and arithmetic, and what is missing."""
+    told = steps.answers(step, rows)
+    said = [" ".join(steps.sentences_of(step, a)) for a in told] + ([steps.lacking(step, told[0], rows)] if told else [])
+    said.append(steps.missing(step, rows, loaded.runs[-1].machine if loaded.runs else None))
+    return list(filter(None, said))
 
 
 def _other(m: "Measurement") -> bool:
@@ -103,13 +113,16 @@ def _listed(told: "Iterable[str]") -> list[str]:
 
 
 def _totals_table(of: Layers) -> list[str]:
-    """What all layers of a step come to, a line a network, batch and precision."""
+    """Who wins the steps, and what all layers of one come to, a line a network, batch and precision."""
+    shown = [(model, total, dict(total.frameworks)) for model, total in of.totals if total.cpu or total.gpu or total.frameworks]
+    sides = tuple(sorted({side for *_, by in shown for side in by}))
     rows = [(model, total.math, total.batch, " ".join(total.directions), total.works, digits(total.flops / 1e9),
-             *("-" if time is None else seconds(time) for time in (total.cpu, total.gpu)))
-            for model, total in of.totals if total.cpu or total.gpu]  # fmt: skip
-    heads = ("network", "precision", "batch", "directions", f"{SECTIONS[of.op][1]}s", "GFLOP", "CPU", "GPU, data already there")
+             *("-" if time is None else seconds(time) for time in (total.cpu, total.gpu, *map(by.get, sides))))
+            for model, total, by in shown]  # fmt: skip
+    measured = ("CPU", "GPU, data already there", *sides)
+    heads = ("network", "precision", "batch", "directions", f"{SECTIONS[of.op][1]}s", "GFLOP", *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
-    return [says, "", *table(heads, rows, 2, ("CPU", "GPU, data already there"))] if rows else []
+    return [*_listed(of.won), says, "", *table(heads, rows, 2, measured)] if rows else _listed(of.won)
 
 
 def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:

@@ -20,11 +20,21 @@ if TYPE_CHECKING:
 
 
 class Material:
-    """The rows of one machine and what analysis says of them."""
+    """The rows of one run or machine and what analysis says of them; `letter` and `name`: what it is called among several."""
 
-    def __init__(self, loaded: "Loaded"):
-        self.loaded = loaded
+    def __init__(self, loaded: "Loaded", letter: str = "", name: str = ""):
+        self.loaded, self.letter, self.name = loaded, letter, name
         self.rows: list[Measurement] = list(loaded.measurements)
+
+    @property
+    def label(self) -> str:
+        """`A: nvidia-h200`; empty for a page's only run."""
+        return f"{self.letter}: {self.name}" if self.letter else ""
+
+    @property
+    def prefix(self) -> str:
+        """`A-`: how its own pictures' names begin among several runs'."""
+        return f"{self.letter}-" if self.letter else ""
 
     @property
     def machine(self) -> "Machine | None":

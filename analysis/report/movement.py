@@ -34,6 +34,7 @@ _GPU_COLORS, _CPU_COLORS = (RED, ORANGE), (BLUE, GREEN, PURPLE)
 _MOST_LINES = 12
 _APART = ("asarray", "staged", "dataset")
 _COPIES = "Copies that are waited for: measured points, fitted lines"
+SMALL = "### What small data sets cost to copy"
 _AROUND = tuple((right, up) for up in (13, -13, 26, -26) for right in (0, 12, -12))
 
 
@@ -186,7 +187,7 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], p
     told = [f"- {text(s)}" for s in facts.link_sentences(roofs)]
     learned = study.lines(measurements)
     return ["## Host-device copies", "", *picture_line, *told, *([""] if told else []), *table(heads, rows, 3), *about,
-            *(["### What small data sets cost to copy", "", *learned, ""] if learned else [])]  # fmt: skip
+            *([SMALL, "", *learned, ""] if learned else [])]  # fmt: skip
 
 
 def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:

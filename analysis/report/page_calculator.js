@@ -2,7 +2,7 @@
 // The look-up of analysis.calculator, on the tables that it exports: straight lines between the sizes, in the logarithms.
 const calculator = (() => {
   const get = (id) => document.getElementById(id);
-  const tools = charts.data.tools;
+  const runs = charts.data.tools; // of each machine by itself
   const names = { cpu: "CPU", gpu: "GPU" };
   const ways = { roundtrip: "copied in and out, as written", "roundtrip-pinned": "copied through pinned buffers", "roundtrip-pageable": "copied through pageable memory" };
 
@@ -46,13 +46,14 @@ const calculator = (() => {
     }
     return made;
   }
-  const tool = () => tools[Number(get("c-tool").value)];
-  function fields() {
+  const chosen = () => runs[get("c-run") ? Number(get("c-run").value) : 0];
+  const tool = () => chosen().tools[Number(get("c-tool").value)];
+  function fields(before = {}) { // before: sizes to keep
     const of = tool(), axes = of.sides.cpu.axes;
     get("c-sizes").replaceChildren(...axes.map((axis) => {
       const p = document.createElement("p"), label = document.createElement("label"), input = document.createElement("input");
       const middle = axis.values[Math.floor(axis.values.length / 2)];
-      Object.assign(input, { type: "number", min: 1, step: 1, value: Math.round(middle), id: `c-${axis.name}` });
+      Object.assign(input, { type: "number", min: 1, step: 1, value: before[axis.name] || Math.round(middle), id: `c-${axis.name}` });
       input.dataset.size = axis.name;
       label.htmlFor = input.id;
       label.textContent = axis.name;
@@ -67,6 +68,11 @@ const calculator = (() => {
     get("c-job").style.display = of.kind === "training" ? "" : "none";
     show();
   }
+  function answer(judged, doubt) {
+    if (!judged.gpu) return `The CPU is predicted to need ${units.seconds(judged.cpu.seconds)}${doubt}; no GPU was measured on this machine.`;
+    const winner = judged.gpu.seconds < judged.cpu.seconds ? "gpu" : "cpu", other = winner === "gpu" ? "cpu" : "gpu";
+    return `The ${names[winner]} is predicted to be ${units.digits(judged[other].seconds / judged[winner].seconds)} times as fast: ${units.seconds(judged[winner].seconds)} against ${units.seconds(judged[other].seconds)}${doubt}.`;
+  }
   const number = (input) => Math.max(1, Number(input.value) || 1);
   function show() {
     const of = tool(), at = [...get("c-sizes").querySelectorAll("input")].map(number), way = get("c-way").value;
@@ -75,10 +81,15 @@ const calculator = (() => {
     const whole = of.kind === "training" ? job(of, at[0], epochs) : null;
     if (whole) for (const [side, found] of Object.entries(whole)) rows.push([`${names[side]}, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}`, found, side]);
     const judged = whole || Object.fromEntries(rows.map(([, found, side]) => [side, found]));
-    const winner = judged.gpu.seconds < judged.cpu.seconds ? "gpu" : "cpu", other = winner === "gpu" ? "cpu" : "gpu";
-    const beyond = rows.some(([, found]) => found.extrapolated);
+    const beyond = rows.some(([, found]) => found.extrapolated), doubt = beyond ? " (extrapolated: beyond what was measured)" : "";
     get("c-form").classList.toggle("beyond", beyond);
-    get("c-answer").textContent = `The ${names[winner]} is predicted to be ${units.digits(judged[other].seconds / judged[winner].seconds)} times as fast: ${units.seconds(judged[winner].seconds)} against ${units.seconds(judged[other].seconds)}${beyond ? " (extrapolated: beyond what was measured)" : ""}.`;
+    get("c-answer").textContent = answer(judged, doubt);
+    for (const run of runs.filter((r) => r !== chosen())) { // the same on the other machines
+      const same = run.tools.find((t) => t.name === of.name), letter = run.run.split(":")[0];
+      if (!same) continue;
+      const found = of.kind === "training" ? job(same, at[0], epochs) : call(same, at, same.copies[way] ? way : "", uses);
+      for (const [side, one] of Object.entries(found)) rows.push([`${letter}: ${names[side]}${of.kind === "training" ? `, a job of ${epochs} epoch${epochs > 1 ? "s" : ""}` : ""}`, one, side]);
+    }
     get("c-table").tBodies[0].replaceChildren(...rows.map(([name, found, side]) => {
       const tr = document.createElement("tr"), one = document.createElement("td"), two = document.createElement("td");
       one.textContent = name;
@@ -96,10 +107,23 @@ const calculator = (() => {
     get("c-constants").textContent = `${shown.join("; ")}.`;
   }
   function start() {
-    if (!get("c-form") || !tools.length) return;
-    get("c-tool").replaceChildren(...tools.map((t, i) => new Option(t.name, i)));
-    get("c-tool").addEventListener("change", fields);
-    get("c-form").addEventListener("input", (e) => { if (e.target.id !== "c-tool") show(); });
+    if (!get("c-form") || !runs.length) return;
+    const fill = () => {
+      const before = get("c-tool").selectedOptions[0], kept = before ? chosen().tools.findIndex((t) => t.name === before.textContent) : 0;
+      get("c-tool").replaceChildren(...chosen().tools.map((t, i) => new Option(t.name, i)));
+      get("c-tool").value = Math.max(0, kept);
+    };
+    if (get("c-run")) {
+      get("c-run").replaceChildren(...runs.map((r, i) => new Option(r.run, i)));
+      get("c-run").addEventListener("change", () => {
+        const before = Object.fromEntries([...get("c-sizes").querySelectorAll("input")].map((input) => [input.dataset.size, input.value]));
+        fill();
+        fields(before);
+      });
+    }
+    fill();
+    get("c-tool").addEventListener("change", () => fields());
+    get("c-form").addEventListener("input", (e) => { if (!["c-tool", "c-run"].includes(e.target.id)) show(); });
     get("c-form").addEventListener("submit", (e) => e.preventDefault());
     fields();
   }

@@ -17,24 +17,47 @@ if TYPE_CHECKING:
 
 QUANTILES = 50  # of a row at most, over all its clocks
 _FEWER, _MANY = 20, 1000  # of each row where there are many
-HEADS = (*sections.NUMBERS, "check")
+_WORDS = ("kernel", "problem", "math", "device", "mode", "status, flags", "check")  # columns that are not of numbers
 _DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
 
 
-def embedded(of: "Material") -> dict:
-    """heads, cells (the words of each row) and records (its numbers); rows in the order of the table, skipped ones last."""
-    most = QUANTILES if len(of.rows) <= _MANY else _FEWER
+def heads(runs: "list[Material]") -> tuple[str, ...]:
+    """The columns of the table of all numbers."""
+    return (*(("run",) if len(runs) > 1 else ()), *sections.NUMBERS, "check")
+
+
+def embedded(runs: "list[Material]") -> dict:
+    """heads, cells (the words of each row), records (its numbers) and the lines of the runs; rows in the order of the table,
+    run by run, skipped ones last. numbers: which columns are of numbers; labels: the runs by name, where there are several."""
+    every = sum(len(of.rows) for of in runs)
+    most = QUANTILES if every <= _MANY else _FEWER
+    several = len(runs) > 1
     return {
-        "heads": list(HEADS),
-        "cells": words(of),
-        "records": [record(m, judged, most) for m, judged in zip(of.ordered, of.judged, strict=True)],
-        "runs": [msgspec.to_builtins(r) | {"command": cells.portable(r.command)} for r in of.loaded.runs],
+        "heads": list(heads(runs)),
+        "numbers": [i for i, head in enumerate(heads(runs)) if head not in ("run", *_WORDS)],
+        "labels": [of.label for of in runs] if several else [],
+        "cells": words(runs),
+        "records": [
+            ({"run": of.letter} if several else {}) | record(m, judged, most)
+            for of in runs
+            for m, judged in zip(of.ordered, of.judged, strict=True)
+        ],
+        "runs": [
+            ({"run": of.letter} if several else {}) | msgspec.to_builtins(r) | {"command": cells.portable(r.command)}
+            for of in runs
+            for r in of.loaded.runs
+        ],
     }
 
 
-def words(of: "Material") -> list[list[str]]:
+def words(runs: "list[Material]") -> list[list[str]]:
     """The cells of the table of all numbers, and how each answer was checked."""
-    return [[str(cell) for cell in (*row, m.check or "-")] for m, row in zip(of.ordered, of.numbers, strict=True)]
+    several = len(runs) > 1
+    return [
+        [*([of.letter] if several else []), *map(str, row), m.check or "-"]
+        for of in runs
+        for m, row in zip(of.ordered, of.numbers, strict=True)
+    ]
 
 
 def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis import facts, sentences
 from analysis.crossover import Answer, square_rows
 from analysis.estimate import of
-from analysis.report import cells
+from analysis.report import again, cells
 from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
 from analysis.report.roofline import has_any
@@ -19,6 +19,7 @@ from analysis.why import why
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from analysis.report.material import Material
     from workloads.results import Loaded, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
@@ -52,13 +53,22 @@ def badge(measurements: "Iterable[Measurement]") -> str:
     return f"**{word}**: {bad} of {count(timed, 'timed row')} flagged or with an interval wider than {width}"
 
 
+def headers(runs: "Iterable[Material]") -> list[str]:
+    """The same of several runs, each under its name."""
+    runs = list(runs)
+    lines = [f"# Where the GPU starts to win: {text(' beside '.join(one.name for one in runs))}", ""]
+    for one in runs:
+        own = header(one.loaded)
+        lines += [f"## {text(one.label)}", *own[1:-2], ""]
+    return [*lines, "As one page to open: `python -m analysis.report --open RUN RUN`, each RUN being such a folder", ""]
+
+
 def header(loaded: "Loaded") -> list[str]:
     """Machine in a line, date, commit, badge, and the command to type again."""
     run = loaded.runs[-1] if loaded.runs else None
     if run is None:
         return ["# Crossover report", "", "The result file has no line that says what machine it came from.", ""]
     dates = sorted({r.started_at[:10] for r in loaded.runs})
-    commands = dict.fromkeys(cells.portable(r.command) for r in loaded.runs)
     files = dict.fromkeys(f"`{pathlib.Path(f).name}`" for f in loaded.files)
     return [
         f"# Where the GPU starts to win: {text(run.machine.key)}", "",
@@ -66,14 +76,17 @@ def header(loaded: "Loaded") -> list[str]:
         + (", virtual" if run.machine.virtual else ""),
         f"- Date: {join(dates)}; commit {text(run.commit)}, sources {text(run.sources)}",
         f"- {badge(loaded.measurements)}",
-        f"- Measured with {join(f'`{text(c)}`' for c in commands)}; from {join(files)}",
+        f"- Run again with {join(f'`{text(c)}`' for c in again.commands(loaded.runs))}; measured in {join(files)}",
         "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder", "",
     ]  # fmt: skip
 
 
-def answers_section(told: list[str]) -> list[str]:
-    """The verdict in at most five sentences."""
-    return ["## The answer", "", *(f"- {text(s)}" for s in told), ""]
+def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
+    """The verdict in at most five sentences: of each run (its label, empty for a single one; its sentences)."""
+    lines = ["## The answer", ""]
+    for label, said in told:
+        lines += [*([f"### {text(label)}", ""] if label else []), *(f"- {text(s)}" for s in said), ""]
+    return lines
 
 
 def image(name: str, says: str, shown: bool) -> list[str]:
@@ -233,8 +246,9 @@ def _counted(names: "Iterable[str]") -> str:
     return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
 
 
-def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]") -> list[str]:
-    """Every row that was tried, a line each (`numbers`: of `number_row`); the skipped ones by their reasons."""
+def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]", heads: tuple[str, ...] = NUMBERS) -> list[str]:
+    """Every row that was tried, a line each (`numbers`: of `number_row`, before them the run where `heads` has it); the skipped
+    ones by their reasons."""
     timed = [m for m in measurements if m.status != "skipped"]
     skipped: dict[tuple[str, str], int] = {}
     for m in (m for m in measurements if m.status == "skipped"):
@@ -242,7 +256,7 @@ def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]") -
         skipped[key] = skipped.get(key, 0) + 1
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = f"A time of `{several[0]}` is that of all of them." if (several := _several(timed)) else ""
-    found = table(NUMBERS, numbers, 2, ("device time", "queued", "of its roof"))
+    found = table(heads, numbers, 2 + len(heads) - len(NUMBERS), ("device time", "queued", "of its roof"))
     if len(numbers) > MOST_NUMBERS:
         found = [f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
                  "`python -m analysis.export --to csv RUN` writes them.", ""]  # fmt: skip

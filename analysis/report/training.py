@@ -4,11 +4,11 @@ half with its picture, the articles beside ours, and what each switch does."""
 from math import inf
 from typing import TYPE_CHECKING
 
-from analysis import job_words, jobs, published
+from analysis import job_words, jobs, loss_words, published
 from analysis.crossover import Answer
 from analysis.estimate import Estimate
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair
-from analysis.report import cells
+from analysis.report import cells, data_parallel
 from analysis.report.cells import table, text
 from analysis.report.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
 from analysis.roofline import is_gpu
@@ -72,11 +72,12 @@ def _short(a: Answer) -> str:
 def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> list[str]:
     """The trainings' part of the page below the budgets; `images` are the lines that show a picture, by file name."""
     if not jobs.trainings(measurements):
-        return []
+        return data_parallel.section(measurements)
     pairs = jobs.pairs(measurements)
     lines = _answers(jobs.answers(measurements), images) + _small(job_words.small_datasets(pairs), images)
-    lines += _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _changes(measurements)
-    return lines
+    lines += _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs)
+    lines += _changes(measurements)
+    return lines + data_parallel.section(measurements)
 
 
 def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
@@ -87,11 +88,22 @@ def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
     bys = [by for by in (BY_STEP, BY_EPOCH, BY_JOB) if any(by in group for group in groups.values())]
-    rows = [(job_words.subject(job_words.setup_of(family), family.varies), family.varies, f"{low}..{high}",
-             *(job_words.verdict_of(group[by]) if by in group else "-" for by in bys))
+    rows = [(_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
             for (family, low, high), group in groups.items()]  # fmt: skip
     heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
     return ["### Where the GPU starts to win a training", "", *images.get("batches.svg", []), *table(heads, rows, len(heads))]
+
+
+def _named(group: dict[str, Answer]) -> str:
+    """The training; without samples that are not those of its whole job, which names its own."""
+    a = group.get(BY_JOB) or next(iter(group.values()))
+    setup = job_words.job_of(a)[1] if BY_JOB in group else job_words.setup_of(a.family)
+    return job_words.subject(setup, a.family.varies)
+
+
+def _verdict(a: Answer) -> str:
+    """Who wins from where, of which job."""
+    return (f"{job_words.job_of(a)[0]}: " if a.form.mode == BY_JOB else "") + job_words.verdict_of(a)
 
 
 def _small(found: "list[job_words.Small]", images: dict[str, list[str]]) -> list[str]:
@@ -123,13 +135,16 @@ def _small_rows(pair: Pair) -> list[tuple]:
         won = ("", "", "")
         if is_gpu(side.device):
             won = (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), digits(paid.value) if paid else "never")
-        made.append((f"{pair.setup.samples:,}", name, seconds(split.total.value), *(_signed(e.value) for _, e in split.parts),
+        made.append((f"{pair.setup.samples:,}", name, seconds(split.total.value), *(_known(e) for _, e in split.parts),
                      seconds(side.epoch(pair.steps).value), *won))  # fmt: skip
     return made
 
 
-def _signed(value: float) -> str:
-    return ("-" if value < 0 else "") + seconds(abs(value))
+def _known(e: Estimate) -> str:
+    """Seconds; of a part that may be none, what it is less than."""
+    if (end := job_words.less_than(e)) is not None:
+        return f"<{seconds(end)}"
+    return ("-" if e.value < 0 else "") + seconds(abs(e.value))
 
 
 def _wins(pair: Pair, by: str) -> str:
@@ -145,8 +160,10 @@ def _paybacks(pairs: list[Pair]) -> list[str]:
         paid, cpu = jobs.payback(pair), jobs.opponent(pair)
         rows.append((job_words.subject(pair.setup), *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
                      *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)), _paid(paid)))  # fmt: skip
-    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU", "paid back after epochs")
-    return ["### When the GPU pays back its start", "", *table(heads, rows)] if rows else []
+    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU",
+             "paid back after so many")  # fmt: skip
+    about = "Epochs of the samples that each line names."
+    return ["### When the GPU pays back its start", "", about, "", *table(heads, rows)] if rows else []
 
 
 def _paid(paid: Estimate | None) -> str:
@@ -183,12 +200,22 @@ def _forms(pairs: list[Pair]) -> list[str]:
     names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
     rows = []
     for pair in several:
-        by = {side.form: side.costs.step.value for side in pair.cpus}
-        best = min(by.values())
-        told = [f"{seconds(by[n])} ({digits(by[n] / best)}x)" if n in by else "-" for n in names]
+        by = {side.form: side.costs.step for side in pair.cpus}
+        best = min(by.values(), key=lambda e: e.value)
+        told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
         rows.append((job_words.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
-    about = "A step on the CPU by how it was set up: who compares the GPU with another than its best form is trapped."
+    about = ("A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
+             "tell: its interval meets that of the best.")  # fmt: skip
     return ["### The CPU's forms", "", about, "", *table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows)]
+
+
+def _factor(step: Estimate, best: Estimate) -> str:
+    return "the best" if step is best else job_words.factor_words(step, best)
+
+
+def _losses(pairs: list[Pair]) -> list[str]:
+    said = [f"- {text(s)}" for s in map(loss_words.sentence, pairs) if s]
+    return ["### Losses that differ", "", *said, ""] if said else []
 
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
@@ -196,8 +223,8 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
     found = job_words.changes(measurements)
     if not found:
         return []
-    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "times")
-    rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), digits(e.value / plain.value))
+    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "as long")
+    rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), job_words.factor_words(e, plain))
             for name, device, what, e, plain in found]  # fmt: skip
     return ["### What switches and the samples' place change", "", "Steps of a warm epoch, its own cost shared among them.", "",
             *table(heads, rows, 3)]  # fmt: skip

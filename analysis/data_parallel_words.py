@@ -1,0 +1,195 @@
+"""What more GPUs buy a training, in sentences: how much sooner, what was foretold, the losses, what fits, what does not help."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis import data_parallel
+from analysis.data_parallel import Case
+from analysis.estimate import Estimate
+from analysis.roofline import is_gpu
+from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
+from kernels import networks
+from workloads import switches
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement
+
+_DEPTH = re.compile(r"(mlp-\d+-\d+)x(\d+)-(\d+)|(fashion-mlp)-(\d+)")
+_LIBRARY = {"jax": "JAX", "tensorflow": "TensorFlow"}
+FEW = 1.1  # less than so many times as fast is said to be no sooner
+HALF = (1 / 1.25, 1.25)  # times half (a third, ...) within which bytes are said to be shared among the GPUs
+
+
+def lines(measurements: "Iterable[Measurement]") -> list[str]:
+    """A sentence or two for each model on several GPUs; then the claims of S3c beside them."""
+    every = list(measurements)
+    found = [c for c in data_parallel.cases(every) if is_gpu(c.several.settings.device)]
+    groups: dict[tuple, list[Case]] = {}
+    for case in sorted(found, key=lambda c: c.several.problem.batch):
+        groups.setdefault(_group(case), []).append(case)
+    said = [s for cases in groups.values() for s in _of_group(cases)]
+    return [*said, *_jit(every), *_depth(found), *_claims(found)]
+
+
+def _group(case: Case) -> tuple:
+    given, problem = case.several.settings.switches, case.several.problem
+    return problem.model, problem.dtype, library(case), given.get("jit_compile"), case.count
+
+
+def library(case: Case) -> str:
+    """What Keras ran on."""
+    return case.several.settings.switches.get("keras_backend", "tensorflow")
+
+
+def name(case: Case) -> str:
+    """`cifar10-cnn (S0)`."""
+    model = case.several.problem.model
+    network = networks.known(model)
+    return f"{model} ({network.seed})" if network and network.seed else model
+
+
+def way(m: "Measurement") -> str:
+    """`Keras on JAX, jit on`: the setting that was in force, whatever was asked for."""
+    backend = m.settings.switches.get("keras_backend", "tensorflow")
+    return f"Keras on {_LIBRARY.get(backend, backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
+
+
+def between(e: Estimate) -> str:
+    """`1.9 (1.8..2.0)`."""
+    return f"{digits(e.value)} ({digits(e.low)}..{digits(e.high)})"
+
+
+def _of_group(cases: list[Case]) -> list[str]:
+    """How much sooner, by the batch; the same batch a GPU; the sum, the losses and the memory."""
+    first, n = cases[0], cases[0].count
+    model = first.several.problem.model
+    told = [f"{between(c.gain)} times as fast at batch {c.several.problem.batch} in all{_foretold(c)}" for c in cases if c.gain]
+    said = []
+    if told:
+        said.append(f"{n} GPUs train {name(first)} {join(told)} ({way(first.several)}).")
+    grown = [f"{between(c.scaled)} times the samples a second with {c.several.problem.batch // n} a GPU"
+             for c in cases if c.scaled]  # fmt: skip
+    if grown:
+        said.append(f"With the same batch on each GPU as one had, {model} does {join(grown)}.")
+    return said + [s for s in (_sums(cases), _losses(cases), *(_memory(c) for c in cases[-1:])) if s]
+
+
+def _foretold(case: Case) -> str:
+    if case.off is None:
+        return ""
+    waits = ", as a step waits for the host" if case.waits else ""
+    return f" (foretold {digits(case.foretold_gain.value)}{waits}: {percent(abs(case.off))} {'more' if case.off > 0 else 'less'})"
+
+
+def _sums(cases: list[Case]) -> str:
+    """What adding up the gradients takes beside a step."""
+    case = max(cases, key=lambda c: c.several.problem.batch)
+    taken, bandwidth = data_parallel.all_reduce(case), data_parallel.bus_bytes_per_s(case)
+    if not (taken and bandwidth):
+        return ""
+    moved = case.several.values["all_reduce_bytes"]
+    share = taken.value / data_parallel.step(case.several).value
+    return (f"Adding up its {size(moved)} of gradients takes {seconds(taken.value)} (bus bandwidth {bytes_rate(bandwidth)}), "
+            f"{percent(share)} of a step at batch {case.several.problem.batch}.")  # fmt: skip
+
+
+def _losses(cases: list[Case]) -> str:
+    apart = [d for c in cases if (d := data_parallel.loss_difference(c)) is not None]
+    if not apart:
+        return ""
+    steps = max(len(c.several.series.get("step_loss", ())) for c in cases)
+    first = count(min(steps, data_parallel.FIRST), "step")
+    if max(apart) > data_parallel.SAME_LOSS:
+        return f"Its losses are NOT those of one GPU: within {first} they come to differ by {percent(max(apart))}."
+    said = f"The losses of its first {first} are those of one GPU to {percent(max(apart))} of their value"
+    if steps <= data_parallel.FIRST:
+        return f"{said}."
+    later = max(d for c in cases if (d := data_parallel.loss_difference(c, None)) is not None)
+    return f"{said}; rounding grows from step to step, to {percent(later)} after {steps}."
+
+
+def _memory(case: Case) -> str:
+    """What each GPU must hold, against one GPU with the same batch in all."""
+    several, one = data_parallel.memory(case.several), case.one and data_parallel.memory(case.one)
+    peaks = [m.values.get("peak_memory_bytes") for m in (case.one, case.several) if m]
+    p = case.several.problem
+    if not (several and one):
+        if len(peaks) < 2 or None in peaks:
+            return ""
+        return (f"At batch {p.batch} in all {p.model} holds at most {size(peaks[0])} on one GPU and {size(peaks[1])} on each of "
+                f"{case.count}.")  # fmt: skip
+    share = several[1] / one[1] * case.count
+    shared = "shared" if HALF[0] <= share <= HALF[1] else "shared in part"
+    return (f"Memory of a step of {p.model} at batch {p.batch}: weights, optimizer and batch take {size(one[0])} on one GPU "
+            f"and {size(several[0])} on each of {case.count}, as each holds all weights; activations and gradients "
+            f"{size(one[1])} and {size(several[1])}: {shared}.")  # fmt: skip
+
+
+def _jit(every: "list[Measurement]") -> list[str]:
+    """What another jit setting costs on one GPU: where several have not the one that Keras takes on one, that is a trap."""
+    said = []
+    fits = [m for m in every if m.kernel == data_parallel.FIT and m.status == "ok" and m.on("host-latency")]
+    refused = [m for m in every if m.kernel == data_parallel.FIT and m.status == "skipped" and switches.replicas(m) > 1
+               and m.settings.switches.get("jit_compile") == "on"]  # fmt: skip
+    for m in (m for m in fits if m.settings.switches.get("strategy") == "MirroredStrategy" and switches.replicas(m) > 1):
+        one = [o for o in fits if o.problem.model == m.problem.model and o.problem.batch == m.problem.batch
+               and o.settings.device == m.settings.device and switches.replicas(o) == 1 and "strategy" not in o.settings.switches
+               and o.settings.switches.get("keras_backend") is None and o.settings.switches.get("dropout") == "off"]  # fmt: skip
+        jitted = next((o for o in one if o.values.get("jit_compile")), None)
+        if jitted is None or m.values.get("jit_compile"):
+            continue
+        own, other = data_parallel.step(m).value, data_parallel.step(jitted).value
+        why = ", and turning it on there is refused" if refused else ""
+        told = f"{times(own / other)} as long" if own > other else f"they are {times(other / own)} as fast"
+        said.append(f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it take "
+                    f"{seconds(own)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as Keras runs by "
+                    f"itself, {seconds(other)}: {told}.")  # fmt: skip
+    return said
+
+
+def _depth(cases: list[Case]) -> list[str]:
+    """That twice the layers need as much more on each of several GPUs as on one: from two depths of one model."""
+    said = []
+    for deep in cases:
+        for flat in cases:
+            layers = [_layers(c.several.problem.model) for c in (flat, deep)]
+            if None in layers or _group(flat)[1:] != _group(deep)[1:] or flat.several.problem.batch != deep.several.problem.batch:
+                continue
+            held = [data_parallel.memory(m) for c in (flat, deep) for m in (c.one, c.several) if m]
+            if len(held) < 4 or None in held or layers[0][0] != layers[1][0] or layers[1][1] != 2 * layers[0][1]:
+                continue
+            grown = [held[2][0] - held[0][0], held[3][0] - held[1][0]]
+            more, all_ = [size(b) for b in grown], [size(sum(b)) for b in held[2:]]
+            said.append(f"Data-parallel training does not help depth: from {layers[0][1]} to {layers[1][1]} hidden layers "
+                        f"{layers[0][0]} needs {more[0]} more for weights and optimizer on one GPU and {more[1]} more on each of "
+                        f"{deep.count}; in all {all_[0]} on one and {all_[1]} on each.")  # fmt: skip
+    return said
+
+
+def _layers(model: str) -> tuple[str, int] | None:
+    """(the model without its depth, its hidden layers) of a model that has such a size."""
+    found = _DEPTH.fullmatch(model)
+    if not found:
+        return None
+    return (f"{found[1]}-{found[3]}", int(found[2])) if found[1] else (found[4], int(found[5]))
+
+
+def _claims(cases: list[Case]) -> list[str]:
+    """S3c's claims, by what Keras ran on: more GPUs do nothing by themselves, the gain comes from bigger batches in all."""
+    said = []
+    for backend in dict.fromkeys(map(library, cases)):
+        groups: dict[tuple, list[Case]] = {}
+        for c in sorted((c for c in cases if c.gain and library(c) == backend), key=lambda c: c.several.problem.batch):
+            groups.setdefault(_group(c), []).append(c)
+        ends = [(g[0], g[-1]) for g in groups.values() if len(g) > 1]
+        if not ends:
+            continue
+        none = all(small.gain.value < FEW for small, _ in ends)
+        grows = all(large.gain.low > small.gain.high for small, large in ends)
+        told = [f"{a.several.problem.model} {digits(a.gain.value)} times as fast at batch {a.several.problem.batch} and "
+                f"{digits(b.gain.value)} at {b.several.problem.batch}" for a, b in ends]  # fmt: skip
+        said.append(f"S3c says that more GPUs do nothing by themselves and that the gain comes from bigger batches in all: with "
+                    f"Keras on {_LIBRARY.get(backend, backend)} the first {'holds' if none else 'does not hold'} at the smallest "
+                    f"batch, the second {'holds' if grows else 'does not hold for every model'} ({join(told)}).")  # fmt: skip
+    return said

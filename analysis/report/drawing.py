@@ -1,0 +1,97 @@
+"""The pictures of a page as files: a single run's made by hand, several runs' drawn from the charts that lie over each other."""
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from analysis.report import (
+    charts,
+    charts_crossover,
+    charts_jobs,
+    charts_movement,
+    charts_roofline,
+    charts_training,
+    choose,
+    layers,
+    movement,
+    overlay,
+    sections,
+    training,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analysis.report.charts import View
+    from analysis.report.material import Material
+
+_CHARTS = {
+    "## How far from the hardware's limit": (lambda of: charts_roofline.chart(of.rows, of.roofs),),
+    "## Memory: how fast at every level": (lambda of: charts_movement.memory(of.rows, of.machine),),
+    "## Host-device copies": (lambda of: charts_movement.copies(of.rows),),
+    "## Kernels": (lambda of: charts.rates(of.rows, of.roofs),),
+    "## Training with Keras": (
+        lambda of: charts_training.along(of.trainings),
+        lambda of: charts_jobs.small(of.small, of.budgets),
+    ),
+}
+_CROSSOVER = "## Where the GPU wins"
+
+
+def one(runs: "list[Material]", folder: pathlib.Path) -> None:
+    """Draws the pictures of a single run. Needs matplotlib."""
+    from analysis.report import pictures, roofline
+
+    (of,) = runs
+    rows = of.rows
+    if roofline.has_any(rows, of.roofs):
+        pictures.save(roofline.figure(rows, of.roofs), folder / "roofline.svg")
+    if of.answers:
+        pictures.save(pictures.crossover(of.answers, rows), folder / "crossover.svg")
+    if choose.by_kernel(rows):
+        pictures.save(pictures.rates(rows), folder / "rates.svg")
+    _layers(of, folder)
+    if movement.has_memory(rows):
+        pictures.save(movement.memory(rows, of.machine), folder / "memory.svg")
+    if movement.has_copies(rows):
+        pictures.save(movement.transfers(rows), folder / "transfers.svg")
+    for name, figure in training.figures(rows).items():
+        pictures.save(figure, folder / name)
+
+
+def several(runs: "list[Material]", folder: pathlib.Path) -> None:
+    """Draws what several runs have over each other, and each one's layers by themselves. Needs matplotlib."""
+    from analysis.report import pictures, stills
+
+    who = ", ".join(of.label for of in runs)
+    for heading in (_CROSSOVER, *_CHARTS):
+        for name, title, view in _views(heading, runs):
+            pictures.save(stills.figure(view, title, who), folder / name)
+    for of in runs:
+        _layers(of, folder)
+
+
+def images(heading: str, runs: "list[Material]", shown: bool) -> list[str]:
+    """The Markdown lines of the pictures of several runs that belong to a section."""
+    return [
+        line for name, title, view in _views(heading, runs) for line in sections.image(name, view.says or title, shown)
+    ]
+
+
+def _views(heading: str, runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
+    """(file name, title, view) of each picture: of a chart's views the one that most runs are in."""
+    if heading == _CROSSOVER and (view := charts_crossover.view(runs)):
+        yield "crossover.svg", charts_crossover.TITLE, view
+    for make in _CHARTS.get(heading, ()):
+        for chart in overlay.several((of.letter, make(of)) for of in runs):
+            drawn = [view for view in chart.views if not view.bars]
+            if chart.picture and drawn:
+                view = max(drawn, key=lambda v: len({t.name.partition(" ")[0] for t in v.traces}))
+                yield chart.picture, ": ".join(filter(None, (chart.title, view.label))), view
+
+
+def _layers(of: "Material", folder: pathlib.Path) -> None:
+    from analysis.report import layer_pictures, pictures
+
+    for found in of.layers.values():
+        for name, _ in layers.pictures_of(found):
+            pictures.save(layer_pictures.figure(found, name), folder / f"{of.prefix}{name}.svg")

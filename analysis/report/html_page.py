@@ -1,0 +1,130 @@
+"""The page while it is put together: its sections, the charts in them, the templates; what its scripts read."""
+
+import base64
+import gzip
+import importlib.util
+import json
+import pathlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.report import fold, overlay
+from analysis.report.cells import text
+
+if TYPE_CHECKING:
+    from analysis.report.charts import Chart
+    from analysis.report.material import Material
+
+_HERE = pathlib.Path(__file__).parent
+_SCRIPTS = ("page_units.js", "page_charts.js", "page_crossover.js", "page_calculator.js", "page_rows.js", "page.js")
+
+
+class Section(msgspec.Struct, frozen=True):
+    """A section of the page: `body` is HTML."""
+
+    name: str
+    title: str
+    body: str
+
+
+class Page:
+    """Gathers sections and the charts in them, of one run or of several. pictures: the folder of the SVGs."""
+
+    def __init__(self, runs: "list[Material]", pictures: pathlib.Path | None):
+        import jinja2
+
+        self.runs, self.of, self.pictures = runs, runs[0], pictures
+        self.several = len(runs) > 1
+        self.templates = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        )
+        self.parts = self.templates.get_template("parts.html.j2").module
+        self.charts: dict[str, Chart] = {}
+        self.sections: list[Section] = []
+
+    def safe(self, html: str):
+        """HTML that the templates leave as it is."""
+        import markupsafe
+
+        return markupsafe.Markup(html)
+
+    def picture(self, name: str) -> str:
+        """The SVG as a data URI; "" where it was not drawn."""
+        path = self.pictures / name if self.pictures and name else None
+        if path is None or not path.is_file():
+            return ""
+        return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
+
+    def draw(self, *makes: "Callable[[Material], list[Chart]]") -> str:
+        """The figures of charts, each with its sentence and its table; those of several runs over each other."""
+        found = []
+        for c in (c for make in makes for c in overlay.several((of.letter, make(of)) for of in self.runs)):
+            self.charts[c.name] = c
+            table = fold.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
+            found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
+        return "".join(found)
+
+    def told(self, make: "Callable[[Material], list[str]]") -> str:
+        """The Markdown lines of each run as HTML, under its name where there are several."""
+        if not self.several:
+            return fold.markdown(make(self.of))
+        found = []
+        for of in self.runs:
+            if html := fold.markdown(make(of), 4):
+                found.append(f"<h3>{title(of)}</h3>{html}")
+        return "".join(found)
+
+    def add(self, name: str, title: str, *bodies: str) -> None:
+        """A section, if there is anything in it."""
+        if any(b.strip() for b in bodies):
+            self.sections.append(Section(name, title, "\n".join(bodies)))
+
+    def still(self, name: str, says: str, folded: bool) -> str:
+        """A picture that no chart stands for."""
+        src, alt = self.picture(name), fold.escaped(says)
+        image = f'<img class="kept" src="{src}" alt="{alt}" loading="lazy">' if src else ""
+        return (
+            f'<details class="more"><summary>Picture: {alt}</summary>{image}</details>' if image and folded else image
+        )
+
+    def render(self, data: dict, **shown) -> str:
+        """The whole page. data: what its scripts read, apart from the charts."""
+        charts = {n: {"views": c.views} for n, c in self.charts.items()}
+        return self.templates.get_template("page.html.j2").render(
+            **shown,
+            sections=[msgspec.structs.replace(s, body=self.safe(s.body)) for s in self.sections],
+            data=self.safe(as_json({"charts": charts} | data)),
+            css=self.safe(_file("page.css")),
+            plotly=plotly_js(),
+            scripts=[self.safe(_script(_file(name))) for name in _SCRIPTS],
+        )
+
+
+def title(of: "Material") -> str:
+    """`A: nvidia-h200`, as HTML."""
+    return fold.inline(text(f"{of.letter}: {of.name}"))
+
+
+def as_json(found: object) -> str:
+    """JSON that no HTML parser sees anything in."""
+    text = json.dumps(msgspec.to_builtins(found), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def plotly_js() -> str:
+    """Plotly's JavaScript as the installed package brings it: gzip in base64, a third of its size, which page.js unpacks."""
+    found = importlib.util.find_spec("plotly")
+    text = (pathlib.Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
+    return base64.b64encode(gzip.compress(text, 9, mtime=0)).decode()
+
+
+def _script(text: str) -> str:
+    return text.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _file(name: str) -> str:
+    return (_HERE / name).read_text(encoding="utf-8")

@@ -1,0 +1,135 @@
+"""The work of a step on a device: its operations, the kernels that they come to in an execution, the seconds of each part, and
+the path through them where they may run at once.
+"""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import fusion, passing, sources
+from analysis.estimate import Estimate
+from analysis.paths import Path, Timed, beside, fully_used, longest
+from analysis.profile import Lacking, Profile
+from analysis.rules import RULES
+from analysis.sources import COMPILED, OP_BY_OP
+from kernels import networks
+from kernels.layers import Network
+from kernels.problems import Matmul, Problem, Stream
+from kernels.steps import Work
+
+if TYPE_CHECKING:
+    from analysis.fusion import Kernel
+
+_PRICED = "adam"  # what an optimizer without a stream problem is priced as
+
+
+class WorkParts(msgspec.Struct, frozen=True):
+    """Part -> seconds of the kernels on the device; what they are read from; the path through them, where they may run at
+    once."""
+
+    parts: dict[str, Estimate]
+    sources: dict[str, str]
+    path: Path | None
+
+
+def step_works(network: Network, batch: int, chosen: dict[str, str], device: str, partial: list[str],
+               rules: frozenset[str] = RULES) -> list[Work]:  # fmt: skip
+    """The operations of a step under its switches; what stands for something else is said in `partial`."""
+    dtype = chosen["precision"].removeprefix("mixed_")
+    tf32 = device != "cpu" and dtype == "float32" and chosen["tf32"] == "on"
+    if network.optimizer not in Stream.WEIGHTS:
+        partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
+        network = msgspec.structs.replace(network, optimizer=_PRICED)
+    if chosen["dropout"] == "off":
+        network = msgspec.structs.replace(network, layers=tuple(
+            msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers))  # fmt: skip
+    works = list(networks.step(network, batch, dtype, "tf32" if tf32 else ""))
+    dropped = {la.name for la in network.layers if la.kind == "dropout" and not la.rate}
+    works = [w for w in works if w.layer not in dropped]
+    if "first dgrad" not in rules:
+        works += _first_dgrads(works)
+    return works
+
+
+def _first_dgrads(works: list[Work]) -> list[Work]:
+    """What the naive count of three products a layer has beyond the step's own."""
+    has = {w.layer for w in works if w.direction == "dgrad"}
+    first = [w for w in works if w.direction == "fprop" and w.layer not in has and w.problem]
+    return [msgspec.structs.replace(w, direction="dgrad", problem=_dgrad(w.problem)) for w in first]
+
+
+def _dgrad(problem):
+    if isinstance(problem, Matmul):
+        return msgspec.structs.replace(problem, n=problem.k, k=problem.n, layout="nt")
+    return msgspec.structs.replace(problem, direction="dgrad")
+
+
+def kernels_of(works: list[Work], execution: str, device: str, rules: frozenset[str] = RULES) -> "list[Kernel]":
+    """The step's kernels in that execution."""
+    if execution == COMPILED and "fused" in rules:
+        made = fusion.compiled(works, device)
+    else:
+        made = fusion.op_by_op(works, device if execution == OP_BY_OP and "remapped" in rules else "")
+    left_out = {part for part in ("element-wise", "optimizer") if part not in rules}
+    return [k for k in made if k.part not in left_out]
+
+
+def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str, partial: list[str],
+               lacking: dict[str, Lacking], rules: frozenset[str]) -> WorkParts:  # fmt: skip
+    """The work of the kernels on the device; `lacking` gets the parts that no row tells."""
+    timed, cold = [], {}
+    found: dict[str, list[Estimate]] = {}
+    told: dict[str, dict[str, None]] = {}
+    rate = of.memory_bandwidth(device, fusion.working_set(kernels)) if "cold" in rules else None
+    for k in kernels:
+        if k.problem is None:
+            partial.append(f"{k.name}: {k.why}")
+            continue
+        read = (of.passing if isinstance(k.problem, Stream) else of.product)(k.problem, device, execution)
+        if read is None:
+            lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [sources.command(k.problem, device)])
+            continue
+        seconds, cold[k.name] = read.seconds, _moved(k, execution) / rate if rate else 0.0
+        if cold[k.name] > seconds.value:
+            seconds = Estimate(cold[k.name], min(cold[k.name], seconds.low), max(cold[k.name], seconds.high))
+        found.setdefault(k.part, []).append(seconds)
+        timed.append((k, seconds.value))
+        told.setdefault(k.part, {})[read.source] = None
+        if read.instead:
+            partial.append(f"{k.part}: {read.instead}")
+    sums = {part: added(each) for part, each in found.items()}
+    read_from = {part: ", ".join(names) for part, names in told.items()}
+    at_once = "chain" in rules and device == "cpu" and execution == OP_BY_OP
+    return WorkParts(sums, read_from, _path(timed, cold, of, device, "inline" in rules) if at_once else None)
+
+
+def _moved(k: "Kernel", execution: str) -> float:
+    """Bytes that a kernel moves: of a formula that is carried out step by step those of every step."""
+    fused = execution == COMPILED or not isinstance(k.problem, Stream)
+    return k.problem.bytes_moved * (1.0 if fused else fusion.passes(k.problem.operation))
+
+
+def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline: bool) -> Path:
+    """The path through kernels that may run at once; `cold`: seconds of each at the memory's bandwidth, 0 where a cache holds
+    its arrays."""
+    each = of.operating(device)
+    line = longest(timed, each.value if each else 0.0)
+    there, busy = {k.name for k, _ in line}, 0.0
+    for k, seconds in timed:
+        own = fully_used(k.problem, of, device) if k.name in there else _shared(k.problem, of, device)
+        busy += min(seconds, max(cold[k.name], own))
+    return Path(sum(s for _, s in line), beside(timed, line, inline), busy)
+
+
+def _shared(problem: Problem, of: Profile, device: str) -> float:
+    """Seconds of a kernel beside others, where it is known to differ from what it takes by itself."""
+    found = passing.together(of, problem, device) if isinstance(problem, Stream) else None
+    return math.inf if found is None else found
+
+
+def added(each: list[Estimate]) -> Estimate:
+    """The sum of independent errors: they add as squares."""
+    value = sum(e.value for e in each)
+    low, high = (sum(((e.value - e.low) if i else (e.high - e.value)) ** 2 for e in each) ** 0.5 for i in (1, 0))
+    return Estimate(value, max(0.0, value - low), value + high)

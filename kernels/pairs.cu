@@ -1,0 +1,22 @@
+// Shared text: sums leave in pairs of neighbors, as float32 or rounded to TYPE (bf16 or f16).
+
+__device__ unsigned packed(float low, float high) {
+    unsigned both;
+    asm("cvt.rn." TYPE "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+    return both;
+}
+
+// Two neighbors of a row that has `left` more; `even`: all rows have an even number.
+__device__ void put(float* to, float low, float high, int left, bool even) {
+    if (left <= 0) return;
+    if (even) { *(float2*)to = make_float2(low, high); return; }
+    to[0] = low;
+    if (left > 1) to[1] = high;
+}
+
+__device__ void put(unsigned short* to, unsigned both, int left, bool even) {
+    if (left <= 0) return;
+    if (even) { *(unsigned*)to = both; return; }
+    to[0] = (unsigned short)both;
+    if (left > 1) to[1] = (unsigned short)(both >> 16);
+}

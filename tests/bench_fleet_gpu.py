@@ -1,0 +1,128 @@
+"""On a GPU: SMs kept busy by a bounded kernel of ours are found by analysis.fleet, and nothing is where none are."""
+
+import contextlib
+import math
+import sys
+
+import cupy
+import numpy as np
+from must_reach import Figure, exactly, table
+
+from analysis import fleet_devices, fleet_judged, fleet_words, spread
+from kernels import cuda, registry
+from kernels.problems import Matmul
+from workloads import copies, machine, measure, results, telemetry, timing
+from workloads.results import Loaded, Measurement, Row, Run, Settings
+from workloads.timing import Limits
+
+CLEAN = 5
+PLANTED = (1, 2, 3, 4, 6, 8)
+SHARE = 0.0625  # of the SMs: 8 of an H200's 132
+SIDES = (2048, 3072, 4096, 6144, 8192)
+LONGEST_NS = 15_000_000_000
+LIMITS = Limits(min_time=0.02, min_samples=20, max_noise=0.01, max_time=0.25)
+ROWS = [
+    Row("matmul/cupy/cublas", Matmul(n, n, n, dtype), Settings("gpu:0"))
+    for dtype in ("float32", "bfloat16")
+    for n in SIDES
+]
+
+
+def main() -> int:
+    if problem := machine.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    here = machine.describe()
+    multiprocessors = here.gpus[0].multiprocessors
+    prepared = [ready(row) for row in ROWS]
+    run = Run(results.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", measure.now())
+
+    def device(busy: int) -> fleet_devices.Device:
+        with kept_busy(busy):
+            taken = tuple(clocked(row, p) for row, p in zip(ROWS, prepared, strict=True))
+        (made,) = fleet_devices.of_node(Loaded((run,), taken, 0, ()), "")
+        return made
+
+    device(0)  # warms up
+    baseline = device(0)
+    known = spread.stored(here.key, baseline.rows.values())
+
+    def found(busy: int) -> list[fleet_judged.Finding]:
+        return fleet_judged.against_baseline(device(busy), baseline, known)
+
+    clean = [f for _ in range(CLEAN) for f in found(0)]
+    told = {busy: found(busy) for busy in PLANTED if busy <= multiprocessors // 2}
+    most = max((busy for busy in told if busy <= SHARE * multiprocessors), default=0)
+    flagged = [busy for busy, each in told.items() if any(f.flagged for f in each)]
+    least = next((busy for busy in sorted(told) if all(other in flagged for other in told if other >= busy)), math.inf)
+    false = sum(f.flagged for f in clean)
+    figures = [
+        Figure(f"quantities called slow in {CLEAN} clean runs", "0", exactly(false), false == 0),
+        Figure(f"quantities called slow with {most} of {multiprocessors} SMs kept busy", ">= 1",
+               exactly(sum(f.flagged for f in told.get(most, ()))), most in flagged),
+        Figure("the smallest number of busy SMs from which every larger one tried is called slow", f"<= {most}", exactly(least),
+               least <= most),
+    ]  # fmt: skip
+    worst = 100 * max(abs(f.below.value) for f in clean)
+    notes = [
+        f"cuBLAS products of {', '.join(map(str, SIDES))} in float32 and bfloat16, {LIMITS.max_time:.3g} s a row at most, "
+        "against a run of the same before it. The kernel has a block on each SM that it keeps, with all shared memory that "
+        f"a block may have, and ends after {LONGEST_NS // 10**9} s at most. The clean runs are at most {worst:.2g} % off the "
+        "baseline.",
+        "",
+    ]
+    for busy, each in told.items():
+        notes += [f"- {busy} busy: {fleet_words.finding(f)}{'' if f.flagged else ' (not called slow)'}" for f in each]
+    return table("fleet_gpu", "Busy SMs are found", figures, notes)
+
+
+def ready(row: Row) -> copies.Prepared:
+    kernel = registry.find(row.kernel)
+    check, _ = measure.checked(kernel, row, 1)
+    if not check.passed:
+        raise ArithmeticError(f"a wrong product: {row.problem}")
+    return copies.prepare(kernel, row.problem, row.settings, row.problem.inputs(1))
+
+
+def clocked(row: Row, prepared: copies.Prepared) -> Measurement:
+    """The row on the device's clock, watched as a worker watches it."""
+    watch = telemetry.watch("gpu:0")
+    for _ in range(3):
+        prepared.run()
+    samples = timing.collect(timing.device(prepared.run, prepared.stream), LIMITS, "device", watch.before_block)
+    values, flags = watch.seen()
+    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), values=values, flags=flags)
+
+
+_stream = None
+
+
+@contextlib.contextmanager
+def kept_busy(multiprocessors: int):
+    """So many SMs busy on a stream of their own until the block is left: a row's `run` must not wait for the whole device.
+
+    Raises: RuntimeError when the kernel ended by itself before that.
+    """
+    global _stream
+    _stream = _stream or cupy.cuda.Stream(non_blocking=True)
+    kernel = cuda.load("hold", "keep_busy")
+    room = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    kernel.max_dynamic_shared_size_bytes = room
+    stop, out = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1), cupy.zeros(1, np.float32)
+    stop[0], ended = 0, cupy.cuda.Event(disable_timing=True)
+    arguments = (np.uint64(stop.ctypes.data), np.int64(LONGEST_NS), out)
+    cupy.cuda.get_current_stream().synchronize()
+    if multiprocessors:
+        kernel((multiprocessors,), (256,), arguments, shared_mem=room, stream=_stream)
+        ended.record(_stream)
+    try:
+        yield
+        if multiprocessors and ended.done:
+            raise RuntimeError(f"the kernel ended before its {LONGEST_NS // 10**9} s were over or the rows were done")
+    finally:
+        stop[0] = 1
+        _stream.synchronize()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,349 @@
+"""Training on several GPUs: what is foretold and said, worked out by hand; which rows are asked for; and the real thing on parts
+of a CPU: the losses of two devices are one's."""
+
+import contextlib
+import re
+
+import msgspec
+import pytest
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, row
+
+from analysis import data_parallel, data_parallel_words
+from analysis.report import data_parallel as page
+from analysis.report import training as trainings_page
+from kernels.peers import AllReduce
+from kernels.problems import Training
+from workloads import asked, checks, options, replicas, spread, studies, switches, training
+from workloads.results import Row, Settings
+from workloads.timing import Limits
+from workloads.worker import Order, Worker, environment
+
+FIT = "training/keras/fit"
+TWO = msgspec.structs.replace(GPU_MACHINE, key="nvidia-h200-x2", gpus=(H200, msgspec.structs.replace(H200, uuid="GPU-1")))
+JAX = {"data": "synthetic", "keras_backend": "jax", "jit_compile": "on", "dropout": "off", "shuffle": "off"}
+FEED = "mlp-3072-1x1-10"
+
+
+def fit(seconds, batch=64, count=1, strategy="", model="cifar10-cnn", status="ok", given=None, device="gpu:0", **fields):
+    """A training row whose steps took so long."""
+    own = (given or JAX) | ({"strategy": strategy} if strategy else {}) | ({"replicas": str(count)} if count > 1 else {})
+    made = row(FIT, Training(model, batch, 8 * batch), seconds, device=device, status=status, **fields)
+    return msgspec.structs.replace(made, settings=Settings(device, switches=own))
+
+
+def two(seconds=2e-3, batch=64, summed=0.3e-3, **fields):
+    """A training on two GPUs whose all-reduce of 6,670,376 bytes took `summed` seconds."""
+    values = {"parameters": 1667594.0, "all_reduce_bytes": 6670376.0, "all_reduce_s": summed, "jit_compile": 1.0}
+    series = {"all_reduce_s": (summed, summed, summed)} if summed else {}
+    series |= fields.pop("series", {})
+    return fit(seconds, batch, 2, "DataParallel", values=values | fields.pop("values", {}), series=series, **fields)
+
+
+def only(*rows):
+    (case,) = data_parallel.cases(rows)
+    return case
+
+
+USUAL = (two(), fit(4e-3), fit(2.2e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"))
+
+
+def test_a_gain_is_one_gpus_step_over_that_of_all():
+    case = only(*USUAL)
+    assert (case.count, case.gain.value, case.scaled.value) == (2, pytest.approx(2.0), pytest.approx(2.2))
+
+
+def test_foretold_is_the_step_of_a_part_under_the_strategy_and_the_all_reduce():
+    case = only(*USUAL)
+    assert case.foretold_step.value == pytest.approx(2.1e-3)  # 1.8 + 0.3
+    assert case.foretold_gain.value == pytest.approx(4 / 2.1)
+    assert case.off == pytest.approx(4 / 2.1 / 2 - 1)
+    without = only(*USUAL[:3])  # no row under the strategy on one GPU: the plain one stands for it
+    assert without.foretold_step.value == pytest.approx(2.5e-3)
+    assert only(two(summed=0), *USUAL[1:]).foretold_step is None
+    based = only(USUAL[0], USUAL[1], USUAL[3])  # no plain row of a part: the one under the strategy stands for it
+    assert based.scaled.value == pytest.approx(2 * 1.8 / 2)
+
+
+def test_feeding_all_gpus_is_the_least_that_is_foretold():
+    slow = fit(3e-3, model=FEED, count=2, strategy="DataParallel")
+    other = fit(9e-3, model="mlp-784-1x1-10", count=2, strategy="DataParallel")  # fed with smaller samples: of another case
+    assert only(*USUAL, other, slow).foretold_step.value == pytest.approx(3e-3)
+
+
+def test_a_step_that_waits_for_the_host_hides_the_all_reduce():
+    waiting = (two(), fit(1.9e-3), fit(1.8e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"))
+    assert only(*waiting).waits
+    assert only(*waiting).foretold_step.value == pytest.approx(1.8e-3)
+    feeding = (fit(0.5e-3, model=FEED, strategy="DataParallel"), fit(0.7e-3, model=FEED, count=2, strategy="DataParallel"))
+    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(1.8e-3 * 0.7 / 0.5)  # what the host does, for two
+    quicker = (feeding[0], fit(0.4e-3, model=FEED, count=2, strategy="DataParallel"))
+    assert only(*waiting, *quicker).foretold_step.value == pytest.approx(1.8e-3)
+    assert not only(*USUAL).waits
+
+
+def test_bus_bandwidth_is_that_of_nccl_tests_and_a_stored_sum_stands_in():
+    assert data_parallel.bus_bytes_per_s(only(*USUAL)) == pytest.approx(6670376 / 0.3e-3)  # 2 (n - 1) / n is 1 for two
+    four = fit(2e-3, 64, 4, "DataParallel", values={"all_reduce_bytes": 8e6}, series={"all_reduce_s": (1e-3,) * 3})
+    assert data_parallel.bus_bytes_per_s(only(four)) == pytest.approx(12e9)
+    stored = [row("collective/cupy/nccl", AllReduce(nbytes, "0,1"), seconds, device="gpu:0")
+              for nbytes, seconds in ((4, 1e-5), (5000000, 1e-4), (10000000, 2e-4), (20000000, 5e-4))]  # fmt: skip
+    told = data_parallel.all_reduce(only(two(summed=0), *stored))
+    assert told.value == pytest.approx(1e-4 * (1 + 1670376 / 5000000))
+    assert data_parallel.all_reduce(only(two(summed=0), *stored[:2])) is None  # larger than any that was measured
+
+
+def test_rows_of_another_setting_are_no_side_of_a_case():
+    off = {**JAX, "jit_compile": "off"}
+    case = only(two(), fit(4e-3, given=off), fit(4e-3, given={**JAX, "dropout": "on"}), fit(4e-3, 64, device="gpu:1"),
+                fit(4e-3, model="lenet"), fit(4e-3, status="skipped"))  # fmt: skip
+    assert (case.one, case.part, case.gain, case.off) == (None, None, None, None)
+
+
+LOSSES = (2.0, 1.0, 0.5)
+
+
+@pytest.mark.parametrize(("losses", "apart", "flagged"), [
+    (LOSSES, 0.0, False), ((2.0, 1.0, 0.5004), 0.0008, False), ((2.0, 1.02, 0.5), 0.02, True)])  # fmt: skip
+def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
+    one, several = fit(4e-3, series={"step_loss": LOSSES}), two(series={"step_loss": losses})
+    assert data_parallel.loss_difference(only(one, several)) == pytest.approx(apart, abs=1e-12)
+    assert ("other-losses" in checks.flagged(several, [one]).flags) is flagged
+    assert "other-losses" not in checks.flagged(one, [several]).flags
+    said = " ".join(data_parallel_words.lines([one, several]))
+    assert ("are NOT those of one GPU: within 3 steps they come to differ by 2.00 %" in said) is flagged
+    if apart == 0.0008:
+        assert "The losses of its first 3 steps are those of one GPU to 0.0800 % of their value." in said
+
+
+def test_rounding_that_grows_from_step_to_step_is_no_fault():
+    one, several = (fit(4e-3, series={"step_loss": (2.0,) * 6}), two(series={"step_loss": (2.0,) * 5 + (2.1,)}))
+    assert data_parallel.loss_difference(only(one, several)) == 0
+    assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
+    assert "other-losses" not in checks.flagged(several, [one]).flags
+    told = "first 5 steps are those of one GPU to 0 % of their value; rounding grows from step to step, to 5.00 % after 6."
+    assert told in " ".join(data_parallel_words.lines([one, several]))
+
+
+def test_what_is_said_of_a_model():
+    said = data_parallel_words.lines(USUAL)
+    assert said[0] == ("2 GPUs train cifar10-cnn (S0) 2.00 (2.00..2.00) times as fast at batch 64 in all (foretold 1.90: "
+                       "4.76 % less) (Keras on JAX, jit on).")  # fmt: skip
+    assert said[1] == ("With the same batch on each GPU as one had, cifar10-cnn does 2.20 (2.20..2.20) times the samples a "
+                       "second with 32 a GPU.")  # fmt: skip
+    assert said[2] == "Adding up its 6.36 MiB of gradients takes 300 us (bus bandwidth 22.2 GB/s), 15.0 % of a step at batch 64."
+    assert len(said) == 3
+    assert data_parallel_words.lines([fit(4e-3), fit(4e-3, 32)]) == []
+
+
+def held(state, temporary):
+    return {"step_state_bytes": float(state << 20), "step_temporary_bytes": float(temporary << 20), "jit_compile": 1.0}
+
+
+def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
+    rows = []
+    for model, state in (("mlp-784-512x2-10", 100), ("mlp-784-512x4-10", 180)):
+        rows += [fit(4e-3, model=model, values=held(state, 64)),
+                 fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32))]  # fmt: skip
+    third = [fit(4e-3, model="mlp-784-512x3-10", values=held(140, 64)),
+             fit(3e-3, 64, 2, "DataParallel", "mlp-784-512x3-10", values=held(139, 32))]  # fmt: skip
+    said = data_parallel_words.lines([*rows, *third])
+    assert len([s for s in said if "depth" in s]) == 1  # of 2 and 4 layers: 3 are not twice as many as 2
+    assert ("Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and 99.0 MiB "
+            "on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: "
+            "shared.") in said  # fmt: skip
+    assert ("Data-parallel training does not help depth: from 2 to 4 hidden layers mlp-784-512-10 needs 80.0 MiB more for "
+            "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on "
+            "each.") in said  # fmt: skip
+    peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
+    told = "At batch 64 in all cifar10-cnn holds at most 3.00 GiB on one GPU and 2.00 GiB on each of 2."
+    assert told in data_parallel_words.lines(peaks)
+    part = msgspec.structs.replace(rows[1], values=held(99, 60))
+    assert "64.0 MiB and 60.0 MiB: shared in part." in " ".join(data_parallel_words.lines([rows[0], part]))
+
+
+def test_the_claims_of_s3c():
+    small, large = (two(3.9e-3, 32), fit(4e-3, 32)), (two(10e-3, 2048), fit(19e-3, 2048))
+    (said,) = [s for s in data_parallel_words.lines([*small, *large]) if s.startswith("S3c")]
+    assert "with Keras on JAX the first holds at the smallest batch, the second holds" in said
+    assert "(cifar10-cnn 1.03 times as fast at batch 32 and 1.90 at 2048)" in said
+    (said,) = [s for s in data_parallel_words.lines([two(2e-3, 32), small[1], two(18e-3, 2048), large[1]]) if s.startswith("S3c")]
+    assert "the first does not hold at the smallest batch, the second does not hold for every model" in said
+
+
+def test_a_second_gpu_turns_xla_off_under_mirrored_strategy():
+    own = {"data": "synthetic", "dropout": "off", "shuffle": "off"}
+    rows = [fit(6e-3, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "off"}, values={"jit_compile": 0.0}),
+            fit(2e-3, given={**own, "jit_compile": "on"}, values={"jit_compile": 1.0}),
+            fit(None, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "on"}, status="skipped", reason="XLA")]  # fmt: skip
+    (said,) = [s for s in data_parallel_words.lines(rows) if "Under" in s]
+    assert said == ("Under MirroredStrategy Keras turns XLA off, and turning it on there is refused: 2 GPUs without it take "
+                    "6.00 ms a step of cifar10-cnn at batch 64, one GPU with it, as Keras runs by itself, 2.00 ms: 3.00 times as "
+                    "long.")  # fmt: skip
+    assert "refused" not in " ".join(data_parallel_words.lines(rows[:2]))
+
+
+def test_the_page_has_a_line_for_each_training_and_none_for_parts_of_a_cpu():
+    lines = page.section([*USUAL, fit(3e-3, model=FEED, count=2, strategy="DataParallel")])
+    (cells,) = [line for line in lines if line.startswith("| cifar10-cnn")]
+    assert cells.startswith("| cifar10-cnn (S0) | Keras on JAX, jit on | 2 | 64 | 32 | 4.00 ms | 2.00 ms | 2.00 (2.00..2.00) | ")
+    assert "| 1.33 | -33.3 % |" in cells
+    assert lines[0] == "### What more GPUs buy"
+    assert lines == trainings_page.section([*USUAL, fit(3e-3, model=FEED, count=2, strategy="DataParallel")], {})[-len(lines) :]
+    parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
+    assert page.section(parts) == []
+    assert page.section([fit(4e-3)]) == []
+
+
+def test_rows_spread_over_gpus_are_no_rows_of_one_gpu():
+    assert [switches.ordinary(m) for m in USUAL] == [False, True, True, False]
+
+
+# ---------------------------------------------------------------- what is asked for
+
+
+def rows_of(words, here=TWO):
+    return asked.rows(training.parser().parse_args(words.split()), here)
+
+
+def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
+    found = rows_of("--study data-parallel --keras-backend jax --model cifar10-cnn --batch 64")
+    sides = {(r.problem.model, r.problem.batch, r.settings.switches.get("strategy"), switches.replicas(r)) for r in found}
+    assert sides == {("cifar10-cnn", 64, None, 1), ("cifar10-cnn", 64, "DataParallel", 2), ("cifar10-cnn", 32, "DataParallel", 1),
+                     (FEED, 64, "DataParallel", 1), (FEED, 64, "DataParallel", 2)}  # fmt: skip
+    alike = {(switches.of(r)["jit_compile"], switches.of(r)["dropout"], r.settings.device) for r in found}
+    assert alike == {("on", "off", "gpu:0")}
+    assert not [r for r in found if r.problem.samples % r.problem.batch]
+
+
+def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkeypatch):
+    monkeypatch.setattr(studies, "available", lambda library: True)
+    found = rows_of("--study data-parallel")
+    several = [switches.of(r) for r in found if switches.replicas(r) > 1]
+    assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == {
+        (library, strategy, jit) for library, strategy in spread.STRATEGY.items() for jit in ("on", "off")}  # fmt: skip
+    monkeypatch.setattr(studies, "available", lambda library: library == "jax")
+    assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}
+    with pytest.raises(options.Missing, match="tensorflow is not installed"):
+        rows_of("--study data-parallel --keras-backend tensorflow")
+
+
+def test_four_gpus_take_a_quarter_each():
+    four = msgspec.structs.replace(TWO, gpus=TWO.gpus * 2)
+    counts = {switches.replicas(r): r.problem.batch for r in rows_of("--study data-parallel --model mnist-cnn --jit on", four)
+              if r.problem.model == "mnist-cnn"}  # fmt: skip
+    assert set(counts) == {1, 2, 4}
+    assert counts[2] == counts[4] == 32
+    found = rows_of("--study data-parallel --model mnist-cnn --jit on --gpus 4", four)
+    one = {(r.problem.model, r.problem.batch) for r in found if r.settings.switches.get("strategy") and switches.replicas(r) == 1}
+    assert one == {("mnist-cnn", 8), ("mlp-784-1x1-10", 32)}
+
+
+def test_gpus_on_the_command_line():
+    found = rows_of("--gpus 1 2 --keras-backend jax --batch 64 --dropout off")
+    assert [(switches.replicas(r), r.settings.switches.get("strategy"), r.settings.device) for r in found] == [
+        (1, None, "gpu:0"), (2, "DataParallel", "gpu:0")]  # fmt: skip
+    (mirrored,) = rows_of("--gpus 2 --batch 64")
+    assert mirrored.settings.switches["strategy"] == "MirroredStrategy"
+
+
+@pytest.mark.parametrize(("words", "here", "code", "message"), [
+    ("--gpus 2", GPU_MACHINE, 3, "no 2 GPUs here: there is 1"), ("--gpus 4", TWO, 3, "no 4 GPUs here: there are 2"),
+    ("--gpus 2", CPU_MACHINE, 3, "no 2 GPUs here: "), ("--study data-parallel", GPU_MACHINE, 3, "no 2 GPUs here: there is 1"),
+    ("--study data-parallel", CPU_MACHINE, 3, "no 2 GPUs here: "), ("--gpus 1", CPU_MACHINE, 3, "no GPU here: "),
+    ("--gpus 2 --device cpu", TWO, 2, "--gpus counts GPUs from the first one: not on cpu"),
+    ("--gpus 2 --keras-backend torch", TWO, 2, "Keras on torch has no strategy for several GPUs"),
+    ("--study data-parallel --batch 33", TWO, 2, "a batch of 33 does not divide among 2 GPUs"),
+    ("--study data-parallel --model lenet", TWO, 2, "unknown model of this study 'lenet'"),
+    ("--study data-parallel --epochs 3", TWO, 2, "--study brings its own rows; leave --epochs out"),
+    ("--study switches --gpus 2", TWO, 2, "--study brings its own rows; leave --gpus out")])  # fmt: skip
+def test_what_cannot_be_spread_is_one_error(words, here, code, message):
+    with pytest.raises(options.Stop, match=re.escape(message)) as stop:
+        rows_of(words, here)
+    assert stop.value.code == code
+
+
+def test_all_studies_leave_out_what_takes_more_gpus_than_there_are(monkeypatch):
+    monkeypatch.setattr(studies, "available", lambda library: True)
+    assert not [r for r in rows_of("--study all", GPU_MACHINE) if switches.replicas(r) > 1]
+    assert [r for r in rows_of("--study all", TWO) if switches.replicas(r) > 1]
+
+
+# ---------------------------------------------------------------- the real thing, on parts of a CPU
+
+SMALL = "mlp-12-16x1-3"
+
+
+def part(count, batch=8, strategy="DataParallel", library="jax", model=SMALL, device="cpu", **given):
+    chosen = {"data": "synthetic", "dropout": "off", "shuffle": "off", **given}
+    chosen |= {"keras_backend": library} if library != "tensorflow" else {}
+    chosen |= {"strategy": strategy} if strategy else {}
+    chosen |= {"replicas": str(count)} if count > 1 else {}
+    return Row(FIT, Training(model, batch, 3 * batch), Settings(device, switches=chosen))
+
+
+def test_a_process_sees_the_gpus_that_its_rows_are_spread_over():
+    uuids = {"gpu:0": "GPU-a", "gpu:1": "GPU-b", "gpu:2": "GPU-c"}
+    both = environment(part(2, device="gpu:0"), uuids)
+    assert (both["CUDA_VISIBLE_DEVICES"], both["NCCL_NVLS_ENABLE"]) == ("GPU-a,GPU-b", "0")
+    assert both["XLA_PYTHON_CLIENT_PREALLOCATE"] == "false"
+    assert environment(part(1, device="gpu:0"), uuids)["CUDA_VISIBLE_DEVICES"] == "GPU-a"
+    assert environment(part(2), uuids)["CUDA_VISIBLE_DEVICES"] == ""
+    assert environment(part(2), uuids)["XLA_FLAGS"] == "--xla_force_host_platform_device_count=2"
+    assert environment(part(2, library="tensorflow"), uuids)[switches.PARTS] == "2"
+    assert not {"XLA_FLAGS", switches.PARTS} & set(environment(part(1), uuids))
+
+
+@pytest.fixture(scope="module")
+def jax_worker():
+    pytest.importorskip("jax")
+    with contextlib.closing(Worker(environment(part(2), {}))) as worker:
+        yield lambda of: worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
+
+
+def test_memory_is_that_of_the_newest_program_of_a_step():
+    jax = pytest.importorskip("jax")
+
+    @jax.jit
+    def train_step(x):
+        return x + 1
+
+    for count in (100, 300, 200):  # a program for each shape, all alive
+        train_step(jax.numpy.zeros(count, "float32")).block_until_ready()
+        assert replicas.program_memory("cpu")["step_state_bytes"] == 4 * count
+
+
+def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
+    one, several = jax_worker(part(1, strategy="")), jax_worker(part(2))
+    assert (one.status, several.status) == ("ok", "ok"), (one.reason, several.reason)
+    case = only(msgspec.structs.replace(one), several)
+    assert case.one.key == one.key
+    assert len(several.series["step_loss"]) == 20  # more samples are held than the row's own
+    assert 0 <= data_parallel.loss_difference(case) < 1e-5
+    assert several.values["replicas"], several.values["replica_batch"] == (2.0, 4.0)
+    assert several.values["all_reduce_bytes"] == 4 * (12 * 16 + 16 + 16 * 3 + 3)
+    assert several.values["all_reduce_s"] >= 0
+    assert len(several.series["all_reduce_s"]) >= 3
+    assert several.notes["strategy"] == "keras.distribution.DataParallel"
+    state, _ = data_parallel.memory(several)
+    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (12 + 1)  # half of the batch: float32 inputs, int32 classes
+
+
+@pytest.mark.parametrize(("of", "status", "reason"), [
+    (part(2, 9), "skipped", "27 samples in batches of 9 do not divide among 2 devices"),
+    (part(2, strategy=""), "skipped", "2 replicas need a strategy: DataParallel, MirroredStrategy"),
+    (part(2, strategy="MirroredStrategy"), "skipped", "MirroredStrategy is not of Keras on jax; it has DataParallel"),
+    (part(4), "failed", "JAX finds 2 of 4 devices: cpu:0, cpu:1")])  # fmt: skip
+def test_what_cannot_be_spread_leaves_its_row_with_the_reason(jax_worker, of, status, reason):
+    m = jax_worker(of)
+    assert (m.status, reason in m.reason) == (status, True), m.reason
+
+
+@pytest.mark.parametrize("name", ["mirrored_replicas_learn_what_one_learns", "xla_compiles_no_mirrored_step"])
+def test_mirrored_strategy_inside(inside, name):
+    assert inside(name) == ("ok", "")
+
+
+def test_no_bare_loop_is_spread(train):
+    own = part(2, library="tensorflow", strategy="MirroredStrategy")
+    m = train.worker.ask(Order("measure", msgspec.structs.replace(own, kernel="training/tensorflow/loop"), Limits()), 120)
+    assert (m.status, "strategy and replicas are model.fit's" in m.reason) == ("skipped", True)

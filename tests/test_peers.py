@@ -1,0 +1,331 @@
+"""Several GPUs of a host: the counts worked out by hand, what is planned, what is said, and what one GPU is told."""
+
+import types
+
+import fake_measurements as fake
+import msgspec
+import numpy as np
+import pytest
+
+from analysis import fleet_devices
+from analysis import peers as words
+from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
+from workloads import at_once, machine, options, parties, peers, results, suite, windows
+from workloads.results import Measurement, Row, Settings
+from workloads.timing import Limits
+from workloads.worker import environment
+
+MIB = 1 << 20
+
+
+def host(gpus: int) -> results.Machine:
+    made = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(gpus))
+    return msgspec.structs.replace(
+        fake.GPU_MACHINE, gpus=made, key=f"nvidia-h200-x{gpus}" if gpus > 1 else "nvidia-h200"
+    )
+
+
+def asked(*argv: str):
+    return peers.parser().parse_args(list(argv))
+
+
+def test_bus_bytes_are_those_of_nccl_tests():
+    """Its busbw is algbw * 2 (n - 1) / n: of 256 MiB in 1 ms 268 GB/s over two GPUs, 1.5 times that over four, 1.75 over 8."""
+    for gpus, share in (("0,1", 1.0), ("0,1,2,3", 1.5), ("0,1,2,3,4,5,6,7", 1.75)):
+        m = fake.row(
+            "collective/cupy/nccl", AllReduce(256 * MIB, gpus), {"host-latency": 2e-3, "host-throughput": 1e-3}
+        )
+        assert words.rate(m).value == pytest.approx(share * 256 * MIB / 1e-3)
+    assert AllReduce(12, "0,1,2", "float32").flops == 2 * 3 and AllReduce(12, "0,1", "bfloat16").elements == 6
+    assert PeerCopy(0, 3, 5, 2).bytes_moved == 10 and PeerCopy(3, 0, 5).members == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (lambda: PeerCopy(1, 1, 4), "between two GPUs, not from 1 to 1"),
+        (lambda: PeerCopy(0, 1, 4, 3), "1 way or 2, not 3"),
+        (lambda: AllReduce(4, "0"), "over two GPUs or more"),
+        (lambda: AllReduce(4, "1,0"), "in rising order"),
+        (lambda: AllReduce(4, "0;1"), "whole numbers like 0,1"),
+        (lambda: AllReduce(6), "no whole number of float32 values"),
+        (lambda: AllReduce(4, form="sideways"), "unknown form 'sideways'"),
+        (lambda: AtOnce("dance", 4, "0"), "unknown operation 'dance'"),
+        (lambda: AtOnce("matmul", 4, "0", "int4"), "unknown dtype 'int4'"),
+    ],
+)
+def test_what_is_no_problem_is_refused(make, why):
+    with pytest.raises(ValueError, match=why):
+        make()
+
+
+def test_work_at_once_is_that_of_one_gpu():
+    assert AtOnce("matmul", 64, "0,1", "bfloat16").inner == Matmul(64, 64, 64, "bfloat16")
+    assert AtOnce("triad", 1200, "0").inner == Stream("triad", 1200, "float32")
+    copy = AtOnce("h2d", 4096, "0,1,2")
+    assert copy.inner == Transfer("h2d", 4096, "pinned") and (copy.together, copy.locked_bytes, copy.flops) == (
+        3,
+        4096,
+        0,
+    )
+
+
+def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
+    uuids = {f"gpu:{i}": f"GPU-{i}" for i in range(4)}
+    seen = {environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)["CUDA_VISIBLE_DEVICES"]
+            for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3"))}  # fmt: skip
+    assert seen == {"GPU-1,GPU-3"}
+    alone = Row("matmul/cupy/cublas", AtOnce("matmul", 64, "0,1,2"), Settings("gpu:2"))
+    assert environment(alone, uuids)["CUDA_VISIBLE_DEVICES"] == "GPU-2"
+
+
+def test_every_pair_is_planned_and_sums_only_where_a_kernel_goes():
+    rows = peers.rows(asked(), host(3))
+    copies = [r for r in rows if isinstance(r.problem, PeerCopy)]
+    direct = [r.problem for r in copies if r.kernel == "peer/cupy/direct"]
+    assert {(p.source, p.target) for p in direct if p.ways == 1} == {
+        (i, j) for i in range(3) for j in range(3) if i != j
+    }
+    assert [(p.source, p.target) for p in direct if p.ways == 2] == [(0, 1), (0, 2), (1, 2)]
+    assert len(direct) == 6 * 2 + 3 and len(copies) == len(direct) + 6 * 2
+    assert all(r.settings.device == f"gpu:{r.problem.source}" for r in copies)
+    sums = [r for r in rows if isinstance(r.problem, AllReduce)]
+    assert {r.problem.gpus for r in sums} == {"0,1,2"}
+    by = {}
+    for r in sums:
+        by.setdefault((r.kernel.rpartition("/")[2], r.problem.dtype, r.problem.form), []).append(r.problem.nbytes)
+    sizes = [4096 * 4**i for i in range(9)]
+    assert by["nccl", "float32", "in-place"] == by["nccl", "bfloat16", "out-of-place"] == sizes
+    assert by["one_shot", "float32", "out-of-place"] == by["nccl_graph", "bfloat16", "out-of-place"] == sizes[:5]
+    assert len(by) == 2 * (2 + 4)
+    some = peers.rows(asked("--device", "gpu:0", "gpu:2", "--only", "all-reduce"), host(3))
+    assert {r.problem.gpus for r in some} == {"0,2"}
+    assert {r.kernel for r in peers.rows(asked("--variants", "staged"), host(2))} == {"peer/cupy/staged"}
+
+
+@pytest.mark.parametrize(
+    ("words_", "gpus", "error", "why"),
+    [
+        ([], 1, options.Missing, "two GPUs or more: there is one, NVIDIA H200"),
+        (["--device", "gpu:1", "cpu"], 2, options.Missing, "two GPUs or more: --device names 1"),
+        (["--device", "gpu:5"], 2, options.Missing, "no gpu:5 here: there are 2"),
+        (["--only", "dances"], 2, options.Usage, "unknown part 'dances'; known: copies, all-reduce, at-once"),
+        (["--variants", "ring"], 2, options.Usage, "unknown variant 'ring'"),
+        (["--sizes", "6"], 2, options.Usage, "6 bytes are no whole number of float32 values"),
+        (["--dtypes", "int8"], 2, options.Usage, "unknown dtype 'int8'"),
+    ],
+)
+def test_what_cannot_be_planned_is_refused(words_, gpus, error, why):
+    with pytest.raises(error, match=why):
+        peers.rows(asked(*words_), host(gpus))
+
+
+def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
+    assert peers.main(["--fast"]) == 3
+    assert capsys.readouterr().err.splitlines()[0].startswith("error: every row of peers takes two GPUs or more: ")
+    monkeypatch.setattr(machine, "describe", lambda: host(1))
+    assert peers.main(["--dry-run"]) == 3
+    assert capsys.readouterr().err.splitlines() == [
+        "error: every row of peers takes two GPUs or more: there is one, NVIDIA H200",
+        f"  try: {options.typed('python -m workloads.suite --quick')}",
+    ]
+    monkeypatch.setattr(machine, "describe", lambda: host(2))
+    assert peers.main(["--only", "copies", "at-once", "--format", "csv"]) == 2
+    assert "name one part with --only" in capsys.readouterr().err
+    assert peers.main(["--dry-run", "--only", "copies", "at-once"]) == 0
+    assert f"{5 + 4 + 4 * len(at_once.WORK)} rows" in capsys.readouterr().out
+
+
+def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for():
+    assert "peers" not in dict(suite.plan(False, True)) and "peers" in dict(suite.plan(True, True, True))
+    with pytest.raises(options.Usage, match="peers takes several GPUs, and --device all"):
+        suite.chosen(suite.parser().parse_args(["--only", "peers"]), True)
+    parts = suite.on_each_gpu(suite.plan(False, True, True), 3)
+    assert [f["device"] for _, f in parts if "device" in f] == [["gpu:0", "gpu:1", "gpu:2"]]
+    names = [name for name, _ in parts]
+    assert names.index("matmul") < names.index("peers") < names.index("training")
+    made = suite.arguments(
+        suite.parser().parse_args(["--device", "all"]), "peers", {"fast": True}, suite.pathlib.Path("x"), None
+    )
+    assert peers.gpus(made, host(2)) == [0, 1] and made.output == "x"
+
+
+def test_one_gpu_is_told_that_all_is_the_plain_suite(monkeypatch, capsys, tmp_path):
+    seen = []
+    monkeypatch.setattr(machine, "describe", lambda: host(1))
+    monkeypatch.setattr(suite, "_one", lambda name, *_: seen.append(name) or 0)
+    monkeypatch.setattr(suite, "_report", lambda *_: None)
+    assert suite.main(["--device", "all", "--quick", "-o", str(tmp_path)]) == 0
+    assert seen == ["matmul", "training"]
+    assert "one GPU here: --device all is the plain suite" in capsys.readouterr().err
+
+
+def rows_at_once(slower: float) -> list[Measurement]:
+    """What at_once plans for two GPUs: as fast as alone but for copies from the host, `slower` times as long."""
+    made = []
+    for row in at_once.rows([0, 1]):
+        p = row.problem
+        seconds = 2e-5 + (2 * p.size**3 / 5e13 if p.operation == "matmul" else p.bytes_moved / 5e10)
+        if p.together > 1 and (p.operation == "h2d" or row.settings.mode != "resident"):
+            seconds *= slower
+        made.append(fake.row(row.kernel, p, seconds, device=row.settings.device, mode=row.settings.mode))
+    return made
+
+
+def test_what_gpus_take_from_each_other_is_told_work_by_work():
+    rows = rows_at_once(1.5)
+    ratios = {(m.problem.operation, m.settings.device): r.value for _, m, r in words.slowdowns(rows)}
+    assert ratios["h2d", "gpu:0"] == pytest.approx(1.5) and ratios["d2h", "gpu:1"] == pytest.approx(1.0)
+    told = words.at_once_lines(rows)
+    assert told[0] == ("All 2 GPUs at once with float32 products of side 4096: as fast as alone (at most 1.00 (1.00..1.00) times "
+                       "as long, gpu-0).")  # fmt: skip
+    assert told[3] == ("All 2 GPUs at once with copies from the host of 256 MiB: a call takes 1.50 (1.50..1.50) times as long "
+                       "as alone on gpu-0, the one most held up: 33.2 GB/s against 49.8 GB/s.")  # fmt: skip
+    assert len(told) == 5
+
+
+def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
+    """The CPU takes 1 us + 2 n^3 / 1e12; a GPU 20 us and next to nothing more, so that they meet at n^3 = 19e-6 * 1e12 / 2,
+    n = 212. With 1.5 times 20 us for copies it is 29e-6: n = 244, 15 % more."""
+    cpu = [
+        fake.row("matmul/numpy/blas", fake.square(n), 1e-6 + 2 * n**3 / 1e12, threads=1)
+        for n in (64, 128, 256, 512, 1024)
+    ]
+    told = words.crossover_lines([*cpu, *rows_at_once(1.5)])
+    assert len(told) == 4  # two GPUs, with their data there and with copies
+    assert "data already on the GPU" in told[0] and told[0].endswith("while all GPUs work: it stays where it is.")
+    assert "pinned" in told[1] and told[1].endswith("while all GPUs work: it moves.")
+    assert words.crossover_lines(rows_at_once(1.5)) == []  # without a CPU there is none
+
+
+def test_copies_are_told_pair_by_pair():
+    def row(way, p, rate):
+        seconds = p.nbytes * p.ways / rate
+        clocks = {"host-latency": 1e-5 + seconds, "host-throughput": seconds}
+        return fake.row(f"peer/cupy/{way}", p, clocks, device=f"gpu:{p.source}")
+
+    large = 256 * MIB
+    rows = [row("direct", PeerCopy(0, 1, large), 400e9), row("direct", PeerCopy(1, 0, large), 200e9),
+            row("direct", PeerCopy(0, 1, large, 2), 700e9), row("direct", PeerCopy(0, 1, 4), 1e9),
+            row("staged", PeerCopy(0, 1, large), 25e9)]  # fmt: skip
+    assert words.copy_lines(rows) == [
+        "Copies of 256 MiB straight from GPU to GPU: gpu-0 to gpu-1 400 GB/s and gpu-1 to gpu-0 200 GB/s.",
+        "The slowest pair, gpu-1 to gpu-0, has 50.0 % of the fastest's.",
+        "Both ways at once: 700 GB/s, 1.75 times one way.",
+        "A copy of 4 bytes that is waited for takes 10.0 us.",
+        "Through page-locked host memory: 25.0 GB/s, 16.0 times slower.",
+    ]
+    why = "GPU 0 has no direct access to the memory of GPU 1"
+    none = fake.row("peer/cupy/direct", PeerCopy(0, 1, large), None, status="skipped", reason=why)
+    assert words.copy_lines([none]) == [f"No direct copies: {why}; what is copied goes through the host."]
+
+
+def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
+    def row(variant, nbytes, queued, **how):
+        return fake.row(
+            f"collective/cupy/{variant}", AllReduce(nbytes, **how), {"host-latency": 1e-3, "host-throughput": queued}
+        )
+
+    rows = [row("nccl", 4096, 20e-6), row("one_shot", 4096, 8e-6), row("nccl_graph", 4096, 9e-6),
+            row("one_shot_graph", 4096, 3e-6), row("nccl", 256 * MIB, 1e-3), row("nccl", 64 * MIB, 0.45e-3),
+            row("one_shot", MIB, 9e-6), row("nccl", MIB, 9e-6), row("nccl", 4096, 50e-6, form="in-place")]  # fmt: skip
+    assert {n: r.value for n, r in words.speed_ups(rows, "float32").items()} == {4096: pytest.approx(2.5)}
+    assert {n: r.value for n, r in words.speed_ups(rows, "float32", "_graph").items()} == {4096: pytest.approx(3.0)}
+    told = words.sum_lines(rows)
+    assert told[0] == ("All-reduce of float32 over GPUs 0 and 1 through NCCL: 268 GB/s of bus bandwidth at 256 MiB, half of that "
+                       "from 64.0 MiB on; 4.00 KiB take 20.0 us queued.")  # fmt: skip
+    assert told[1].endswith("as fast 3.00 (3.00..3.00) times at 4.00 KiB.") and "2.50" in told[2] and len(told) == 3
+
+
+def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
+    from analysis.report import several_gpus
+
+    assert several_gpus.section([fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)]) == []
+    copy = fake.row(
+        "peer/cupy/direct", PeerCopy(0, 1, 256 * MIB), {"host-latency": 1e-3, "host-throughput": 256 * MIB / 4e11}
+    )
+    small = fake.row(
+        "peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1e-5, "host-throughput": 2e-6}, device="gpu:1"
+    )
+    total = fake.row("collective/cupy/nccl", AllReduce(4096), {"host-latency": 2e-5, "host-throughput": 1e-5})
+    lines = several_gpus.section([copy, small, total, *rows_at_once(1.5)])
+    assert lines[0] == "## Several GPUs: with each other, and all at once"
+    assert "| gpu-0 -&gt; gpu-1 256 MiB | direct | 1.00 ms | 0.0 % | 671 us | 400 GB/s |" in lines
+    assert "| gpu-1 -&gt; gpu-0 4 bytes | direct | 10.0 us | 0.0 % | 2.00 us | - |" in lines
+    assert "| float32 | out-of-place | 4.00 KiB | 10.0 us | 0.410 GB/s |" in lines
+    assert "| h2d of 256 MiB | resident | gpu:1 | 5.39 ms | 8.08 ms | 1.50 | 1.50 .. 1.50 |" in lines
+    with results.Writer(tmp_path / "peers.jsonl", fake.run(host(2))) as writer:
+        for m in (copy, total, *rows_at_once(1.5)):
+            writer.append(m)
+    from analysis import report
+
+    page = report.render([tmp_path], tmp_path / "page")
+    assert lines[0] in page.read_text() and 'id="several"' in report.to_open(page).read_text()
+
+
+def test_a_fleet_names_what_its_gpus_do_with_each_other():
+    def of(p, **how):
+        return fleet_devices.quantity(fake.row("x/cupy/y", p, 1e-3, device="gpu:0", **how), host(2))
+
+    assert of(PeerCopy(0, 1, MIB)) == "copies to gpu-1" and of(PeerCopy(0, 1, 4)) == "short copies to gpu-1"
+    assert of(PeerCopy(0, 1, MIB, 2)) == "copies to and from gpu-1"
+    assert of(AllReduce(4096)) == "short all-reduces over 0,1"
+    assert of(AtOnce("h2d", MIB, "0")) == "pinned h2d copies"
+    assert of(AtOnce("matmul", 64, "0,1")) == "float32 products while 0,1 work"
+
+
+def test_rows_at_once_are_prepared_and_run_as_what_they_are():
+    """In this process, on the CPU: a unit of calls, each waited for, until the window is over; a wrong answer is no row."""
+    alone = Row("matmul/numpy/blas", AtOnce("matmul", 33, "0"), Settings("cpu", 1))
+    limits = Limits(min_time=0.02)
+    made = windows.obey("prepare", alone, limits, 1)
+    assert (made.status, made.check, made.problem) == ("ok", "exact", alone.problem) and "first_call" in made.phases_s
+    taken = windows.obey("window", alone, limits, 1)
+    begins, ends = taken.series["begin_s"], taken.series["end_s"]
+    assert len(begins) == len(ends) and taken.values["steps"] >= 1 and ends[-1] - begins[0] >= 0.02
+    windows.obey("prepare", Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
+    with pytest.raises(windows.CannotDo, match="was not prepared"):  # one at a time: large arrays are let go
+        windows.obey("window", alone, limits, 1)
+
+
+def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):
+    """Workers that say 1 ms alone and 2 ms beside another."""
+    asked_for = []
+
+    def in_turns(rows, workers, sets, turns):
+        asked_for.append((tuple(r.settings.device for r in rows), sets, len(workers), turns.rounds))
+        answers = [Measurement(r.kernel, r.problem, r.settings, "ok", check="exact") for r in rows]
+        rounds = [
+            {members: {i: [1e-3 * len(members)] * 4 for i in members} for members in sets} for _ in range(turns.rounds)
+        ]
+        return answers, rounds, None
+
+    closed = []
+    monkeypatch.setattr(parties, "in_turns", in_turns)
+    monkeypatch.setattr(
+        at_once, "Worker", lambda variables: types.SimpleNamespace(close=lambda: closed.append(variables))
+    )
+    args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
+    outcome = at_once.measure(args, host(2), [0, 1], "command", run=fake.run(host(2)))
+    assert asked_for[0] == (("gpu:0", "gpu:1"), ((0,), (1,), (0, 1)), 2, at_once.FAST_ROUNDS)
+    assert [v["CUDA_VISIBLE_DEVICES"] for v in closed] == ["GPU-0", "GPU-1"]  # one worker a GPU for all of it
+    assert outcome.exit_code == 0 and outcome.path.name == "at-once.jsonl"
+    stored = results.read(tmp_path).measurements
+    assert [m.row for m in stored] == at_once.rows([0, 1])
+    assert all(np.median(m.on("host-latency").seconds) == pytest.approx(1e-3 * m.problem.together) for m in stored)
+    assert {round(r.value, 6) for *_, r in words.slowdowns(stored)} == {2.0}
+    with pytest.raises(options.Missing, match="two or more; here is 1"):
+        at_once.measure(args, host(1), [0], "command")
+
+
+def test_one_that_fails_ends_its_work_and_no_other(monkeypatch, tmp_path):
+    def in_turns(rows, workers, sets, turns):
+        bad = Measurement(rows[1].kernel, rows[1].problem, rows[1].settings, "failed", "out of luck")
+        return [bad], [], bad
+
+    monkeypatch.setattr(parties, "in_turns", in_turns)
+    monkeypatch.setattr(at_once, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
+    args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
+    outcome = at_once.measure(args, host(2), [0, 1], "command", run=fake.run(host(2)))
+    assert len(outcome.measurements) == 4 * len(at_once.WORK) and outcome.exit_code == 1
+    assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}

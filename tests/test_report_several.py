@@ -1,0 +1,267 @@
+"""Several runs or machines on one page: which stand apart, charts over each other, the differences in words, both in Markdown
+and pictures; the commands that make a run from nothing."""
+
+import json
+import math
+import re
+import xml.etree.ElementTree
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from fake_measurements import row, square
+from test_results_load import write
+
+from analysis import beside, report
+from analysis.crossover import crossovers
+from analysis.report import again, charts_crossover, differences, overlay, page, runs, stills
+from analysis.report.charts import Axis, Chart, Trace, View
+from analysis.report.material import Material
+from analysis.roofline import roofs
+from analysis.units import digits
+
+SIZES = (64, 128, 256, 512, 1024)
+
+
+def slowed(loaded, factor: float):
+    """The same rows, each sample so many times as long."""
+    rows = [
+        msgspec.structs.replace(
+            m,
+            samples=tuple(msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in m.samples),
+        )
+        for m in loaded.measurements
+    ]
+    return msgspec.structs.replace(loaded, measurements=tuple(rows))
+
+
+def kept(loaded, *ops: str):
+    """The rows of these operations alone."""
+    return msgspec.structs.replace(loaded, measurements=tuple(m for m in loaded.measurements if m.problem.op in ops))
+
+
+def folders(place, *loaded) -> list:
+    """A run folder for each."""
+    made = []
+    for i, one in enumerate(loaded):
+        made.append(place / f"run{i}")
+        made[-1].mkdir()
+        write(made[-1], one)
+    return made
+
+
+def with_layers():
+    run = fake.gpu_run(sizes=SIZES)
+    rows = fake.layer_rows("mnist-cnn", (1, 8), 0.01, ("float32",), ("dense",))
+    return msgspec.structs.replace(run, measurements=tuple({m.key: m for m in (*run.measurements, *rows)}.values()))
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """(the run folders of a GPU machine, which has layers too, and of a CPU, the page's Markdown)."""
+    place = tmp_path_factory.mktemp("two")
+    made = folders(place, with_layers(), fake.cpu_run(sizes=SIZES))
+    return made, report.render(made, place / "out")
+
+
+def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
+    whole = fake.gpu_run(sizes=SIZES)
+    first, second, training, cpu = folders(
+        tmp_path, kept(whole, "matmul", "peak", "stream"), slowed(kept(whole, "matmul"), 1.1), kept(whole, "training", "peak"),
+        fake.cpu_run(sizes=(64,)),
+    )  # fmt: skip
+    assert [(m.letter, m.name) for m in runs.shown([first, cpu])] == [("A", "nvidia-h200"), ("B", "intel-avx512-2c")]
+    again_ = runs.shown([first, second])
+    assert [m.label for m in again_] == [f"A: {tmp_path.name}/run0", f"B: {tmp_path.name}/run1"]
+    assert [len(m.rows) for m in again_] == [len(runs.shown([p])[0].rows) for p in (first, second)]
+    (one,) = runs.shown([first, training])  # they have only roofs in common: one run in two folders
+    assert one.label == "" and {m.problem.op for m in one.rows} == {"matmul", "peak", "stream", "training"}
+
+
+def chart(name: str, color: str, marker: str, x: tuple[float, float], **view) -> Chart:
+    traces = [Trace(name, list(x), [1.0, 10.0], color, marker, "solid", says=["a", "b"])]
+    one = View("float32", Axis("n", "count", ends=x), Axis("rate", "flops", ends=(1.0, 10.0)), traces, "It is.", **view)
+    return Chart("rates", "Rates", "It is.", [one], ("kernel", name), [("k", "1")], "rates.svg", 1)
+
+
+def test_charts_of_two_runs_lie_over_each_other_each_with_its_marks():
+    (made,) = overlay.several(
+        [
+            ("A", [chart("GPU x", "blue", "square", (1.0, 2.0), lines=[(1.5, "here")])]),
+            ("B", [chart("GPU x", "green", "square", (2.0, 8.0))]),
+            ("C", [chart("CPU y", "green", "circle", (2.0, 4.0))]),
+        ]
+    )
+    (view,) = made.views
+    assert [t.name for t in view.traces] == ["A GPU x", "B GPU x", "C CPU y"]
+    assert [t.color for t in view.traces] == ["blue", "blue", "green"]  # the same thing has the same color
+    assert len({(t.marker, t.dash) for t in view.traces}) == 3
+    assert view.x.ends == (1.0, 8.0) and view.lines == [(1.5, "A: here")]
+    assert view.says == "A: It is. B: It is. C: It is." and view.traces[1].says == ["B, a", "B, b"]
+    assert made.heads == ("run", "kernel", "GPU x", "CPU y") and made.left == 2
+    assert made.rows == [("A", "k", "1", "-"), ("B", "k", "1", "-"), ("C", "k", "-", "1")]
+    alone = chart("GPU x", "blue", "square", (1.0, 2.0))
+    assert overlay.several([("", [alone])]) == [alone]
+
+
+def test_bars_of_each_run_are_a_view_of_their_own():
+    bars = [[chart("work", "blue", "", (1.0, 2.0), bars=True)] for _ in range(2)]
+    (made,) = overlay.several([("A", bars[0]), ("B", bars[1])])
+    assert [v.label for v in made.views] == ["A: float32", "B: float32"] and made.chooses == "View"
+    assert [t.name for v in made.views for t in v.traces] == ["work", "work"]
+
+
+def test_roofs_reach_the_edge_their_names_stand_at_and_names_keep_apart():
+    def roof(letter: str, rate: float, x: tuple[float, float]) -> tuple[str, list[Chart]]:
+        slope = Trace("DRAM", list(x), [rate * v for v in x], "blue", label="DRAM", label_left=True)
+        level = Trace("peak", list(x), [rate, rate], "blue", label="peak")
+        axes = Axis("intensity", "times", ends=x), Axis("rate", "flops", ends=(0.1, 100.0))
+        return letter, [Chart("roofline", "", "", [View("", *axes, [slope, level])], (), [])]
+
+    (made,) = overlay.several([roof("A", 1.0, (1.0, 10.0)), roof("B", 1.01, (0.5, 40.0))])
+    traces = {t.name: t for t in made.views[0].traces}
+    slope, level = traces["A DRAM"], traces["A peak"]
+    assert (slope.x[0], slope.y[0]) == (0.5, pytest.approx(0.5)) and slope.x[-1] == 10.0
+    assert (level.x[0], level.x[-1]) == (1.0, 40.0)
+    heights = sorted(t.label_at for t in traces.values() if t.label_left)
+    assert heights[1] - heights[0] >= 0.0339  # though the roofs are 1 % apart
+    assert slope.label == "A DRAM"
+
+
+def test_the_fastest_of_both_at_the_largest_shared_size_in_words():
+    def rows(cpu: float, gpu: float, threads: int, sizes=(64, 128)) -> list:
+        made = [row("matmul/numpy/blas", square(n), cpu * n, threads=threads, spread=0.01) for n in sizes]
+        return made + [row("matmul/cupy/cublas", square(n), gpu, spread=0.01) for n in sizes]
+
+    old, new = rows(1e-6, 4e-5, 16), rows(2e-6, 1e-5, 2, (64, 128, 256))
+    cpu, gpu = beside.best(old, new, ("old", "new"))
+    found = re.match(r"float32, n = 128, the fastest on the CPU: new \(numpy/blas, 2 threads, 25\d us\) takes (\S+) times "
+                     r"\((\S+)\.\.(\S+)\) as long as old \(numpy/blas, 16 threads, 12\d us\)\.$", cpu)  # fmt: skip
+    assert found and [float(v) for v in found.groups()] == pytest.approx([2.0] * 3, rel=0.05)
+    assert re.search(r"on the GPU, data already there: new .* is (3\.9\d|4\.0\d) times \(.*\) as fast as old", gpu)
+    same = beside.best(old, rows(1.001e-6, 4e-5, 16), ("old", "new"))
+    assert "takes as long as old" in same[0] or "cannot be told from old" in same[0]
+    assert beside.best(old, [], ("old", "new")) == []
+
+
+def test_where_the_gpu_wins_and_the_ceilings_in_words():
+    gpu, cpu = fake.gpu_run(sizes=SIZES).measurements, fake.cpu_run(sizes=SIZES).measurements
+    (said,) = beside.crossing([("one", crossovers(gpu)), ("two", crossovers(cpu))])
+    assert "one: float32, data already on the GPU, one call at a time, the GPU wins from n = " in said
+    assert said.endswith("two: no GPU was measured.")
+    assert beside.crossing([("two", crossovers(cpu))]) == []
+    (told,) = beside.ceilings(*(roofs(rows) for rows in (gpu, cpu)), ("one", "two"))
+    a, b = (max(r.rate.value for r in roofs(rows) if (r.device, r.kind) == ("cpu", "compute") and r.name == "float32")
+            for rows in (gpu, cpu))  # fmt: skip
+    assert f"the CPU's float32 arithmetic gives {digits(b / a)} times as much" in told and "GPU" not in told
+
+
+def test_both_runs_are_in_the_markdown_with_their_pictures_and_rows(two):
+    text = two[1].read_text()
+    assert text.startswith("# Where the GPU starts to win: nvidia-h200 beside intel-avx512-2c\n")
+    answer = text[text.index("## The answer") : text.index(f"## {differences.HEADING}")]
+    assert "### A: nvidia-h200" in answer and "### B: intel-avx512-2c" in answer
+    assert "No GPU was measured on this machine (Intel Xeon, 2 cores)" in answer
+    words = text[text.index(f"## {differences.HEADING}") : text.index("## Where the GPU wins")]
+    for piece in (
+        "the fastest on the CPU: intel-avx512-2c (numpy/",
+        " matmul rows on the CPU that both",
+        "  - cores: 16 -",
+    ):
+        assert piece in words
+    roofline = text[text.index("## How far from") : text.index("## Kernels")]
+    assert roofline.index("](roofline.svg)") < roofline.index("### A:") < roofline.index("### B:")
+    for name in re.findall(r"\]\(([\w-]+\.svg)\)", text):
+        assert (two[1].parent / name).is_file(), name
+    assert "](A-products.svg)" in text
+    numbers = text[text.index("## All numbers") :]
+    assert "| run | kernel |" in numbers
+    for letter, loaded in (("A", with_layers()), ("B", fake.cpu_run(sizes=SIZES))):
+        tried = [m for m in {m.key: m for m in loaded.measurements}.values() if m.status != "skipped"]
+        assert numbers.count(f"\n| {letter} | ") == len(tried)
+
+
+def test_pictures_show_both_runs_and_the_second_ones_roofs(two):
+    def words(name: str) -> str:
+        tree = xml.etree.ElementTree.parse(two[1].parent / name)
+        return " ".join(node.text or "" for node in tree.iter("{http://www.w3.org/2000/svg}text"))
+
+    named = "A: nvidia-h200, B: intel-avx512-2c"
+    for piece in (
+        named,
+        "A GPU float32 60.0 TFLOP/s",
+        "B CPU DRAM ",
+        "B CPU float32 240 GFLOP/s",
+        "B CPU float32 matmul",
+    ):
+        assert piece in words("roofline.svg"), piece
+    for piece in (
+        "A CPU, best, float32",
+        "B CPU, best, float32",
+        "A GPU, data on the GPU, one call, float32",
+        "A: n = ",
+    ):
+        assert piece in words("crossover.svg")
+    assert "A GPU cupy/cublas" in words("rates.svg") and "B CPU numpy/blas" in words("rates.svg")
+
+
+def test_the_page_embeds_every_run_with_its_tools_and_rows(two):
+    made = report.to_open(two[1]).read_text()
+    found = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', made, re.DOTALL)[1])
+    assert [r["letter"] for r in found["crossover"]["runs"]] == ["A", "B"]
+    assert [len(r["precisions"][0]["forms"]) > 0 for r in found["crossover"]["runs"]] == [True, False]
+    assert [t["run"] for t in found["tools"]] == ["A: nvidia-h200", "B: intel-avx512-2c"]
+    assert set(found["tools"][1]["tools"][0]["sides"]) == {"cpu"}
+    rows = found["rows"]
+    assert rows["heads"][0] == "run" and rows["labels"] == ["A: nvidia-h200", "B: intel-avx512-2c"]
+    assert [c[0] for c in rows["cells"]] == [r["run"] for r in rows["records"]] and {"A", "B"} == {
+        c[0] for c in rows["cells"]
+    }
+    assert {r["run"] for r in rows["runs"]} == {"A", "B"}
+    roof = {t["name"] for t in found["charts"]["roofline"]["views"][0]["traces"]}
+    assert {"A GPU float32", "B CPU float32", "B CPU DRAM bandwidth", "B CPU float32 matmul"} <= roof
+    heads = re.findall(r'<h2 class="run">(.*?)</h2>', made)
+    assert heads == ["A: nvidia-h200", "B: intel-avx512-2c"]
+    for name in ("c-run", "n-run", "x-run"):
+        assert f'id="{name}"' in made
+
+
+def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
+    cpus = [Material(fake.cpu_run(sizes=SIZES), letter, letter) for letter in "AB"]
+    view = charts_crossover.view(cpus)
+    assert [t.name for t in view.traces] == ["A CPU, best, float32", "B CPU, best, float32"]
+    assert charts_crossover.data(cpus[:1]) == {} and charts_crossover.view(cpus[:1]) is None
+    path = page.write(folders(tmp_path, fake.cpu_run(sizes=SIZES), fake.gpu_run(sizes=SIZES)), tmp_path / "out", False)
+    assert re.search(r"!\[A: No GPU.* B: float32, data already on the GPU.*\]\(crossover\.svg\)", path.read_text())
+
+
+def test_a_still_draws_every_line_of_its_view_within_its_frame():
+    traces = [Trace(f"line {i}", [1.0, 10.0, 100.0], [1e9 * (i + 1)] * 3, "blue", "circle") for i in range(4)]
+    view = View("", Axis("n", "count"), Axis("rate", "flops"), traces, lines=[(30.0, "here")])
+    (axes,) = stills.figure(view, "Title", "A: one").axes
+    drawn = [line for line in axes.lines if len(line.get_xdata()) == 3]
+    assert [line.get_ydata()[0] for line in drawn] == [1e9, 2e9, 3e9, 4e9]
+    low, high = axes.get_ylim()
+    assert low < 1e9 and high > 4e9 and math.log10(high / low) < 2
+
+
+def test_the_commands_make_a_run_from_nothing():
+    def ran(at: int, command: str):
+        return msgspec.structs.replace(fake.run(fake.CPU_MACHINE, command), started_at=f"2025-01-02T03:04:{at:02}Z")
+
+    long = "python -m workloads.matmul --sizes 64 --device gpu -o reports/local/x"
+    made = again.commands(
+        [
+            ran(3, f"{long} --resume --stop-after 25"),
+            ran(1, "python -m workloads.matmul --sizes 64 --stop-after=9 --device gpu --resume -o reports/local/x"),
+            ran(4, "python -m workloads.matmul --sizes 64 --device cpu --resume -o reports/local/x"),
+            ran(5, "python -m workloads.conv --model m --resume -o reports/local/x"),
+            ran(6, "python -m workloads.matmul --sizes 128 --resume"),
+        ]
+    )
+    assert made == [
+        long,
+        "python -m workloads.matmul --sizes 64 --device cpu -o reports/local/x --resume",
+        "python -m workloads.conv --model m -o reports/local/x",
+        "python -m workloads.matmul --sizes 128",
+    ]

@@ -1,0 +1,124 @@
+"""Who wins a network's whole step: sums worked out by hand, libraries and frameworks each by themselves, what is missing."""
+
+import fake_measurements as fake
+import pytest
+from fake_measurements import row
+
+from analysis import answers, sentences, steps
+from analysis.report import layers
+from kernels import networks
+from kernels.steps import step as works_of
+from workloads.results import Loaded
+
+MODEL = "cifar10-mlp"
+COMMAND = f"python -m workloads.matmul --model {MODEL} --direction all --batch 1 8"
+
+
+def products(batch: int, math: str = "float32") -> list:
+    """The problems of a step's dense products, each as often as it occurs."""
+    return [w.problem for w in works_of(networks.find(MODEL), batch, "float32", math) if w.kind == "dense"]
+
+
+def timed(kernel: str, batch: int, seconds: float, math: str = "float32", **how) -> list:
+    return [row(kernel, p, seconds, **how) for p in dict.fromkeys(products(batch, math))]
+
+
+def loaded(rows: list) -> Loaded:
+    machine = fake.GPU_MACHINE
+    return Loaded((fake.run(machine, COMMAND),), tuple(rows), 0, ("matmul.jsonl",))
+
+
+def only(rows: list) -> "tuple[steps.Step, list]":
+    (step,) = steps.found(loaded(rows).runs, rows, "matmul")
+    return step, steps.answers(step, rows)
+
+
+def test_a_step_is_the_sum_of_its_products_by_the_fastest_kernel_each():
+    """Eight products: at 1 ms each on the CPU, 5 ms or 0.25 ms on the GPU, the CPU wins at batch 1 and the GPU at 8."""
+    rows = [
+        *(
+            m
+            for b in (1, 8)
+            for threads in (1, 2)
+            for m in timed("matmul/numpy/blas", b, 2e-3 / threads, threads=threads)
+        ),
+        *timed("matmul/cupy/cublas", 1, 5e-3),
+        *timed("matmul/cupy/cublas", 8, 0.25e-3),
+    ]
+    step, (found,) = only(rows)
+    assert step.words == "a step of cifar10-mlp (8 products)" and len(products(1)) == 8
+    assert [p.cpu.seconds.value for p in found.points] == [pytest.approx(8e-3)] * 2
+    assert [p.gpu.seconds.value for p in found.points] == [pytest.approx(40e-3), pytest.approx(2e-3)]
+    assert found.kind == "gpu-from" and (found.crossings[0].below, found.crossings[0].above) == (1, 8)
+    said, times = steps.sentences_of(step, found)
+    assert said.startswith(
+        "A step of cifar10-mlp (8 products), float32, data already on the GPU, one call at a time: the GPU "
+    )
+    assert " wins from batch = " in said
+    assert times == (
+        "A step of cifar10-mlp (8 products): at batch 1 40.0 ms on the GPU (cupy/cublas) and 8.00 ms on the CPU (numpy/blas, 2 "
+        "threads), 5.00 times as fast on the CPU; at batch 8 2.00 ms on the GPU (cupy/cublas) and 8.00 ms on the CPU "
+        "(numpy/blas, 2 threads), 4.00 times as fast on the GPU."
+    )
+
+
+def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_float32():
+    rows = [
+        *timed("matmul/cupy/cublas", 1, 1e-5, "tf32"),
+        *timed("matmul/tensorflow/jit", 1, 3e-3, "tf32", device="gpu:0"),
+        *timed("matmul/tensorflow/function", 1, 1e-3),
+    ]
+    step, (found,) = only(rows)
+    assert (found.precision, found.cpu_maths, found.form.framework) == ("tf32", ("float32",), "tensorflow")
+    assert found.kind == "cpu-throughout"  # the library's GPU call is no reason for TensorFlow's to win
+    assert (
+        "tf32 (against the CPU in float32), by tensorflow, data already on the GPU"
+        in steps.sentences_of(step, found)[0]
+    )
+    machine = loaded(rows)
+    assert sentences.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
+    (tf32, float32) = (
+        t for _, works in layers.networks.steps(machine.runs, rows, "matmul") for t in answers.totals(works, rows)
+    )
+    assert (tf32.gpu, dict(tf32.frameworks)) == (pytest.approx(8e-5), {"tensorflow GPU": pytest.approx(24e-3)})
+    assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})
+    table = "\n".join(layers.section(layers.found(machine, "matmul", ()), {}))
+    assert (
+        "| GPU, data already there | tensorflow CPU | tensorflow GPU |" in table
+        and "| 80.0 us | - | 24.0 ms |" in table
+    )
+
+
+def test_what_is_missing_is_said_with_the_command_that_measures_it():
+    gpu = timed("matmul/cupy/cublas", 1, 1e-5) + timed("matmul/cupy/cublas", 8, 1e-5)
+    cpu = timed("matmul/tensorflow/function", 1, 1e-3) + timed("matmul/tensorflow/function", 8, 1e-3)
+    command = "python -m workloads.matmul --model cifar10-mlp --direction all --batch 1 8 --device"
+    begin = "Who wins a step of cifar10-mlp (8 products) is not known here: the "
+    (told,) = steps.story(loaded(gpu).runs, gpu, "matmul", fake.GPU_MACHINE)
+    assert told == f"{begin}CPU has no time of all of them. What is missing: {command} cpu"
+    (told,) = steps.story(loaded(cpu).runs, cpu, "matmul", fake.GPU_MACHINE)
+    assert (
+        told
+        == f"{begin}GPU has no time of all of them by tensorflow. What is missing: {command} gpu --backends tensorflow"
+    )
+    assert sentences.answer(loaded(gpu))[0].startswith("Who wins a step")
+    assert steps.story(loaded(cpu).runs, cpu, "matmul", fake.CPU_MACHINE) == []  # no GPU could measure it
+
+
+def test_batches_that_one_device_alone_has_are_named():
+    rows = [
+        *timed("matmul/tensorflow/function", 1, 1e-3),
+        *timed("matmul/tensorflow/function", 8, 1e-3),
+        *timed("matmul/tensorflow/jit", 1, 3e-3, "tf32", device="gpu:0"),
+        *timed("matmul/tensorflow/jit", 8, 3e-3, "tf32", device="gpu:0")[1:],
+    ]
+    step, (found,) = only(rows)
+    assert [p.n for p in found.points] == [1]
+    assert steps.lacking(step, found, rows) == (
+        "A step of cifar10-mlp (8 products): the CPU alone has a time at batch 8; the GPU's: python -m workloads.matmul --model "
+        "cifar10-mlp --direction all --batch 8 --device gpu --backends tensorflow --dtypes tf32"
+    )
+    whole = [*rows, *timed("matmul/tensorflow/jit", 8, 3e-3, "tf32", device="gpu:0")]
+    step, (found,) = only(whole)
+    assert steps.lacking(step, found, whole) == ""
+    assert any("the CPU alone has a time" in s for s in layers.found(loaded(rows), "matmul", ()).won)

@@ -1,0 +1,143 @@
+"""What is said of trainings: one job on a page, crossings that are known, a step beside its epoch, losses; on rows that follow
+laws whose answers are worked out by hand."""
+
+from test_jobs import one, trained
+
+from analysis import job_words, jobs, loss_words, training_words
+from analysis.estimate import Estimate
+from analysis.jobs import BY_JOB, BY_STEP
+from analysis.report import training as section
+from workloads.results import Measurement
+
+
+def wide(samples: int, cpu: float, gpu: float) -> list[Measurement]:
+    """Widths 100 and 1000 in rows of so many samples: on the CPU a step takes `cpu` seconds a hundred units, on the GPU `gpu`."""
+    made = []
+    for units in (100, 1000):
+        setup = (f"mlp-784-{units}x2-10", 128, samples)
+        made += [trained(*setup, (0.0, 0.0, cpu * units / 100), once=(5.0, 0.0, 0.0)),
+                 trained(*setup, (0.0, 0.0, gpu), device="gpu:0", once=(9.0, 0.0, 6.0))]  # fmt: skip
+    return made
+
+
+def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
+    """60,000 samples and 10 epochs are 4680 steps of 128: at width 100 5 + 4.68 s and 15 + 9.36, at 1000 5 + 46.8 and
+    15 + 9.36; of the row's own 2,048 samples and 10 epochs, 160 steps, the CPU wins both."""
+    every = wide(2048, 1e-3, 2e-3)
+    found = one(jobs.answers(every, ["width"]), BY_JOB)
+    assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
+        (9.68, 24.36), (51.8, 24.36)]  # fmt: skip
+    of = "of 60,000 samples and 10 epochs, put together from these costs"
+    assert job_words.answer_sentence(found).startswith(
+        f"mlp-784-Wx2-10, batch 128, float32 inputs, Keras's fit: by the whole job {of}, the GPU wins from width = ")  # fmt: skip
+    (said,) = [s for s in training_words.training_sentences(every) if s.startswith("Training mlp-784-1000x2")]
+    assert (
+        f"the whole job {of}, start-up and compilation included, 51.8 s on the CPU and 24.4 s on the GPU (the GPU"
+        in said
+    )
+    assert "2,048" not in said
+    page = section.section(every, {})
+    (row_,) = [s for s in page if s.startswith("| mlp-784-Wx2-10")]
+    assert f"| {of}: the GPU wins from width = " in row_
+    assert "2,048" not in row_
+    # paid back after 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
+    (paid,) = [s for s in map(job_words.payback_sentence, jobs.pairs(every)) if s.startswith("mlp-784-1000x2-10")]
+    assert "the GPU pays its start back after 78.1 epochs of 2,048 samples" in paid
+
+
+def test_a_row_of_the_articles_own_samples_is_put_together_from_nothing():
+    every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
+    (said,) = training_words.training_sentences(every)
+    assert said.startswith("Training mnist-cnn (S2), batch 32, 60,000 samples, ")
+    assert "; the whole job of 60,000 samples and 5 epochs, start-up" in said
+    batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
+    assert jobs.planned(jobs.pairs(batch)[0].setup, "") == (100, 2000)  # all of a batch: another job has another batch
+
+
+def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
+    """Between 100 and 40,000 samples a straight line says nothing: no number, no interval, and no place at the answer's top."""
+    made = [trained("peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d)
+            for n in (100, 40_000) for d in ("cpu", "gpu:0")]  # fmt: skip
+    found = one(jobs.answers(made, ["samples"]), BY_STEP)
+    assert found.crossings[0].wide
+    assert job_words.verdict_of(found) == "the GPU wins from somewhere between the measured samples = 100 and 40,000"
+    assert not [s for s in training_words.training_sentences(made) if "wins from" in s]
+    between = [
+        trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)
+        for t, d in ((1.1e-3, "cpu"), (1e-3, "gpu:0"))
+    ]
+    (crossing,) = one(jobs.answers([*made, *between], ["samples"]), BY_STEP).crossings
+    assert (crossing.below, crossing.above, crossing.apart) == (100, 40_000, 20.0)  # neither wins at 2000: still far
+    near = [trained("peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d, noise=0.2 * (n == 1000), epochs=2)
+            for n in (200, 1000, 4000) for d in ("cpu", "gpu:0")]  # fmt: skip
+    said = training_words.training_sentences(near)[0]  # 20 times in all, in steps of 5 and 4
+    assert "the GPU wins from samples = " in said and "between the measured 200 and 4000" in said
+
+
+def test_the_best_form_is_that_of_the_job_that_is_told():
+    """Compiled a step takes 1 ms, not 2, after 8 s of compiling: of 2,048 samples and 5 epochs the plain form wins, of the
+    article's 60,000 (9375 steps of 32) the compiled one: 8 + 9.375 s."""
+    every = [trained("mnist-cnn", 32, 2048, (0.0, 0.0, 2e-3)),
+             trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), once=(0.0, 0.0, 8.0), jit_compile="on"),
+             trained("mnist-cnn", 32, 2048, (0.0, 0.0, 5e-3), device="gpu:0")]  # fmt: skip
+    (pair,) = jobs.pairs(every)
+    assert (pair.cpu(BY_JOB, 5).form, pair.cpu(BY_JOB, 5, 1875).form) == ("GPU hidden", "GPU hidden, jit on")
+    (said,) = training_words.training_sentences(every)
+    assert "start-up and compilation included, 17.4 s on the CPU and 46.9 s on the GPU" in said
+
+
+def test_an_epoch_that_takes_longer_than_its_steps_is_said_beside_the_step():
+    """S4: the GPU's step is the shorter one, its epoch of one step the longer one."""
+    every = [
+        trained("peaks", 100, 100, (0.0, e, s), device=d) for e, s, d in ((33e-3, 5e-3, "cpu"), (44e-3, 3e-3, "gpu:0"))
+    ]
+    (said,) = training_words.training_sentences(every)
+    assert (
+        "5.00 ms on the CPU and 3.00 ms on the GPU (the GPU is 1.67 times as fast); beside its 1 step an epoch takes "
+        in said
+    )
+    assert "an epoch takes 33.0 ms and 44.0 ms; the whole job of 100 samples and 2000 epochs" in said
+    little = [trained("peaks", 100, 100, (0.0, 1e-3, s), device=d) for s, d in ((5e-3, "cpu"), (3e-3, "gpu:0"))]
+    assert "beside its" not in training_words.training_sentences(little)[0]
+
+
+def test_a_part_of_a_job_that_may_be_nothing_is_less_than_its_upper_end():
+    assert section._known(Estimate(1e-3, -2e-3, 4e-3)) == "<4.00 ms"
+    assert section._known(Estimate(3e-3, -2e-3, 4e-3)) == "3.00 ms"
+    assert section._known(Estimate(-3e-3, -4e-3, 2e-3)) == "<2.00 ms"
+
+
+def test_who_is_faster_is_not_told_because_of_the_noisier_side():
+    every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
+             trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4)]  # fmt: skip
+    (said,) = training_words.training_sentences(every)
+    noise = jobs.pairs(every)[0].gpu.costs.step.noise
+    assert noise > 1
+    assert (
+        f"1.00 ms on the GPU (can't tell which is faster, as the GPU's is only known to +-{100 * noise:.0f} %)" in said
+    )
+
+
+def test_losses_in_words_and_where_the_devices_end_apart():
+    made = [trained("peaks", 100, 100, (0.0, 0.0, 1e-3), device=d, epochs=2000, kernel="training/tensorflow/loop")
+            for d in ("cpu", "gpu:0")]  # fmt: skip
+    for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
+        m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
+    assert (
+        loss_words.losses(made[0]) == "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
+    )
+    (pair,) = jobs.pairs(made)
+    said = loss_words.sentence(pair)
+    assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU and 0.960 on the GPU, 48.0 times apart.")
+    made[1].values["tf32"] = 1.0
+    said = loss_words.sentence(pair)
+    assert "48.0 times apart; the GPU's products are in TF32" in said and "--tf32 off" in said
+    assert said in job_words.lines(made) and "### Losses that differ" in section.section(made, {})
+    made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
+    assert loss_words.sentence(pair) == ""
+    made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
+    assert loss_words.sentence(pair) == ""
+    made[0].series.update({"accuracy": (0.1, 0.5, 0.75), "job_loss": ()})
+    assert loss_words.losses(made[0]) == "loss 3.10 to 2.60, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
+    made[0].series.update({"accuracy": (), "loss": (1.0, 1e-9)})
+    assert loss_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"

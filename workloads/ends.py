@@ -1,0 +1,64 @@
+"""What trainings and inference say last: how much of a plan is here, and an error line with a command that works for each model
+that failed and where nothing could be measured."""
+
+import sys
+from collections import Counter
+
+import msgspec
+
+from workloads import machine, options, studies, switches
+from workloads.results import Measurement
+
+_DOCTOR = "python -m workloads.doctor"
+_SMALL = 1000  # samples of the command that fits
+
+
+def said(outcome, workload: str, example: str, names: list[str] | None = None) -> None:
+    """Prints an error line for each model that failed, with a command that works: of a user's own model one of a model that is
+    here, else the doctor's. `names`: the studies that were asked for.
+
+    Raises: Missing, with such a command, where not a row could be measured.
+    """
+    failed = {
+        m.problem.model: m
+        for m in reversed(outcome.measurements)
+        if m.status == "failed" and hasattr(m.problem, "model")
+    }
+    for model, m in sorted(failed.items()):
+        tip = example if switches.own_model(model) else _DOCTOR
+        print(f"error: {model} on {m.settings.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
+    if outcome.exit_code != options.MISSING:
+        return
+    skipped = [m for m in outcome.measurements if m.status == "skipped"]
+    if skipped:
+        reason, rows = Counter(m.reason for m in skipped).most_common(1)[0]
+        first = next(m for m in skipped if m.reason == reason)
+        more = f" ({rows} of {len(skipped)} rows)" if rows < len(skipped) else ""
+        raise options.Missing(
+            f"nothing could be measured: {reason}{more}", _instead(first, workload, example, names or [])
+        )
+
+
+def part(outcome) -> list[str]:
+    """How much of a plan that was stopped is here, for the head of what is said of it."""
+    there = len(outcome.measurements)
+    return (
+        [f"{there} of {there + outcome.left} rows are here, and what follows is said of these."] if outcome.left else []
+    )
+
+
+def _instead(m: Measurement, workload: str, example: str, names: list[str]) -> str:
+    """A command like the one whose rows were skipped, that works here."""
+    apart = [name for name in names if name in studies.EXPERIMENTS]
+    if apart and m.reason.startswith("no GPU"):
+        return f"python -m workloads.training --study {' '.join(apart)} --device cpu"
+    if ": " in m.reason and "pip install" in m.reason:
+        return m.reason.rpartition(": ")[2]
+    small = {"batch": min(m.problem.batch, _SMALL)} | (
+        {"samples": _SMALL} if hasattr(m.problem, "samples") else {"batch": 1}
+    )
+    fits = msgspec.structs.replace(m.problem, **small)
+    if "GiB" in m.reason and 2 * fits.footprint_bytes < machine.memory_available("cpu"):
+        sizes = f"--samples {_SMALL}" if "samples" in small else "--batch 1"
+        return f"python -m workloads.{workload} --model {m.problem.model} {sizes}"
+    return example

@@ -1,0 +1,235 @@
+"""Times what several GPUs of one host do with each other: copies between them, sums over all, the same work on all at once."""
+
+import argparse
+import sys
+
+from workloads import options
+
+EXAMPLE = "python -m workloads.peers --fast"
+LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
+by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""
+PARTS = ("copies", "all-reduce", "at-once")
+SIZES = "4KiB:256MiB:x4"
+COPIED = ("4B", "256MiB")
+VARIANTS = {
+    "copies": ("direct", "staged"),
+    "all-reduce": ("nccl", "nccl_graph", "one_shot", "one_shot_graph", "one_shot_early_graph"),
+}
+_OPS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}
+
+
+def parser() -> options.Parser:
+    """The command line of python -m workloads.peers."""
+    made = options.parser("workloads.peers", LONG, EXAMPLE)
+    made.add_argument("--only", nargs="+", metavar="PART", help=f"only these: {' '.join(PARTS)}")
+    made.add_argument(
+        "--sizes", nargs="+", metavar="BYTES", help=f"bytes of each GPU's array in an all-reduce ({SIZES})"
+    )
+    made.add_argument("--copied", nargs="+", metavar="BYTES", help=f"bytes of a copy between GPUs ({' '.join(COPIED)})")
+    made.add_argument(
+        "--dtypes", nargs="+", metavar="TYPE", help="float32 float16 bfloat16 (default: float32 and bfloat16)"
+    )
+    options.add_measuring(made)
+    return made
+
+
+def _parts(args: argparse.Namespace) -> list[str]:
+    found = options.words(args.only) or list(PARTS)
+    for word in found:
+        if word not in PARTS:
+            raise options.Usage(f"unknown part {word!r}; known: {', '.join(PARTS)}")
+    return found
+
+
+def gpus(args: argparse.Namespace, here) -> list[int]:
+    """The numbers of the GPUs that work with each other: those of --device, else all.
+
+    Raises: Usage; Missing where they are fewer than two.
+    """
+    from workloads import machine, plan
+
+    if not here.gpus:
+        raise options.Missing(
+            f"every row of peers takes two GPUs or more: {machine.gpu_problem()}", plan.no_device("cupy")[1]
+        )
+    asked = argparse.Namespace(**{**vars(args), "device": args.device or ["all"]})
+    found = [int(device[4:]) for device in plan.devices(asked, here) if device != "cpu"]
+    if len(found) < 2:
+        chosen = (
+            f"--device names {len(found)}"
+            if args.device and len(here.gpus) > 1
+            else f"there is one, {here.gpus[0].name}"
+        )
+        raise options.Missing(
+            f"every row of peers takes two GPUs or more: {chosen}", "python -m workloads.suite --quick"
+        )
+    return sorted(found)
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """The rows of the sweep: copies pair by pair, then sums over all GPUs by type, form and kernel.
+
+    Raises: Usage; Missing without two GPUs.
+    """
+    members, parts = gpus(args, here), _parts(args)
+    kernels = _kernels(args, parts)
+    made = _copies(args, members, kernels) if "copies" in parts else []
+    return made + (_sums(args, members, kernels) if "all-reduce" in parts else [])
+
+
+def _kernels(args: argparse.Namespace, parts: list[str]) -> list[str]:
+    asked = options.words(args.variants)
+    every = [v for part, names in VARIANTS.items() if part in parts for v in names]
+    if unknown := set(asked or []) - set(every):
+        raise options.Usage(f"unknown variant {min(unknown)!r}; known: {', '.join(every) or 'none of at-once'}")
+    return asked or every
+
+
+def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
+    from kernels.peers import PeerCopy
+    from workloads.results import Row, Settings
+
+    sizes = options.sizes(args.copied or list(COPIED))
+    pairs = [(i, j) for i in members for j in members if i != j]
+    copies = [PeerCopy(i, j, n) for n in sizes for i, j in pairs]
+    copies += [PeerCopy(i, j, sizes[-1], 2) for i, j in pairs if i < j]
+    return [Row(f"peer/cupy/{variant}", p, Settings(f"gpu:{p.source}")) for variant in VARIANTS["copies"] if variant in kernels
+            for p in copies if variant == "direct" or p.ways == 1]  # fmt: skip
+
+
+def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
+    """One-shot kernels have rows as far as they go; recorded ones only out of place."""
+    from kernels.peers import ONE_SHOT_BYTES, AllReduce
+    from workloads.results import Row, Settings
+
+    dtypes, every = options.words(args.dtypes) or ["float32", "bfloat16"], ",".join(map(str, members))
+    made = []
+    try:
+        for dtype in dtypes:
+            for variant in (v for v in VARIANTS["all-reduce"] if v in kernels):
+                forms = AllReduce.FORMS if variant == "nccl" else AllReduce.FORMS[:1]
+                sums = [
+                    AllReduce(n, every, dtype, form) for form in forms for n in options.sizes(args.sizes or [SIZES])
+                ]
+                made += [Row(f"collective/cupy/{variant}", p, Settings(f"gpu:{members[0]}")) for p in sums
+                         if variant == "nccl" or p.nbytes <= ONE_SHOT_BYTES]  # fmt: skip
+    except ValueError as error:
+        raise options.Usage(str(error), EXAMPLE) from error
+    return made
+
+
+def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Runs the sweep of copies and sums; the sweep.Outcome. What runs at once is measured by `measure_at_once`."""
+    from workloads import sweep
+
+    run = run or sweep.header(args, command)
+    return sweep.sweep(rows(args, run.machine), args, "peers", command, shown, run=run)
+
+
+def measure_at_once(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+    """Every GPU alone and all at once, into a file of its own beside the other; the sweep.Outcome."""
+    from workloads import at_once, sweep
+
+    run = run or sweep.header(args, command)
+    return at_once.measure(args, run.machine, gpus(args, run.machine), command, shown, run)
+
+
+class Table:
+    """A line a row. Of copies and sums microseconds waited for and queued, and the rate (a sum's is the bus bandwidth) of queued
+    ones; of work on all GPUs at once the seconds of a call and of that the part that it takes longer than alone."""
+
+    HEAD = (("kernel", 28), ("what", 52), ("us waited", 10), ("+-%", 5), ("us queued", 10), ("GB/s", 8), ("notes", 5))
+
+    def __init__(self, machine=None):
+        self._headed = False
+
+    def shown(self, m) -> None:
+        from workloads.tables import line
+
+        widths = [width for _, width in self.HEAD]
+        if not self._headed:
+            print(line(list(self.HEAD)))
+        self._headed = True
+        print(line(list(zip(self.cells(m), widths, strict=True))).rstrip(), flush=True)
+
+    def cells(self, m) -> list[str]:
+        from analysis import peers
+        from analysis.estimate import of
+        from workloads.show import number
+
+        p = m.problem
+        what = peers.words(p) + (f" on {m.settings.device}" if p.op == "at-once" else "")
+        head = [m.kernel, what]
+        if m.status != "ok":
+            return [*head, m.status, "", "", "", m.reason]
+        waited, queued = of(m.samples[0]), m.on("host-throughput")
+        rate = peers.rate(m)
+        return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), number(queued and of(queued).value * 1e6),
+                number(rate and rate.value / 1e9), " ".join(m.flags)]  # fmt: skip
+
+    def finish(self) -> None:
+        """Nothing is held back."""
+
+
+def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
+    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code.
+
+    Raises: Usage for a table for machines of more than one part.
+    """
+    from workloads import at_once, machine, plan, show, suite, sweep
+
+    parts = _parts(args)
+    if args.format in ("csv", "json") and len(parts) != 1:
+        raise options.Usage(f"--format {args.format} takes one table; name one part with --only",
+                            f"python -m workloads.peers --only copies --format {args.format}")  # fmt: skip
+    if args.dry_run:
+        here = machine.describe()
+        plan.dry_run([*rows(args, here), *(at_once.rows(gpus(args, here)) if "at-once" in parts else [])], args)
+        return options.OK
+    show.check_flags(args)
+    run = run or sweep.header(args, command)
+    gpus(args, run.machine)
+    if not args.output and not args.resume:  # both files in one folder
+        args.output = str(sweep.place(args, "peers", run).parent)
+    table, outcomes = Table(run.machine), []
+    for names, take in ((("copies", "all-reduce"), measure), (("at-once",), measure_at_once)):
+        if any(name in parts for name in names):
+            op = _OPS[next(name for name in names if name in parts)]
+            out = table if args.format == "table" else show.Rows(args.format, op, run.machine)
+            outcomes.append(take(args, command, out.shown, run))
+            out.finish()
+            if outcomes[-1].stopped:
+                break
+    codes = [sweep.ended(outcome, args) for outcome in outcomes]
+    if args.format == "table" and alone:
+        said([m for outcome in outcomes for m in outcome.measurements])
+    ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
+    return show.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else suite.worst(codes))
+
+
+def said(measurements) -> None:
+    """What the rows come to, in words."""
+    from analysis import peers
+
+    print("\n".join(["", *peers.lines(measurements)]))
+
+
+def run(**keywords):
+    """The rows of one part as a pandas DataFrame; keywords are the flags: run(only=["copies"], fast=True)."""
+    from workloads import show
+
+    args = options.namespace(parser(), **{"quiet": True, **keywords})
+    parts = _parts(args)
+    if len(parts) != 1:
+        raise options.Usage("run() gives one table; name one part with only=[...]", EXAMPLE)
+    take = measure_at_once if parts == ["at-once"] else measure
+    return show.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
+
+
+def main(argv: list[str] | None = None) -> int:
+    command = options.command_line("workloads.peers", argv)
+    return options.command(parser(), argv, lambda args: session(args, command, alone=True))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
