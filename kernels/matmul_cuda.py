@@ -14,11 +14,16 @@ _MOST_NAIVE, _MOST_COALESCED = 1 << 36, 1 << 39
 _INT = 1 << 31
 
 
+def count_in_32_bits(problem: Matmul) -> None:
+    """Raises: ValueError for a product with more rows or columns than our kernels count."""
+    if max(problem.m, problem.n, problem.k) >= _INT:
+        raise ValueError("rows and columns are counted in 32 bits")
+
+
 def _known(problem: Matmul, most: int | None = None) -> None:
     if problem.math != "float32" or problem.layout != "nn":
         raise ValueError(f"this kernel multiplies float32 stored nn, not {problem.math} {problem.layout}")
-    if max(problem.m, problem.n, problem.k) >= _INT:
-        raise ValueError("rows and columns are counted in 32 bits")
+    count_in_32_bits(problem)
     if most and problem.m * problem.n * problem.k > most:
         raise ValueError(f"more than 2^{most.bit_length() - 1} products would take this kernel seconds a call")
 

@@ -6,7 +6,7 @@ import cupy
 import numpy as np
 
 from kernels import cuda, tiles, tuning
-from kernels.matmul_cuda import gpu_name
+from kernels.matmul_cuda import count_in_32_bits, gpu_name
 from kernels.problems import Matmul
 from kernels.registry import kernel
 
@@ -40,6 +40,7 @@ def tensor_core(problem: Matmul, a, b):
         raise ValueError(
             f"this kernel multiplies tf32, float16 and bfloat16 stored nn, not {problem.math} {problem.layout}"
         )
+    count_in_32_bits(problem)
     device = cupy.cuda.Device()
     if int(device.compute_capability) < 80:
         raise ValueError(f"needs a GPU of compute capability 8.0 or newer, this one has {device.compute_capability}")

@@ -8,7 +8,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels import cuda, tiles, tuning
-from kernels.matmul_cuda import gpu_name
+from kernels.matmul_cuda import count_in_32_bits, gpu_name
 from kernels.matmul_cuda_tensor import TYPES
 from kernels.problems import Matmul
 from kernels.registry import kernel
@@ -79,6 +79,7 @@ def wgmma(problem: Matmul, a, b):
         raise ValueError(
             f"this kernel multiplies float16 and bfloat16 into their own type, not {problem.math} to {problem.out}"
         )
+    count_in_32_bits(problem)
     have = cupy.cuda.Device().compute_capability
     if have != "90":
         raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")

@@ -1,5 +1,6 @@
 """Picks the fastest of several tiles for this GPU by timing them once, and keeps the choice on disk."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -31,12 +32,12 @@ def kept() -> dict[str, str]:
 
 
 def keep(key: str, choice: str) -> None:
-    """Adds a choice. A folder that cannot be written costs the next process its tuning, nothing else."""
+    """Adds a choice; processes that keep theirs at once wait for each other. A folder that cannot be written costs the next
+    process its tuning, nothing else. To time all anew, delete the file."""
     try:
         folder().mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(
-            dir=folder()
-        ) as own:  # written beside and put in its place at once: others may read
+        with open(folder() / "tiles.lock", "w") as lock, tempfile.TemporaryDirectory(dir=folder()) as own:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # written beside and put in its place at once: others may read
             written = pathlib.Path(own) / "tiles.json"
             written.write_text(json.dumps(kept() | {key: choice}, indent=1, sort_keys=True), encoding="utf-8")
             written.replace(folder() / "tiles.json")

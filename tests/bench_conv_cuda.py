@@ -14,6 +14,7 @@ import numpy as np
 from must_reach import Figure, exactly, table
 
 from analysis import estimate
+from analysis.units import percent
 from kernels import cuda, gather_tiles, networks, registry
 from kernels.problems import Conv, Peak
 from workloads import copies, machine, timing
@@ -148,7 +149,7 @@ def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) ->
     best = min((k.variant for k in own), key=lambda side: float(np.median(times[side])))
     ratio = estimate.median(times[library.variant] / times[best])
     rate = estimate.median(problem.flops / times[best])
-    what = f"{best}, {rate.value / ceiling:.0%} of the peak"
+    what = f"{best}, {percent(rate.value / ceiling)} of the peak"
     return [Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),
             Figure(f"{name}: {what}", "printed", rate.scaled(1e-12), True, "TFLOP/s")], ratio  # fmt: skip
 

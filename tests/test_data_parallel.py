@@ -319,7 +319,7 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert case.one.key == one.key
     assert len(several.series["step_loss"]) == 20  # more samples are held than the row's own
     assert 0 <= data_parallel.loss_difference(case) < 1e-5
-    assert several.values["replicas"], several.values["replica_batch"] == (2.0, 4.0)
+    assert (several.values["replicas"], several.values["replica_batch"]) == (2.0, 4.0)
     assert several.values["all_reduce_bytes"] == 4 * (12 * 16 + 16 + 16 * 3 + 3)
     assert several.values["all_reduce_s"] >= 0
     assert len(several.series["all_reduce_s"]) >= 3

@@ -1,12 +1,14 @@
 """Our CUDA matmuls without a GPU: index arithmetic, swizzles, descriptors and fragments, read off the sources and worked out
 against PTX's layouts; what their tiles take; registers; the choice of tiles; tensor maps."""
 
+import concurrent.futures
 import ctypes
 import functools
 import itertools
 import json
 import re
 import sys
+import time
 import types
 
 import cuda_on_cpu
@@ -453,3 +455,25 @@ def test_who_overlaps_waits_before_it_touches_memory():
     assert body.index("griddepcontrol.wait;") < body.index(
         "if (team == 0)"
     )  # all threads: those that load and those that store
+
+
+def test_choices_kept_at_once_are_all_kept(cache, monkeypatch):
+    read = tuning.kept
+
+    def slow():
+        found = read()
+        time.sleep(0.02)  # long enough for another to read the same
+        return found
+
+    monkeypatch.setattr(tuning, "kept", slow)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda i: tuning.keep(str(i), "large"), range(4)))
+    assert read() == dict.fromkeys("0123", "large")
+
+
+@pytest.mark.parametrize("size", [(1 << 31, 1, 1), (1, 1 << 31, 1), (1, 1, 1 << 31)])
+@pytest.mark.parametrize(("of", "rung", "dtype"), [("", "tiled", "float32"), ("_tensor", "tensor_core", "bfloat16")])
+def test_more_rows_than_32_bits_count_are_refused(of, rung, dtype, size, monkeypatch):
+    module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
+    with pytest.raises(ValueError, match="counted in 32 bits"):
+        getattr(module, rung)(Matmul(*size, dtype), None, None)
