@@ -36,8 +36,8 @@ def refuse_skip(report) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Two processes run the tests: one all files that ask the suite's TensorFlow process, and those of the browser, so that both
-    take about as long; the other all else, each in order, as tests of a file may share a kernel that they plant. Which file asks
+    """Two processes run the tests: one all files that ask the suite's TensorFlow process, and a few more, so that both take about
+    as long; the other all else, each in order, as tests of a file may share a kernel that they plant. Which file asks
     is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
@@ -47,7 +47,8 @@ def pytest_xdist_make_scheduler(config, log):
     class TwoScopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "tensorflow and the browser" if file in asking or file.startswith("tests/test_browser") else "all else"
+            more = file.startswith(("tests/test_browser", "tests/test_complaints"))
+            return "tensorflow" if more or file in asking else "all else"
 
     return TwoScopes(config, log)
 

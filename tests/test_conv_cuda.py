@@ -164,13 +164,15 @@ def test_rows_that_are_loaded_together_lie_in_different_banks():
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
 
 
-# Every tile; of what comes 16 bytes at a time both operands or neither, as the registers of a mixture lie between.
+# Every tile; of what comes 16 bytes at a time both operands or neither, as the registers of a mixture lie between. How results
+# leave is tried with the first tile: what is added up is the same.
 TRIED = [*((PLAIN, of, {"WGRAD": wgrad, "VECTOR_A": vector, "VECTOR_B": vector})
            for of in gather_tiles.WARPS for wgrad in (0, 1) for vector in (0, 1)
            if vector or not wgrad or of.tile_m <= of.threads),
          *((TENSOR, of, {"WGRAD": wgrad, "TYPE": '"f16"'}) for of in gather_tiles.TENSORS for wgrad in (0, 1)),
          *((WGMMA, of, {"WGRAD": wgrad, "OUT": leaves, "TYPE": '"bf16"'})
-           for of in gather_tiles.GROUPS for wgrad, leaves in ((0, 0), (0, 1), (0, 2), (1, 1)))]  # fmt: skip
+           for i, of in enumerate(gather_tiles.GROUPS)
+           for wgrad, leaves in ((0, 0), (1, 1), (0, 1), (0, 2))[: 2 if i else 4])]  # fmt: skip
 
 
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")

@@ -112,7 +112,7 @@ def swept(tmp_path, wanted, *more):
 
 
 def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
-    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 10)
+    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 6)
     wanted = rows("dies", "good", "killed", "raises", "wrong", "nan", "picky", "hangs", "prints", "nosuch")
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
