@@ -1,6 +1,8 @@
 """The suite: its plan, its parts in one folder, its exit code, and what a machine without a GPU is told."""
 
 import pathlib
+import re
+from collections import Counter
 
 import fake_measurements as fake
 import pytest
@@ -132,3 +134,12 @@ def test_rows_of_both_devices_print_in_every_format(kind, capsys):
     assert "cupy" in out and "numpy" in out and "nan" not in out.lower() and "<NA>" not in out
     if kind == "csv":
         assert len(out.splitlines()) == 1 + sum(m.problem.op == "matmul" for m in rows)
+
+
+def test_every_stored_page_is_of_the_rows_that_are_stored_beside_it():
+    pages = sorted((worker.ROOT / "reports").glob("nvidia-*/*/report.md"))
+    assert len(pages) > 20
+    for page in pages:
+        told = next(line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("- Rows: "))
+        rows = Counter(m.status for m in results.read(page.parent).measurements)
+        assert {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", told.partition(";")[0])} == rows, page

@@ -130,7 +130,7 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
     told = [a for a in of.answers if a.kind != "no-gpu" or a.gaps]
     heading, one, stem = SECTIONS[of.op]
     if not told:
-        return ["No GPU was measured, so there is no crossover.", ""] if of.answers else []
+        return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []
     lines = [f"### {heading}: where the GPU wins", ""]
     for varies in dict.fromkeys(a.family.varies for a in told):
         lines += images.get(f"{stem}-{varies}", [])

@@ -108,7 +108,9 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     says = sentences.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
     lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
     if not told:
-        return [*lines, "No GPU was measured, so there is no crossover.", ""]
+        there = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
+        why = "The GPU has no square products here" if there else "No GPU was measured"
+        return [*lines, f"{why}, so there is no crossover.", ""]
     heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")
     lines += table(heads, map(_answer_row, told), 5)
     gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
@@ -146,7 +148,8 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
     heads = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
     drawn = has_any(measurements, roofs)
     lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures and drawn)]
-    lines += table(heads, [_roof_row(r, roofs) for r in roofs if r.measured], 2, ("of the data sheet", _RIDGE))
+    measured = [_roof_row(r, roofs) for r in roofs if r.measured]
+    lines += table(heads, measured, 2, ("of the data sheet", _RIDGE)) if measured else ["No roof was measured.", ""]
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
