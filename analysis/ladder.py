@@ -220,11 +220,11 @@ def _idea(step: Step, told: dict[str, str], ladder: Ladder) -> str:
 
 def _fallen(step: Step) -> str:
     """Where a rung is slower than the one before it: said, as each is told for what it gains."""
-    return f"At {problem_name(step.problem)} {_short(step.kernel)} {_gain(step)}: {_why(step)}."
+    return f"At {problem_name(step.problem)} {_short(step.kernel)} {_gain(step)}; a likely reason: {_why(step)}."
 
 
 def _why(step: Step) -> str:
-    """What makes a rung slower than a simpler one, as far as the problem shows it."""
+    """What may make a rung slower than a simpler one, as far as the problem shows it; no row says so."""
     if step.kernel in _SHARES:
         return "the threads cost more than they share, or there is but one"
     channels = getattr(step.problem, "c_in", _EIGHTS)

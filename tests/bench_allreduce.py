@@ -11,6 +11,7 @@ import tempfile
 import time
 import warnings
 
+from bench_transfer import alternating, over
 from must_reach import Figure, cells, exactly, table
 
 from analysis import estimate
@@ -135,23 +136,6 @@ def by_pytorch(count: int):
             log.close()
 
 
-def alternating(sides, rounds: int) -> list[list[float]]:
-    """Seconds of each side in every round, the order turned around from round to round; the first round warms up."""
-    taken: list[list[float]] = [[] for _ in sides]
-    for round_ in range(-1, rounds):
-        order = range(len(sides)) if round_ % 2 else reversed(range(len(sides)))
-        for i in order:
-            seconds = sides[i]()
-            if round_ >= 0:
-                taken[i].append(seconds)
-    return taken
-
-
-def over(numerator: list[float], denominator: list[float]) -> Estimate:
-    """The median of the rounds' ratios."""
-    return estimate.median([a / b for a, b in zip(numerator, denominator, strict=True)])
-
-
 def large(gpus: str, rounds: int, figures: Figures) -> None:
     """The bus bandwidth at 256 MiB: by nccl-tests' method, in and out of place, by our own clock, and by PyTorch."""
     problem = AllReduce(LARGE, gpus)
@@ -171,7 +155,7 @@ def large(gpus: str, rounds: int, figures: Figures) -> None:
             )
         except RuntimeError as error:
             figures.lost("an independent measurement", error)
-        taken = alternating(sides, rounds)
+        taken = alternating(*sides, rounds=rounds)
     for name, seconds in zip(names, taken, strict=True):
         rate = estimate.median(seconds).inverse(problem.bytes_moved / 1e9)
         figures.add(f"bus bandwidth at 256 MiB, float32: {name}", "", rate, True, "GB/s")
@@ -191,7 +175,7 @@ def small(gpus: str, rounds: int, figures: Figures) -> None:
                         made[variant] = queued(variant, problem)
                     except (RuntimeError, ValueError) as error:
                         figures.lost(f"{variant} of {nbytes // KIB} KiB, {dtype}", error)
-                taken = dict(zip(made, alternating(list(made.values()), rounds), strict=True))
+                taken = dict(zip(made, alternating(*made.values(), rounds=rounds), strict=True))
                 for variant in (v for v in all_ours if v in taken and theirs in taken):
                     ratio, mine, other = over(taken[theirs], taken[variant]), taken[variant], taken[theirs]
                     what = f"{nbytes // KIB} KiB of {dtype}, {how}: {variant} {us(mine)}, NCCL {us(other)}"
@@ -222,7 +206,7 @@ def waited(gpus: str, rounds: int, figures: Figures) -> None:
         take = timing.latency(prepared.run, prepared.synchronize)
         take(100)
         sides.append(lambda take=take: take(200) / 200)
-    mine, other = alternating(sides, rounds)
+    mine, other = alternating(*sides, rounds=rounds)
     what = f"4 KiB of float32, each waited for: one_shot {us(mine)}, NCCL {us(other)}"
     figures.add(what, "", over(other, mine), True, "x")
 

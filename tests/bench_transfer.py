@@ -49,10 +49,10 @@ def bound(name: str, problem, stream) -> copies.Prepared:
     return prepared
 
 
-def alternating(*sides) -> list[list[float]]:
-    """Seconds of each side in every round, the order turned around from round to round."""
+def alternating(*sides, rounds: int = 0) -> list[list[float]]:
+    """Seconds of each side in every round (0: ROUNDS), the order turned around from round to round; the first warms up."""
     taken: list[list[float]] = [[] for _ in sides]
-    for round_ in range(-1, ROUNDS):
+    for round_ in range(-1, rounds or ROUNDS):
         order = range(len(sides)) if round_ % 2 else reversed(range(len(sides)))
         for i in order:
             seconds = sides[i]()

@@ -151,7 +151,7 @@ def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
     said = ladder.sentences(one)
     assert said[1].startswith("cuda/wgmma has 1.50 times the speed of cuda/tensor_core")
     assert said[2].startswith("At 32x32x32x3:32x3x3")
-    assert "slower than cuda/tensor_core, 0.500 times its speed: its steps" in said[2]
+    assert "slower than cuda/tensor_core, 0.500 times its speed; a likely reason: its steps" in said[2]
     assert "images of 3 are filled up with zeros" in said[2]
 
 
