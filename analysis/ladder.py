@@ -47,7 +47,8 @@ class Step(msgspec.Struct, frozen=True):
 class Ladder(msgspec.Struct, frozen=True):
     """The rungs of one device, arithmetic and thread count (None: a GPU's), problem by problem, the smallest first.
 
-    library: problem -> the fastest library's row. missing: kernel -> why it has no row here.
+    library: problem -> the fastest library's row. missing: kernel -> why it has no row here. skipped: a rung that has rows, a
+    problem where it has none, and why.
     """
 
     op: str
@@ -58,6 +59,7 @@ class Ladder(msgspec.Struct, frozen=True):
     library: "dict[Problem, Measurement]"
     peak: Roof | None
     missing: dict[str, str]
+    skipped: "tuple[tuple[str, Problem, str], ...]" = ()
 
     @property
     def problems(self) -> "list[Problem]":
@@ -143,7 +145,10 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
             before = made
     there = {step.kernel for step in steps}
     missing = {m.kernel: m.reason or m.status for m in own.values() if m.kernel not in there}
-    return Ladder(op, device, math, threads, tuple(steps), library, peak, missing)
+    placed = {(step.problem, step.kernel) for step in steps}
+    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for at, m in own.items()
+                    if at not in placed and m.kernel in there)  # fmt: skip
+    return Ladder(op, device, math, threads, tuple(steps), library, peak, missing, skipped)
 
 
 def _ratio(other: "Estimate", own: "Estimate") -> "Estimate":
@@ -190,7 +195,8 @@ def sentences(ladder: Ladder) -> list[str]:
     lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
     largest = ladder.problems[-1]
     lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
-    elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps}
+    lines += [f"{_short(kernel)} has no row at {problem_name(problem)}: {reason}." for kernel, problem, reason in ladder.skipped]
+    elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps} - {kernel for kernel, *_ in ladder.skipped}
     if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
         lines.append("These rows were measured one after the other; in turns the last rungs and the library stand in "
                      f"`make bench NAME={ladder.op}_cuda`.")  # fmt: skip
