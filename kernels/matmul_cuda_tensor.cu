@@ -25,6 +25,12 @@ constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 3
 // 16 (A) and 16 or 32 (B) bytes more than a row has: 8 rows, or 4 of floats, then lie in different banks.
 constexpr int A_PITCH = DEEP + PIECE, B_PITCH = TILE_N + 32 / SIZE / (TF32 ? 1 : 2), A_SIZE = TILE_M * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
 constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
+// Steps of a stage that the compiler sees at once: CUDA 12's moves four of float's loads so far ahead that registers run out.
+#if TF32 && __CUDACC_VER_MAJOR__ < 13
+constexpr int AT_ONCE = 2;
+#else
+constexpr int AT_ONCE = DEEP / STEP;
+#endif
 static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 
 #include "cp_async.cu"
@@ -131,7 +137,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     for (int step = 0; step < steps; step++) {
         if (step + STAGES - 1 < steps) stage();
         fetched();
-        #pragma unroll
+        #pragma unroll AT_ONCE
         for (int l = 0; l < DEEP; l += STEP) {
             const int now = l / STEP % 2;
             if (l + STEP == DEEP) {
