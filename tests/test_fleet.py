@@ -15,7 +15,7 @@ from test_fleet_devices import machine, reads, write
 
 from analysis import fleet_devices, fleet_judged, fleet_words
 from kernels.problems import Peak
-from workloads import fleet, fleet_cluster, fleet_lines, options, results, suite
+from workloads import fleet, fleet_cluster, fleet_lines, fleet_node, options, results, suite
 from workloads.fleet_cluster import Node
 from workloads.results import Measurement, Row, Settings
 from workloads.worker import ROOT
@@ -253,6 +253,21 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
     kept = "".join(msgspec.json.encode(line).decode() + "\n" for line in (began.run, *known))
     *_, row = measured = said(kept={"peak": kept})
     assert len(measured) == 3 and (row.measurement.key, row.measurement.status) == (planned.rows[0].key, "ok")
+
+
+def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):
+    def files(count: int, *argv: str) -> dict[str, int]:
+        gpus = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(count))
+        here = msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus)
+        made = fleet_node.parts(suite.parser().parse_args(["--ray", "auto", *argv]), here, tmp_path)
+        return {part.file: len(part.rows(part.flags, here)) for part in made if part.file in ("peers", "at-once")}
+
+    assert files(2) == files(1, "--device", "all") == {}
+    both = files(2, "--device", "all")
+    assert both["at-once"] == 13 * 2 * 2 and both["peers"] > 0, "13 kinds of work, alone and at once, on two"
+    assert files(2, "--device", "all", "--only", "peers") == both
+    with pytest.raises(options.Usage, match="peers takes several GPUs"):
+        files(1, "--device", "all", "--only", "peers")
 
 
 def test_a_node_whose_suite_breaks_says_its_last_words():

@@ -1,8 +1,8 @@
 """The suite on every node of a Ray cluster, into one run folder: a folder a node, in it a result file a workload.
 
 Ray places the tasks, carries their rows and notices what died. Each node is one task that holds all its CPUs and GPUs while it
-measures; within it GPUs take turns. A node is told apart by Ray's node id, a GPU by its UUID. What several GPUs of one host do
-to each other is no part of this: `suite --device all` on that host measures it.
+measures; within it GPUs take turns, and with `--device all` also work with each other and all at once. A node is told apart by
+Ray's node id, a GPU by its UUID.
 """
 
 import argparse

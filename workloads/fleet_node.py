@@ -1,12 +1,16 @@
 """The suite on one node of a fleet: takes one order on stdin and gives Lines on stdout as rows finish. It runs in a process of
 its own, so that nothing the fleet's engine sets or loads in its workers reaches what is measured."""
 
+import argparse
+import importlib
 import os
 import pathlib
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from typing import NamedTuple
 
 from workloads import options
 
@@ -31,45 +35,67 @@ def _leave_with_parent() -> None:
     os._exit(options.TERMINATED)
 
 
+class Part(NamedTuple):
+    """One result file: what it is called, the rows known before, and who measures them with which flags."""
+
+    file: str
+    rows: Callable
+    measure: Callable
+    flags: argparse.Namespace
+
+
+def parts(args: argparse.Namespace, here, folder: pathlib.Path) -> list[Part]:
+    """The suite's files on this node. Every GPU alone, unless --device says otherwise; what several of them do with each other
+    and to each other where it says all.
+
+    Raises: Usage for a workload that is not among them.
+    """
+    from workloads import at_once, suite
+
+    gpus = len(here.gpus)
+    together = gpus > 1 and "all" in (options.words(args.device) or [])
+    args.device = args.device or ["all"]
+    found = []
+    for name, flags in suite.on_each_gpu(suite.chosen(args, gpus > 0, together), gpus):
+        module, own = importlib.import_module(f"workloads.{name}"), suite.arguments(args, name, flags, folder, None)
+        found.append(Part(name, module.rows, module.measure, own))
+        if name == "peers":
+            found.append(Part("at-once", lambda a, m, of=module.gpus: at_once.rows(of(a, m)), module.measure_at_once, own))
+    return found
+
+
 def _measure(order, folder: pathlib.Path, send) -> None:
     """Sends what this node is, what it will measure, and each row; rows of an earlier run are not measured again."""
-    import argparse
-
-    from workloads import fleet_lines, machine, suite, sweep
+    from workloads import fleet_lines, machine, sweep
 
     args = argparse.Namespace(**order.flags)
     try:
         run = sweep.header(args, order.command)
         send(fleet_lines.Began(run, "" if run.machine.gpus else machine.gpu_problem()))
-        args.device = args.device or ["all"]
-        wanted = suite.on_each_gpu(suite.chosen(args, bool(run.machine.gpus)), len(run.machine.gpus))
-        parts = [(name, suite.arguments(args, name, flags, folder, None)) for name, flags in wanted]
-        parts = [(name, made) for name, made in parts if _planned(name, made, run.machine, send)]
+        wanted = [part for part in parts(args, run.machine, folder) if _planned(part, run.machine, send)]
         if order.dry_run:
             return
         known = set(_taken_up(order.kept, folder))
         begin = time.monotonic()
-        for name, made in parts:
+        for part in wanted:
             if args.stop_after is not None:
-                made.stop_after = args.stop_after - (time.monotonic() - begin)
-                if made.stop_after <= 0:
+                part.flags.stop_after = args.stop_after - (time.monotonic() - begin)
+                if part.flags.stop_after <= 0:
                     return
-            made.resume = (folder / f"{name}.jsonl").exists()
-            _part(name, made, order.command, run, known, send)
+            part.flags.resume = (folder / f"{part.file}.jsonl").exists()
+            _rows(part, order.command, run, known, send)
     except options.Stop as stop:
         send(fleet_lines.Left("", str(stop)))
 
 
-def _planned(name: str, made, here, send) -> bool:
+def _planned(part: Part, here, send) -> bool:
     """Whether a part has rows here; they are sent, so that they can be marked should this node be lost."""
-    import importlib
-
     from workloads import fleet_lines
 
     try:
-        send(fleet_lines.Planned(name, tuple(importlib.import_module(f"workloads.{name}").rows(made, here))))
+        send(fleet_lines.Planned(part.file, tuple(part.rows(part.flags, here))))
     except options.Missing as missing:
-        send(fleet_lines.Left(name, str(missing)))
+        send(fleet_lines.Left(part.file, str(missing)))
         return False
     return True
 
@@ -83,21 +109,19 @@ def _taken_up(kept: dict[str, str], folder: pathlib.Path):
         yield from (m.key for m in results.decode(text.encode().splitlines())[1])
 
 
-def _part(name: str, made, command: str, run, known: set[str], send) -> None:
-    """One workload of the suite, its rows sent as they finish."""
-    import importlib
-
+def _rows(part: Part, command: str, run, known: set[str], send) -> None:
+    """The rows of one file, sent as they finish."""
     from workloads import fleet_lines
 
     def shown(m) -> None:
         if m.key not in known:
             known.add(m.key)
-            send(fleet_lines.Took(name, m))
+            send(fleet_lines.Took(part.file, m))
 
     try:
-        importlib.import_module(f"workloads.{name}").measure(made, command, shown, run)
+        part.measure(part.flags, command, shown, run)
     except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
-        send(fleet_lines.Left(name, str(missing)))
+        send(fleet_lines.Left(part.file, str(missing)))
 
 
 if __name__ == "__main__":

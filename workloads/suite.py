@@ -101,7 +101,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     if args.ray:
         from workloads import fleet
 
-        chosen(args, True)  # an unknown workload is said here, not by every node
+        chosen(args, True, "all" in (options.words(args.device) or []))  # what is unknown is said here, not by every node
         return fleet.run(args, command)
     if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
         raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
