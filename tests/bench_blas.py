@@ -10,7 +10,7 @@ from must_reach import Figure, table
 from analysis import estimate, units
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import machine, plan, telemetry, timing
+from workloads import cpu_watch, machine, plan, timing
 from workloads.results import Samples, Settings
 from workloads.timing import Limits
 
@@ -26,7 +26,7 @@ def compare(takes: dict, limits: Limits) -> dict[str, Samples]:
     found: dict[str, list[Samples]] = {name: [] for name in takes}
     for turn in range(ROUNDS):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
-            telemetry.settle()
+            cpu_watch.settle()
             found[name].append(timing.one_block(takes[name], limits, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 

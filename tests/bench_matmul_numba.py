@@ -24,7 +24,7 @@ from analysis import estimate, units
 from analysis.estimate import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
-from workloads import machine, plan, telemetry, timing
+from workloads import cpu_watch, machine, plan, timing
 from workloads.results import Samples, Settings
 from workloads.timing import Limits
 
@@ -45,7 +45,7 @@ def compare(takes: dict) -> dict[str, Samples]:
     found: dict[str, list[Samples]] = {name: [] for name in takes}
     for turn in range(FEWER if max(lengths.values()) > LONG_S else ROUNDS):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
-            telemetry.settle()
+            cpu_watch.settle()
             found[name].append(timing.one_block(takes[name], LIMITS, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 

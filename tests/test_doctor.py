@@ -11,7 +11,7 @@ import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
 import workloads.__main__ as overview
-from workloads import doctor, machine, nvidia, options, readiness, telemetry
+from workloads import cpu_watch, doctor, machine, nvidia, options, readiness
 from workloads.readiness import Finding
 
 ROOT = Path(__file__).parent.parent
@@ -83,7 +83,7 @@ def test_numba(monkeypatch, layer, threads, level):
 
 def test_compiled_code_that_cannot_be_kept(monkeypatch):
     kept = types.SimpleNamespace(stats=types.SimpleNamespace(cache_path="somewhere"))
-    monkeypatch.setattr(telemetry, "compiled_chain", lambda: kept)
+    monkeypatch.setattr(cpu_watch, "compiled_chain", lambda: kept)
     assert readiness.numba()[1].level == "ok"
     kept.stats.cache_path = None
     assert complains(readiness.numba()[1], "warn", "NUMBA_CACHE_DIR")

@@ -13,11 +13,10 @@ GROUND = {
     *(f"workloads.{name}" for name in ("options", "results", "baselines", "soundness", "machine", "host", "nvidia", "switches")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
-_MIDDLE = """sweep plan worker measure timing copies caches telemetry readiness checks probes refereeing pyperf_child
-cuda_bench_child models data keras_child cluster show setup
-starts tensors trainers feeds loops dense fits usermodels together parties answering serving studies
-asked forecast windows energy describing at_once fleet fleet_lines fleet_cluster
-replicas spread findable ends"""
+_MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch readiness checks probes refereeing
+    pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops
+    dense fits usermodels together parties answering serving studies asked forecast windows energy describing
+    at_once fleet fleet_lines fleet_cluster replicas spread findable ends"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}

@@ -11,7 +11,7 @@ import numba
 import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
-from workloads import host, nvidia, telemetry
+from workloads import cpu_watch, gpu_watch, host, nvidia, telemetry
 
 STAT = "cpu0 {busy} 0 0 900 0 0 0 {stolen} 0 0\n"
 
@@ -31,7 +31,7 @@ class Clock:
 
 def test_the_chain_is_not_folded():
     """A loop trip holds as many xors as adds of registers, each on the result of the one before."""
-    compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(telemetry._chain)
+    compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(cpu_watch._chain)
     assembly = next(iter(compiled.inspect_asm().values()))
     if "xorq" not in assembly:
         pytest.skip("not an x86-64")
@@ -44,40 +44,40 @@ def test_the_chain_is_not_folded():
 
 
 def test_the_chain_takes_its_cycles():
-    assert telemetry.compiled_chain()(3, 3, 5) == telemetry._chain(3, 3, 5)
-    assert 2e8 < telemetry.cpu_clock_hz() < 1e10
+    assert cpu_watch.compiled_chain()(3, 3, 5) == cpu_watch._chain(3, 3, 5)
+    assert 2e8 < cpu_watch.cpu_clock_hz() < 1e10
 
 
 @pytest.mark.parametrize(("clocks", "answer"), [
     ([], False), ([3e9], False), ([3e9, 3.08e9, 2.92e9], False), ([3e9, 3e9, 3.1e9], True), ([3e9, 3e9, 2.9e9], True),
 ])  # fmt: skip
 def test_uneven(clocks, answer):
-    assert telemetry.uneven(clocks) is answer
+    assert cpu_watch.uneven(clocks) is answer
 
 
 def test_shares_of_stolen_and_others_time():
     then = host.Ticks(100.0, 5.0)
     # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
-    seen = telemetry.shares(10.0, 12.0, then, host.Ticks(114.0, 6.0), 2)
+    seen = cpu_watch.shares(10.0, 12.0, then, host.Ticks(114.0, 6.0), 2)
     assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
     one_tick = host.Ticks(100.1, 5.0 + 1 / host.TICKS_A_SECOND)
-    assert telemetry.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
-    assert telemetry.shares(0.05, 0.01, then, host.Ticks(114.0, 6.0), 2) == {}, "too short"
-    assert telemetry.shares(1.0, 0.1, host.Ticks(0, 0), host.Ticks(0, 0), 2) == {}, "the kernel does not count"
-    assert telemetry.shares(1.0, 0.2, then, host.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
+    assert cpu_watch.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
+    assert cpu_watch.shares(0.05, 0.01, then, host.Ticks(114.0, 6.0), 2) == {}, "too short"
+    assert cpu_watch.shares(1.0, 0.1, host.Ticks(0, 0), host.Ticks(0, 0), 2) == {}, "the kernel does not count"
+    assert cpu_watch.shares(1.0, 0.2, then, host.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
 
 
-def cpu_watch(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
+def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
     """What a watch says over `wall` seconds of one CPU in which so many ticks were worked and stolen."""
     now, process = Clock(), Clock()
     monkeypatch.setattr(host, "affinity", lambda: frozenset({0}))
     monkeypatch.setattr(host, "TICKS_A_SECOND", 100)
-    monkeypatch.setattr(telemetry.time, "monotonic", now)
-    monkeypatch.setattr(telemetry.time, "process_time", process)
+    monkeypatch.setattr(cpu_watch.time, "monotonic", now)
+    monkeypatch.setattr(cpu_watch.time, "process_time", process)
     files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": "30 23 0:26 / /cg rw - cgroup2 cgroup rw\n"}
     write(root, {**files, "proc/stat": STAT.format(busy=1000, stolen=10), "cg/cpu.stat": "throttled_usec 7\n"})
     answers = iter([clocks[0], *clocks])  # the first call compiles
-    watch = telemetry.CpuWatch(lambda: next(answers), root)
+    watch = cpu_watch.CpuWatch(lambda: next(answers), root)
     for _ in clocks[:-1]:
         watch.before_block()
     now.time, process.time = wall, own
@@ -96,7 +96,7 @@ def cpu_watch(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0
     ({"stolen": 5, "busy": 80, "throttled": 1}, ("steal", "quota", "other-load")),
 ])  # fmt: skip
 def test_cpu_flags(monkeypatch, tmp_path, about, flags):
-    values, raised = cpu_watch(monkeypatch, tmp_path, [3e9, 3e9, 3.01e9], **about)
+    values, raised = cpu_seen(monkeypatch, tmp_path, [3e9, 3e9, 3.01e9], **about)
     assert raised == flags
     assert values["cpu_clock_hz"] == 3e9
     assert values.get("throttled_s", 0) == pytest.approx(about.get("throttled", 0) * 1e-6)
@@ -105,15 +105,15 @@ def test_cpu_flags(monkeypatch, tmp_path, about, flags):
 
 
 def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_path):
-    values, flags = cpu_watch(monkeypatch, tmp_path, [3e9, 3e9, 3e9, 3e9])
+    values, flags = cpu_seen(monkeypatch, tmp_path, [3e9, 3e9, 3e9, 3e9])
     assert flags == ()
     looks = iter([3e9, 3e9, 3e9, 1e9, 3e9, 3e9])  # compiles; two blocks; a bad look and its second; the last
-    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
+    watch = cpu_watch.CpuWatch(lambda: next(looks), tmp_path)
     for _ in range(3):
         watch.before_block()
     assert "cpu-clock" not in watch.seen()[1]
     looks = iter([3e9, 3e9, 3e9, 2.8e9, 2.8e9, 3e9])
-    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
+    watch = cpu_watch.CpuWatch(lambda: next(looks), tmp_path)
     for _ in range(3):
         watch.before_block()
     values, flags = watch.seen()
@@ -124,7 +124,7 @@ def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_pa
 def settled(running, spent=lambda time: 0.0, limit=0.5):
     """Seconds that settle waits: `running(time)` is what others do, `spent(time)` the process's CPU time."""
     clock = Clock()
-    waited = telemetry.settle(limit, lambda: running(clock.time), lambda: spent(clock.time), clock, clock.sleep)
+    waited = cpu_watch.settle(limit, lambda: running(clock.time), lambda: spent(clock.time), clock, clock.sleep)
     assert waited == pytest.approx(clock.time)
     return waited
 
@@ -137,7 +137,7 @@ def test_settle_by_the_threads_states():
 
 
 def test_settle_by_the_process_clock_where_states_are_not_told():
-    window = telemetry._WINDOW_S
+    window = cpu_watch._WINDOW_S
     assert settled(lambda time: None) == pytest.approx(window)
     spins = settled(lambda time: None, spent=lambda time: min(time, 0.1))
     assert 0.1 <= spins <= 0.1 + 2 * window
@@ -148,7 +148,7 @@ def test_settle_by_the_process_clock_where_states_are_not_told():
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not tell")
 def test_settle_waits_for_a_real_thread_that_works():
-    chain, started = telemetry.compiled_chain(), threading.Event()
+    chain, started = cpu_watch.compiled_chain(), threading.Event()
 
     def work():
         started.set()
@@ -158,9 +158,9 @@ def test_settle_waits_for_a_real_thread_that_works():
     thread.start()
     started.wait()
     time.sleep(0.01)
-    assert 0.02 < telemetry.settle(10.0) < 10.0
+    assert 0.02 < cpu_watch.settle(10.0) < 10.0
     thread.join()
-    assert telemetry.settle(10.0) < 0.02
+    assert cpu_watch.settle(10.0) < 0.02
 
 
 def test_threads_states(tmp_path):
@@ -179,12 +179,12 @@ def test_threads_states(tmp_path):
     (0x24, {"power-cap", "thermal"}),
 ])  # fmt: skip
 def test_throttle_flags(reasons, flags):
-    assert telemetry.throttle_flags(reasons) == flags
+    assert gpu_watch.throttle_flags(reasons) == flags
 
 
-def gpu_watch(clocks, wall=1.0):
+def gpu_seen(clocks, wall=1.0):
     now, answers = Clock(), iter(clocks)
-    watch = telemetry.GpuWatch(0, lambda: next(answers), now)
+    watch = gpu_watch.GpuWatch(0, lambda: next(answers), now)
     for _ in clocks[:-1]:
         watch.before_block()
     now.time = wall
@@ -198,9 +198,9 @@ def process(pid):
 def test_gpu_watch_without_nvml(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, None)
-    assert gpu_watch([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9}, ())
-    assert gpu_watch([1.98e9, 1.98e9, 1.7e9]) == ({"gpu_clock_hz": 1.98e9}, ("gpu-clock",))
-    assert gpu_watch([None, None]) == ({}, ())
+    assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9}, ())
+    assert gpu_seen([1.98e9, 1.98e9, 1.7e9]) == ({"gpu_clock_hz": 1.98e9}, ("gpu-clock",))
+    assert gpu_seen([None, None]) == ({}, ())
 
 
 @pytest.mark.parametrize(("answers", "flags"), [
@@ -217,7 +217,7 @@ def test_gpu_watch_without_nvml(monkeypatch):
 def test_gpu_flags(monkeypatch, answers, flags):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetPowerUsage=650_000, **answers))
-    assert gpu_watch([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9, "gpu_power_w": 650.0}, flags)
+    assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9, "gpu_power_w": 650.0}, flags)
 
 
 @pytest.mark.parametrize(("held_ns", "flags"), [((0, 0), ()), ((20e6, 0), ()), ((40e6, 0), ("power-cap",)),
@@ -233,7 +233,7 @@ def test_the_drivers_own_count_of_held_time(monkeypatch, held_ns, flags):
         return types.SimpleNamespace(violationTime=counts[policy], referenceTime=0)
 
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetViolationStatus=violation))
-    assert gpu_watch([1.98e9] * 2)[1] == flags
+    assert gpu_seen([1.98e9] * 2)[1] == flags
 
 
 def test_the_clock_kernel_is_bounded_and_read_rightly():
@@ -243,16 +243,16 @@ def test_the_clock_kernel_is_bounded_and_read_rightly():
         calls.append((grid, block, [int(a) for a in args[1:]]))
 
     out = types.SimpleNamespace(get=lambda: [297_000, 150_000])
-    assert telemetry.sm_clock_hz(kernel, out) == pytest.approx(1.98e9)
+    assert gpu_watch.sm_clock_hz(kernel, out) == pytest.approx(1.98e9)
     (grid, block, (limit_ns, polls)) = calls[0]
     assert (grid, block) == ((1,), (1,))
     assert limit_ns < 200_000
     assert polls <= 1 << 16
-    assert telemetry.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [5, 0])) is None
-    loops = [line for line in telemetry._SM_CLOCK.splitlines() if "for (" in line]
+    assert gpu_watch.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [5, 0])) is None
+    loops = [line for line in gpu_watch._SM_CLOCK.splitlines() if "for (" in line]
     assert len(loops) == 2
     assert all("i < 4096" in line or "i < most_polls" in line for line in loops), "every loop counts to an end"
-    assert "while" not in telemetry._SM_CLOCK
+    assert "while" not in gpu_watch._SM_CLOCK
 
 
 def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monkeypatch):
@@ -263,7 +263,7 @@ def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monke
         raise RuntimeError("NVRTC is missing")
 
     made.RawKernel = broken
-    telemetry._sm_clock_kernel.cache_clear()
+    gpu_watch._sm_clock_kernel.cache_clear()
     watch = telemetry.watch("gpu:1")
     watch.before_block()
     values, flags = watch.seen()
@@ -292,9 +292,9 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
     monkeypatch.setattr(host, "ROOT", tmp_path)
-    assert telemetry.foreign([900, 901]) == []  # this one and 71
-    assert telemetry.foreign([900, 901, 902]) == [902]
-    assert telemetry.foreign([os.getpid(), 71, 900]) == [900]
+    assert gpu_watch.foreign([900, 901]) == []  # this one and 71
+    assert gpu_watch.foreign([900, 901, 902]) == [902]
+    assert gpu_watch.foreign([os.getpid(), 71, 900]) == [900]
 
 
 def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):

@@ -14,7 +14,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
-from workloads import machine, measure, options, plan, results, telemetry, transfer
+from workloads import gpu_watch, machine, measure, options, plan, results, telemetry, transfer
 from workloads.results import Row, Settings
 from workloads.worker import ROOT
 
@@ -241,14 +241,14 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
     generations = iter([1, 5, 5, 1])  # an idle link falls back
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: next(generations),
                                    nvmlDeviceGetCurrPcieLinkWidth=16))  # fmt: skip
-    watch = telemetry.GpuWatch(0, lambda: None, link=True)
+    watch = gpu_watch.GpuWatch(0, lambda: None, link=True)
     for _ in range(3):
         watch.before_block()
     assert watch.seen() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: pytest.fail("only for copies")))
-    assert telemetry.GpuWatch(0, lambda: None).seen() == ({}, ())
+    assert gpu_watch.GpuWatch(0, lambda: None).seen() == ({}, ())
     use_nvml(monkeypatch, None)
-    assert telemetry.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
+    assert gpu_watch.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
 
 
 @pytest.mark.parametrize(("op", "link"), [("transfer", True), ("stream", False)])

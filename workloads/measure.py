@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads import copies, machine, probes, telemetry, timing
+from workloads import copies, cpu_watch, machine, probes, telemetry, timing
 from workloads.results import Measurement, Row, Samples
 from workloads.timing import Limits
 
@@ -180,7 +180,7 @@ def clocks(
 ) -> tuple[tuple[Samples, ...], dict, tuple]:
     """Samples on every clock that makes sense for the row, with what the telemetry saw meanwhile."""
     _warm_up(prepared, row.settings.threads or machine.usable_cores())
-    telemetry.settle()
+    cpu_watch.settle()
     takes = {"host-latency": lambda: _waited_for(prepared)}
     if prepared.synchronize:
         takes |= _device_takes(kernel, row, prepared)
@@ -243,7 +243,7 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
         _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
     take, call_seconds, passes = _blocks[row.key]
     samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
-    telemetry.settle()
+    cpu_watch.settle()
     return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), check="exact", at=now())
 
 

@@ -111,7 +111,7 @@ def blas() -> list[Finding]:
 
 def numba() -> list[Finding]:
     """Its threading layer, its threads, and whether compiled code can be kept."""
-    from workloads import machine, telemetry
+    from workloads import cpu_watch, machine
 
     layer, threads, cores = machine.numba_layer(), machine.numba_threads(), machine.usable_cores()
     seen = f"{machine.version('numba')}, layer {layer or 'none'}, {threads} threads"
@@ -124,7 +124,7 @@ def numba() -> list[Finding]:
     else:
         found = [Finding("numba", "ok", seen)]
     # A dispatcher that cannot keep its code has no cache path.
-    if getattr(telemetry.compiled_chain().stats, "cache_path", None):
+    if getattr(cpu_watch.compiled_chain().stats, "cache_path", None):
         return [*found, Finding("numba cache", "ok", "compiled code is kept between runs")]
     why = "every run compiles for seconds"
     fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
