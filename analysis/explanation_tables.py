@@ -68,12 +68,18 @@ def budget_lines(e: Explanation) -> list[str]:
                         ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),
                         ("the fit beyond its epochs", lambda p: p.fit_s), ("compiling", lambda p: p.compile_s),
                         ("import, device start, building", lambda p: p.start_s)):  # fmt: skip
-        found.append(_row(words, [about(each(p)) for p in e.sides], width))
+        found.append(_row(words, [_known(p, each(p)) for p in e.sides], width))
     if e.validation_s:
         found.append(
             _row("validation", [about(e.validation_s[p.settings.device].scaled(t.epochs)) for p in e.sides], width)
         )
-    return [*found, _row("the whole job", [about(job_s(e, p)) for p in e.sides], width)]
+    whole = [f"{about(job_s(e, p))}{' and what is not known' if p.untold else ''}" for p in e.sides]
+    return [*found, _row("the whole job", whole, width)]
+
+
+def _known(p: "Prediction", part: Estimate) -> str:
+    """A part of the job; what no row tells is counted as nothing and never is."""
+    return "not known" if p.untold and part.high <= 0 else about(part)
 
 
 def _row(name: str, cells: list[str], width: int) -> str:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from analysis.whatif import WhatIf
     from workloads.results import Machine, Measurement
 
+STORED_GPU = "--gpu-profile reports/nvidia-h200"
+
 
 def subject(e: Explanation) -> str:
     """`mnist-cnn (S2): batch 32, 60,000 samples, 5 epochs, float32 inputs`."""
@@ -46,17 +48,17 @@ def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", whe
     if machine and machine.gpus:
         return (f"{where} has a GPU ({machine.gpus[0].name}), but whether TensorFlow sees it was not measured; "
                 "python -m workloads.doctor says so.")  # fmt: skip
-    return (
-        f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees)."
-    )
+    return (f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees; "
+            f"{STORED_GPU} sets a stored GPU beside it).")  # fmt: skip
 
 
 def verdict(e: Explanation) -> list[str]:
     """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most."""
     if not (e.cpu and e.gpu):
         (only,) = e.sides
+        beside = f", and {join(only.untold)}, which no row tells" if only.untold else ""
         told = [f"Only {device_words(only)} could be predicted: a step takes {about(only.step_s)}, the whole job "
-                f"{about(job_s(e, only))}.", _largest(e)]  # fmt: skip
+                f"{about(job_s(e, only))}{beside}.", _largest(e)]  # fmt: skip
         return [*told, *_best(e)]
     return [_winner(e), _largest(e), *_turns(e), _pays(e), *_best(e)][:5]
 
@@ -236,9 +238,7 @@ def caveats(e: Explanation) -> list[str]:
                      "laptop's, whose arithmetic and memory can be ten times slower.")  # fmt: skip
     found += [f"Missing: {text}." for text in e.lacks]
     if not e.gpu and not e.lacks:
-        found.append(
-            "These rows are of no GPU; --gpu-profile reports/nvidia-h200 takes one that was measured elsewhere."
-        )
+        found.append(f"These rows are of no GPU; {STORED_GPU} takes one that was measured elsewhere.")
     return found
 
 

@@ -278,8 +278,23 @@ def test_a_side_that_lacks_rows_is_said_with_the_command_and_the_other_is_explai
         line.startswith("Missing: the GPU: the profile has no rows of gpu:0") for line in explanation_words.caveats(e)
     )
     told = explanation_words.verdict(e)
-    assert told[0].startswith("Only the CPU could be predicted: a step takes 1.64 ms")
+    assert told[0].startswith("Only the CPU could be predicted: a step takes 1.64 ms") and "no row tells" not in told[0]
     assert explanation_words.lines(e, "seen")  # no section needs the other side
+
+
+def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
+    def bare(*args, **given):
+        return msgspec.structs.replace(predict(*args, **given), start_s=exactly(0.0), compile_s=exactly(0.0))
+
+    e = explained(of=msgspec.structs.replace(lacking("gpu:0"), predict=lambda training, settings, of, network=None, **given: (
+        lacking("gpu:0").predict(training, settings, of, network, **given) if settings.device != "cpu"
+        else bare(training, settings, of, network, **given))))  # fmt: skip
+    assert explanation_words.verdict(e)[0].endswith(", and start-up, which no row tells.")
+    table = {line[:40].strip(): line for line in explanation_tables.budget_lines(e)}
+    assert table["import, device start, building"].endswith("  not known") and table["compiling"].endswith("  not known")
+    assert table["the whole job"].endswith(" and what is not known")
+    known = {line[:40].strip(): line for line in explanation_tables.budget_lines(explained(of=lacking("gpu:0")))}
+    assert not any("not known" in line for line in known.values())
 
 
 def test_two_sides_that_lack_rows_are_an_error():
