@@ -145,7 +145,8 @@ def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer
     parts = []
     for kind in ("gpu-at-smallest", "gpu-from", "cpu-throughout", "several", "cant-tell"):
         if of := kinds.get(kind, []):
-            ends = sorted(a.crossings[0].at.value for a in of) if kind == "gpu-from" else []
+            found = [a.crossings[0] for a in of] if kind == "gpu-from" else []
+            ends = sorted(end for c in found for end in ((c.below, c.above) if c.wide else (c.at.value,)))
             words = {"gpu-at-smallest": f"the GPU wins already at {family.smallest}", "cpu-throughout": "the CPU wins throughout",
                      "several": "the GPU loses again somewhere", "cant-tell": "one can't tell"}  # fmt: skip
             between = " to ".join(dict.fromkeys(sentences.whole(end) for end in (ends[0], ends[-1]))) if ends else ""

@@ -193,19 +193,17 @@ def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
 
 
 def _shares(training: "Measurement") -> Iterable[Part]:
-    """What its epochs and its fit cost beyond their steps, shared among these, by the law of the row's own short fits."""
-    found, problem = costs.costs(training), problem_of(training)
-    if found is None or training.kernel.endswith("/loop"):  # a bare loop has neither
+    """What its own fits take beyond their steps, shared among these, between epochs and fit as the law of the row's short fits
+    divides it. Of the short fits themselves it would be less well known: a few of them tell each of the two by a difference."""
+    found, problem, samples = costs.costs(training), problem_of(training), training.on("host-latency")
+    if found is None or not samples or training.kernel.endswith("/loop"):  # a bare loop has neither
         return
-    samples, steps = training.on("host-latency"), problem.epochs * problem.steps
-    by_epochs = samples is not None and samples.stop_reason.startswith(
-        costs.EPOCHS_OF
-    )  # the fit around them is in none of its samples
-    for name, seconds in (
-        (EPOCH_SHARE, found.epoch.scaled(problem.epochs)),
-        (FIT_SHARE, _NONE if by_epochs else found.fit),
-    ):
-        if seconds.value > 0:  # not less than its noise
-            yield Part(
-                name, seconds.scaled(1 / steps), f"shared by {count(steps, 'step')}; from fits that vary it alone"
-            )
+    fit = _NONE if costs.by_epochs(training) else found.fit  # the fit around epochs is in none of their samples
+    law = {EPOCH_SHARE: max(0.0, found.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}
+    beyond = difference(of(samples), found.step)
+    if beyond.value <= 0 or not sum(law.values()):
+        return
+    for name, seconds in law.items():
+        if seconds > 0:
+            why = f"what the row's own fits take beyond their steps, shared by {count(problem.epochs * problem.steps, 'step')}"
+            yield Part(name, beyond.scaled(seconds / sum(law.values())), why)

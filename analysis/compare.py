@@ -122,6 +122,7 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
 def told(made: "Comparison") -> list[str]:
     """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
     from analysis import names
+    from analysis.spread import NOTHING, UNKNOWN
     from analysis.units import count, percent
 
     lines = [f"differs: {text}" for text in made.differences]
@@ -129,9 +130,7 @@ def told(made: "Comparison") -> list[str]:
     for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
         if rows:
             lines.append(f"only in {where}: {count(len(rows), 'row')}, such as {names.row(rows[0])}")
-    if made.rows and not made.stored and all(r.least.source == "nothing stored" for r in made.rows):
-        from analysis.spread import UNKNOWN
-
+    if made.rows and not made.stored and all(r.least.source == NOTHING for r in made.rows):
         lines.append(f"what single processes differ by is not known of this machine, so nothing below {percent(UNKNOWN)} is "
                      f"claimed; measure it once: {options.typed('python -m workloads.referee --only spread')}, or compare runs "
                      "made with --rigorous")  # fmt: skip

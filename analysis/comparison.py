@@ -106,7 +106,7 @@ def _compared(
     if not (x and y and x.seconds and y.seconds and min(x.seconds + y.seconds) > 0):
         return None
     paired = bool(a.notes.get(SIDE_BY_SIDE)) and a.notes.get(SIDE_BY_SIDE) == b.notes.get(SIDE_BY_SIDE)
-    least = least_effect(a, x, y, min_effect, stored)
+    least = least_effect(a, x, y, min_effect, stored, paired)
     return Compared(names.row(b), a, b, x.clock, _verdict(x, y, paired, least.limit), least)
 
 
@@ -118,11 +118,15 @@ def _verdict(x: "Samples", y: "Samples", paired: bool, least: float) -> Verdict:
     return verdict(x, y, paired=paired and len(set(x.block)) == len(set(y.block)), min_effect=least)
 
 
-def least_effect(row: "Measurement", x: "Samples", y: "Samples", asked: float | None, stored: Stored) -> Spread:
-    """The smallest difference that may be claimed of a row, and what says so."""
+def least_effect(row: "Measurement", x: "Samples", y: "Samples", asked: float | None, stored: Stored,
+                 paired: bool = False) -> Spread:  # fmt: skip
+    """The smallest difference that may be claimed of a row, and what says so. `paired`: the processes took turns, so that only
+    what such processes differ by counts, where that is known."""
     if spread.over_processes(x) and spread.over_processes(y):
         return Spread(OVER_PROCESSES if asked is None else asked, "intervals over processes")
     floor, known = MIN_EFFECT if asked is None else asked, stored.of(row)
+    if paired and (taken := stored.of(row, turns=True)).source != spread.NOTHING:
+        known = taken
     return (
         known if known.limit > floor else Spread(floor, "the least effect asked for" if asked else "the least effect")
     )

@@ -29,6 +29,7 @@ FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _NONE = Estimate(0.0, 0.0, 0.0)
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
+_NOT_OF_STEPS = ("data", "jit_compile", "gpu", "trace")  # a step has its execution by them at most
 
 
 class Components(msgspec.Struct, frozen=True):
@@ -72,7 +73,7 @@ def execution_of(settings: Settings) -> str:
 
 def _given(settings: Settings) -> tuple[tuple[str, str], ...]:
     """The switches that a step may depend on beside its execution."""
-    return tuple(sorted((n, t) for n, t in settings.switches.items() if n not in ("data", "jit_compile", "gpu")))
+    return tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS))
 
 
 def components(training: Training, settings: Settings, of: Profile, network: Network, rules: frozenset[str] = RULES,

@@ -183,7 +183,7 @@ def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | N
         words = [f"{bytes_rate(p.rate.value)} from {name} (working sets of {size(p.from_bytes)} to {size(p.to_bytes)})"
                  for name, p in best.items()]  # fmt: skip
         threads = f" with {count(most, 'thread')}" if most else ""
-        said.append(f"Memory of {_device(device)}{threads} gives {join(words)}.")
+        said.append(f"Memory of {device_name(device)}{threads} gives {join(words)}.")
     return said
 
 
@@ -194,7 +194,7 @@ def launch_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
         waited, queued = (pick(roofs, device, "launch", name) for name in (WAITED, QUEUED))
         words = [f"{seconds(1 / waited.rate.value)} when the program waits for it"] if waited else []
         words += [f"{seconds(1 / queued.rate.value)} of the device's time when many are queued"] if queued else []
-        said.append(f"A call of {_device(device)} that computes nothing takes {join(words)}; however little there is to "
+        said.append(f"A call of {device_name(device)} that computes nothing takes {join(words)}; however little there is to "
                     "compute, a call costs that.")  # fmt: skip
     return said
 
@@ -205,7 +205,7 @@ def link_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
     for device in dict.fromkeys(r.device for r in roofs if r.kind == "link"):
         ways = {"h2d": "to", "d2h": "from"}
         here = [r for r in roofs if (r.device, r.kind) == (device, "link")]
-        words = [f"{bytes_rate(r.rate.value)} {ways[r.name]} {_device(device)}" for r in here]
+        words = [f"{bytes_rate(r.rate.value)} {ways[r.name]} {device_name(device)}" for r in here]
         ends = {"h2d": "from", "d2h": "to"}[here[0].name] if len(here) == 1 else "from and to"
         memory = pick(roofs, device, "memory")
         slower = min(r.rate.value for r in here)
@@ -214,7 +214,8 @@ def link_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
     return said
 
 
-def _device(device: str) -> str:
+def device_name(device: str) -> str:
+    """`the CPU`, `the GPU`, `GPU 1`."""
     return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
 
 

@@ -112,19 +112,20 @@ def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, in
 
 
 def lines(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
-    """What the rows say: samples a second at the smallest and the largest batch, what batching brings, joules, requests in
-    flight, and the crossovers in batch."""
+    """What the rows say: samples a second at the smallest and the largest batch that both sides answered (one side, where no
+    batch has both), what batching brings, joules, requests in flight, and the crossovers in batch."""
     measurements = list(measurements)
     said = []
     for case, rows in cases(measurements).items():
         batches = sorted({m.problem.batch for m in rows if m.kernel != SERVE})
-        said += [line for batch in dict.fromkeys(batches[:1] + batches[-1:]) if (line := rate_sentence(case, rows, batch))]
+        both = [b for b in batches if any(side(rows, w, False, b) and side(rows, w, True, b) for w in WAYS)] or batches
+        said += [line for batch in dict.fromkeys(both[:1] + both[-1:]) if (line := rate_sentence(case, rows, batch))]
         said += batching_sentences(case, rows, batches) + energy_sentences(case, rows) + serving_sentences(case, rows)
     found = crossovers(measurements)
     said += [crossing_sentence(*one) for one in found]
-    inference = [m for m in measurements if m.problem.op == "inference"]
-    if inference and not found:
-        said.append(sentences.no_gpu_sentence(inference, machine))
+    asked = [m for rows in cases(measurements).values() for m in rows]  # not a teacher's answers beside a student
+    if asked and not found:
+        said.append(sentences.no_gpu_sentence(asked, machine))
     return said
 
 

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import jobs, loss_words, sentences
+from analysis import facts, jobs, loss_words, sentences, together
 from analysis.crossover import Answer
 from analysis.estimate import Estimate, of
 from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
 from analysis.roofline import is_gpu
 from analysis.training_words import subject, switch_words, whole_job
 from analysis.units import count, digits, join, percent, seconds, times
+from workloads import switches
 
 if TYPE_CHECKING:
     from analysis.families import Family
@@ -51,7 +52,10 @@ def notes(m: "Measurement") -> list[str]:
     said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
     said += [m.problem.dtype] * (m.problem.dtype != "float32")
     timed = m.on("host-latency")  # None where fresh processes started alone
-    noise = of(timed).noise if timed else 0.0
+    if m.kernel == together.TRIAL and timed:
+        apart = "a process each" if m.settings.process == "fresh" else "one process"
+        said += [f"{len(timed.seconds)} trials", apart, f"{seconds(together.trial_seconds(m))} each"]
+    noise = of(timed).noise if timed and m.kernel != together.TRIAL else 0.0
     said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)
     return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
 
@@ -206,10 +210,17 @@ def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """A sentence for each training and device: what each change does to a step."""
     groups: dict[tuple, list[str]] = {}
     for name, device, what, changed, plain in changes(measurements):
-        told = f"{what}: {seconds(changed.value)} ({factor_words(changed, plain)})"
+        told = f"{what}: {seconds(changed.value)} ({against(changed, plain)})"
         groups.setdefault((name, device, seconds(plain.value)), []).append(told)
-    return [f"{name}, on {'the CPU' if device == 'cpu' else device}: a step of a warm epoch takes {own} as Keras does it by "
+    return [f"{name}, on {facts.device_name(device)}: a step of a warm epoch takes {own} as Keras does it by "
             f"itself; {'; '.join(told)}." for (name, device, own), told in groups.items()]  # fmt: skip
+
+
+def against(changed: Estimate, plain: Estimate) -> str:
+    """`4.09 times as long`, `14.2 times as fast`, or that it can't be told."""
+    told = factor_words(changed, plain)
+    faster = told != CANT_TELL and changed.value < plain.value
+    return told if told == CANT_TELL else f"{times(plain.value / changed.value)} as fast" if faster else f"{told} as long"
 
 
 def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -226,7 +237,7 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     for (model, samples, _, device), ways in groups.items():
         if len(ways) > 1:
             told = join(f"{seconds(e.value)} by {name}" for name, e in sorted(ways, key=lambda way: way[1].value))
-            said.append(f"{model}, {samples:,} samples in one batch, on {'the CPU' if device == 'cpu' else device}: "
+            said.append(f"{model}, {samples:,} samples in one batch, on {facts.device_name(device)}: "
                         f"a step takes {told}.")  # fmt: skip
     return said
 
@@ -239,8 +250,8 @@ def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """What comes before training, a sentence a row of fresh processes: the middle process and the range of them all."""
     said = []
     for m in measurements:
-        if m.problem.op != "training" or "import_s" not in m.series:
-            continue
+        if m.problem.op != "training" or "import_s" not in m.series or not switches.ordinary(m):
+            continue  # trials have a sentence of their own
         parts = [f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
                  for name, what in _ONCE if (taken := m.series.get(name))]  # fmt: skip
         form = jobs.form_of(m)

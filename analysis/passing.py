@@ -76,6 +76,9 @@ def _points(of: "Profile", source: str, device: str, operation: str) -> Iterable
     counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count, less
     their dispatch, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
     one by itself, though those of several variables share the cores: a step ends with one."""
+    if operation == "maxpool_grad" and source in (_CALL, sources.GRAPH) and (behind := list(_behind(of, device))):
+        yield from behind
+        return
     taken = _taken(of, source, device, operation)
     inside_one = source == sources.GRAPH or (source == _CALL and device == "cpu" and operation not in _UPDATES)
     held = _taken(of, sources.GRAPH, device, operation) if inside_one else {}
@@ -89,6 +92,26 @@ def _points(of: "Profile", source: str, device: str, operation: str) -> Iterable
     for nbytes, seconds in more:
         if seconds > base * (1 + inside.TOLD):
             yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
+
+
+def _behind(of: "Profile", device: str) -> Iterable[Point]:
+    """The gradients of pools that stand behind these, less the pools. A row of a gradient by itself is no measure of one in a
+    step: it searches the images for the maxima that oneDNN's pool has kept there.
+
+    Source: TensorFlow's mkl_layout_pass.cc, MaxPoolGradRewrite.
+    """
+    rows = [m for m in of.rows.get(("stream", device), ()) if m.kernel == sources.POOLED and m.on("host-latency")]
+    pools = _curve(of, sources.GRAPH, device, "maxpool") if rows else None
+    if pools is None:
+        return
+    each = of.operating(device)
+    dispatch = inside.dispatched(of, device, "maxpool_grad") + (each.value if each else 0.0)
+    share = sum(Stream.WEIGHTS["maxpool"][:2]) / sum(Stream.WEIGHTS["maxpool_grad"][:2])
+    for m in rows:
+        nbytes, whole = m.problem.bytes_moved, middle(m.on("host-latency"))
+        pool = pools.seconds((math.log(share * nbytes),), 0.0, share * nbytes).value
+        if whole > (pool + dispatch) * (1 + inside.TOLD):
+            yield Point((math.log(nbytes),), whole - pool - dispatch, 0.0, nbytes)
 
 
 def _taken(of: "Profile", source: str, device: str, operation: str) -> dict[int, float]:

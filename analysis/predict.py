@@ -5,6 +5,7 @@ The command; what predicts is analysis.prediction, whose names are here too, imp
 
 import argparse
 import pathlib
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -111,9 +112,18 @@ def settings(args: argparse.Namespace, of: "Profile") -> list:
 
 
 def told(args: argparse.Namespace) -> int:
-    """Prints a prediction for each training and device, and saves them."""
+    """Prints a prediction for each training and device, and saves them.
+
+    Raises: options.Usage for what cannot be predicted or saved.
+    """
     from analysis import prediction
 
+    if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
+        given = [("--model", args.model), ("--batch", args.batch), ("--profile", args.profile),
+                 ("--save", [str(pathlib.PurePath(args.save).with_suffix(".ndjson"))])]  # fmt: skip
+        words_ = [word for flag, texts in given for word in (flag, *texts)]
+        raise options.Usage(f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
+                            shlex.join(["python", "-m", "analysis.predict", *words_]))  # fmt: skip
     of = read(args.profile, args.mixed)
     every = settings(args, of)
     try:
@@ -189,11 +199,13 @@ def checked(args: argparse.Namespace) -> int:
 
 
 def left_out(args: argparse.Namespace) -> int:
-    """Prints the error table, and the crossovers foretold."""
-    from analysis import error_tables, foretold
+    """Prints the error table, the crossovers foretold, and budgets beside what traces say."""
+    from analysis import error_tables, foretold, traced
 
     of = read(args.leave_one_out, args.mixed)
     print("\n".join([*error_tables.lines(of, not args.no_ablation), "", *foretold.lines(foretold.beside(of))]))
+    if beside := traced.budget_lines(of):
+        print("\n".join(["", "Budgets beside traces:", "", *beside, *traced.errors(of)]))
     if args.readme:
         put_errors(pathlib.Path(args.readme), error_tables.brief(of), args.leave_one_out[0])
     return options.OK

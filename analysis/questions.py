@@ -4,6 +4,7 @@ An answer is what one reads at once, the answer itself first and fewer than 40 w
 """
 
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,7 @@ from analysis.units import bytes_rate, count, digits, flops_rate, join, percent,
 from analysis.why import why
 
 if TYPE_CHECKING:
+    from analysis.crossover import Point
     from analysis.jobs import Pair
     from workloads.results import Machine, Measurement
 
@@ -32,6 +34,13 @@ _BATCHES = {
     "several": "the winner changes more than once",
     "cpu-throughout": "the CPU wins at every batch",
     "cant-tell": "one can't tell",
+}
+# What a row did to be right, by its check.
+_CHECKED = {
+    "exact": "gave exactly the right answer on whole numbers",
+    "bound": "came within a stated error of the right answer",
+    "weights": "had the model's weights, layer by layer",
+    "first loss": "had NumPy's first loss and gradient",
 }
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
 
@@ -64,16 +73,24 @@ def _always(q: Asked) -> Answered:
     least = min(a.points, key=lambda p: p.ratio.value)
     first = {"gpu-at-smallest": "At these sizes, yes", "cpu-throughout": "At these sizes, never"}.get(a.kind, "No")
     return (
-        f"{first}: with its data there {_short(a)}. At n = {most.n} it is {times(most.ratio.value)} as fast as the CPU's best, "
-        f"at n = {least.n} {times(least.ratio.value)}.",
+        f"{first}: with its data there {_short(a)}. At n = {most.n} {_faster(most)}, at n = {least.n} {_faster(least)}.",
         sentences.crossing_sentence(a),
     )
 
 
+def _faster(p: "Point") -> str:
+    ratio = p.ratio.value
+    return (
+        f"it is {times(ratio)} as fast as the CPU's best"
+        if ratio >= 1
+        else f"the CPU's best is {times(1 / ratio)} as fast"
+    )
+
+
 def _short(a: Answer) -> str:
-    """The verdict without intervals and bands: `the GPU wins from n = 103`."""
+    """The verdict without bands: `the GPU wins from n = 103`, with an interval where that is wide."""
     if a.kind == "gpu-from":
-        return f"the GPU wins from {a.family.size_name} = {sentences.whole(a.crossings[0].at.value)}"
+        return f"the GPU wins from {sentences.short_n_words(a.crossings[0], a.family.size_name)}"
     if a.kind in ("several", "cant-tell"):
         return "the winner changes more than once" if a.kind == "several" else "the two cannot be told apart everywhere"
     return sentences.verdict_words(msgspec.structs.replace(a, bands=()))
@@ -249,11 +266,13 @@ def _trust(q: Asked) -> Answered:
     ok = [m for m in q.rows if m.status == "ok"]
     if not ok:
         return NOTHING
-    exact = sum(m.check == "exact" for m in ok)
+    checks = Counter(_CHECKED.get(m.check, "") for m in ok)
+    told = [f"{checks[words]} {words}" for words in dict.fromkeys(_CHECKED.values()) if checks[words]]
+    right = f"{join(told)}, before they were timed; " if told else ""
     flagged = sum(bool(set(m.flags) - {"cpu-clock"}) for m in ok)
+    doubt = f"{flagged or 'none'} carr{'y' if flagged > 1 else 'ies'} a flag that makes a time doubtful"
     return (
-        f"Of {count(len(ok), 'row')}, {exact} gave exactly the right answer on whole numbers before they were timed; {flagged} "
-        "carry a flag that makes their time doubtful.",
+        f"Of {count(len(ok), 'row')}, {right}{doubt}.",
         "The others were checked as the table of all numbers says; a CPU clock that moved is not counted as a flag here. A "
         "winner is named only where the 95 % intervals leave no doubt; otherwise it says can't tell.",
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import facts
-from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
+from analysis.crossover import COPIES, FINE, LATENCY, SQUARES, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
 from analysis.roofline import is_gpu, roofs
 from analysis.units import count, digits, join, percent, seconds
 from analysis.why import REMAINDER, Why, why
@@ -42,7 +42,7 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
     told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
-    told += facts.other_sentences(measurements, ceilings)
+    told += facts.other_sentences(measurements, ceilings) + _of_switches(measurements)
     if not any(m.problem.op in ("matmul", "conv") for m in measurements):  # a run of roofs, launches or copies answers with those
         told += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
@@ -113,6 +113,13 @@ def _of_their_own(measurements) -> list[str]:
         told = [*data_parallel_words.lines(measurements), *together.lines(measurements), *job_words.start_sentences(measurements)]
     told += peers.lines(measurements) if ops & {"peer", "collective", "at-once"} else []
     return told + (inference.lines(measurements) if "inference" in ops else [])
+
+
+def _of_switches(measurements) -> list[str]:
+    """What each change to a training does to its step."""
+    from analysis import job_words
+
+    return job_words.change_sentences(measurements) if any(m.problem.op == "training" for m in measurements) else []
 
 
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
@@ -222,6 +229,14 @@ def n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
     interval = f" ({low}..{high})" if low != high else ""
     coarse = "" if c.fine else f", between the measured {c.below} and {c.above}"
     return f"{name} = {whole(c.at.value)}{interval}{coarse}"
+
+
+def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
+    """The same where there is little room: `n = 103`, with its interval where that is more than 5 % wide."""
+    if c.wide:
+        return n_words(c, name)
+    low, high = whole(c.at.low), whole(c.at.high)
+    return f"{name} = {whole(c.at.value)}" + (f" ({low}..{high})" if c.at.high > FINE * c.at.low and low != high else "")
 
 
 def whole(size: float) -> str:

@@ -11,6 +11,7 @@ VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
 CALLS = {OP_BY_OP: "tf-function-call", COMPILED: "tf-jit-call"}
 LIBRARIES, HELD = "libraries", "held"
 GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
+POOLED = "stream/tensorflow/pooled"  # of pools, each with its gradient behind it
 WORDS = {LIBRARIES: "libraries' rows", HELD: "TensorFlow's rows inside a graph",
          "function": "TensorFlow's rows in a tf.function", "jit": "TensorFlow's rows compiled by XLA"}  # fmt: skip
 LIBRARY = ("numpy", "mkl", "cupy", "cudnn", "cublaslt")  # backends that are libraries called by themselves

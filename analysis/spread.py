@@ -1,9 +1,18 @@
 """How much a row's time differs from process to process: from rows of several fresh processes, kept beside a machine's runs.
 
-What an interval over the blocks of one process cannot see (where arrays and code came to lie, what else the host did) is in
-every comparison of two runs, so nothing smaller is claimed of them.
+What an interval over the blocks of one process cannot see (what else the host did in those seconds, where arrays and code came
+to lie) is in every comparison of two runs, so nothing smaller is claimed of them.
+
+The logarithm of a process's median is taken as normal, with a variance of the row's own. A variance from five processes is
+itself a poor estimate, and the rows that looked steady by luck are those that would raise false alarms; so each is drawn towards
+what rows like it show. Their variances are taken as s0^2 times v0 over a chi-square of v0 degrees of freedom; with the row's
+own s^2 of v degrees, the difference of two further processes over sqrt(2 (v0 s0^2 + v s^2) / (v0 + v)) then follows Student's
+t of v0 + v degrees: a bound that holds as often as it says, however few processes there were, also of a row that has none.
+
+Source: G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression (2004), sections 3 and 6.2.
 """
 
+import functools
 import math
 import pathlib
 import statistics
@@ -12,7 +21,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.estimate import t_quantile
 from analysis.roofs import clock_of, is_gpu
 from workloads import results
 
@@ -21,19 +29,35 @@ if TYPE_CHECKING:
 
 REPORTS = pathlib.Path(__file__).parent.parent / "reports"
 PROCESSES = " processes"  # how a row of --rigorous says why it stopped
+IN_TURNS = " processes in turns"  # and one of processes whose blocks alternated, their rounds' common part taken out
+MATCH = "match"  # the switch that tells the referee's rows from a sweep's
 FEWEST = 3
+PAIRS = 0.99  # of pairs of single processes that stay within a limit
 DISTURBED = {"other-load", "other-tenant", "quota"}  # what such a row's processes differ by is not its own
 # With nothing stored: the largest difference between two processes that the A/A pairs of bench-verdicts-short-calls show.
-UNKNOWN = 0.08
+UNKNOWN, NOTHING = 0.08, "nothing stored"
+_ROWS = 4  # fewer tell nothing of how variances differ from row to row, nor of what rows alike have in common
+_FEW_DEGREES = 2.0  # v0 then: about what the rows of several kinds of one machine show (intel-avx512-amx-2c: 1.8)
+_NOTHING_ALIKE = (0.0, 1.0)  # of no degrees of freedom: the row's own processes alone
+_NONE_BEYOND = 1e-6  # v0 is then in the millions: Student's t is the normal distribution
+_NARROWEST = 1e-4  # a standard deviation: the medians of processes are no surer than that, however alike a few came out
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """`limit`: the relative difference that two single processes of a row stay within in 95 of 100 pairs; `source` says what
-    it was taken from, `processes` how many there were."""
+    """`limit`: the relative difference that two single processes of a row stay within in PAIRS of all pairs; `source` says
+    what it was taken from, `processes` how many of the row's own there were."""
 
     limit: float
     source: str
     processes: int = 0
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A row's processes: the variance of their log medians, its degrees of freedom, and the seconds of a call."""
+
+    variance: float
+    degrees: int
+    seconds: float
 
 
 def over_processes(samples: "Samples") -> bool:
@@ -41,60 +65,134 @@ def over_processes(samples: "Samples") -> bool:
     return samples.stop_reason.endswith(PROCESSES) and len(set(samples.block)) >= FEWEST
 
 
-def limit(samples: "Samples") -> float:
-    """The difference of two single processes, from the medians of several: t s sqrt(2) in the logarithm.
+def in_turns(samples: "Samples") -> bool:
+    """Whether they are of processes that took turns: what these differ by is left when both have seen the same host."""
+    return samples.stop_reason.endswith(IN_TURNS) and len(set(samples.block)) >= FEWEST
 
-    Source: ISO 5725-6, the reproducibility limit, with Student's t in place of 1.96, as the processes are few.
-    """
+
+def seen(samples: "Samples") -> Seen:
+    """What samples whose blocks are processes show."""
     groups: dict[int, list[float]] = {}
     for second, block in zip(samples.seconds, samples.block, strict=True):
         groups.setdefault(block, []).append(second)
     logs = [math.log(statistics.median(group)) for group in groups.values()]
-    return math.expm1(t_quantile(len(logs) - 1) * statistics.stdev(logs) * math.sqrt(2))
+    return Seen(max(statistics.variance(logs), _NARROWEST**2), len(logs) - 1, math.exp(statistics.mean(logs)))
+
+
+def degrees(rows: Iterable[Seen]) -> float:
+    """v0, from how much more the logarithms of the rows' variances vary than chance makes them; infinite where they do not. Of
+    fewer than _ROWS rows: _FEW_DEGREES."""
+    from scipy.special import polygamma
+
+    rows = list(rows)
+    if len(rows) < _ROWS:
+        return _FEW_DEGREES
+    beyond = statistics.variance(map(_unbiased, rows)) - statistics.mean(
+        float(polygamma(1, r.degrees / 2)) for r in rows
+    )
+    if beyond <= _NONE_BEYOND:
+        return math.inf
+    half = 0.5 + 1 / beyond  # Newton's method on 1 / trigamma, nearly a straight line (Smyth's appendix)
+    for _ in range(50):
+        here = float(polygamma(1, half))
+        half += (step := here * (1 - here / beyond) / float(polygamma(2, half)))
+        if -step / half < 1e-8:
+            break
+    return 2 * half
+
+
+def center(rows: Iterable[Seen], free: float) -> float:
+    """s0^2 of rows alike whose v0 is `free`: what the mean of the logarithms of their variances says."""
+    from scipy.special import digamma
+
+    shift = 0.0 if math.isinf(free) else float(digamma(free / 2)) - math.log(free / 2)
+    return math.exp(statistics.fmean(map(_unbiased, rows)) + shift)
+
+
+def _unbiased(row: Seen) -> float:
+    """The logarithm of the variance, without what chance takes from it in the mean."""
+    from scipy.special import digamma
+
+    return math.log(row.variance) - float(digamma(row.degrees / 2)) + math.log(row.degrees / 2)
+
+
+def limit(own: Seen | None, alike: tuple[float, float]) -> float:
+    """The difference that two single processes stay within in PAIRS of all pairs, by the row's own processes (None: it has
+    none) and what rows like it show (v0, s0^2)."""
+    from scipy.special import stdtrit
+
+    free, variance = alike
+    if own and math.isfinite(free):
+        variance = (free * variance + own.degrees * own.variance) / (free + own.degrees)
+    free = free + own.degrees if own else free
+    quantile = (
+        statistics.NormalDist().inv_cdf((1 + PAIRS) / 2) if math.isinf(free) else float(stdtrit(free, (1 + PAIRS) / 2))
+    )
+    return math.expm1(min(quantile * math.sqrt(2 * variance), 1.0))
 
 
 class Stored:
-    """The spreads known of a machine's rows."""
+    """The spreads known of a machine's rows: of processes by themselves, and of processes that took turns."""
 
     def __init__(self, measurements: "Iterable[Measurement]"):
-        self._rows: dict[tuple[str, str], Samples] = {}
-        self._like: dict[tuple, list[float]] = {}
+        self._rows: dict[tuple[bool, str, str], Seen] = {}
+        self._kinds: dict[tuple[bool, str, str], tuple] = {}
         for m in measurements:
             samples = clock_of(m)
-            if (
-                m.status == "ok"
-                and samples
-                and over_processes(samples)
-                and min(samples.seconds) > 0
-                and not DISTURBED & {*m.flags}
-            ):
-                self._rows[m.key, samples.clock] = samples
-        for (key, _), samples in self._rows.items():
-            row = msgspec.json.decode(key, type=results.Row)
-            if row.settings.process == "warm":  # what happens once in a process tells nothing of other rows
-                for group in _like(row):
-                    self._like.setdefault(group, []).append(limit(samples))
+            turns = bool(samples) and in_turns(samples)
+            if m.status != "ok" or not samples or not (turns or over_processes(samples)):
+                continue
+            if min(samples.seconds) > 0 and not DISTURBED & {*m.flags}:
+                self._rows[turns, _key(m), samples.clock] = seen(samples)
+                self._kinds[turns, _key(m), samples.clock] = _kind(m)
+        self._prior = functools.cache(self._prior_of)
 
-    def of(self, m: "Measurement") -> Spread:
-        """The spread of a row: its own, else that of its kernel's other rows, else of its operation's: the largest of them, of
-        ten or more the one that nine of ten stay below."""
+    def of(self, m: "Measurement", turns: bool = False) -> Spread:
+        """The spread of a row, from its own processes and those of rows alike, the nearest kind that has enough of them: of its
+        device, mode and threads and about as long as its call; these of any length; all of its device."""
         clock = clock_of(m)
-        own = self._rows.get((m.key, clock.clock)) if clock else None
-        if own:
-            return Spread(limit(own), "this row", len(set(own.block)))
-        for group in _like(m):
-            if known := sorted(self._like.get(group, ())):
-                return Spread(known[math.ceil(0.9 * len(known)) - 1], f"{len(known)} rows of {group[0]}")
-        return Spread(UNKNOWN, "nothing stored")
+        own = self._rows.get((turns, _key(m), clock.clock)) if clock else None
+        seconds = own.seconds if own else statistics.median(clock.seconds) if clock and clock.seconds else 0.0
+        alike, rows = self._prior(turns, _kind(m), math.floor(math.log10(seconds)) if seconds > 0 else 0)
+        if own and (
+            rows < _ROWS or m.settings.process == "fresh"
+        ):  # what happens once in a process is like no other row
+            return Spread(limit(own, _NOTHING_ALIKE), "this row", own.degrees + 1)
+        if not rows:
+            return Spread(UNKNOWN, NOTHING)
+        source = f"this row and {rows} like it" if own else f"{rows} rows like it"
+        return Spread(limit(own, alike), source, own.degrees + 1 if own else 0)
+
+    def _prior_of(self, turns: bool, kind: tuple, decade: int) -> tuple[tuple[float, float], int]:
+        """What the rows like one show, and how many there are. How variances differ from row to row takes many rows to see, so
+        v0 is of the rows of any length, and none too large for those that are more alike."""
+        all_ = [(k, s) for key, s in self._rows.items()
+                if key[0] == turns and (k := self._kinds[key])[0] == kind[0] and k[-1] == "warm"]  # fmt: skip
+        same = [s for k, s in all_ if k == kind]
+        near = [s for s in same if abs(math.log10(s.seconds) - decade - 0.5) <= 1]
+        every = [s for _, s in all_]
+        group = next((some for some in (near, same, every) if len(some) >= _ROWS), every)
+        if not group:
+            return _NOTHING_ALIKE, 0
+        free = degrees(same if len(same) >= _ROWS else every)
+        return (free, center(group, free)), len(group)
 
     def __len__(self) -> int:
         return len(self._rows)
 
 
-def _like(row: "Measurement | results.Row") -> tuple[tuple, ...]:
-    """What a row's spread is taken from where its own is not known: rows of the same groups, the nearest first."""
-    how = ("GPU" if is_gpu(row.settings.device) else "CPU", row.settings.mode, row.settings.threads == 1)
-    return (row.kernel, *how), (row.kernel.partition("/")[0], *how)
+def _key(m: "Measurement") -> str:
+    """The row's key as a sweep writes it, without the switch that names a match of the referee."""
+    if MATCH not in m.settings.switches:
+        return m.key
+    switches = {name: value for name, value in m.settings.switches.items() if name != MATCH}
+    return msgspec.structs.replace(m.row, settings=msgspec.structs.replace(m.settings, switches=switches)).key
+
+
+def _kind(m: "Measurement") -> tuple:
+    """Rows with the same kind have their spread from the same causes: device, mode, one thread or several, warm or fresh."""
+    s = m.settings
+    return ("GPU" if is_gpu(s.device) else "CPU", s.mode, s.threads == 1, s.process)
 
 
 def stored(key: str, more: "Iterable[Measurement]" = (), root: pathlib.Path | None = None) -> Stored:
@@ -109,8 +207,9 @@ def stored(key: str, more: "Iterable[Measurement]" = (), root: pathlib.Path | No
 
 def _rigorous(file: pathlib.Path) -> "list[Measurement]":
     """A file's rows over processes; lines that cannot be such are not even decoded."""
+    ends = [f'{end}"'.encode() for end in (PROCESSES, IN_TURNS)]
     try:
-        lines = [line for line in file.read_bytes().splitlines() if PROCESSES.encode() + b'"' in line]
+        lines = [line for line in file.read_bytes().splitlines() if any(end in line for end in ends)]
     except OSError:
         return []
     return results.decode(lines)[1]

@@ -82,7 +82,7 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
     rate = of.memory_bandwidth(device, fusion.working_set(kernels)) if "cold" in rules else None
-    for k in kernels:
+    for k in (_as_pooled(k, device, execution) for k in kernels):
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
             continue
@@ -104,6 +104,21 @@ def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str
     return WorkParts(sums, read_from, _path(timed, cold, of, device, "inline" in rules) if at_once else None)
 
 
+def _as_pooled(k: "Kernel", device: str, execution: str) -> "Kernel":
+    """A kernel as it is priced: oneDNN's pools of means as those of maxima, of which there are rows; neither is a mere copy.
+
+    Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps.
+    """
+    what = k.name.rpartition(" ")[2]
+    if device != "cpu" or execution != OP_BY_OP or what not in ("avgpool", "avgpool_grad"):
+        return k
+    operation = what.replace("avg", "max")
+    read, written, _ = Stream.WEIGHTS[operation]
+    pool = sum(Stream.WEIGHTS["maxpool"][:2])
+    nbytes = round(k.problem.nbytes * (read + written) / pool)
+    return msgspec.structs.replace(k, problem=Stream(operation, nbytes, k.problem.dtype))
+
+
 def _moved(k: "Kernel", execution: str) -> float:
     """Bytes that a kernel moves: of a formula that is carried out step by step those of every step."""
     fused = execution == COMPILED or not isinstance(k.problem, Stream)
@@ -115,11 +130,17 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline
     its arrays."""
     each = of.operating(device)
     line = longest(timed, each.value if each else 0.0)
-    there, busy = {k.name for k, _ in line}, 0.0
+    there, busy, cores = {k.name for k, _ in line}, 0.0, of.machine.cores if of.machine else 0
     for k, seconds in timed:
         own = fully_used(k.problem, of, device) if k.name in there else _shared(k.problem, of, device)
-        busy += min(seconds, max(cold[k.name], own))
+        share = min(1.0, own / seconds) if seconds > 0 else 1.0
+        busy += min(seconds, max(cold[k.name], _whole_cores(share, cores) * seconds))
     return Path(sum(s for _, s in line), beside(timed, line, inline), busy)
+
+
+def _whole_cores(share: float, cores: int) -> float:
+    """The share of the cores that what reaches that share of their best rate keeps busy at least: whole cores."""
+    return math.ceil(share * cores) / cores if cores else share
 
 
 def _shared(problem: Problem, of: Profile, device: str) -> float:

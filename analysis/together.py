@@ -2,6 +2,7 @@
 in one process or in many."""
 
 from collections.abc import Iterable
+from statistics import median
 from typing import TYPE_CHECKING
 
 from analysis.estimate import Estimate, of, verdict
@@ -46,19 +47,32 @@ def beside_sentences(done: "list[Measurement]") -> list[str]:
         if teacher is None or None in alone:
             continue
         slower = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
-        step, answer = (of(m.on("host-latency")).value for m in alone)
-        both = max(of(m.on("host-latency")).value for m in (student, teacher))
-        gain = digits((step + answer) / both)
+        step, answer = (of(m.on("host-latency")) for m in alone)
+        both = max((of(m.on("host-latency")) for m in (student, teacher)), key=lambda e: e.value)
         said.append(
             f"A frozen teacher ({teacher.problem.model}) answering on the {_where(teacher)} while the student "
             f"({student.problem.model}, batch {student.problem.batch}) trains on the {_where(student)}: the student's step takes "
-            f"{_words(slower[0])} times as long as alone, the teacher's answer {_words(slower[1])} times."
+            f"{_words(slower[0])} times as long as alone{_doubt(slower[0])}, the teacher's answer {_words(slower[1])} times"
+            f"{_doubt(slower[1])}."
         )
         said.append(
-            f"A step and the teacher's answer to its batch take {seconds(step + answer)} one after the other "
-            f"({seconds(step)} and {seconds(answer)}) and {seconds(both)} at once: {gain} times as fast."
+            f"A step and the teacher's answer to its batch take {seconds(step.value + answer.value)} one after the other "
+            f"({seconds(step.value)} and {seconds(answer.value)}) and {seconds(both.value)} at once: {_gain(step, answer, both)}."
         )
     return said
+
+
+def _doubt(ratio: Estimate) -> str:
+    return " (can't tell)" if ratio.low <= 1 <= ratio.high else ""
+
+
+def _gain(step: Estimate, answer: Estimate, both: Estimate) -> str:
+    """What both at once bring against one after the other."""
+    gain = Estimate((step.value + answer.value) / both.value, (step.low + answer.low) / both.high,
+                    (step.high + answer.high) / both.low)  # fmt: skip
+    if gain.low <= 1 <= gain.high:
+        return f"can't tell which is quicker, {_words(gain)} times as fast"
+    return f"{_words(gain)} times as fast" if gain.low > 1 else f"{_words(gain.inverse())} times as long"
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
@@ -90,28 +104,40 @@ def at_once_sentences(done: "list[Measurement]") -> list[str]:
 
 
 def trial_sentences(done: "list[Measurement]") -> list[str]:
-    """Trials in one process, with clear_session and without, against as many fresh processes."""
+    """Trials in one process, with clear_session and without, against as many fresh processes; what one more costs in either."""
     groups: dict = {}
     for m in done:
         if m.kernel == TRIAL:
             groups.setdefault((m.problem, m.settings.device), []).append(m)
     said = []
     for (problem, device), rows in groups.items():
-        told = [_trial_words(m) for m in rows]
-        said.append(f"{problem.model} built, compiled and fitted anew ({count(problem.steps * problem.epochs, 'step')} of batch "
-                    f"{problem.batch}) on the {'GPU' if is_gpu(device) else 'CPU'}: {'; '.join(told)}.")  # fmt: skip
+        told, steps = "; ".join(map(_trial_words, rows)), count(problem.steps * problem.epochs, "step")
+        said.append(f"{problem.model} built, compiled and fitted anew for each trial ({steps} of batch {problem.batch}) on the "
+                    f"{'GPU' if is_gpu(device) else 'CPU'}: {told}.{_one_more(rows)}")  # fmt: skip
     return said
 
 
-def _trial_words(m: "Measurement") -> str:
-    trials = int(m.values["trials"])
-    fresh = m.settings.process == "fresh"
-    cleared = m.settings.switches.get("clear_session") == "on"
-    how = f"{trials} fresh processes" if fresh else f"{trials} in one process{', clear_session before each' if cleared else ''},"
+def trial_seconds(m: "Measurement") -> float:
+    """Of a trial in the middle; in one process without the first, which starts the framework."""
     took = m.on("host-latency").seconds
-    later = sorted(took[1:] or took)
-    middle = later[len(later) // 2]
-    traces = f"the train step traced {count(round(m.values['traces']), 'time')}"
+    return median(took if m.settings.process == "fresh" else took[1:] or took)
+
+
+def _trial_words(m: "Measurement") -> str:
+    trials, fresh = int(m.values["trials"]), m.settings.process == "fresh"
+    cleared = ", clear_session before each," * (m.settings.switches.get("clear_session") == "on")
+    how = f"{count(trials, 'trial')} in {'fresh processes' if fresh else 'one process'}{cleared}"
+    traces = f"the train step traced {count(round(m.values['traces']), 'time')} in all"
     grown = m.series["rss_bytes"][-1] - m.series["rss_bytes"][0]
     memory = "" if fresh or trials < 2 else f", {digits(grown / (trials - 1) / 2**20)} MiB more memory each"
-    return f"{how} took {seconds(sum(took))} ({seconds(middle)} each{'' if fresh else ' after the first'}; {traces}{memory})"
+    each = f"{seconds(trial_seconds(m))} each{'' if fresh or trials < 2 else ' after the first'}"
+    return f"{how} took {seconds(m.values['total_s'])} ({each}; {traces}{memory})"
+
+
+def _one_more(rows: "list[Measurement]") -> str:
+    """What one more trial takes in a process that is there and in one of its own."""
+    ways = [min((trial_seconds(m) for m in rows if (m.settings.process == "fresh") is fresh), default=None)
+            for fresh in (False, True)]  # fmt: skip
+    if None in ways:
+        return ""
+    return f" One more takes {seconds(ways[0])} in a process that is there and {seconds(ways[1])} in one of its own."

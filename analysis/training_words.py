@@ -16,20 +16,27 @@ from kernels import networks
 from workloads import switches
 
 if TYPE_CHECKING:
+    from analysis.crossover import Answer
     from workloads.results import Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
 _SAID = {"steps_per_execution": "{} steps an execution", "tf32": "TF32 {}", "precision": "{}", "dropout": "dropout {}",
          "targets": "{} targets", "shuffle": "shuffle {}", "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}", "gpu": "GPU {}",
          "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data",
-         "replicas": "{} GPUs", "strategy": "{}"}  # fmt: skip
+         "replicas": "{} GPUs", "strategy": "{}", "in_flight": "{} in flight", "at_once": "{} at once",
+         "clear_session": "clear_session {}"}  # fmt: skip
+
+
+_TEXTS = {"residence": {"resident": "the whole set on the device", "generator": "a Python generator", "fed": "fed each step",
+                        "prefetch": "tf.data prefetched to the device"},
+          "beside": {"nothing": "alone", "student": "beside a student", "teacher": "beside a teacher",
+                     "fits": "beside its like"}}  # fmt: skip
 
 
 def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
     """Switches that are not their default, in words."""
-    named = dict(given)
-    return [_SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
-            if name not in without and (name, text) != ("data", "synthetic")]  # fmt: skip
+    named = {name: text for name, text in dict(given).items() if name not in without and (name, text) != ("data", "synthetic")}
+    return [_TEXTS.get(name, {}).get(text) or _SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()]
 
 
 def subject(setup: Setup, varies: str = "") -> str:
@@ -59,14 +66,15 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
 
 
 def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """From where the winner changes, where that is known; then seconds of each training's step on each device and who wins, and
-    the same of its whole job: like with like, of the most samples that were measured. Of what ran on one device, or without the
-    short fits that tell a step, what its rows show."""
+    """From where the winner changes, where that is known, and who wins the steps of other sweeps over batch, width or depth;
+    then seconds of each training's step on each device and who wins, and the same of its whole job: like with like, of the most
+    samples that were measured, of many batches that of the model's article. Of what ran on one device, or without the short
+    fits that tell a step, what its rows show."""
     from analysis import job_words  # it says its answers in this module's words
 
     every = list(measurements)
-    turns = [a for a in jobs.answers(every)
-             if a.crossings and a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)]  # fmt: skip
+    turns = [a for a in jobs.answers(every) if _worth(a)]
+    turns.sort(key=lambda a: not a.crossings)
     fits, bare = ([job_words.answer_sentence(a) for a in turns if job_words.setup_of(a.family).kernel.endswith("/fit") is own]
                   for own in (True, False))  # fmt: skip
     most: dict[Setup, Pair] = {}
@@ -74,9 +82,29 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     for pair in made:
         if not pair.setup.switches:
             alike = msgspec.structs.replace(jobs.size_of(pair.setup, "samples")[1], dtype="")
-            most[alike] = max(most.get(alike, pair), pair, key=lambda p: p.setup.samples)
+            if any(a.family.varies == "batch" and _is_of(pair.setup, a) for a in turns):
+                alike = msgspec.structs.replace(alike, batch=0)
+            most[alike] = max(most.get(alike, pair), pair, key=_telling)
     told = {(p.setup.model, p.setup.batch) for p in made}
     return [*fits, *map(_of_pair, most.values()), *_of_rows(every, told), *bare]
+
+
+def _worth(a: "Answer") -> bool:
+    """Whether an answer is said by itself: a change of winner whose place is known, or the steps of a sweep that has none."""
+    if a.crossings:
+        return a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)
+    return a.form.mode == BY_STEP and a.family.varies != "samples" and len(a.points) > 2
+
+
+def _is_of(setup: Setup, a: "Answer") -> bool:
+    of = dict(a.family.fixed)
+    return (setup.kernel, setup.model, setup.dtype) == (of["kernel"], of["model"], of["dtype"])
+
+
+def _telling(pair: Pair) -> tuple[bool, int]:
+    """Of alike pairs the article's batch goes first, then the most samples."""
+    network = networks.known(pair.setup.model)
+    return bool(network) and pair.setup.batch == network.batch, pair.setup.samples
 
 
 def _of_pair(pair: Pair) -> str:
@@ -105,7 +133,8 @@ def _beside(cpu: Estimate, gpu: Estimate) -> str:
 
 
 def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> list[str]:
-    """A sentence for each model and batch not told: on each device the row whose epochs took least a step."""
+    """A sentence for each model and batch not told: on each device the row whose epochs took least a step, of those without
+    switches and of float32 inputs where there are such."""
     cases: dict = {}
     for m in measurements:
         if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
@@ -113,8 +142,10 @@ def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> l
         if (m.problem.model, m.problem.batch) not in told and (s := m.on("host-latency")) and s.seconds:
             side = "GPU" if is_gpu(m.settings.device) else "CPU"
             sides = cases.setdefault((m.problem.model, m.problem.batch), {})
-            sides[side] = min(sides.get(side, s), s, key=middle)
-    return [_of_samples(*case, sides) for case, sides in cases.items()]
+            changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
+            found = (*changed, middle(s)), s
+            sides[side] = min(sides.get(side, found), found, key=lambda one: one[0])
+    return [_of_samples(*case, {side: s for side, (_, s) in sides.items()}) for case, sides in cases.items()]
 
 
 def _of_samples(model: str, batch: int, sides: dict) -> str:

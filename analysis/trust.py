@@ -17,7 +17,6 @@ OUTSIDERS = {
     "pyperf": ("pyperf_s", 0.02),
     "cuda-bench": ("cuda_bench_s", 0.01),
 }  # clock -> its runs' series, least that is allowed
-_MATCH = "match"
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -97,10 +96,10 @@ def truths(measurements: "Iterable[Measurement]") -> list[Truth]:
     """What the verdicts came to, row by row."""
     found = []
     for m in measurements:
-        v, match = m.values, m.settings.switches.get(_MATCH, "")
+        v, match = m.values, m.settings.switches.get(spread.MATCH, "")
         if match in ("verdicts", "rigorous") and v.get("pairs"):
             name, counts = (
-                names.row(m).removesuffix(f" {_MATCH}={match}"),
+                names.row(m).removesuffix(f" {spread.MATCH}={match}"),
                 [int(v[word]) for word in ("false", "found")],
             )
             found.append(Truth(name, match, int(v["pairs"]), v["planted"], *counts, v.get("least_effect", 0.0)))
@@ -112,23 +111,40 @@ def restarted(measurements: "Iterable[Measurement]") -> list[Restarts]:
     rows = [
         (m, m.values)
         for m in measurements
-        if m.settings.switches.get(_MATCH) == "restarts" and m.values.get("restarts")
+        if m.settings.switches.get(spread.MATCH) == "restarts" and m.values.get("restarts")
     ]
     return [Restarts(names.row(m), *(int(v[word]) for word in ("restarts", "ours_hits", "theirs_hits")), v["ours_wall_s"],
                      v["theirs_wall_s"]) for m, v in rows]  # fmt: skip
 
 
-def spreads(measurements: "Iterable[Measurement]") -> list[tuple[str, float, int]]:
-    """(row, what single processes of it differ by in 95 of 100 pairs, processes), the largest first."""
+class Differ(msgspec.Struct, frozen=True):
+    """What two single processes of a row stay within in 99 of 100 pairs; `turns`: processes that take turns."""
+
+    name: str
+    limit: float
+    processes: int
+    turns: bool
+
+    @property
+    def how(self) -> str:
+        return "in turns" if self.turns else "one by one"
+
+
+def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
+    """What single processes differ by, of rows with several, the largest first; those that took turns last."""
     from analysis.roofs import clock_of
 
-    found = []
+    measurements = list(measurements)
+    known, found = spread.Stored(measurements), []
     for m in measurements:
         samples = clock_of(m)
-        usual = m.settings.process == "warm" and _MATCH not in m.settings.switches and not spread.DISTURBED & {*m.flags}
-        if m.status == "ok" and samples and spread.over_processes(samples) and usual:
-            found.append((names.row(m), spread.limit(samples), len(set(samples.block))))
-    return sorted(found, key=lambda s: -s[1])
+        usual = m.status == "ok" and m.settings.process == "warm" and not spread.DISTURBED & {*m.flags}
+        turns = usual and bool(samples) and spread.in_turns(samples)
+        if turns or (usual and samples and spread.over_processes(samples)):
+            name = names.row(m).removesuffix(f" {spread.MATCH}={m.settings.switches.get(spread.MATCH, '')}")
+            differ = known.of(m, turns)
+            found.append(Differ(name, differ.limit, differ.processes, turns))
+    return sorted(found, key=lambda d: (d.turns, -d.limit))
 
 
 def sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -149,10 +165,14 @@ def sentences(measurements: "Iterable[Measurement]") -> list[str]:
             how = "fresh processes in alternating blocks" + (", five a side" if match == "rigorous" else "")
             told.append(f"Of {count(pairs, 'pair')} of rows that are alike ({how}), {false} were called different; a planted "
                         f"slow-down of {percent(rows[0].planted)} was found in {found} of {pairs}.")  # fmt: skip
-    if known := spreads(measurements):
-        middle = known[len(known) // 2]
-        told.append(f"Single processes of a row differ by up to {percent(known[0][1])} ({known[0][0]}), half of the rows by at "
-                    f"most {percent(middle[1])}: smaller differences between two runs are not claimed.")  # fmt: skip
+    every = spreads(measurements)
+    for turns, who, why in ((False, "Two single processes of a row", "smaller differences between two runs are not claimed"),
+                            (True, "Of processes that take turns, two",
+                             "the differences between processes by themselves are mostly the host's")):  # fmt: skip
+        if known := [d for d in every if d.turns == turns]:
+            share = f"{100 * spread.PAIRS:.0f} of 100 pairs"
+            told.append(f"{who} stay within {percent(known[0].limit)} in {share} ({known[0].name}), half of the rows within "
+                        f"{percent(known[len(known) // 2].limit)}: {why}.")  # fmt: skip
     for r in restarted(measurements):
         told.append(f"Restarted, {r.ours} of {r.count} of our measurements of {r.name} lie within 1 % of a long one at "
                     f"{seconds(r.ours_s)} each, {r.theirs} of cuda-bench's at {seconds(r.theirs_s)}.")  # fmt: skip
@@ -182,8 +202,8 @@ def lines(loaded: "Loaded") -> list[str]:
             for t in found
         ]
     if known := spreads(loaded.measurements):
-        width = max(len(name) for name, _, _ in known)
-        told += ["", f"{'row':{width}}  processes differ by"]
-        told += [f"{name:{width}}  {percent(limit):>19}" for name, limit, _ in known]
+        width = max(len(d.name) for d in known)
+        told += ["", f"{'row':{width}}  two processes within  processes"]
+        told += [f"{d.name:{width}}  {percent(d.limit):>20}  {d.processes:9} {d.how}" for d in known]
     said = sentences(loaded.measurements)
     return [*told, *([""] if told and said else []), *said] or ["no match could be held"]

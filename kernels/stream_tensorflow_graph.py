@@ -22,6 +22,20 @@ def graph(problem: Stream, *arrays):
     return in_tensorflow.in_a_row(formula, *stream_tensorflow.tensors(tf, problem, arrays))
 
 
+@kernel(rung=True, allocates=True)
+def pooled(problem: Stream, *arrays):
+    """On the CPU, a pool and its gradient again and again in one tf.function: the gradient knows where the maxima were, as it
+    does in a step, where by itself it searches for them. Both are timed."""
+    import tensorflow as tf
+
+    if problem.operation != "maxpool_grad" or problem.dtype not in ("float32", "float64"):
+        raise ValueError(f"a gradient behind its pool is maxpool_grad's, in float32 or float64, not {problem.operation}'s "
+                         f"in {problem.dtype}")  # fmt: skip
+    back = stream_tensorflow.formulas(tf, False)["maxpool_grad"]
+    images, gradient, _ = stream_tensorflow.tensors(tf, problem, arrays)
+    return in_tensorflow.in_a_row(lambda x, dy: back(x, dy, tf.nn.max_pool2d(x, 2, 2, "VALID")), images, gradient)
+
+
 def _updates(tf, problem: Stream, arrays):
     if in_tensorflow.on_gpu(arrays[0]):
         raise ValueError("a row of updates in one graph is for the CPU: on a GPU calls are queued one behind the other")

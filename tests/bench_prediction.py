@@ -14,6 +14,7 @@ from analysis import (
     budget,
     calibration,
     cases,
+    costs,
     error_tables,
     explain,
     foretold,
@@ -21,6 +22,7 @@ from analysis import (
     predict,
     prediction,
     profile,
+    traced,
     verdicts,
     whatif,
 )
@@ -38,6 +40,7 @@ EXPLAIN_S, TURNS = 3.0, 3
 FEWEST_FORETOLD = 10
 DRAWS = 1000
 GPU = "gpu:0"
+TRACES = "training-trace"  # the run of a machine that has its traces
 
 
 def resampled(numbers: list[float], groups: list, of_=statistics.median) -> Estimate:
@@ -110,18 +113,22 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
 
 
 def remainders(of: profile.Profile) -> list[Figure]:
-    """Of how many models the budget leaves little unexplained: each by the middle of its trainings whose time is known."""
+    """Of how many models the budget leaves little unexplained: each by the middle of its trainings whose time is known. Of the
+    step with its share of what an epoch and a fit take beside steps, which the budget adds up to, and of the warm step alone."""
     found = []
     for device in ("cpu", GPU):
-        each: dict[str, list[float]] = {}
+        each: dict[str, dict[str, list[float]]] = {"the step": {}, "the warm step alone": {}}
         for m in of.trainings:
             known = networks.known(m.problem.model) and switches.ordinary(m) and m.settings.device == device
             if known and m.kernel == budget.FIT and (made := budget.budget(m, of)).step.noise <= calibration.NOISY:
-                each.setdefault(m.problem.model, []).append(abs(made.remainder.value) / made.step.value)
-        if each:
-            hits = sum(statistics.median(shares) <= REMAINDER for shares in each.values())
-            found.append(share(hits, len(each), f"models whose remainder is within {percent(REMAINDER)} of the step, {device}",
-                               MODELS_SHARE))  # fmt: skip
+                law = costs.costs(m)
+                for what, whole in zip(each, (made.step, law.step if law else made.step), strict=True):
+                    each[what].setdefault(m.problem.model, []).append(abs(made.remainder.value) / whole.value)
+        for what, shares in each.items():
+            if shares:
+                hits = sum(statistics.median(some) <= REMAINDER for some in shares.values())
+                name = f"models whose remainder is within {percent(REMAINDER)} of {what}, {device}"
+                found.append(share(hits, len(shares), name, MODELS_SHARE))
     return found
 
 
@@ -241,6 +248,21 @@ def measured_steps(of: profile.Profile) -> dict:
     return found
 
 
+def traces(folder: pathlib.Path) -> tuple[list[Figure], list[str]]:
+    """The parts of budgets beside what traces say, on every machine that has traces among its stored rows."""
+    figures, notes = [], []
+    for where in sorted(w for w in folder.glob(f"*/{TRACES}") if w.parent.name != "local"):  # that is scratch
+        of = profile.read(str(where.parent))
+        made = traced.held(of)
+        for device in dict.fromkeys(h.device for h in made):
+            parts = [p for h in made if h.device == device for p in h.parts]
+            what = f"parts of traced trainings' budgets within 20 % of the part or 5 % of the step, {of.key}, {device}"
+            figures.append(share(sum(p.near for p in parts), len(parts), what, 1.0))
+        notes += [f"- {of.key}: {traced.sentence(h)}" for h in made]
+        notes += [f"- {of.key}: {line}" for line in traced.errors(of)]
+    return figures, notes
+
+
 def explaining(run: pathlib.Path) -> Figure:
     """Seconds of an explanation on a stored profile, what it imports being there."""
     taken = []
@@ -254,10 +276,10 @@ def explaining(run: pathlib.Path) -> Figure:
                   e.value < EXPLAIN_S, "s")  # fmt: skip
 
 
-NOT_MEASURED = (
-    "- the noise floor of five processes: python -m workloads.training --study seeds --rigorous",
-    "- each part of the budget against an independent trace: there is no trace of a training among the rows",
-)
+NOT_MEASURED = {
+    "floor": "- the noise floor of five processes: python -m workloads.training --study seeds --rigorous",
+    "trace": "- the parts of the budget against an independent trace, here: python -m workloads.training --study trace",
+}
 
 
 def main(argv: list[str]) -> int:
@@ -267,22 +289,26 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
+    agreeing, beside = traces(REPORTS)
     figures = [
         *errors(every, of),
         *saved(of, run),
         *remainders(of),
+        *agreeing,
         *crossovers(of),
         *verdicts_,
         *changes,
         *whole,
         explaining(run),
     ]
-    none = NOT_MEASURED if held_out.noise_floor(of, GPU) is None else NOT_MEASURED[1:]
+    lacks = {"floor": held_out.noise_floor(of, GPU) is None, "trace": not any(map(switches.traced, of.trainings))}
+    none = [text for name, text in NOT_MEASURED.items() if lacks[name]]
     lacking = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = ["Every training predicted with all trainings of its model left out; intervals by drawing whole models.", "",
              *error_tables.counts(every, of), "", "Complaints:", "", *said, "",
              *(["What-ifs:", "", *compared, *left, ""] if compared or left else []),
-             "Not measured:", "", *none, *lacking]  # fmt: skip
+             *(["Budgets beside traces:", "", *beside, ""] if beside else []),
+             *(["Not measured:", "", *none, *lacking] if none or lacking else [])]  # fmt: skip
     return table("prediction", "Training times predicted from microbenchmarks", figures, notes, of=of.machine)
 
 

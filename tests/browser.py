@@ -5,6 +5,7 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
+SIZES = (64, 128, 256, 512, 1024)  # of the page of everything
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]
 
@@ -12,6 +13,24 @@ ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--force-color-profile=srgb"]
 def executable() -> str | None:
     """The installed Chromium; None without one."""
     return next((path for name in NAMES if (path := shutil.which(name))), None)
+
+
+def everything(folder: pathlib.Path):
+    """(a page with everything that one shows, and every control, written into the folder; its material): squares, layers,
+    memory, copies, launches, trainings on both devices, more rows than a page of them holds."""
+    import fake_measurements as fake
+    import msgspec
+    import test_jobs
+    from test_results_load import write
+
+    from analysis import report
+    from analysis.report.material import Material
+
+    run = fake.layers_run(batches=(1, 8, 128), maths=("float32",), kinds=("dense",))
+    rows = (*fake.whole_run(sizes=SIZES).measurements, *run.measurements, *test_jobs.batches(), *test_jobs.small_data())
+    whole = msgspec.structs.replace(run, measurements=tuple({m.key: m for m in rows}.values()))
+    write(folder, whole)
+    return report.to_open(report.render([folder])), Material(whole)
 
 
 @contextlib.contextmanager
@@ -52,12 +71,14 @@ def opened(browser, page: pathlib.Path, width: int = 1280, **how) -> Iterator:
     seen.close()
 
 
-def violations(page) -> list[tuple[str, list]]:
-    """What axe-core finds, all details open; a plot is one image with a label, and of long tables two lines are enough."""
+def violations(page, contrast: bool = True) -> list[tuple[str, list]]:
+    """What axe-core finds, all details open; a plot is one image with a label, and of long tables two lines are enough.
+    contrast: of colors too, which takes longest and is the same at every width."""
     from axe_playwright_python.sync_playwright import Axe
 
     page.evaluate("document.querySelectorAll('main tbody').forEach(b => { while (b.rows.length > 2) b.deleteRow(2); })")
     page.evaluate("document.querySelectorAll('main details').forEach(d => { d.open = true; })")
-    found = Axe().run(page, {"exclude": [".plot"]}, {"resultTypes": ["violations"]}).response
+    options = {"resultTypes": ["violations"], "rules": {"color-contrast": {"enabled": contrast}}}
+    found = Axe().run(page, {"exclude": [".plot"]}, options).response
     assert len(found["passes"]) >= 15  # it looked
     return [(v["id"], [n["target"] for n in v["nodes"][:3]]) for v in found["violations"]]

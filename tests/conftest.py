@@ -47,7 +47,7 @@ def pytest_xdist_make_scheduler(config, log):
     class TwoScopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            more = file.startswith(("tests/test_browser", "tests/test_complaints"))
+            more = file.startswith(("tests/test_browser", "tests/test_fleet."))
             return "tensorflow" if more or file in asking else "all else"
 
     return TwoScopes(config, log)
@@ -65,6 +65,14 @@ def pytest_make_collect_report(collector):
     report = yield
     refuse_skip(report)
     return report
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory):
+    """(the path of a page of everything, its material): written once for all tests that open it."""
+    import browser
+
+    return browser.everything(tmp_path_factory.mktemp("page"))
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ import sys
 import types
 
 import numpy as np
+from kept import kept
 
 from kernels import cuda, registry
 
@@ -116,11 +117,22 @@ def load(folder: pathlib.Path, file: str, kernel: str, **macros):
     used = ", ".join(f"({kind})a{i}" if "*" in kind else f"*({kind}*)a{i}" for i, kind in enumerate(kinds))
     text += f'\nextern "C" void go(unsigned x, unsigned y, unsigned threads, {passed}) {{\n'
     text += f"    launch({{x, y}}, threads, [=] {{ {kernel}({used}); }});\n}}\n"
-    source = folder / f"{file}_{kernel}_{abs(hash(tuple(macros.items())))}.cpp"
-    source.write_text(text, encoding="utf-8")
-    built = [COMPILER, "-O1", "-w", "-std=c++17", "-shared", "-fPIC", "-o", str(source.with_suffix(".so")), str(source)]
-    subprocess.run(built, check=True, timeout=120)
-    return Launched(ctypes.CDLL(str(source.with_suffix(".so"))), kinds)
+    library = folder / f"{file}_{kernel}_{abs(hash(tuple(macros.items())))}.so"
+    flags = ("-O1", "-w", "-std=c++17", "-shared", "-fPIC")
+
+    def make(path: pathlib.Path) -> None:
+        source = library.with_suffix(".cpp")
+        source.write_text(text, encoding="utf-8")
+        subprocess.run([COMPILER, *flags, "-o", str(path), str(source)], check=True, timeout=120)
+
+    shutil.copy(kept(".so", (text, HEADER.read_text(encoding="utf-8"), _compiler(), *flags), make), library)
+    return Launched(ctypes.CDLL(str(library)), kinds)
+
+
+@functools.cache
+def _compiler() -> str:
+    """Which compiler it is, in its own words."""
+    return subprocess.run([COMPILER, "--version"], check=True, capture_output=True, text=True, timeout=60).stdout
 
 
 class Launched:

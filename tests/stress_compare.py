@@ -1,65 +1,89 @@
 """False alarms of `analysis.compare` on pairs of sweeps that are alike: fresh processes, one after the other."""
 
 import argparse
+import contextlib
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from must_reach import Figure, exactly, table
 
 from analysis import comparison, spread
 from kernels.problems import Matmul, Peak, Stream
-from workloads import matmul, results, sweep
+from workloads import machine, matmul, results, sweep
 from workloads.results import Row, Settings
 
 ONE = Settings(threads=1)
 ROWS = [Row("matmul/numpy/blas", Matmul(64, 64, 64), ONE), Row("matmul/numpy/blas", Matmul(512, 512, 512), ONE),
         Row("matmul/numpy/operator", Matmul(64, 64, 64), ONE), Row("stream/numba/loop", Stream("triad", 1 << 20), ONE),
         Row("peak/numba/fma", Peak("float32", 1 << 28), ONE)]  # fmt: skip
-
-
-def swept(folder: Path) -> results.Loaded:
-    args = matmul.parser().parse_args(["-q", "--max-time", "0.5", "-o", str(folder)])
-    sweep.sweep(ROWS, args, "matmul", "stress_compare")
-    return results.read(folder)
+SIDES = ("old", "new")
 
 
 def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--pairs", type=int, default=200, help="of rows: each pair of sweeps has five")
     flags.add_argument(
-        "--append", type=Path, help="keep what each pair said in this file and count what it holds, to go on later"
+        "--keep", type=Path, metavar="DIR", help="keep the sweeps here, to go on later; all of them are judged"
+    )
+    flags.add_argument(
+        "--seconds", type=float, default=float("inf"), help="sweep no longer than this, then judge what is there"
     )
     args = flags.parse_args()
-    lines = args.append.read_text().splitlines() if args.append and args.append.exists() else []
-    with tempfile.TemporaryDirectory() as place:
-        for i in range(-(-(args.pairs - len(lines)) // len(ROWS))):
-            old, new = (swept(Path(place) / f"{i}-{side}") for side in ("old", "new"))
-            known = spread.stored(old.runs[0].machine.key)
-            rows = comparison.comparison(old, new, stored=known).rows
-            numbers = [(r.verdict.ratio.value, r.verdict.ratio.low, r.verdict.ratio.high, r.least.limit) for r in rows]
-            told = [
-                ",".join([r.word, *(f"{n:.4f}" for n in four), r.name]) for r, four in zip(rows, numbers, strict=True)
-            ]
-            lines += told
-            print("\n".join(told), file=sys.stderr, flush=True)
-            if args.append:
-                args.append.write_text("\n".join(lines) + "\n")
-    words = [line.partition(",")[0] for line in lines]
-    false = words.count("slower") + words.count("faster")
+    with contextlib.ExitStack() as stack:
+        folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        begin = time.monotonic()
+        for i in range(-(-args.pairs // len(ROWS))):
+            places = [folder / f"{i:03}-{side}" for side in SIDES]
+            if time.monotonic() - begin < args.seconds:
+                for place in places:
+                    if not (place / "matmul.jsonl").exists():
+                        swept(place)
+        rows = judged(folder)
+    return told(rows[: args.pairs])
+
+
+def swept(folder: Path) -> None:
+    args = matmul.parser().parse_args(["-q", "--max-time", "0.5", "-o", str(folder)])
+    sweep.sweep(ROWS, args, "matmul", "stress_compare")
+
+
+def judged(folder: Path) -> list[comparison.Compared]:
+    """What `compare` says of every pair, with the spread that is stored for this machine."""
+    known = spread.stored(machine.describe().key)
+    found = []
+    for old in sorted(folder.glob(f"*-{SIDES[0]}")):
+        new = old.with_name(old.name.replace(*SIDES))
+        if new.exists():
+            found += comparison.comparison(results.read(old), results.read(new), stored=known).rows
+    return found
+
+
+def told(rows: list[comparison.Compared]) -> int:
+    """Prints and writes the table; the exit code."""
+    words = [r.word for r in rows]
+    false = [r for r in rows if r.word in ("slower", "faster")]
+    allowed = 4 * len(rows) // 200
+    figure = Figure(f"false verdicts of compare over {len(rows)} A/A pairs", f"<= {allowed}", exactly(len(false)),
+                    len(false) <= allowed)  # fmt: skip
     untold = words.count("can't tell")
-    allowed = 4 * len(lines) // 200
-    figures = [
-        Figure(
-            f"false verdicts of compare over {len(lines)} A/A pairs", f"<= {allowed}", exactly(false), false <= allowed
-        )
-    ]
-    least = sorted(float(line.split(",")[4]) for line in lines)
     about = (f"Five rows of one thread, each pair two sweeps in fresh processes one after the other; {words.count('same')} were "
-             f"called the same, {untold} could not be told. The least effect claimed of a row was between "
-             f"{least[0]:.1%} and {least[-1]:.1%}, from the spread between processes stored for this machine.")  # fmt: skip
-    notes = [about, "", *(f"- false: {line}" for line in lines if line.startswith(("slower", "faster")))]
-    return table("compare", "False alarms of compare", figures, notes, "stress")
+             f"called the same, {untold} could not be told.")  # fmt: skip
+    names = dict.fromkeys(r.name for r in rows)
+    lines = [
+        "| row | pairs | least effect claimed | largest difference of two medians | called different |",
+        f"|{' --- |' * 5}",
+    ]
+    for name in names:
+        own = [r for r in rows if r.name == name]
+        most = max(max(r.verdict.ratio.value, 1 / r.verdict.ratio.value) - 1 for r in own)
+        lines.append(
+            f"| {name} | {len(own)} | {own[0].least.limit:.1%} | {most:.1%} | {sum(r in false for r in own)} |"
+        )
+    wrong = [f"- false: {r.word} {r.verdict.ratio.value:.4f} ({r.verdict.ratio.low:.4f} .. {r.verdict.ratio.high:.4f}), least "
+             f"effect {r.least.limit:.1%}: {r.name}" for r in false]  # fmt: skip
+    return table("compare", "False alarms of compare", [figure], [about, "", *lines, "", *wrong], "stress")
 
 
 if __name__ == "__main__":

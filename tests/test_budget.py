@@ -201,6 +201,19 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
         assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in budget.budget(none, whole).parts}
 
 
+def test_what_the_own_fits_take_beyond_their_steps_is_shared_as_the_short_fits_say(whole):
+    """64 steps of 2 ms and 100 ms beyond them, where the short fits have 20 ms for a fit and 30 ms for an epoch."""
+    made = made_profile.training("fashion-mlp", 32, 2e-3)
+    (samples,) = made.samples
+    slower = msgspec.structs.replace(samples, seconds=tuple(2e-3 + 0.1 / 64 for _ in samples.seconds))
+    found = budget.budget(msgspec.structs.replace(made, samples=(slower,)), whole)
+    assert part(found, budget.FIT_SHARE).seconds.value == pytest.approx(0.4 * 0.1 / 64, rel=1e-3)
+    assert part(found, budget.EPOCH_SHARE).seconds.value == pytest.approx(0.6 * 0.1 / 64, rel=1e-3)
+    quicker = msgspec.structs.replace(samples, seconds=tuple(1.9e-3 for _ in samples.seconds))
+    found = budget.budget(msgspec.structs.replace(made, samples=(quicker,)), whole)
+    assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in found.parts}
+
+
 def test_a_bare_loops_dispatch_is_a_call(whole):
     loop = row("training/tensorflow/loop", Training("peaks", 100, 100), 1e-3)
     made = budget.budget(loop, whole)

@@ -6,6 +6,7 @@ import json
 import math
 
 import msgspec
+import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 
@@ -56,17 +57,55 @@ def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
 
 
 def test_nothing_below_the_spread_between_processes_is_claimed():
-    noisy = timed(processes(1.0, 1.02, 0.98, 1.01, 0.99), n=512)
-    limit = spread.limit(noisy.samples[0])
+    """Four rows alike, each of five processes: their variances are the same, so v0 is infinite and the normal quantile counts."""
+    noisy = [timed(processes(1.0, 1.02, 0.98, 1.01, 0.99), n=n) for n in (128, 256, 512, 1024)]
     logs = [math.log(c) for c in (1.0, 1.02, 0.98, 1.01, 0.99)]
     mean = sum(logs) / 5
-    deviation = math.sqrt(sum((x - mean) ** 2 for x in logs) / 4)
-    assert limit == pytest.approx(math.exp(2.7764 * deviation * math.sqrt(2)) - 1) and 0.06 < limit < 0.07
-    old, new = loaded(timed(steady(1.0)), noisy), loaded(timed(steady(1.05)), noisy)
-    assert words(old, new)[0] == "same"  # 5 % is what two processes of this kernel differ by
-    assert words(old, loaded(timed(steady(1.08)), noisy))[0] == "slower"
-    (first, _) = comparison.comparison(old, new, stored=spread.Stored([noisy])).rows
-    assert first.least.limit == limit and first.least.source == "1 rows of matmul/numpy/blas"
+    variance = sum((x - mean) ** 2 for x in logs) / 4
+    # log s^2 of 4 degrees lies digamma(2) - log 2 = 0.422784 - 0.693147 below log sigma^2 in the mean
+    limit = math.exp(2.575829 * math.sqrt(2 * variance * math.exp(0.693147 - 0.422784))) - 1
+    made = comparison.comparison(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=spread.Stored(noisy))
+    assert 0.06 < limit < 0.07 and made.rows[0].least.limit == pytest.approx(limit, rel=1e-4)
+    assert made.rows[0].least.source == "4 rows like it" and made.rows[0].word == "same"  # what two processes differ by
+    for center, word in ((1.08, "slower"), (0.92, "faster")):
+        assert words(loaded(timed(steady(1.0))), loaded(timed(steady(center))), stored=spread.Stored(noisy)) == [word]
+
+
+def test_variances_are_drawn_towards_those_of_rows_alike():
+    def of(variance: float) -> spread.Seen:
+        return spread.Seen(variance, 4, 1.0)
+
+    # The logarithms vary by trigamma(2) = 0.644934 by chance; trigamma(1) = pi^2 / 6 beyond that is v0 / 2 = 1.
+    a = math.sqrt(0.75 * (0.644934 + math.pi**2 / 6))
+    rows = [of(math.exp(x)) for x in (a, a, -a, -a)]
+    assert spread.degrees(rows) == pytest.approx(2, rel=1e-4)
+    assert spread.center(rows, 2.0) == pytest.approx(math.exp(0.270363 - 0.577216), rel=1e-4)
+    assert spread.center(rows, math.inf) == pytest.approx(math.exp(0.270363), rel=1e-4)
+    assert spread.degrees([of(1.0), of(400.0)]) == 2.0  # two rows tell nothing of how variances differ
+    assert spread.degrees([of(1.0)] * 4) == math.inf
+    # (4 * 1 + 4 * 9) / 8 = 5 with 8 degrees, t = 3.3554; alone 4 degrees, t = 4.6041; of no processes of its own, the others'
+    assert spread.limit(of(9e-6), (4.0, 1e-6)) == pytest.approx(math.expm1(3.355387 * math.sqrt(2 * 5e-6)), rel=1e-5)
+    assert spread.limit(None, (4.0, 1e-6)) == pytest.approx(math.expm1(4.604095 * math.sqrt(2e-6)), rel=1e-5)
+    assert spread.limit(of(9e-6), (math.inf, 1e-6)) == pytest.approx(math.expm1(2.575829 * math.sqrt(2e-6)), rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [3, 5, 15])
+def test_a_limit_holds_as_often_as_it_says_however_few_the_processes(count):
+    """Rows whose variances differ, `count` processes each: 99 of 100 differences of two further processes stay within."""
+    rng = np.random.default_rng(count)
+    sigmas = 0.01 / np.sqrt(rng.chisquare(4, 400) / 4)
+    rows = [spread.Seen(float(np.var(sigma * rng.standard_normal(count), ddof=1)), count - 1, 1.0) for sigma in sigmas]
+    free = spread.degrees(rows)
+    known = (free, spread.center(rows, free))
+    beyond = [
+        abs(math.sqrt(2) * sigma * rng.standard_normal(20)) > math.log1p(spread.limit(row, known))
+        for sigma, row in zip(sigmas, rows, strict=True)
+    ]
+    assert 0.005 < np.mean(beyond) < 0.016
+    assert (
+        np.mean(abs(math.sqrt(2) * sigmas * rng.standard_normal(400)) > 2 * np.sqrt([2 * r.variance for r in rows]))
+        > 0.03
+    )
 
 
 def test_with_nothing_stored_little_is_claimed_and_said():
@@ -102,9 +141,40 @@ def test_a_disturbed_row_tells_nothing_of_the_spread(flag):
     assert len(spread.Stored([msgspec.structs.replace(KNOWN, flags=("cpu-clock",))])) == 1
 
 
-def test_of_ten_rows_the_one_that_nine_stay_below():
-    rows = [timed(processes(1.0, 1.0 + i / 1000, 1.0), n=100 + i) for i in range(1, 11)]
-    assert spread.Stored(rows).of(timed(steady(1.0))).limit == spread.limit(rows[8].samples[0])
+def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
+    def at(center: float, off: float, n: int, **settings) -> Measurement:
+        return timed(processes(*(center * (1 + off * x) for x in (0, 1, -1, 0.5, -0.5))), n=n, **settings)
+
+    short, long = [at(1e-5, 0.01, n) for n in (1, 2, 3, 4)], [at(1e-1, 0.005, n) for n in (5, 6, 7, 8)]
+    others = [at(1e-5, 0.1, n, mode="roundtrip") for n in (1, 2, 3, 4)]
+    known, alone = spread.Stored([*short, *long, *others]), spread.Stored([*short, *long])
+    for seconds, off in ((2e-5, 0.01), (2e-1, 0.005)):  # v0 is of all eight, s0 of those about as long
+        limit = known.of(timed(steady(seconds), n=99)).limit
+        assert limit == alone.of(timed(steady(seconds), n=99)).limit
+        assert limit / off == pytest.approx(alone.of(timed(steady(2e-5), n=99)).limit / 0.01, rel=0.05)
+    assert known.of(timed(steady(2e-5), n=99, mode="roundtrip")).limit > 3 * known.of(timed(steady(2e-5), n=99)).limit
+    assert known.of(short[0]) == spread.Spread(known.of(short[1]).limit, "this row and 4 like it", 5)
+    assert known.of(row("matmul/cupy/cublas", square(64), 1e-5)).source == spread.NOTHING  # no CPU says what a GPU does
+
+
+def test_processes_that_took_turns_have_a_spread_of_their_own():
+    alone = timed(processes(1.0, 1.05, 0.95, 1.02, 0.98))
+    turns = msgspec.structs.replace(
+        timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches={spread.MATCH: "turns"})
+    )
+    turns = msgspec.structs.replace(turns, samples=(
+        msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),))  # fmt: skip
+    known = spread.Stored([alone, turns])
+    logs = [math.log(c) for c in (1.0, 1.05, 0.95, 1.02, 0.98)]
+    deviation = math.sqrt(sum((x - sum(logs) / 5) ** 2 for x in logs) / 4)
+    assert known.of(alone).limit == pytest.approx(math.expm1(4.604095 * deviation * math.sqrt(2)), rel=1e-5)
+    assert known.of(alone).source == "this row" and known.of(alone, turns=True).limit < 0.02 and len(known) == 2
+    sides = [msgspec.structs.replace(timed(steady(c)), notes={comparison.SIDE_BY_SIDE: "1"}) for c in (1.0, 1.05)]
+    assert words(*map(loaded, sides), stored=known) == ["slower"]
+    assert words(*map(loaded, sides), stored=spread.Stored([alone])) == [
+        "same"
+    ]  # not known of turns: what is known counts
+    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == ["same"]
 
 
 def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):

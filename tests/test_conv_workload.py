@@ -15,7 +15,13 @@ from kernels.problems import Conv, Matmul
 from workloads import conv, matmul, measure, options, plan, tables
 from workloads.results import Measurement, Settings
 
-FAST = ["--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
+FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
+
+
+@pytest.fixture(autouse=True)
+def small_roofs(monkeypatch):
+    """A look at the memory's roof over arrays as small as it may be: no test here reads it."""
+    monkeypatch.setattr(plan, "_FAST_CACHES", 0.0)
 
 
 def problems(*argv, of=conv):

@@ -1,9 +1,12 @@
 """Every .cu compiles for the architectures on its first line, with NVRTC and without a GPU or a driver."""
 
+import functools
+import importlib.metadata
 import io
 import re
 
 import pytest
+from kept import kept
 
 from kernels import cuda
 
@@ -32,11 +35,24 @@ def spilled(file: str, macros: dict) -> int:
     No product may wait for the one before (ptxas says so as C75..).
     """
     core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
-    log, defines = io.StringIO(), "".join(f"#define {name} {value}\n" for name, value in macros.items())
-    options = core.ProgramOptions(arch=architectures(file)[-1], std="c++17", ptxas_options="-v")
-    core.Program(defines + cuda.source(file), "c++", options).compile("cubin", logs=log)
-    assert "C75" not in log.getvalue()
-    return max(map(int, re.findall(r"(\d+) bytes spill stores", log.getvalue())))
+    text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + cuda.source(file)
+    arch = architectures(file)[-1]
+
+    def make(path) -> None:
+        log, options = io.StringIO(), core.ProgramOptions(arch=arch, std="c++17", ptxas_options="-v")
+        core.Program(text, "c++", options).compile("cubin", logs=log)
+        path.write_text(log.getvalue(), encoding="utf-8")
+
+    said = kept(".log", (text, arch, *_compilers()), make).read_text(encoding="utf-8")
+    assert "C75" not in said
+    return max(map(int, re.findall(r"(\d+) bytes spill stores", said)))
+
+
+@functools.cache
+def _compilers() -> tuple[str, ...]:
+    """What compiles here, and its version."""
+    every = (f"{d.name} {d.version}" for d in importlib.metadata.distributions() if d.name)
+    return tuple(sorted(name for name in every if name.startswith(("cuda", "nvidia"))))
 
 
 def test_what_spills_is_counted(tmp_path, monkeypatch):
@@ -45,6 +61,19 @@ def test_what_spills_is_counted(tmp_path, monkeypatch):
     kernel = f'// sm_90\nextern "C" __global__ void __launch_bounds__(1024) f(float* a, int n) {{ {held} }}\n'
     (tmp_path / "a.cu").write_text(kernel + kernel.replace(" f(", " g(").replace("200", "2").replace("199", "1"))
     assert spilled("a", {}) >= 4 * (200 - 64)  # what 64 registers cannot hold; g's none do not hide it
+
+
+def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, monkeypatch):
+    monkeypatch.setattr("kept.FOLDER", tmp_path)
+    made = []
+
+    def make(path):
+        made.append(path)
+        path.write_text(str(len(made)))
+
+    seen = [kept(".log", of, make).read_text() for of in (("a", "b"), ("ab",), ("a", "c"), ("a", "b"))]
+    assert seen == ["1", "2", "3", "1"] and len(list(tmp_path.iterdir())) == len(made) == 3
+    assert kept(".so", ("a", "b"), make).read_text() == "4"
 
 
 def test_every_source_names_an_architecture_or_is_shared_by_some_that_do():

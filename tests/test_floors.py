@@ -10,19 +10,20 @@ PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
     *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
     *(f"kernels.{name}" for name in ("checked", "layers", "movement", "networks", "peers", "steps", "whole_models")),
-    *(f"workloads.{name}" for name in ("options", "results", "baselines", "soundness", "machine", "host", "nvidia", "switches")),
+    *(f"workloads.{name}" for name in ("options", "results", "baselines", "soundness", "machine", "host", "nvidia")),
+    *(f"workloads.{name}" for name in ("switches", "trace")),
     *(f"analysis.{name}" for name in ("estimate", "cases")),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch readiness checks probes refereeing
     pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops
     dense fits usermodels together parties answering serving studies asked forecast windows energy describing
-    at_once fleet fleet_lines fleet_cluster replicas spread findable ends"""
+    at_once fleet fleet_lines fleet_cluster replicas spread findable ends tracing judging"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
 _CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering serving windows
-describing replicas"""
+describing replicas tracing"""
 CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 

@@ -293,6 +293,13 @@ def test_sentences_by_hand():
         "2000."]  # fmt: skip
 
 
+def test_the_smallest_batch_told_is_one_that_both_sides_answered():
+    rows = [answered(1, {"host-latency": 1e-3}), answered(8, {"host-latency": 2e-3}),
+            answered(8, {"host-latency": 1e-3}, device="gpu:0"), answered(64, {"host-latency": 9e-3})]  # fmt: skip
+    first, second = [line for line in said.lines(rows) if " answers, in samples a second: " in line][:1], said.lines(rows[:2])
+    assert first[0].startswith("lenet at batch 8 answers") and second[0].startswith("lenet at batch 1 answers")
+
+
 def test_no_winner_is_named_where_the_intervals_meet():
     """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times roughly."""
     spread = [1e-3 + 2e-3 * (i * 17 % 40) / 39 for i in range(40)]

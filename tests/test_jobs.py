@@ -6,10 +6,11 @@ import xml.etree.ElementTree
 import pytest
 from fake_measurements import row
 
-from analysis import job_words, jobs
+from analysis import job_words, jobs, sentences
 from analysis.crossover import Answer
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP
 from analysis.report import training as section
+from analysis.training_words import training_sentences
 from kernels.problems import Training
 from workloads import switches
 from workloads.results import Measurement, Settings
@@ -246,9 +247,34 @@ def test_each_change_stands_beside_the_plain_row():
             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0", kernel="training/keras/resident",
                     residence="resident")]  # fmt: skip
     found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in job_words.changes(made)}
-    assert found == {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3), "resident": (1e-3, 6e-3)}
+    assert found == {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3),
+                     "the whole set on the device": (1e-3, 6e-3)}  # fmt: skip
     (said,) = job_words.change_sentences(made)
-    assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times)" in said
+    assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times as long)" in said
+
+
+def test_a_change_that_saves_time_is_said_as_how_many_times_as_fast():
+    """10 ms a step as Keras does it; resident 2 ms: 5 times as fast; and a page of switches alone answers with them."""
+    made = [trained("cifar10-cnn", 32, 320, (0.0, 0.0, 10e-3)),
+            trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), kernel="training/keras/resident", residence="resident"),
+            trained("cifar10-cnn", 32, 320, (0.0, 0.0, 40e-3), steps_per_execution="16")]  # fmt: skip
+    said = ("cifar10-cnn, batch 32, 320 samples, on the CPU: a step of a warm epoch takes 10.0 ms as Keras does it by itself; "
+            "the whole set on the device: 2.00 ms (5.00 times as fast); 16 steps an execution: 40.0 ms (4.00 times as long).")
+    assert job_words.change_sentences(made) == [said]
+    assert sentences.answer(made) == ["Training cifar10-cnn at batch 32: a step takes 10.0 ms on the CPU.", said]
+
+
+def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_beside_it():
+    """The CPU 5 ms, the GPU 1 ms a step at every batch: of the three trainings that of the article's batch, 32, is told."""
+    made = [trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, step), device=device, once=(1.0, 0.0, 0.0))
+            for batch in (8, 32, 128) for device, step in (("cpu", 5e-3), ("gpu:0", 1e-3))]  # fmt: skip
+    first, *others = training_sentences(made)
+    assert first == ("cifar10-cnn (S0), float32 inputs, Keras's fit: by a step, the GPU wins already at the smallest batch "
+                     "(measured 8..128).")  # fmt: skip
+    (told,) = others
+    assert told.startswith("Training cifar10-cnn (S0), batch 32, ")
+    two = training_sentences(made[:4])  # two batches are no sweep
+    assert [s.partition(", float")[0] for s in two] == [f"Training cifar10-cnn (S0), batch {b}" for b in (8, 32)]
 
 
 def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones():

@@ -12,7 +12,7 @@ from test_results_load import write
 
 from analysis import answers, crossover, facts, families, layers, networks, report, roofline, sentences, shapes
 from analysis.crossover import COPIES, LATENCY
-from analysis.report import cells, layer_pictures, page, sections
+from analysis.report import cells, layer_pictures, method, page
 from analysis.report import layers as layer_sections
 from analysis.report import roofline as hierarchical
 from analysis.roofs import roofs
@@ -182,13 +182,13 @@ def test_one_product_is_not_called_all_one():
 
 def test_how_all_families_fare_in_one_sentence():
     """Three layers: the GPU wins from 20, from 40 and never."""
-    rows = [m for n in (4, 100) for m in law(n)] + [m for n in (4, 100) for m in law(n, c_in=4)]
-    rows += [row("conv/numpy/im2col", conv(n, c_in=2), 1e-9, threads=1) for n in (4, 100)]
-    rows += [m for n in (4, 100) for m in law(n, c_in=2)[1:]]
+    rows = [m for n in (8, 64) for m in law(n)] + [m for n in (8, 64) for m in law(n, c_in=4)]
+    rows += [row("conv/numpy/im2col", conv(n, c_in=2), 1e-9, threads=1) for n in (8, 64)]
+    rows += [m for n in (8, 64) for m in law(n, c_in=2)[1:]]
     found = [a for a in answers.every(rows, "conv") if a.form == LATENCY]
     assert answers.summaries(found) == [
         "float32, data already on the GPU, one call at a time: of 3 convolutions, along the batch, the GPU wins from batch = "
-        "20 to 40 in 2, the CPU wins throughout in 1 (measured range 4..100)."]
+        "20 to 40 in 2, the CPU wins throughout in 1 (measured range 8..64)."]
     assert answers.summaries(found[:1]) == []
 
 
@@ -257,7 +257,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
 
 
 def test_the_bands_and_marks_lie_where_the_winner_changes():
-    rows = [m for n in (4, 16, 256) for m in law(n)]
+    rows = [m for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
     of = layer_sections.found(loaded, "conv", ())
     figure = layer_pictures.figure(of, "convolutions-batch")
@@ -302,7 +302,7 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
 def test_the_software_of_all_runs_with_every_version():
     first = fake.run(fake.CPU_MACHINE)
     more = {**{f"library{i}": str(i) for i in range(15)}, "numpy": "2.4.7"}
-    said = sections.software_words([first, msgspec.structs.replace(first, software=more)])
+    said = method.software_words([first, msgspec.structs.replace(first, software=more)])
     assert "numpy 2.4.6 or 2.4.7" in said and "numba 0.68.1" in said and "library14 14" in said and len(said) == 3 + 15
 
 

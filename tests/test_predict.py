@@ -2,6 +2,8 @@
 
 import json
 import math
+import pathlib
+import shlex
 
 import made_profile
 import msgspec
@@ -9,7 +11,7 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 
-from analysis import calibration, combine, components, held_out, predict, prediction, profile
+from analysis import calibration, combine, components, fusion, held_out, predict, prediction, profile, step_work
 from analysis.combine import DEVICE, HOST, Calibration
 from analysis.estimate import Estimate
 from analysis.prediction import HIDDEN, RULES
@@ -72,6 +74,39 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
     assert parts[HIDDEN] == pytest.approx(least - sum(parts[n] for n in ("launches", *DEVICE) if n in parts))
     assert HIDDEN not in seconds(whole, rules=RULES - {"chain"}).parts
     assert components.components(MLP, GPU, whole, networks.find(MLP.model)).path is None
+
+
+def test_an_operation_keeps_at_least_one_core_busy(whole):
+    """Passes at a hundredth of the best rate: of two cores one is busy with them all the time, of a thousand hardly any."""
+    rows = [row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
+            for op, rate in (("relu_grad", BYTES["cpu"] / 100), ("add", BYTES["cpu"]), ("read", BYTES["cpu"]))
+            for n in made_profile.SIZES]  # fmt: skip
+    rows += [*made_profile.launches(), *made_profile.products()]
+    (kernel,) = [
+        k for k in fusion.op_by_op(networks.step(networks.find(MLP.model), 32), "cpu") if k.name == "dense1 relu_grad"
+    ]
+
+    def busy(cores: int) -> float:
+        machine = msgspec.structs.replace(GPU_MACHINE, cores=cores)
+        of = profile.profile(rows, machine)
+        seconds = of.passing(kernel.problem, "cpu", "op by op").seconds.value
+        return step_work._path([(kernel, seconds)], {kernel.name: 0.0}, of, "cpu", True).busy / seconds
+
+    assert busy(2) == pytest.approx(0.5)
+    assert [step_work._whole_cores(*of) for of in ((0.01, 2), (0.6, 2), (0.6, 16), (1.0, 16), (0.3, 0))] == [
+        0.5, 1.0, 10 / 16, 1.0, 0.3]  # fmt: skip
+    assert busy(1000) < 0.2  # the best rate that any such pass reaches, their calls in it
+
+
+def test_pools_of_means_are_priced_as_those_of_maxima():
+    (pool, back) = [fusion.kernel(w) for w in networks.step(networks.find("lenet"), 32) if w.name.startswith("pool1 ")]
+    made = [step_work._as_pooled(k, "cpu", "op by op").problem for k in (pool, back)]
+    assert [p.operation for p in made] == ["maxpool", "maxpool_grad"]
+    images = 32 * 28 * 28 * 6 * 4
+    # with a quarter of them pooled; with that one's gradient and their own
+    assert [p.nbytes for p in made] == [images * 5 // 4, images * 5 // 2]
+    assert step_work._as_pooled(pool, "gpu:0", "op by op") == pool
+    assert step_work._as_pooled(pool, "cpu", "compiled") == pool
 
 
 def test_on_a_gpu_the_step_is_the_longer_of_host_and_device(whole):
@@ -326,6 +361,18 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "| cpu | all | 2 | 2 |" in out
     assert "Without one rule at a time:" in out
+
+
+def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
+    kept = pathlib.Path(runs) / "foretold.jsonl"
+    flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
+    assert predict.main([*flags, str(kept)]) == 2
+    error, tip = capsys.readouterr().err.splitlines()
+    assert error.startswith(f"error: {kept}: a .jsonl file is read as rows") and not kept.exists()
+    words = shlex.split(tip.partition("-m analysis.predict ")[2])
+    assert words == [*flags, str(kept.with_suffix(".ndjson"))]
+    assert predict.main(words) == 0 and kept.with_suffix(".ndjson").is_file()
+    assert predict.main(flags[:-1]) == 0  # the folder can still be read
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,22 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     assert passing.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
 
 
+def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
+    """A pool at 1e10 bytes a second, its gradient behind it at 5e9 of its own, twice as many; by itself at 1e9. Two dispatches
+    are in each row, and that of the pool too where it is there."""
+    sizes = (2**18, 2**21, 2**24)
+    rows = [row(f"stream/tensorflow/{named}", made := Stream("maxpool_grad", n, "float32"), seconds(made.bytes_moved))
+            for n in sizes for named, seconds in (
+                ("graph", lambda moved: moved / 1e9 + 2 * OPERATION),
+                ("pooled", lambda moved: moved / 5e9 + moved / 2 / 1e10 + 3 * OPERATION))]  # fmt: skip
+    rows += [row("stream/tensorflow/graph", made := Stream("maxpool", n, "float32"), made.bytes_moved / 1e10 + 2 * OPERATION)
+             for n in sizes]  # fmt: skip
+    grad = Stream("maxpool_grad", 2**22, "float32")
+    for told, rate in ((rows, 5e9), ([m for m in rows if not m.kernel.endswith("pooled")], 1e9)):
+        whole = profile.profile([*made_profile.launches(), *told])
+        assert whole.passing(grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(grad.bytes_moved / rate, rel=0.1)
+
+
 def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
     """24 passes over arrays where that has 14, of as many bytes an array."""
     rows = [row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)

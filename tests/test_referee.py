@@ -1,6 +1,8 @@
 """The referee: what outsiders' files say, ratios and counts worked out by hand, matches that cannot be held here."""
 
+import argparse
 import json
+import math
 import sys
 import types
 
@@ -10,8 +12,19 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, samples, square
 
 from analysis import comparison, spread, trust
 from analysis.report import trust as section
-from kernels.problems import Matmul
-from workloads import cuda_bench_child, measure, options, pyperf_child, referee, refereeing, results, soundness, sweep
+from kernels.problems import Matmul, Stream
+from workloads import (
+    cuda_bench_child,
+    judging,
+    measure,
+    options,
+    pyperf_child,
+    referee,
+    refereeing,
+    results,
+    soundness,
+    sweep,
+)
 from workloads.cuda_bench_child import BATCH, CALLS, COLD
 from workloads.results import Loaded, Measurement, Row, Run, Samples, Settings
 from workloads.timing import Limits
@@ -74,7 +87,10 @@ def test_sentences_and_the_section():
         "Of 50 pairs of rows that are alike (fresh processes in alternating blocks), 1 were called different" in said[1]
     )
     assert "found in 49 of 50" in said[1] and "five a side" in said[2] and "2.00 % was found in 40 of 50" in said[2]
-    assert said[3].startswith(f"Single processes of a row differ by up to {100 * spread.limit(over.samples[0]):.1f} %")
+    logs = [math.log(x) for x in (1.0, 1.1, 0.9)]
+    variance = sum((x - sum(logs) / 3) ** 2 for x in logs) / 2
+    limit = math.expm1(min(9.924843 * math.sqrt(2 * variance), 1.0))
+    assert said[3].startswith(f"Two single processes of a row stay within {100 * limit:.0f} % in 99 of 100 pairs")
     page = section.section(rows)
     assert page[0] == "## How far to trust this" and sum("| off |" in line for line in page) == 1
     told = trust.lines(Loaded((RUN,), tuple(rows), 0, ()))
@@ -130,9 +146,9 @@ def test_each_gpu_match_is_a_row_of_its_own():
         r.settings.cache for f, r in rows if f == BATCH
     } == {"warm"}
     assert len(refereeing.cpu_rows()) == 10 == len({r.key for r in refereeing.cpu_rows()})
-    spreads = refereeing.spread_rows(GPU_MACHINE)
+    spreads = judging.spread_rows(GPU_MACHINE)
     assert any(r.settings.device == "gpu:0" for r in spreads) and len({r.key for r in spreads}) == len(spreads)
-    assert all(r.settings.device == "gpu:0" for r in refereeing.verdict_rows(GPU_MACHINE))
+    assert all(r.settings.device == "gpu:0" for r in judging.verdict_rows(GPU_MACHINE))
 
 
 def test_turns_with_cuda_bench(monkeypatch):
@@ -172,26 +188,84 @@ def test_turns_with_pyperf(monkeypatch):
     module.Benchmark = types.SimpleNamespace(load=lambda path: types.SimpleNamespace(get_runs=lambda: runs))
     monkeypatch.setitem(sys.modules, "pyperf", module)
     asked = []
-    monkeypatch.setattr(refereeing, "child", lambda words, text="", variables=None: asked.append(words))
+
+    def child(words, text="", variables=None):
+        asked.append(words)
+        with open(words[words.index("--ours") + 1], "ab") as file:
+            for seconds in (5e-6, 6e-6, 5e-6):
+                mine = Samples("host-latency", (seconds,) * 2, 9, (0, 1), "steady")
+                done = Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(mine,), flags=("cpu-clock",))
+                file.write(msgspec.json.encode(done) + b"\n")
+
+    monkeypatch.setattr(refereeing, "child", child)
     monkeypatch.setattr(refereeing, "version", lambda package: "2.10.0")
-    mine = Samples("host-latency", (5e-6, 6e-6, 5e-6), 9, (0, 1, 2), "3 processes")
-    done = Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(mine,))
-    monkeypatch.setattr(refereeing, "fresh", lambda *given: done)
-    made = refereeing.cpu(ONE, 2, 3, Limits(), 7)
+    made = refereeing.cpu(ONE, 2, 3, Limits(max_time=0.25), 7)
     assert made.series == {"ours_s": (5e-6, 5e-6), "pyperf_s": (pytest.approx(2.5e-6),) * 2}
     theirs = made.on("pyperf")
     assert theirs.block == (0, 0, 1, 1, 2, 2, 3, 3) and theirs.calls == 512 and theirs.stop_reason == "4 processes"
-    assert made.on("host-latency").block == (0, 1, 2, 3, 4, 5) and made.notes == {"referee": "pyperf 2.10.0"}
-    assert len(asked) == 2 and asked[0][:2] == [pyperf_child.MODULE, "--row"] and "7" in asked[0]
-    assert msgspec.json.decode(asked[0][2], type=Row) == ONE
+    assert made.on("host-latency").block == (0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5) and made.flags == ("cpu-clock",)
+    assert made.notes == {"referee": "pyperf 2.10.0"} and spread.over_processes(made.on("host-latency"))
+    given = [dict(zip(words[1::2], words[2::2], strict=False)) for words in asked]
+    assert len(asked) == 2 and asked[0][0] == pyperf_child.MODULE and given[0]["--ours"] != given[1]["--ours"]
+    assert msgspec.json.decode(given[0]["--row"], type=Row) == ONE and given[0]["--seed"] == "7"
+    assert msgspec.json.decode(given[0]["--limits"], type=Limits) == Limits(max_time=0.25)
 
 
-def test_the_call_that_pyperf_gets_is_ours(monkeypatch):
-    run = pyperf_child.call(ONE, 1)
+def test_both_time_the_same_call():
+    both = pyperf_child.Both(ONE, 1)
     a, b = ONE.problem.inputs(1)
-    assert run() == pytest.approx(a @ b, abs=1e-3)
+    assert both.run() == pytest.approx(a @ b, abs=1e-3) and both.check() is None
     with pytest.raises(measure.CannotDo):
-        pyperf_child.call(msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8, "float32", "tf32")), 1)
+        pyperf_child.Both(msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8, "float32", "tf32")), 1)
+    with pytest.raises(ValueError, match="64 times a call"):
+        pyperf_child.Both(Row("stream/numba/loop", Stream("triad", 1 << 20), Settings(threads=1)), 1)
+
+
+def test_each_of_pyperfs_processes_holds_both_in_turns(tmp_path, monkeypatch):
+    """The first is pyperf's calibration and checks the answer; then ours after theirs, ours before theirs, and so on."""
+    order = []
+
+    class Both:
+        run = None
+
+        def __init__(self, row, seed):
+            assert row == ONE and seed == 3
+
+        def check(self):
+            order.append("check")
+
+        def ours(self, limits):
+            order.append("ours")
+            return Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok")
+
+    def runner(**given):
+        parser = argparse.ArgumentParser()
+        for flag in ("--worker", "--calibrate-loops", "--recalibrate-loops"):
+            parser.add_argument(flag, action="store_true")
+        return types.SimpleNamespace(argparser=parser, parse_args=parser.parse_args,
+                                     timeit=lambda name, stmt, globals: order.append("theirs"))  # fmt: skip
+
+    module = types.ModuleType("pyperf")
+    module.Runner = runner
+    monkeypatch.setitem(sys.modules, "pyperf", module)
+    monkeypatch.setattr(pyperf_child, "Both", Both)
+    words = [
+        "x",
+        "--row",
+        msgspec.json.encode(ONE).decode(),
+        "--seed",
+        "3",
+        "--ours",
+        str(tmp_path / "ours"),
+        "--worker",
+    ]
+    for more in (["--calibrate-loops"], [], [], []):
+        monkeypatch.setattr(sys, "argv", [*words, *more])
+        pyperf_child.main()
+    assert order == ["check", "theirs", "theirs", "ours", "ours", "theirs", "theirs", "ours"]
+    monkeypatch.setattr(sys, "argv", words[:-1])
+    pyperf_child.main()  # pyperf's own manager times nothing
+    assert len((tmp_path / "ours").read_bytes().splitlines()) == 3 and order[-1] == "theirs"
 
 
 def test_a_program_that_fails_says_its_last_words():
@@ -215,13 +289,69 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
     known = Measurement(ONE.kernel, Matmul(8, 8, 8), ONE.settings, "ok", samples=(
         Samples("host-latency", (1.0, 1.001, 0.999), 1, (0, 1, 2), "3 processes"),))  # fmt: skip
     monkeypatch.setattr(spread, "stored", lambda key, more=(): spread.Stored([known]))
-    made = refereeing.verdicts(ONE, 3, Limits(), 1, processes == 5, RUN)
-    planted = refereeing.PLANTED_RIGOROUS if processes == 5 else refereeing.PLANTED
+    *_, made = judging.verdicts(ONE, 3, Limits(), 1, processes == 5, RUN)
+    planted = judging.PLANTED_RIGOROUS if processes == 5 else judging.PLANTED
     assert handed == [[0.0] * processes * 2 + [planted] * processes] * 3
     assert made.values["pairs"] == 3 and made.values["false"] == 0 and made.values["found"] == 3
     assert made.values["least_effect"] == (comparison.OVER_PROCESSES if processes == 5 else comparison.MIN_EFFECT)
-    assert made.key == refereeing.judged(ONE, processes == 5).key != ONE.key
+    assert made.key == judging.judged(ONE, "rigorous" if processes == 5 else "verdicts").key != ONE.key
     assert trust.truths([made])[0].found == 3
+    *_, more = judging.verdicts(ONE, 7, Limits(), 1, processes == 5, RUN, made)  # those that lack
+    assert len(handed) == 7 and more.values["pairs"] == 7 == more.values["found"] and len(more.series["aa_ratio"]) == 7
+
+
+def test_a_row_in_turns_has_what_is_common_to_a_round_taken_out(monkeypatch):
+    """Process p is p % slower, the host 10 % slower in every other round: what is left is the processes' own."""
+
+    def alternate(rows, limits, seed):
+        times = [tuple((1 + 0.01 * p) * (1.1 if i % 2 else 1.0) * 1e-3 for i in range(9)) for p in range(len(rows))]
+        return [Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(
+            Samples("host-latency", t, 5, tuple(range(9)), "alternating blocks"),)) for t in times]  # fmt: skip
+
+    monkeypatch.setattr(sweep, "alternate", alternate)
+    made = judging.in_turns(ONE, Limits(), 1, 3)
+    assert made.key == judging.judged(ONE, "turns").key and spread.in_turns(made.samples[0])
+    assert not spread.over_processes(made.samples[0]) and made.samples[0].block == (0,) * 9 + (1,) * 9 + (2,) * 9
+    assert made.samples[0].seconds == pytest.approx(
+        [(1 + 0.01 * p) * 1e-3 for p in range(3) for _ in range(9)], rel=1e-5
+    )
+    logs = [math.log(1 + 0.01 * p) for p in range(3)]
+    variance = sum((x - sum(logs) / 3) ** 2 for x in logs) / 2
+    (told,) = trust.spreads([made])
+    assert told.turns and told.limit == pytest.approx(math.expm1(9.924843 * math.sqrt(2 * variance)), rel=1e-3)
+    assert told.name == "matmul/numpy/blas m=64 n=64 k=64 threads=1" and "take turns" in trust.sentences([made])[0]
+
+
+def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
+    asked = []
+
+    class Worker:
+        def __init__(self, variables):
+            pass
+
+        def ask(self, order, timeout_s):
+            asked.append(order.row.problem.n)
+            return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok", flags=("cpu-clock",), samples=(
+                Samples("host-latency", (1.0 + len(asked), 1.0), 1, (0, 1), "steady"),))  # fmt: skip
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(judging, "Worker", Worker)
+    other = msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8))
+    one, two = judging.fresh([ONE, other], Limits(), 1, 3, {})
+    assert asked == [64, 8, 64, 8, 64, 8] and one.samples[0].stop_reason == "3 processes" == two.samples[0].stop_reason
+    known = msgspec.structs.replace(
+        two, notes={"referee": "pyperf 2"}, samples=(*two.samples, Samples("pyperf", (1.0,), 1, (0,), "x"))
+    )
+    asked.clear()
+    same, more = judging.fresh([ONE, other], Limits(), 1, 5, {ONE.key: msgspec.structs.replace(one), other.key: known})
+    assert asked == [64, 8, 64, 8] and {len(set(m.samples[0].block)) for m in (same, more)} == {5}
+    assert more.samples[0].seconds[:6] == two.samples[0].seconds and more.samples[0].stop_reason == "5 processes"
+    assert more.notes == {"referee": "pyperf 2"} and more.on("pyperf").seconds == (
+        1.0,
+    )  # a match's row keeps what it has
+    assert judging.fresh([ONE], Limits(), 1, 5, {ONE.key: same}) == [same] and len(asked) == 4
 
 
 class TestTheCommand:
@@ -244,6 +374,42 @@ class TestTheCommand:
         lines = (tmp_path / "referee.jsonl").read_text().splitlines()
         assert sum('"measurement"' in line for line in lines) == 2  # none is written twice
         assert "2 of 2 rows" in capsys.readouterr().out
+
+    def test_the_spread_and_the_verdicts_are_added_to(self, tmp_path, capsys, monkeypatch):
+        asked = []
+
+        def fresh(rows, limits, seed, processes, done):
+            asked.append((len(rows), processes, len(done)))
+            return [Measurement(r.kernel, r.problem, r.settings, "ok", samples=(
+                Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes"),)) for r in rows]  # fmt: skip
+
+        def in_turns(r, *how):
+            asked.append(r.key)
+            made = Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes in turns")
+            settings = judging.judged(r, judging.TURNS).settings
+            return Measurement(r.kernel, r.problem, settings, "ok", samples=(made,))
+
+        def verdicts(r, pairs, limits, seed, rigorous, here, before, said):
+            for n in range(int(before.values["pairs"]) if before else 0, pairs):
+                yield msgspec.structs.replace(judged("verdicts", pairs=n + 1.0), kernel=r.kernel, problem=r.problem)
+
+        for name, fake in (("fresh", fresh), ("in_turns", in_turns), ("verdicts", verdicts)):
+            monkeypatch.setattr(judging, name, fake)
+        count = len(judging.spread_rows(CPU_MACHINE))
+        argv = ["--only", "spread", "-q", "-o", str(tmp_path), "--rows", "1", str(count + 1), "--turns"]
+        assert referee.main([*argv, "4"]) == options.OK == referee.main([*argv, "8", "--resume"])
+        first = judging.verdict_rows(CPU_MACHINE)[0]
+        assert asked == [(1, 4, 0), first.key, (1, 8, 2)]  # what took turns is not measured again
+        argv = ["--only", "verdicts", "-q", "-o", str(tmp_path), "--rows", "1", "--resume", "--pairs"]
+        assert referee.main([*argv, "2"]) == options.OK == referee.main([*argv, "3"])
+        lines = (tmp_path / "referee.jsonl").read_text().splitlines()
+        assert [f'"pairs":{n}.0' in line for line, n in zip(lines[-4:], (1, 2, 0, 3), strict=True)] == [
+            True,
+            True,
+            False,
+            True,
+        ]
+        assert "Of 3 pairs of rows that are alike" in capsys.readouterr().out
 
     def test_what_cannot_be_held_is_left_out_with_the_reason(self, tmp_path, capsys, monkeypatch):
         assert referee.main(["--only", "gpu", "restarts", "-q", "-o", str(tmp_path / "a")]) == options.MISSING

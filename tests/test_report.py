@@ -133,6 +133,22 @@ def test_the_commands_print_the_answer_the_roofs_and_their_paths(tmp_path, capsy
     assert out.splitlines()[-1] == str(tmp_path / "roofline.svg")
 
 
+def test_a_page_of_several_folders_is_written_beside_none_of_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(page, "LOCAL", tmp_path / "local")
+    of = {name: tmp_path / machine / name for machine, name in (("gpu", "a"), ("cpu", "b"), ("cpu", "c"))}
+    for name, folder in of.items():
+        folder.mkdir(parents=True)
+        write(folder, fake.gpu_run(sizes=(64,)) if name == "a" else fake.cpu_run(sizes=(64,)))
+    before = {name: sorted(folder.iterdir()) for name, folder in of.items()}
+    assert command.main([str(of["a"]), str(of["b"])]) == 0
+    made = tmp_path / "local" / "beside" / "gpu-a-beside-cpu-b" / "report.html"
+    assert capsys.readouterr().out.splitlines()[-1] == str(made) and made.is_file()
+    assert {name: sorted(folder.iterdir()) for name, folder in of.items()} == before
+    assert page.place(of.values()) == tmp_path / "local" / "beside" / "gpu-a-beside-2-more"
+    assert page.place(of.values(), tmp_path / "out") == tmp_path / "out"
+    assert page.place([of["b"] / "0.jsonl", of["b"] / "0.jsonl", of["b"]]) == of["b"]
+
+
 @pytest.mark.parametrize("entry", [command.main, command.roofline])
 def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))

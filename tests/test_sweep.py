@@ -18,6 +18,9 @@ from workloads.results import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
+# A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
+LONG = [sys.executable, "-m", "workloads.stream", "--sizes", "4KiB:4MiB:+4KiB", "--operations", "copy", "--backends", "numpy",
+        "--threads", "1", "--fast", "--format", "csv", "-o"]  # fmt: skip
 # Kernels as a user would add them: one file, found by its name, in the real worker.
 KERNELS = '''
 import os, time
@@ -112,7 +115,7 @@ def swept(tmp_path, wanted, *more):
 
 
 def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeypatch):
-    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 6)
+    monkeypatch.setattr(sweep, "_LONGEST_ROW_S", 4)
     wanted = rows("dies", "good", "killed", "raises", "wrong", "nan", "picky", "hangs", "prints", "nosuch")
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
@@ -145,12 +148,12 @@ def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys):
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number, code):
-    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1", "--fast",
-               "--format", "csv", "-o", str(tmp_path)]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
+    process = subprocess.Popen(
+        [*LONG, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT
+    )
     for _ in range(6):  # the head, then rows
         line = process.stdout.readline()
-    assert line.startswith("matmul,")
+    assert line.startswith("stream,")
     process.send_signal(number)
     err = process.communicate(timeout=30)[1]
     assert process.returncode == code, err
@@ -164,9 +167,9 @@ def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number,
 
 
 def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
-    command = [sys.executable, "-m", "workloads.matmul", "--sizes", "8:800:+8", "--backends", "numpy", "--threads", "1", "--fast",
-               "--format", "csv", "-o", str(tmp_path)]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=worker.ROOT)
+    process = subprocess.Popen(
+        [*LONG, str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=worker.ROOT
+    )
     for _ in range(5):
         process.stdout.readline()
     children = subprocess.run(

@@ -58,6 +58,11 @@ def test_passes_in_a_row_are_right_and_counted(measured, operation):
     assert all(s.calls % (passes.UPDATES if operation in ("sgd", "adam") else passes.IN_A_ROW) == 0 for s in m.samples)
 
 
+def test_a_pools_gradient_behind_it_is_right(measured):
+    m = measured("stream/tensorflow/pooled", Stream("maxpool_grad", 1 << 18, "float32"))
+    assert (m.status, m.reason, m.check) == ("ok", "", "each window's gradient on its largest")
+
+
 def test_samples_are_held_as_they_are(measured):
     m = measured("stream/tensorflow/dataset", Stream("copy", 1 << 18, "float32"))
     assert (m.status, m.reason, m.check) == ("ok", "", "exact")
@@ -75,6 +80,7 @@ def test_the_fused_normalization_is_right(measured, variant, operation):
     ("stream/tensorflow/function", Stream("relu", 1 << 10, "bfloat16"), "float32 and float64, not bfloat16"),
     ("stream/tensorflow/graph", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
     ("stream/tensorflow/dataset", Stream("add", 1 << 18, "float32"), "it is a copy"),
+    ("stream/tensorflow/pooled", Stream("maxpool", 1 << 18, "float32"), "is maxpool_grad's"),
     ("launch/tensorflow/function", Launch("matmul", 2), "computed once"),
     ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
     ("launch/tensorflow/fit", Launch("copy"), "have no copy"),

@@ -9,9 +9,24 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
 
+from analysis import job_words, sentences
 from analysis import together as said
+from analysis.report import page
+from analysis.report.material import Material
 from kernels.problems import Inference, Training
-from workloads import machine, measure, options, parties, results, sweep, switches, together, windows
+from workloads import (
+    forecast,
+    machine,
+    measure,
+    options,
+    parties,
+    results,
+    sweep,
+    switches,
+    together,
+    training,
+    windows,
+)
 from workloads.results import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order
@@ -172,7 +187,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
         "A frozen teacher (vgg-small) answering on the CPU while the student (cifar10-cnn, batch 32) trains on the GPU: the "
         "student's step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 2.00 (2.00..2.00) times.",
         "A step and the teacher's answer to its batch take 200 ms one after the other (100 ms and 100 ms) and 200 ms at once: "
-        "1.00 times as fast."]  # fmt: skip
+        "can't tell which is quicker, 1.00 (1.00..1.00) times as fast."]  # fmt: skip
 
 
 @pytest.mark.parametrize("error", [OSError("closed"), ZeroDivisionError("planted")])
@@ -222,11 +237,39 @@ def test_what_both_at_once_bring_by_hand():
             timed(STUDENT, {"host-latency": 0.02}, beside="teacher"), timed(teacher, {"host-latency": 0.032}, beside="student")]
     slower, gain = said.lines(rows)
     assert "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times." in slower
-    assert "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 times as fast." in gain
+    assert "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast." in gain
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
     (line,) = said.lines([timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once])
     assert "one makes 100 steps a second, 2 at once make 1.25 (1.25..1.25) times as many steps a second in all." in line
     assert said.lines([at_once]) == []
+
+
+def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
+    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
+    rows = [timed(teacher, {"host-latency": 0.03}, data="synthetic", beside="nothing"),
+            timed(STUDENT, {"host-latency": 0.004}, data="synthetic", beside="nothing"),
+            timed(teacher, {"host-latency": 0.032}, data="synthetic", beside="student"),
+            timed(STUDENT, {"host-latency": 0.005}, data="synthetic", beside="teacher")]  # fmt: skip
+    loaded = results.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
+    assert sentences.answer(loaded) == said.lines(rows) and len(said.lines(rows)) == 2
+    text = page.markdown(Material(loaded), False)
+    assert "No GPU was measured" not in text and "Nothing was measured" not in text and "## Training with Keras" not in text
+    assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside a teacher | gpu:0 | 5.00 ms |" in text
+    assert "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, alone | cpu | 30.0 ms |" in text
+
+
+def test_a_slowdown_that_may_be_none_says_so():
+    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
+
+    def of(row: Row, *seconds: float, **given: str) -> Measurement:
+        one = timed(row, {"host-latency": 1.0}, **given)
+        return msgspec.structs.replace(one, samples=(Samples("host-latency", seconds, 1, (0, 1, 2), ""),))
+
+    rows = [of(STUDENT, 0.010, 0.012, 0.011, beside="nothing"), of(teacher, 0.03, 0.03, 0.03, beside="nothing"),
+            of(STUDENT, 0.011, 0.011, 0.0115, beside="teacher"), of(teacher, 0.09, 0.09, 0.09, beside="student")]  # fmt: skip
+    slower, gain = said.lines(rows)
+    assert " times as long as alone (can't tell), the teacher's answer 3.00 (3.00..3.00) times." in slower
+    assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
 
 
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
@@ -242,9 +285,26 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     assert found[0].series["build_s"] == (0.5, 0.5, 0.5)
     assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
     (line,) = said.lines(found)
-    traced = "the train step traced 6 times"
-    assert f"3 in one process, took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)" in line
-    assert f"3 fresh processes took 3.00 s (1.00 s each; {traced})" in line
+    traced = "the train step traced 6 times in all"
+    assert f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)" in line
+    assert "3 trials in one process, clear_session before each, took 3.00 s" in line
+    assert f"3 trials in fresh processes took 3.00 s (1.00 s each; {traced})." in line
+    assert line.endswith(" One more takes 1.00 s in a process that is there and 1.00 s in one of its own.")
+    assert "One more" not in said.lines(found[:2])[0]
+
+
+def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
+    """9, 4 and 6 s in one process: 5 s each after the first; a process each: 6 s in the middle."""
+    row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
+    taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
+    warm, fresh = (together.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
+                   for process in ("warm", "fresh"))  # fmt: skip
+    fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
+    assert (said.trial_seconds(warm), said.trial_seconds(fresh)) == (5.0, 6.0)
+    assert job_words.start_sentences([warm, fresh]) == []  # they start processes, but that is not what they are asked
+    cells = training.Table().cells(warm)
+    assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
+    assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
 
 
 def test_a_phase_that_one_trial_had_is_zero_in_the_others():
@@ -342,6 +402,11 @@ def test_the_plan_has_a_time(tmp_path):
     args = arguments(tmp_path)
     assert together.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
     assert together.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 3 * (2 * 1.3 + 0.5) + 4 * 20)
+
+
+def test_the_plan_names_a_process_for_each_trial(tmp_path):
+    named = [forecast.name(row) for row in together.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)]
+    assert [name.endswith(" each trial in a fresh process") for name in named] == [False, False, True]
 
 
 def order(verb: str, row: Row) -> Order:

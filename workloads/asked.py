@@ -16,12 +16,12 @@ RESIDENCES = {"fit": ("numpy", "tf.data", "prefetch", "generator"), "resident": 
 KERNELS = {"keras": ("fit", "resident"), "tensorflow": ("loop",), "jax": ("loop",)}  # backend -> its variants
 # Switches that change nothing there: of a device, and of a way of training.
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
-_FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
+_FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas", "trace")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
 _STUDY_HAS = ("model", "inputs", "width", "depth", "outputs", "hidden_layers", "batch", "samples", "steps", "epochs", "dtypes",
               "targets", "residence", "jit", "steps_per_execution", "precision", "tf32", "dropout", "shuffle", "keras_backend",
-              "onednn", "cpu_forms", "variants", "backends", "threads", "gpus")  # fmt: skip
+              "trace", "onednn", "cpu_forms", "variants", "backends", "threads", "gpus")  # fmt: skip
 _SEEDS = "python -m workloads.training --study seeds"
 _ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
 
@@ -169,7 +169,7 @@ def _given(args: argparse.Namespace) -> dict[str, list[str]]:
     Raises: Usage for a text that a switch cannot have.
     """
     flags = {"jit_compile": "jit", "precision": "precision", "tf32": "tf32", "dropout": "dropout", "shuffle": "shuffle",
-             "targets": "targets", "keras_backend": "keras_backend"}  # fmt: skip
+             "trace": "trace", "targets": "targets", "keras_backend": "keras_backend"}  # fmt: skip
     found = {switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()}
     found["steps_per_execution"] = [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
     found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]

@@ -19,6 +19,7 @@ START_S = 10.0
 UNKNOWN_FLOPS = 1e8  # a sample, of a user's model
 LAW_EPOCHS, LAW_STEPS = 42, 90  # of the fits that the law of costs is read from, of compiling and of the run for the losses
 FRESH = plan.RIGOROUS_PROCESSES
+TRACE_S = 5.0  # traced and untraced fits in turn, and reading what was traced
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
@@ -57,6 +58,7 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     again = 0.0 if fit > max_time and p.epochs >= 3 else max(fits.FEWEST_FITS * fit, min(max_time, fits.MOST_FITS * fit))
     law = LAW_EPOCHS * epoch + min(fits.REPEATS * max_time / 3 + LAW_STEPS * step, LAW_STEPS * 10 * step)
     whole = numbers * NUMBER_S + shapes * COMPILE_S[where] + fit + again + law
+    whole += TRACE_S * switches.traced(row)
     return FRESH * (whole + START_S) if s.process == "fresh" or rigorous else whole
 
 
@@ -96,5 +98,6 @@ def name(row: Row) -> str:
     """A row in a few words, its switches among them."""
     said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
     given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
-    fresh = ["in 5 fresh processes"] * (row.settings.process == "fresh")
+    many = "each trial in a fresh process" if row.kernel.endswith("/trial") else "in 5 fresh processes"
+    fresh = [many] * (row.settings.process == "fresh")
     return " ".join([plan.name(row), getattr(row.problem, "dtype", ""), *given, *fresh])

@@ -11,6 +11,7 @@ LONG = """Holds our clocks against pyperf's on the CPU and cuda-bench's on the G
 row differ by, which `analysis.compare` then never claims less than; and counts false and missed alarms of its verdicts on
 pairs that are alike and on planted slow-downs. What a match needs and is not here is left out with the reason; the report
 shows what came of it."""
+_A_TURN = 3  # processes that time a row both ways, in a turn of the match with pyperf
 MATCHES = ("cpu", "gpu", "spread", "verdicts", "rigorous", "restarts")
 
 
@@ -21,8 +22,10 @@ def parser() -> options.Parser:
     made.add_argument(
         "--fast", action="store_true", help="fewer turns, processes and pairs: minutes instead of an hour"
     )
-    made.add_argument("--turns", type=_count, metavar="N", help="turns of each side in a match (5; --fast 2)")
-    made.add_argument("--pairs", type=_count, metavar="N", help="pairs of each row for the verdicts (50; --fast 2)")
+    made.add_argument("--turns", type=_count, metavar="N", help="turns of each side in a match, and processes "
+                      "of a row for the spread: with --resume further ones are added (5; --fast 2)")  # fmt: skip
+    made.add_argument("--pairs", type=_count, metavar="N", help="pairs of each row for the verdicts, with "
+                      "--resume those that lack (50; --fast 2)")  # fmt: skip
     made.add_argument("--rows", nargs="+", metavar="N", help="only these rows of each match, counted from 1")
     made.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the data (1)")
     made.add_argument("--stop-after", type=float, metavar="S", help="finish the row, exit 0, print how to resume")
@@ -50,10 +53,12 @@ def matches(args: argparse.Namespace) -> list[str]:
 
 def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
     """(match, its rows) in order, those of GPUs only where there is one."""
-    from workloads import refereeing
+    from workloads import judging, refereeing
 
-    rows = {"cpu": refereeing.cpu_rows(), "gpu": refereeing.gpu_rows(), "spread": refereeing.spread_rows(here),
-            "verdicts": refereeing.verdict_rows(here), "rigorous": refereeing.verdict_rows(here),
+    pairs = judging.verdict_rows(here)
+    turns = [judging.judged(row, judging.TURNS) for row in pairs]
+    rows = {"cpu": refereeing.cpu_rows(), "gpu": refereeing.gpu_rows(), "spread": [*judging.spread_rows(here), *turns],
+            "verdicts": pairs, "rigorous": pairs,
             "restarts": [row for form, row in refereeing.gpu_rows() if form == refereeing.COLD][5:6]}  # fmt: skip
     chosen = options.sizes(args.rows) if args.rows else None
     return [(name, [r for i, r in enumerate(rows[name], 1) if chosen is None or i in chosen]) for name in matches(args)]
@@ -70,7 +75,7 @@ def _body(args: argparse.Namespace, command: str) -> int:
         try:
             for name, rows in plan(args, run.machine):
                 for m in _held(name, rows, args, run, done, left_out):
-                    if m.key not in done:
+                    if done.get(m.key) is not m:
                         writer.append(m)
                         done[m.key] = m
                     held += 1
@@ -94,14 +99,24 @@ def _body(args: argparse.Namespace, command: str) -> int:
 
 def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left_out: list[str]):
     """The measurements of a match, a row each, those that are there already as they are; what cannot be held is left out."""
-    from workloads import refereeing
+    import msgspec
+
+    from analysis import spread
+    from workloads import judging, refereeing
     from workloads.plan import note
     from workloads.timing import Limits
 
     turns, pairs = args.turns or (2 if args.fast else 5), args.pairs or (2 if args.fast else 50)
-    limits = Limits(0.02, 10, 0.02, 0.5) if args.fast else Limits()
+    limits = Limits(0.02, 10, 0.02, 0.5) if args.fast else Limits(max_time=1.0)
     short = Limits(0.02, 20, 0.008, 2.0)
-    processes = 3 if args.fast else refereeing.PROCESSES
+
+    def said(text: str) -> None:
+        note(args, text)
+
+    def there(row) -> bool:
+        old = done.get(row.key)
+        return bool(old and judging.REFEREE in old.notes)
+
     try:
         if name in ("gpu", "restarts"):
             if not run.machine.gpus:
@@ -110,33 +125,32 @@ def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left
         if name == "gpu":
             lacking = [pair for pair in rows if pair[1].key not in done]
             if lacking:
-                note(args, f"gpu: {len(lacking)} rows, {turns} turns of each side")
+                said(f"gpu: {len(lacking)} rows, {turns} turns of each side")
             yield from refereeing.gpu(lacking, turns, args.seed) if lacking else ()
             yield from (done[row.key] for _, row in rows if row.key in done)
             return
+        if name == "spread":
+            alone = [row for row in rows if spread.MATCH not in row.settings.switches]
+            processes = max(turns, spread.FEWEST)
+            said(f"spread: {len(alone)} rows, {processes} processes of each in turn")
+            yield from judging.fresh(alone, limits, args.seed, processes, done)
+            rows = [row for row in rows if row not in alone]
         for i, row in enumerate(rows, 1):
-            note(args, f"[{i}/{len(rows)}] {name}: {row.kernel}")
+            said(f"[{i}/{len(rows)}] {name}: {row.kernel}")
             if name == "cpu":
-                old = done.get(row.key)
-                yield (
-                    old
-                    if old and refereeing.REFEREE in old.notes
-                    else refereeing.cpu(row, turns, processes, limits, args.seed)
-                )
+                yield done[row.key] if there(row) else refereeing.cpu(row, turns, _A_TURN, limits, args.seed)
             elif name == "spread":
-                yield done.get(row.key) or refereeing.fresh(
-                    row, limits, args.seed, max(processes, refereeing.PROCESSES)
-                )
+                plain = msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches={}))
+                yield done.get(row.key) or judging.in_turns(plain, short, args.seed)
             elif name == "restarts":
                 count, reference_s = (10, 3.0) if args.fast else (100, 30.0)
                 yield refereeing.restarts(row, count, reference_s, args.seed)
             else:
-
-                def said(text: str) -> None:
-                    note(args, text)
-
-                key = refereeing.judged(row, name == "rigorous").key
-                yield done.get(key) or refereeing.verdicts(row, pairs, short, args.seed, name == "rigorous", run, said)
+                old = done.get(judging.judged(row, name).key)
+                if old and old.values["pairs"] >= pairs:
+                    yield old
+                else:
+                    yield from judging.verdicts(row, pairs, short, args.seed, name == "rigorous", run, old, said)
     except refereeing.Unfit as why:
         left_out.append(f"{name}: {why}")
 

@@ -1,6 +1,5 @@
-"""The referee's matches: our times beside those of outsiders, and our verdicts on rows whose truth is known."""
+"""The referee's matches with outsiders: our times beside those of pyperf and cuda-bench."""
 
-import contextlib
 import json
 import os
 import pathlib
@@ -8,22 +7,21 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
-from analysis import comparison, spread
+from analysis import spread
 from kernels.problems import Matmul, Peak, Stream
 from workloads import cuda_bench_child, machine, pyperf_child, sweep
 from workloads.cuda_bench_child import BATCH, COLD, OURS, THEIRS
-from workloads.results import Loaded, Machine, Measurement, Row, Run, Samples, Settings
+from workloads.judging import REFEREE, medians, together
+from workloads.results import Measurement, Row, Samples, Settings
 from workloads.timing import Limits, rounded
-from workloads.worker import ROOT, Order, Worker, environment
+from workloads.worker import ROOT, environment
 
 PYPERF, CUDA_BENCH = "pyperf", "cuda-bench"  # the clocks of the outsiders' samples
-REFEREE = "referee"  # the note that names the outsider and its version
-PLANTED, PLANTED_RIGOROUS = 0.05, 0.02
-PROCESSES = 5
+_VALUES = 6  # of pyperf, a process
 _PATIENCE_S = 600.0
 _ONE = Settings(threads=1)
 
@@ -65,38 +63,6 @@ def gpu_rows() -> list[tuple[str, Row]]:
     return [(BATCH, row) for row in quick] + [(COLD, row) for row in long]
 
 
-def spread_rows(here: Machine) -> list[Row]:
-    """What people compare most, for what single processes of it differ by: products and passes of several lengths."""
-    found = []
-    for threads in dict.fromkeys((1, here.cores)):
-        on = Settings(threads=threads)
-        found += [
-            Row(f"matmul/{v}", Matmul(n, n, n), on)
-            for v in ("numpy/blas", "numpy/operator", "numba/parallel")
-            for n in (64, 512)
-        ]
-        found += [Row("stream/numba/loop", Stream("triad", size), on) for size in (1 << 20, 1 << 27)]
-        found.append(Row("peak/numba/fma", Peak("float32", threads << 28), on))
-    for i in range(min(1, len(here.gpus))):
-        on = Settings(f"gpu:{i}")
-        found += [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (64, 512, 2048)]
-        found += [Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), Settings(f"gpu:{i}", mode=mode))
-                  for mode in ("roundtrip", "roundtrip-pinned")]  # fmt: skip
-        found += [Row("stream/cupy/wide", Stream("triad", size), on) for size in (1 << 22, 1 << 28)]
-    return found
-
-
-def verdict_rows(here: Machine) -> list[Row]:
-    """Rows whose processes differ by less than a verdict claims; on a GPU its own."""
-    if here.gpus:
-        on = Settings("gpu:0")
-        return [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (512, 2048)] + [
-            Row("stream/cupy/wide", Stream("triad", 1 << 26), on)]  # fmt: skip
-    return [Row("matmul/numpy/blas", Matmul(96, 96, 96), _ONE), Row("matmul/numpy/operator", Matmul(128, 128, 128), _ONE),
-            Row("matmul/numba/reordered", Matmul(64, 64, 64), _ONE),
-            Row("peak/numba/fma", Peak("float32", 1 << 23), _ONE)]  # fmt: skip
-
-
 def version(package: str) -> str:
     """Raises Unfit when that package is not installed."""
     if not (found := machine.version(package)):
@@ -123,74 +89,45 @@ def child(words: list[str], text: str = "", variables: dict[str, str] | None = N
             raise Unfit(f"{words[0]} ended with exit code {done.returncode}: {last[:240]}")
 
 
-def fresh(row: Row, limits: Limits, seed: int, processes: int = PROCESSES) -> Measurement:
-    """The row measured in so many processes, a block each."""
-    parts = []
-    for _ in range(processes):
-        with contextlib.closing(Worker(environment(row, {}))) as worker:
-            parts.append(worker.ask(Order("measure", row, limits, seed), _PATIENCE_S))
-        if parts[-1].status != "ok":
-            break
-    return sweep.merged(parts)
-
-
-def by_pyperf(row: Row, seed: int, processes: int, folder: pathlib.Path) -> Samples:
-    """The row under pyperf: seconds a call, a value each, a block a process.
+def by_pyperf(
+    row: Row, seed: int, processes: int, limits: Limits, folder: pathlib.Path
+) -> tuple[Samples, list[Measurement]]:
+    """The row under pyperf: seconds a call, a value each, a block a process; and by our clocks in the same processes.
 
     Raises: Unfit.
     """
-    out = folder / f"pyperf-{len(list(folder.iterdir()))}.json"
-    text = msgspec.json.encode(row).decode()
-    flags = ["--seed", str(seed), "--copy-env", "--quiet", "-p", str(processes), "-o", str(out)]
-    child([pyperf_child.MODULE, "--row", text, *flags],
-          variables=environment(row, {}))  # fmt: skip
+    turn = len(list(folder.iterdir()))
+    out, ours = folder / f"{turn}.json", folder / f"{turn}.ours"
+    text, given = (msgspec.json.encode(x).decode() for x in (row, limits))
+    flags = ["--seed", str(seed), "--ours", str(ours), "--limits", given, "--copy-env", "--quiet", "-p", str(processes),
+             "-n", str(_VALUES), "-o", str(out)]  # fmt: skip
+    child([pyperf_child.MODULE, "--row", text, *flags], variables=environment(row, {}))
     import pyperf
 
     runs = [run for run in pyperf.Benchmark.load(str(out)).get_runs() if run.values]
     seconds = tuple(rounded(value) for run in runs for value in run.values)
     block = tuple(i for i, run in enumerate(runs) for _ in run.values)
-    return Samples(PYPERF, seconds, runs[0].get_total_loops(), block, f"{len(runs)} processes")
-
-
-def medians(samples: Samples) -> float:
-    """The middle of the processes' middles: what a run says."""
-    groups: dict[int, list[float]] = {}
-    for second, block in zip(samples.seconds, samples.block, strict=True):
-        groups.setdefault(block, []).append(second)
-    return statistics.median(map(statistics.median, groups.values()))
-
-
-def together(parts: list[Samples]) -> Samples:
-    """Several runs' samples as one, every process a block of its own."""
-    seconds, block = [], []
-    for part in parts:
-        base = max(block, default=-1) + 1
-        ids = {b: base + i for i, b in enumerate(dict.fromkeys(part.block))}
-        seconds += part.seconds
-        block += [ids[b] for b in part.block]
-    return Samples(parts[0].clock, tuple(seconds), parts[0].calls, tuple(block), f"{max(block) + 1}{spread.PROCESSES}")
+    theirs = Samples(PYPERF, seconds, runs[0].get_total_loops(), block, f"{len(runs)} processes")
+    return theirs, [msgspec.json.decode(line, type=Measurement) for line in ours.read_bytes().splitlines()]
 
 
 def cpu(row: Row, repeats: int, processes: int, limits: Limits, seed: int) -> Measurement:
-    """A row timed by us and by pyperf in turns, `repeats` times. Series ours_s, pyperf_s: what each run said.
+    """A row timed by us and by pyperf in the same processes, `repeats` times so many. Series ours_s, pyperf_s: what each of
+    the repeats said.
 
     Raises: Unfit.
     """
     name = f"pyperf {version('pyperf')}"
     mine, yours = [], []
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(repeats):
-            for side in ("ours", "theirs") if turn % 2 else ("theirs", "ours"):
-                if side == "theirs":
-                    yours.append(by_pyperf(row, seed, processes, pathlib.Path(folder)))
-                    continue
-                done = fresh(row, limits, seed, processes)
-                if done.status != "ok":
-                    return done
-                mine.append(done)
+        for _ in range(repeats):
+            theirs, parts = by_pyperf(row, seed, processes, limits, pathlib.Path(folder))
+            yours.append(theirs)
+            mine.append(sweep.merged(parts))
     series = {"ours_s": tuple(medians(m.samples[0]) for m in mine), "pyperf_s": tuple(map(medians, yours))}
     samples = (together([m.samples[0] for m in mine]), together(yours))
-    return msgspec.structs.replace(mine[-1], samples=samples, series=series, notes={REFEREE: name})
+    flags = tuple(dict.fromkeys(f for m in mine for f in m.flags))
+    return msgspec.structs.replace(mine[-1], samples=samples, series=series, flags=flags, notes={REFEREE: name})
 
 
 def gpu(rows: list[tuple[str, Row]], repeats: int, seed: int) -> Iterator[Measurement]:
@@ -246,54 +183,5 @@ def restarts(row: Row, count: int, reference_s: float, seed: int) -> Measurement
     for side in ("ours", "theirs"):
         near = sum(abs(t / middle - 1) <= 0.01 for t in told[f"{side}_s"])
         values |= {f"{side}_hits": float(near), f"{side}_wall_s": statistics.median(told[f"{side}_wall_s"])}
-    settings = msgspec.structs.replace(row.settings, switches={**row.settings.switches, "match": "restarts"})
+    settings = msgspec.structs.replace(row.settings, switches={**row.settings.switches, spread.MATCH: "restarts"})
     return Measurement(row.kernel, row.problem, settings, "ok", values=values, notes={REFEREE: name})
-
-
-def verdicts(row: Row, pairs: int, limits: Limits, seed: int, rigorous: bool, here: Run,
-             said: Callable[[str], None] = lambda text: None) -> Measurement:  # fmt: skip
-    """Triples of the row in fresh processes and alternating blocks: two alike and one with a planted slow-down, 5 %, or for
-    `rigorous` 2 % and five processes a side. `compare` judges each; values count what it said."""
-    planted = PLANTED_RIGOROUS if rigorous else PLANTED
-    known = spread.stored(here.machine.key)
-    told: dict[str, list] = {"aa": [], "planted": []}
-    for i in range(pairs):
-        done = _triple(row, limits, seed + i, planted, PROCESSES if rigorous else 1)
-        if done[0].status != "ok":
-            return done[0]
-        for name, other in (("aa", done[1]), ("planted", done[2])):
-            made = comparison.comparison(*(Loaded((here,), (m,), 0, ()) for m in (done[0], other)), stored=known)
-            told[name].append(made.rows[0])
-        said(f"{row.kernel} {i + 1}/{pairs}: {told['aa'][-1].word}, planted {told['planted'][-1].word}")
-    values = {"pairs": float(pairs), "planted": planted, "false": float(sum(r.word in ("slower", "faster") for r in told["aa"])),
-              "found": float(sum(r.word == "slower" for r in told["planted"])),
-              "least_effect": told["aa"][-1].least.limit}  # fmt: skip
-    series = {f"{name}_{end}": tuple(rounded(getattr(r.verdict.ratio, field)) for r in rows)
-              for name, rows in told.items()
-              for end, field in (("ratio", "value"), ("low", "low"), ("high", "high"))}  # fmt: skip
-    row = judged(row, rigorous)
-    return Measurement(
-        row.kernel, row.problem, row.settings, "ok", values=values, series=series, notes={REFEREE: "planted truth"}
-    )
-
-
-def judged(row: Row, rigorous: bool) -> Row:
-    """The row whose measurement holds what was said of its pairs."""
-    settings = msgspec.structs.replace(row.settings, switches={"match": "rigorous" if rigorous else "verdicts"})
-    return msgspec.structs.replace(row, settings=settings)
-
-
-def _triple(row: Row, limits: Limits, seed: int, planted: float, processes: int) -> list[Measurement]:
-    """Two rows alike and one slowed down, side by side; with several processes each side's are its blocks."""
-    handicaps = [h for h in (0.0, 0.0, planted) for _ in range(processes)]
-    done = sweep.alternate([row] * len(handicaps), limits, seed=seed, handicaps=handicaps)
-    if done[0].status != "ok":
-        return done
-    sides = [done[i : i + processes] for i in range(0, len(done), processes)]
-    made = []
-    for side in sides:
-        samples = side[0].samples[0]
-        if processes > 1:
-            samples = sweep.joined([m.samples[0] for m in side], f"{processes}{spread.PROCESSES}")
-        made.append(msgspec.structs.replace(side[0], samples=(samples,), notes={comparison.SIDE_BY_SIDE: str(seed)}))
-    return made

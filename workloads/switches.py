@@ -27,19 +27,26 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "beside": ("", "nothing", "student", "teacher", "fits"),  # what ran at the same time, where that was the question
     "at_once": (),  # so many processes do the same, this one among them
     "clear_session": ("off", "on"),  # before each further model that a process makes
+    "trace": ("off", "on"),  # of a fit: whether its steps were traced too, when all else had been timed
 }
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
-_STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas"}
+_STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace"}
 
 
 def ordinary(row: Row) -> bool:
     """Whether a row (or a Measurement) tells what a call costs by itself on one device: nothing was made to run beside it, it is
-    spread over no others, and it is no trial, whose time is that of a whole training with its compilation."""
+    spread over no others, it was not made for its trace, and it is no trial, whose time is that of a whole training with its
+    compilation."""
     return not _STUDIED & set(row.settings.switches) and row.kernel.rpartition("/")[2] != "trial"
+
+
+def traced(row: Row) -> bool:
+    """Whether a row's steps were traced too."""
+    return row.settings.switches.get("trace") == "on"
 
 
 def default(name: str) -> str:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from kernels.networks import Network
-from workloads import feeds, models, replicas, switches, tensors
+from workloads import feeds, models, replicas, switches, tensors, tracing
 from workloads.results import Row
 from workloads.tensors import Broken, timed
 
@@ -166,7 +166,11 @@ def finite(losses) -> tuple[float, ...]:
 
 
 def keras_fit(order: Order) -> Trainer:
-    """model.fit as people call it, its samples where the residence says."""
+    """model.fit as people call it, its samples where the residence says.
+
+    Raises: ValueError for a trace of what cannot be traced.
+    """
+    tracing.require(order.switches)
     made, problem = built(order), order.row.problem
     model, feed = made.model, feeds.feeder(order.switches, order.x, order.y, problem.batch, order.seed)
 
@@ -196,6 +200,9 @@ def keras_fit(order: Order) -> Trainer:
         return [float(k * means[k - 1] - (k - 1) * means[k - 2]) if k > 1 else float(means[0]) for k in range(1, len(means) + 1)]
 
     def also() -> dict[str, dict]:
+        if switches.traced(order.row):
+            optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # that of one which scales losses
+            return tracing.also(fit, problem.batch, len(order.x), optimizer.name)
         return replicas.also(order.row, order.switches, made.spread, model)
 
     mirrored, single = order.switches["strategy"] == "MirroredStrategy", order.switches["steps_per_execution"] == "1"

@@ -13,7 +13,7 @@ names list those that there are), mlp with --inputs --width --depth --outputs, f
 package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
 STUDIES = ("seeds", "batches", "small-dataset", "width", "depth", "epochs", "residence", "switches", "backends", "starts",
-           "complaints", "held-out", "together", "trials", "teacher", "data-parallel")  # fmt: skip
+           "complaints", "held-out", "trace", "together", "trials", "teacher", "data-parallel")  # fmt: skip
 
 
 def parser() -> options.Parser:
@@ -41,6 +41,7 @@ def parser() -> options.Parser:
                         ("--jit", "auto on off: XLA (auto)"), ("--steps-per-execution", "steps that Keras runs in one call (1)"),
                         ("--precision", "float32 mixed_bfloat16 mixed_float16 (float32)"), ("--tf32", "on off: on a GPU (on)"),
                         ("--dropout", "on off (on)"), ("--shuffle", "on off (on)"),
+                        ("--trace", "on off: steps once more under TensorFlow's profiler, after all else (off)"),
                         ("--keras-backend", "tensorflow jax torch (tensorflow)"),
                         ("--onednn", "on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)"),
                         ("--cpu-forms", "hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible "
@@ -192,7 +193,8 @@ class Table:
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
         law, job = jobs.law(m, self._all), jobs.job(m, self._all)
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
-        parts = ((law and law.step) or (waited and of(waited)), law and law.epoch, law and law.fit)
+        whole = m.kernel.endswith("/trial")  # its samples are whole trainings, which the notes say
+        parts = ((law and law.step) or (waited and not whole and of(waited)) or None, law and law.epoch, law and law.fit)
 
         def told(e) -> str:
             if e is None:
@@ -233,10 +235,10 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 def _said(outcome, verbose: bool = False) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with `verbose`."""
-    from analysis import budget, budget_words, data_parallel_words, job_words, published, single_jobs, together
+    from analysis import budget, budget_words, data_parallel_words, job_words, published, single_jobs, together, traced
     from workloads import ends
 
-    rows_, parts = outcome.measurements, (single_jobs, job_words, published, together, data_parallel_words)
+    rows_, parts = outcome.measurements, (single_jobs, job_words, published, together, data_parallel_words, traced)
     told = ends.part(outcome) + [line for part in parts for line in part.lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:

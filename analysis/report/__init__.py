@@ -8,7 +8,8 @@ Path = str | os.PathLike
 
 
 def render(runs: Path | Iterable[Path], out: Path | None = None, with_html: bool = True) -> pathlib.Path:
-    """Writes report.md, its pictures and report.html into `out` (default: the first run's own folder) and gives report.md's path.
+    """Writes report.md, its pictures and report.html into `out` (default: the run's own folder; of runs in several
+    folders one in reports/local/beside) and gives report.md's path.
 
     Without matplotlib the pages are written without pictures and say so; without plotly and jinja2 there is no report.html.
     Several machines, and runs of one that measured the same rows, stand beside each other on the page.

@@ -21,8 +21,9 @@ _SCALED = re.compile(r", times [\d.]+ as trainings of .*")
 _UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
 
 
-def section(made: list[Budget], measurements: "Iterable[Measurement]") -> list[str]:
-    """A line a training and device, what to measure for more, and the whole budgets where any part of a step is known."""
+def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Iterable[str] = ()) -> list[str]:
+    """A line a training and device, what to measure for more, and the whole budgets where any part of a step is known; without
+    the sentences that the page has `said` already."""
     rows = [m for m in measurements if m.problem.op == "training"]
     if not rows:
         return []
@@ -34,13 +35,12 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]") -> list[s
     heads = ("training", "device", "an epoch's seconds a step", "+-", "largest part known", "not explained", "losses", "flags")
     lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
     told = [*together.lines(rows), *job_words.start_sentences(rows)]  # of rows whose question is another than a step's time
-    lines += [*(f"- {text(line)}" for line in told), *([""] if told else [])]
-    if made or not told:
+    more = [f"- {text(line)}" for line in told if line not in set(said)]
+    lines += [*more, *([""] if more else [])]
+    if made:
         lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
-    if said := missing_sentence(made):
-        lines += [said, ""]
-    lines += _parts(made)
-    return lines
+    lines += missing(made) + _parts(made)
+    return lines if len(lines) > 2 else []
 
 
 def _parts(made: list[Budget]) -> list[str]:
@@ -139,11 +139,11 @@ def groups(made: Iterable[Budget]) -> list[list[Budget]]:
     return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
 
 
-def missing_sentence(made: list[Budget]) -> str:
-    """One line: of how many trainings which parts are not known, and the commands that measure them."""
+def missing(made: list[Budget]) -> list[str]:
+    """Of how many trainings which parts are not known, and the commands that measure them as a list."""
     lacking = [b for b in made if b.missing]
     if not lacking:
-        return ""
+        return []
     parts = dict.fromkeys(n for b in lacking for n in b.missing)
     commands = dict.fromkeys(
         p.why.removeprefix(_UNMEASURED)
@@ -152,4 +152,4 @@ def missing_sentence(made: list[Budget]) -> str:
         if p.seconds is None and p.why.startswith(_UNMEASURED)
     )
     said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(parts)})"
-    return f"{said}; these measure them: {join(f'`{text(c)}`' for c in commands)}." if commands else f"{said}."
+    return [f"{said}; these measure them:", "", *(f"- `{text(c)}`" for c in commands), ""] if commands else [f"{said}.", ""]

@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from analysis.crossover import FINE
 from analysis.report import cells
-from analysis.report.choose import by_kernel
+from analysis.report.choose import by_kernel, place
 from analysis.report.terminal import fraction_words
 from analysis.roofline import Roof, is_gpu, judge, quick_seconds
+from analysis.sentences import short_n_words
 from analysis.units import count, flops_rate, join, percent, seconds
 
 if TYPE_CHECKING:
+    from analysis.crossover import Crossing
     from analysis.estimate import Estimate
     from workloads.results import Measurement
 
@@ -55,7 +58,7 @@ class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class View(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One state of a chart. `lines`: (value, words) drawn across at an x."""
+    """One state of a chart. `lines`: (value, words) drawn across at an x; `bands`: (from x, to x, words) shaded across."""
 
     label: str
     x: Axis
@@ -64,6 +67,7 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
     says: str = ""
     bars: bool = False
     lines: list[tuple[float, str]] = []
+    bands: list[tuple[float, float, str]] = []
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -93,6 +97,20 @@ def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says
     points = list(points)
     ys = [[rounded(getattr(e, end)) for _, e in points] for end in ("value", "low", "high")]
     return Trace(name, [rounded(x) for x, _ in points], ys[0], color, low=ys[1], high=ys[2], says=list(says), **how)
+
+
+def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, list]:
+    """The lines and bands of a View that say where the winner changes: one where that is known, else all that may hold it.
+    `before`: words before the size's, {} for who wins from there."""
+    lines, bands = [], []
+    for c in crossings:
+        words = f"{before.format(c.to.upper())}{'somewhere here' if c.wide else short_n_words(c, name)}"
+        low, high = place(c)
+        if high > FINE * low:
+            bands.append((rounded(low), rounded(high), words))
+        if not c.wide:
+            lines.append((rounded(c.at.value), "" if high > FINE * low else words))
+    return {"lines": lines, "bands": bands}
 
 
 def marks(i: int) -> dict:

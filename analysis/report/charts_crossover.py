@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from analysis import reuse, sentences
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
 from analysis.report import overlay
-from analysis.report.charts import Axis, Chart, View, line, rounded
+from analysis.report.charts import Axis, Chart, View, crossed, line, rounded
 from analysis.report.choose import spans
 from analysis.roofline import is_gpu
-from analysis.units import digits, join, seconds
+from analysis.units import join, seconds
 from analysis.why import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.why import COPIES as COPYING
 
@@ -104,12 +104,10 @@ def view(runs: "Iterable[Material]") -> View | None:
         if told:
             points = [(p.n, p.gpu.seconds) for p in told.points]
             traces.append(line(f"GPU, {_SHORT[LATENCY]}, {precision}", points, "vermillion", marker="square"))
-        lines = [(rounded(c.at.value), f"n = {digits(c.at.value)}") for c in told.crossings] if told else []
+        marked = crossed(told.crossings, told.family.size_name) if told else {}
         says = verdict(told) if told else sentences.no_gpu_sentence(of.rows, of.machine)
         axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
-        parts.append(
-            (of.letter, [Chart("crossover", TITLE, says, [View("", *axes, traces, says, lines=lines)], (), [])])
-        )
+        parts.append((of.letter, [Chart("crossover", TITLE, says, [View("", *axes, traces, says, **marked)], (), [])]))
     return overlay.several(parts)[0].views[0]
 
 
@@ -134,8 +132,9 @@ def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
             "verdict": verdict(one, k),
             "spans": [[rounded(low), rounded(high), sign] for low, high, sign in spans(one)],
             "crossings": [
-                {"at": rounded(c.at.value), "low": rounded(c.at.low), "high": rounded(c.at.high), "to": c.to}
+                {"at": rounded(c.at.value), "words": sentences.short_n_words(c, one.family.size_name), "to": c.to}
                 for c in one.crossings
+                if not c.wide
             ],
         }
         for k, one in made
@@ -186,7 +185,9 @@ def says(answers: tuple[Answer, ...]) -> str:
     for resident, copied in reuse.pairs(answers, answers[0].precision if answers else ""):
         ends = [(k, reuse.amortized(resident, copied, k)) for k in (1, reuse.USES[-1])]
         told = [
-            f"n = {digits(a.crossings[0].at.value)} at {k} use{'s' * (k > 1)}" for k, a in ends if a.kind == "gpu-from"
+            f"{sentences.short_n_words(a.crossings[0])} at {k} use{'s' * (k > 1)}"
+            for k, a in ends
+            if a.kind == "gpu-from"
         ]
         if len(told) == 2:
             moved.append(f"{_SHORT[copied.form]} from {' to '.join(told)}")

@@ -1,8 +1,10 @@
 """Charts of whole training jobs: when the GPU has paid back its start, and where the seconds of small data sets' jobs go."""
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from analysis import job_words, jobparts, jobs
+from analysis.crossover import FINE
 from analysis.jobs import BY_JOB, Pair
 from analysis.report.charts import Axis, Chart, Trace, View, line, rounded, signed
 from analysis.report.charts_training import COLORS, PATTERNS
@@ -10,6 +12,7 @@ from analysis.units import count, digits, percent, seconds
 
 if TYPE_CHECKING:
     from analysis.budget import Budget
+    from analysis.estimate import Estimate
     from analysis.job_words import Small
 
 _EPOCHS = tuple(sorted({round(10 ** (i / 6)) for i in range(19)}))  # 1 to 1000
@@ -37,7 +40,6 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
                     hollow=name == "CPU",
                 )
             )
-        marked = [(rounded(paid.value), f"paid back after {digits(paid.value)}")] if paid and paid.value >= 1 else []
         views.append(
             View(
                 job_words.subject(pair.setup),
@@ -45,7 +47,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
                 Axis("the whole job", "seconds"),
                 traces,
                 job_words.payback_sentence(pair),
-                lines=marked,
+                **_paid(paid),
             )
         )
         rows.append(
@@ -81,6 +83,18 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
         if views
         else []
     )
+
+
+def _paid(e: "Estimate | None") -> dict[str, list]:
+    """Where a GPU has paid back its start: a line, and its interval as far as the chart goes."""
+    if e is None or e.value < 1:
+        return {}
+    low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
+    words = f"paid back after {digits(e.value)}"
+    wide = e.high > FINE * e.low and low < high
+    ends = f"{digits(e.low)} or more" if e.high == inf else f"{digits(e.low)}..{digits(e.high)}"
+    lines = [(rounded(e.value), "" if wide else words)] if e.value <= _EPOCHS[-1] else []
+    return {"lines": lines, "bands": [(rounded(low), rounded(high), f"{words} ({ends})")] if wide else []}
 
 
 def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from analysis import job_words
 from analysis.jobs import BY_JOB, BY_STEP
 from analysis.report import budgets
-from analysis.report.charts import Axis, Chart, Trace, View, line, rounded, signed
+from analysis.report.charts import Axis, Chart, Trace, View, crossed, line, rounded, signed
 from analysis.units import count, digits, percent, seconds
 
 if TYPE_CHECKING:
@@ -161,7 +161,6 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
                 ("GPU", "gpu", "vermillion", "square", "solid"),
             )
         ]
-        lines = [(rounded(c.at.value), f"{c.to.upper()} from {digits(c.at.value)}") for c in a.crossings if not c.wide]
         views.append(
             View(
                 what,
@@ -169,7 +168,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
                 Axis(a.form.mode, "seconds"),
                 traces,
                 job_words.answer_sentence(a),
-                lines=lines,
+                **crossed(a.crossings, a.family.varies, "{} from "),
             )
         )
         rows += [

@@ -8,6 +8,7 @@ from analysis.crossover import Answer, fastest, square_rows
 from analysis.roofline import is_gpu, quick_seconds
 
 if TYPE_CHECKING:
+    from analysis.crossover import Crossing
     from analysis.estimate import Estimate
     from workloads.results import Measurement
 
@@ -79,20 +80,25 @@ def _label(a: Answer) -> str:
     return f"GPU, {mode.get(a.form.mode, a.form.mode)}{reuse}"
 
 
+def place(c: "Crossing") -> tuple[float, float]:
+    """Where a picture has a crossing: its interval; of measured sizes that are far apart, everything between them."""
+    return (c.below, c.above) if c.wide else (c.at.low, c.at.high)
+
+
 def spans(a: Answer) -> list[tuple[float, float, int]]:
     """(from n, to n, sign) of the bands of a picture: 1 the GPU wins, -1 the CPU wins, 0 can't tell; they touch."""
     if not a.points:
         return []
-    between = {(c.below, c.above): c.at for c in a.crossings}
+    between = {(c.below, c.above): place(c) for c in a.crossings}
     made = [[a.points[0].n, a.points[0].n, a.points[0].sign]]
     for p, q in itertools.pairwise(a.points):
         made[-1][1] = p.n
         if p.sign == q.sign:
             continue
         if (p.n, q.n) in between:
-            at = between[p.n, q.n]
-            made[-1][1] = at.low
-            made += [[at.low, at.high, 0], [at.high, q.n, q.sign]]
+            low, high = between[p.n, q.n]
+            made[-1][1] = low
+            made += [[low, high, 0], [high, q.n, q.sign]]
         else:
             middle = (p.n * q.n) ** 0.5
             made[-1][1] = middle

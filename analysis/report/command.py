@@ -13,7 +13,8 @@ _MEASURE = "python -m workloads.suite"
 def _parser(command: str, does: str, makes: str) -> options.Parser:
     made = options.parser(command, does, f"python -m {command} reports/local/MACHINE/RUN")
     made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
-    made.add_argument("-o", dest="out", metavar="DIR", help=f"where {makes} go (default: the first RUN's folder)")
+    made.add_argument("-o", dest="out", metavar="DIR", help=f"where {makes} go (default: RUN's folder; of several "
+                      "folders one of its own in reports/local/beside)")  # fmt: skip
     return made
 
 
@@ -101,7 +102,7 @@ def _roofline(arguments: argparse.Namespace) -> int:
 
     if not hierarchical.has_any(loaded.measurements, ceilings):
         return options.OK
-    folder = pathlib.Path(arguments.out) if arguments.out else page.folder_of(arguments.runs[0])
+    folder = page.place(arguments.runs, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
     print(pictures.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
     return options.OK

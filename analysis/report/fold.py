@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from analysis.units import count
 
 OPEN_ROWS, OPEN_ITEMS = 12, 6  # longer tables are closed, of longer lists the rest is
+_CAPTION, _LONG = 120, 30
 _NUMBER = re.compile(r"^[-+<]?\d")
 
 
@@ -23,7 +24,7 @@ def table(
 ) -> str:
     """A table in a fold of its own; its columns can be sorted, those of numbers stand right. `cell`: a cell's HTML."""
     rows = list(rows)
-    sides = [' class="n"' if _is_numbers(row[i] for row in rows) else "" for i in range(len(heads))]
+    sides = [_side([str(row[i]) for row in rows]) for i in range(len(heads))]
     sides[:1] = [' class="run"'] if heads[0] == "run" else sides[:1]
     head = "".join(f'<th scope="col"{side}>{cell(h)}</th>' for h, side in zip(heads, sides, strict=True))
     body = "".join(
@@ -38,6 +39,11 @@ def table(
     )
 
 
+def _side(column: list[str]) -> str:
+    """Numbers stand right; long words have room."""
+    return ' class="n"' if _is_numbers(column) else ' class="wide"' if max(map(len, column), default=0) > _LONG else ""
+
+
 def _is_numbers(column: Iterable[object]) -> bool:
     """Whether most cells that say something begin with a number, and none is long."""
     said = [str(c) for c in column if str(c) not in ("", "-", "yes", "no")]
@@ -46,22 +52,41 @@ def _is_numbers(column: Iterable[object]) -> bool:
 
 def markdown(lines: Iterable[str], level: int = 3) -> str:
     """The HTML of Markdown lines of analysis.report.sections and its like: headings (one # each, ## the page has already),
-    lists, tables, paragraphs."""
+    lists, tables, paragraphs. A table is called by the line before it that ends with a colon, else by its heading."""
     made: list[str] = []
-    block: list[str] = []
-    about = ""
-    for text in [*lines, ""]:
-        kind = _kind(text)
-        if block and kind != _kind(block[-1]):
-            made.append(_block(block, about))
-            about = _plain(block[-1]) if _kind(block[0]) == "p" else "" if _kind(block[0]) == "t" else about
-            block = []
+    heading = lead = ""
+    for kind, block in _blocks(lines):
+        if lead and kind != "t":
+            made.append(_block([lead], ""))
         if kind == "h":
-            about = text.lstrip("# ")
-            made.append(f"<h{level}>{inline(about)}</h{level}>" if text.startswith("###") else "")
+            heading = block[0].lstrip("# ")
+            made.append(f"<h{level}>{inline(heading)}</h{level}>" if block[0].startswith("###") else "")
+        elif kind == "t":
+            made.append(_block(block, _plain(lead) or heading))
+            heading = ""
+        elif not _is_caption(block):
+            made.append(_block(block, ""))
+        lead = block[0] if _is_caption(block) else ""
+    return "\n".join(filter(None, [*made, _block([lead], "") if lead else ""]))
+
+
+def _blocks(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """(kind, lines) of what stands together."""
+    found: list[tuple[str, list[str]]] = []
+    apart = True
+    for text in lines:
+        kind = _kind(text)
+        if kind and (apart or kind == "h" or found[-1][0] != kind):
+            found.append((kind, [text]))
         elif kind:
-            block.append(text)
-    return "\n".join(filter(None, made))
+            found[-1][1].append(text)
+        apart = not kind or kind == "h"
+    return found
+
+
+def _is_caption(block: list[str]) -> bool:
+    """Whether a block before a table says what the table is of."""
+    return len(block) == 1 and _kind(block[0]) == "p" and block[0].endswith(":") and len(block[0]) <= _CAPTION
 
 
 def _kind(text: str) -> str:
@@ -103,7 +128,7 @@ def items(said: Sequence[tuple[str, list[str]]]) -> str:
     made = "<ul>" + "".join(map(_item, shown)) + "</ul>"
     if rest:
         inner = "".join(map(_item, rest))
-        made += f'<details class="more"><summary>{len(rest)} more like these</summary><ul>{inner}</ul></details>'
+        made += f'<details class="more"><summary>{len(rest)} more</summary><ul>{inner}</ul></details>'
     return made
 
 
@@ -119,7 +144,7 @@ def _item(item: tuple[str, list[str]]) -> str:
 def _table(lines: list[str], about: str) -> str:
     heads, _, *rows = [_cells(line) for line in lines]
     named = ", ".join(_plain(h) for h in heads[:5]) + (" ..." if len(heads) > 5 else "")
-    return table(heads, rows, about.rstrip(".:") if 0 < len(about) <= 90 else named, cell=inline)
+    return table(heads, rows, about.rstrip(":") if 0 < len(about) <= _CAPTION else named, cell=inline)
 
 
 def _cells(line: str) -> list[str]:

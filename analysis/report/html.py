@@ -40,7 +40,7 @@ def write(
         build(page)
     tools = html_rows.calculate(page)
     html_rows.list_rows(page)
-    html_rows.method(page)
+    html_rows.how_measured(page)
     html_answer.ask(page)
     data = {"tools": tools, "crossover": charts_crossover.data(page.runs), "rows": rows.embedded(page.runs)}
     path.write_text(page.render(data, **html_answer.head(page)), encoding="utf-8")

@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 from analysis import calculator
-from analysis.report import fold, rows, sections, trust
+from analysis.report import cells, fold, method, rows, sections, trust
 
 if TYPE_CHECKING:
     from analysis.report.html_page import Page
+    from workloads.results import Measurement
 
 _TABLES = (
     "<p>Times are read off tables of what was measured here, on straight lines between the sizes in the logarithm; "
@@ -27,21 +28,28 @@ def list_rows(page: "Page") -> None:
     """Distributions and all numbers; without JavaScript as a table."""
     if not any(of.rows for of in page.runs):
         return
-    page.add("distributions", "The distribution of any row", str(page.parts.distributions()))
+    hint = _hint(next(m for of in page.runs for m in of.ordered))
+    page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
     tried = [m.status != "skipped" for of in page.runs for m in of.ordered]
-    told = [row for row, kept in zip(rows.words(page.runs), tried, strict=True) if kept]
-    still = fold.table(rows.heads(page.runs), told, "All numbers", is_open=False)
+    heads, found = rows.table(page.runs)
+    told = [row for row, kept in zip(found, tried, strict=True) if kept]
+    still = fold.table(heads, told, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
-    page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still))))
+    page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))
 
 
-def method(page: "Page") -> None:
+def _hint(m: "Measurement") -> str:
+    """Words that find a row: `fit cifar10-cnn cpu`."""
+    return " ".join((m.kernel.rpartition("/")[2], cells.problem(m).split()[0].rstrip(","), m.settings.device))
+
+
+def how_measured(page: "Page") -> None:
     """How far to trust it, how it was measured."""
     page.add("trust", "How far to trust this", page.told(lambda of: trust.section(of.rows)))
     page.add(
         "method",
         "How it was measured",
         page.told(lambda of: sections.details_section(of.left_out)),
-        page.told(lambda of: sections.how_section(of.loaded)),
-        fold.markdown(sections.formulas()),
+        page.told(lambda of: method.how_section(of.loaded)),
+        fold.markdown(method.formulas(m for of in page.runs for m in of.rows)),
     )

@@ -22,7 +22,7 @@ def trainings(page: "Page") -> None:
             lambda of: charts_training.foretold(of.foretold),
             lambda of: charts_jobs.break_even(of.pairs),
         ),
-        page.told(lambda of: budgets.section(of.budgets, of.rows)),
+        page.told(lambda of: budgets.section(of.budgets, of.rows, of.said)),
         page.told(lambda of: fold.without(training.section(of.rows, {}), *_SMALL)),
     )
 

@@ -1,5 +1,6 @@
 """The section of inference: what batches of a model are answered in, on both devices, and from which batch the GPU wins."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import inference
@@ -15,15 +16,15 @@ HEADS = ("model", "batch", "how", "a call, CPU", "+-", "a call, GPU", "+-", "sam
          "GPU over CPU")  # fmt: skip
 
 
-def section(measurements: "list[Measurement]") -> list[str]:
-    """The sentences, then a line a model, batch and way; nothing without inference rows."""
+def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list[str]:
+    """The sentences that the page has not `said` already, then a line a model, batch and way; nothing without inference rows."""
     found = inference.cases(measurements)
     if not found:
         return []
     rows = [line for case, own in found.items() for batch in sorted({m.problem.batch for m in own})
             for way in inference.WAYS if (line := _line(case, own, way, batch))]  # fmt: skip
-    told = [f"- {text(line)}" for line in inference.lines(measurements)]
-    return [f"## {TITLE}", "", *told, "", *table(HEADS, rows, 3)]
+    told = [f"- {text(line)}" for line in inference.lines(measurements) if line not in set(said)]
+    return [f"## {TITLE}", "", *told, *[""] * bool(told), *table(HEADS, rows, 3)]
 
 
 def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:
@@ -45,4 +46,4 @@ def _times(cpu, gpu) -> str:
 
 def page_part(page: "Page") -> None:
     """The same on the page."""
-    page.add("inference", TITLE, page.told(lambda of: section(of.rows)))
+    page.add("inference", TITLE, page.told(lambda of: section(of.rows, of.said)))

@@ -103,7 +103,7 @@ def crossings(of: Layers, varies: str) -> "Figure":
                 color, signs[sign] = BANDS[sign][0], BANDS[sign][1]
                 axes.barh(y, end - start, left=start, height=0.72, color=color, alpha=0.45, lw=0)
             for other in (b for b in answers if (b.family, b.precision) == (a.family, first)):
-                for c in (c for c in other.crossings if c.to == "gpu"):
+                for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
                     words, color, marker = _MARKS.get(other.form, ("one call", BLACK, "|"))
                     if other.form == LATENCY or other.form in _MARKS:
                         marks[words] = (words, color, marker)

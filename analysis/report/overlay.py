@@ -53,8 +53,9 @@ def _lettered(view: View, i: int, letter: str) -> View:
     traces = [_styled(t, i, letter, view.bars) for t in view.traces]
     says = f"{letter}: {view.says}" if view.says else ""
     return msgspec.structs.replace(
-        view, traces=traces, says=says, lines=[(at, f"{letter}: {words}") for at, words in view.lines]
-    )
+        view, traces=traces, says=says, lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
+        bands=[(low, high, f"{letter}: {words}") for low, high, words in view.bands],
+    )  # fmt: skip
 
 
 def _styled(t: Trace, i: int, letter: str, bars: bool) -> Trace:
@@ -81,7 +82,7 @@ def over(a: View, b: View) -> View:
         reached = [_reaching(t, x.ends, y.ends[0]) if t.label else t for t in traces]
         traces = named(reached, *map(math.log, y.ends))
     says = " ".join(filter(None, (a.says, b.says)))
-    return View(a.label, x, y, traces, says, a.bars, [*a.lines, *b.lines])
+    return View(a.label, x, y, traces, says, a.bars, [*a.lines, *b.lines], [*a.bands, *b.bands])
 
 
 def _bare(t: Trace) -> str:

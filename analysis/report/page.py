@@ -14,6 +14,7 @@ from analysis.report import (
     inference,
     ladder,
     layers,
+    method,
     movement,
     rows,
     runs,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from workloads.results import Machine
 
 INSTALL = "python -m pip install matplotlib"
+LOCAL = pathlib.Path(__file__).parents[2] / "reports" / "local"
 
 
 def has_matplotlib() -> bool:
@@ -40,6 +42,19 @@ def folder_of(run: "str | os.PathLike") -> pathlib.Path:
     """The folder that a RUN is or lies in."""
     path = pathlib.Path(run)
     return path if path.is_dir() else path.parent
+
+
+def place(runs: "Iterable[str | os.PathLike]", out: "str | os.PathLike | None" = None) -> pathlib.Path:
+    """The folder for what is made of the runs: `out`, else their own; of several folders a new one, so that none of them gets
+    a page that is not its own: reports/local/beside/A-beside-B."""
+    if out:
+        return pathlib.Path(out)
+    folders = [folder_of(run) for run in runs]
+    first, *others = list(dict.fromkeys(folder.resolve() for folder in folders))
+    if not others:
+        return folders[0]
+    names = ["-".join(folder.parts[-2:]) for folder in (first, *others)]
+    return LOCAL / "beside" / "-beside-".join(names if len(names) == 2 else [names[0], f"{len(others)}-more"])
 
 
 def machine_of(loaded: Loaded) -> "Machine | None":
@@ -64,11 +79,11 @@ def write(
     with_html: bool = True,
     with_pictures: bool = True,
 ) -> pathlib.Path:
-    """Writes report.md, its pictures and report.html into `out`, by default the first run's folder; the path of report.md."""
+    """Writes report.md, its pictures and report.html into `out`, by default that of `place`; the path of report.md."""
     for path in paths:
         files_of(path)  # each of them has a result file
     of, *others = runs.shown(paths)
-    folder = pathlib.Path(out) if out else folder_of(paths[0])
+    folder = place(paths, out)
     folder.mkdir(parents=True, exist_ok=True)
     drawn = with_pictures and has_matplotlib()
     if drawn:
@@ -90,9 +105,9 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += differences.section(every)
     lines += _side_by_side(every, pictures) if several else _body(of, pictures)
-    told = [row for row, one in zip(rows.words(every), _tried(every), strict=True) if one]
-    numbers = [row[:-1] for row in told]  # how each was checked is on the HTML page
-    lines += sections.numbers_section([m for one in every for m in one.rows], numbers, rows.heads(every)[:-1])
+    heads, found = rows.table(every)
+    numbers = [row[:-1] for row, one in zip(found, _tried(every), strict=True) if one]  # the check is on the HTML page
+    lines += sections.numbers_section([m for one in every for m in one.rows], numbers, heads[:-1])
     return "\n".join(lines).rstrip() + "\n"
 
 
@@ -138,11 +153,11 @@ def _body(of: Material, pictures: bool, images: bool = False) -> list[str]:
     lines += sections.kernels_section(found, ceilings, pictures)
     for op in ladder.TITLES:
         lines += ladder.section(found, of.machine, op)
-    lines += budgets.section(of.budgets, found)
+    lines += budgets.section(of.budgets, found, of.said)
     shown = {name: sections.image(name, says, pictures) for name, says in training.PICTURES.items()}
     lines += training.section(found, shown)
-    lines += inference.section(found)
+    lines += inference.section(found, of.said)
     lines += sections.details_section(of.left_out)
     lines += trust.section(found)
-    lines += sections.how_section(of.loaded)
+    lines += method.how_section(of.loaded)
     return lines

@@ -77,13 +77,25 @@ const charts = (() => {
         notes.push({ x: Math.log10(t.x[i]), y: Math.log10(t.y[i]), text: plain(t.label), showarrow: false, xanchor: "right", yanchor: "bottom", font: { size: 11, color: color(t.color) } });
       }
     }
+    // Words stand right of where they belong, left of it in the last part of the plot, in as many lines as they need.
+    const xs = values.x.filter((v) => v > 0 && isFinite(v)), ends = [xs.reduce((a, b) => Math.min(a, b), Infinity), xs.reduce((a, b) => Math.max(a, b), 0)];
+    let deep = 0;
+    const above = (low, high, words) => {
+      const left = Math.log(low / ends[0]) < 0.55 * Math.log(ends[1] / ends[0]), text = wrapped(words, narrow ? 26 : 60);
+      deep = Math.max(deep, text.split("<br>").length);
+      notes.push({ x: Math.log10(left ? low : high), y: 1, yref: "paper", text, align: left ? "left" : "right", showarrow: false, xanchor: left ? "left" : "right", yanchor: "bottom", font: { size: narrow ? 11 : 12, color: color("ink") } });
+    };
+    for (const [low, high, words] of view.bands || []) {
+      shapes.push({ type: "rect", x0: low, x1: high, y0: 0, y1: 1, yref: "paper", fillcolor: color("soft"), opacity: 0.15, line: { width: 0 }, layer: "below" });
+      above(low, high, words);
+    }
     for (const [at, words] of view.lines || []) {
       shapes.push({ type: "line", x0: at, x1: at, y0: 0, y1: 1, yref: "paper", line: { color: color("soft"), width: 1.5, dash: "dot" } });
-      notes.push({ x: Math.log10(at), y: 1, yref: "paper", text: plain(words), showarrow: false, xanchor: "left", yanchor: "bottom", font: { size: 12, color: color("ink") } });
+      if (words) above(at, at, words);
     }
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", font: { color: color("ink"), family: "system-ui, sans-serif", size: narrow ? 11 : 12.5 },
-      margin: { l: 10, r: wide ? 24 + 6.3 * wide : 12, t: view.lines && view.lines.length ? 28 : 12, b: 10 }, hovermode: "closest", barmode: "relative",
+      margin: { l: 10, r: wide ? 24 + 6.3 * wide : 12, t: deep ? 12 + 16 * deep : 12, b: 10 }, hovermode: "closest", barmode: "relative",
       hoverlabel: { bgcolor: color("card"), bordercolor: color("line"), font: { color: color("ink"), size: 12.5 }, align: "left" },
       xaxis: axis(view.x, values.x, narrow), yaxis: axis(view.y, values.y, narrow), annotations: notes, shapes, dragmode: narrow ? false : "zoom",
       legend: narrow || view.traces.length > 14 || wide ? { orientation: "h", y: -0.16, yanchor: "top", x: 0, xanchor: "left" } : { x: 1.01, y: 1 },

@@ -64,7 +64,7 @@ const crossover = (() => {
     }
     for (const c of use.crossings) {
       layout.shapes.push({ type: "line", x0: c.at, x1: c.at, y0: 0, y1: 1, yref: "paper", line: { color: charts.color("ink"), width: 1.6, dash: "dot" } });
-      layout.annotations.push({ x: Math.log10(c.at), y: 0.02, yref: "paper", yanchor: "bottom", xanchor: "left", text: ` n = ${units.digits(c.at)}`, showarrow: false, font: { size: 13 }, bgcolor: charts.color("bg"), opacity: 0.85 });
+      layout.annotations.push({ x: Math.log10(c.at), y: 0.02, yref: "paper", yanchor: "bottom", xanchor: "left", text: ` ${charts.plain(c.words)}`, showarrow: false, font: { size: 13 }, bgcolor: charts.color("bg"), opacity: 0.85 });
     }
   }
   function sizes() {

@@ -2,7 +2,7 @@
 // All numbers: sorted, filtered, a page at a time; the distribution of any row; downloads.
 const rows = (() => {
   const get = (id) => document.getElementById(id);
-  const { heads, cells, records, runs, numbers, labels } = charts.data.rows; // the run, where there are several, is the first cell
+  const { heads, cells, records, runs, numbers, names, labels } = charts.data.rows; // the run, where there are several, is the first cell
   const PAGE = 100;
   const state = { order: cells.map((_, i) => i), column: -1, down: false, from: 0 };
   const texts = cells.map((row) => row.join(" ").toLowerCase());
@@ -27,7 +27,7 @@ const rows = (() => {
     const part = found.slice(state.from, state.from + PAGE);
     get("n-table").tBodies[0].replaceChildren(...part.map((i) => {
       const tr = document.createElement("tr");
-      cells[i].forEach((text, c) => { const td = document.createElement("td"); td.textContent = text; if (numbers.includes(c)) td.className = "n"; else if (!c && labels.length) td.className = "run"; tr.append(td); });
+      cells[i].forEach((text, c) => { const td = document.createElement("td"); td.textContent = text; if (numbers.includes(c)) td.className = "n"; else if (!c && labels.length) td.className = "run"; else if (["problem", "how"].includes(heads[c])) td.className = "wide"; tr.append(td); });
       return tr;
     }));
     get("n-says").textContent = found.length ? `Rows ${state.from + 1} to ${state.from + part.length} of ${found.length}${found.length < cells.length ? ` (${cells.length} in all)` : ""}.` : "No row has all these words.";
@@ -79,7 +79,7 @@ const rows = (() => {
   function choices() {
     const keep = matching(get("d-filter").value), chosen = get("d-row").value;
     const found = records.map((_, i) => i).filter((i) => records[i].clocks && keep(i)).slice(0, 300);
-    get("d-row").replaceChildren(...found.map((i) => new Option(cells[i].slice(0, labels.length ? 8 : 7).filter((c) => c !== "-").join(" · ").slice(0, 160), i)));
+    get("d-row").replaceChildren(...found.map((i) => new Option(cells[i].slice(0, names).filter((c) => c !== "-").join(" · ").slice(0, 160), i)));
     if (chosen !== "" && found.includes(Number(chosen))) get("d-row").value = chosen;
     if (found.length && get("d-plot").dataset.asked) distribution();
   }

@@ -27,8 +27,8 @@ from analysis.report.style import (
     unit_axis,
 )
 from analysis.roofline import quick_seconds
-from analysis.sentences import form_name
-from analysis.units import digits, flops_rate, seconds
+from analysis.sentences import form_name, short_n_words
+from analysis.units import flops_rate, seconds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -90,9 +90,9 @@ def _bands(axes, a: Answer) -> None:
         axes.axvspan(left, right, color=color, alpha=0.16, lw=0)
         if math.log(right / left) > 0.13 * math.log(high / low):
             axes.text(math.sqrt(left * right), 0.985, words, transform=across, ha="center", va="top", fontsize=10)
-    for c in a.crossings:
+    for c in (c for c in a.crossings if not c.wide):
         axes.axvline(c.at.value, color=BLACK, lw=1, dashes=(2, 2))
-        axes.annotate(f"n = {digits(c.at.value)}", (c.at.value, 0.93), xycoords=across, xytext=(4, 0), va="top",
+        axes.annotate(short_n_words(c, a.family.size_name), (c.at.value, 0.93), xycoords=across, xytext=(4, 0), va="top",
                       textcoords="offset points", fontsize=10)  # fmt: skip
 
 

@@ -17,26 +17,24 @@ if TYPE_CHECKING:
 
 QUANTILES = 50  # of a row at most, over all its clocks
 _FEWER, _MANY = 20, 1000  # of each row where there are many
-_WORDS = ("kernel", "problem", "math", "device", "mode", "status, flags", "check")  # columns that are not of numbers
+_WORDS = ("kernel", "problem", "how", "math", "device", "status, flags", "check")  # columns that are not of numbers
 _DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
-
-
-def heads(runs: "list[Material]") -> tuple[str, ...]:
-    """The columns of the table of all numbers."""
-    return (*(("run",) if len(runs) > 1 else ()), *sections.NUMBERS, "check")
 
 
 def embedded(runs: "list[Material]") -> dict:
     """heads, cells (the words of each row), records (its numbers) and the lines of the runs; rows in the order of the table,
-    run by run, skipped ones last. numbers: which columns are of numbers; labels: the runs by name, where there are several."""
+    run by run, skipped ones last. numbers: which columns are of numbers; names: how many of the first ones tell a row from all
+    others, and its time; labels: the runs by name, where there are several."""
     every = sum(len(of.rows) for of in runs)
     most = QUANTILES if every <= _MANY else _FEWER
     several = len(runs) > 1
+    heads, cells_ = table(runs)
     return {
-        "heads": list(heads(runs)),
-        "numbers": [i for i, head in enumerate(heads(runs)) if head not in ("run", *_WORDS)],
+        "heads": list(heads),
+        "numbers": [i for i, head in enumerate(heads) if head not in ("run", *_WORDS)],
+        "names": heads.index("time") + 1,
         "labels": [of.label for of in runs] if several else [],
-        "cells": words(runs),
+        "cells": cells_,
         "records": [
             ({"run": of.letter} if several else {}) | record(m, judged, most)
             for of in runs
@@ -50,14 +48,22 @@ def embedded(runs: "list[Material]") -> dict:
     }
 
 
-def words(runs: "list[Material]") -> list[list[str]]:
-    """The cells of the table of all numbers, and how each answer was checked."""
+def table(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
+    """(the columns of the table of all numbers, the cells of every row): what was run, its numbers, how its answer was checked;
+    of several runs the run first. Columns that say nothing anywhere are left out."""
     several = len(runs) > 1
-    return [
+    heads = (*(("run",) if several else ()), *sections.NUMBERS, "check")
+    found = [
         [*([of.letter] if several else []), *map(str, row), m.check or "-"]
         for of in runs
         for m, row in zip(of.ordered, of.numbers, strict=True)
     ]
+    shown = [
+        i
+        for i, head in enumerate(heads)
+        if head not in sections.OPTIONAL or any(row[i] not in ("", "-") for row in found)
+    ]
+    return tuple(heads[i] for i in shown), [[row[i] for i in shown] for row in found]
 
 
 def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:

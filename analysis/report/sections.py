@@ -1,7 +1,6 @@
 """The parts of the Markdown page, each a function from records to lines."""
 
 import pathlib
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from analysis import facts, sentences
@@ -20,21 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from analysis.report.material import Material
-    from workloads.results import Loaded, Measurement, Run
+    from workloads.results import Loaded, Measurement
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-NUMBERS = ("kernel", "problem", "math", "device", "threads", "mode", "time", "+-", "device time", "queued", "rate",
+NUMBERS = ("kernel", "problem", "how", "math", "device", "threads", "time", "+-", "device time", "queued", "rate",
            "of its roof", "status, flags")  # fmt: skip
+# Columns that are left out where they say nothing (a dash or nothing in every row).
+OPTIONAL = ("how", "math", "threads", "device time", "queued", "rate", "of its roof", "status, flags")
 MOST_NUMBERS = 2500  # rows that the Markdown lists
 _RIDGE = "ridge, FLOP per byte"
 _WHERE_TIME_GOES = (
-    "Where the GPU's time goes, at the sizes on both sides of each crossing. The last four columns add up to its "
-    "time: the device clock, what a resident call takes beyond it, what copying adds to that, and the remainder."
-)
-_NOT_SHOWN = (
-    "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
-    "several processes on one GPU, energy, and anything between the measured sizes but the interpolated crossings."
+    "That is at the sizes on both sides of each crossing. The last four columns add up to its time: the device clock, what a "
+    "resident call takes beyond it, what copying adds to that, and the remainder."
 )
 
 
@@ -136,7 +133,7 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
             rows.append((a.precision, sentences.form_name(a.form), w.n, *sides, *parts))
     heads = ("precision", "a call", "n", "CPU", "CPU kernel", "GPU", "arithmetic", "launch and Python", "copies",
              "not explained")  # fmt: skip
-    return [_WHERE_TIME_GOES, "", *table(heads, rows, 2)] if rows else []
+    return ["Where the GPU's time goes:", "", *table(heads, rows, 2), _WHERE_TIME_GOES, ""] if rows else []
 
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
@@ -154,6 +151,7 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
     heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "the roof", "flag")
+    lines += ["The fastest products under their roofs:", ""] * bool(rows)
     lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
     return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
 
@@ -185,7 +183,8 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], 
     lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
     rows = [(m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m)) for m in measurements
             if m.problem.op in ("stream", "peak") and quick_seconds(m)]  # fmt: skip
-    lines += table(("kernel", "problem", "device", "threads", "rate"), rows, 3) if rows else []
+    streams = ["Streams and peaks:", "", *table(("kernel", "problem", "device", "threads", "rate"), rows, 3)]
+    lines += streams if rows else []
     return lines if ranked or rows else []
 
 
@@ -193,60 +192,6 @@ def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tupl
     best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
     return (cells.threads(best), cells.rate(best), best.problem.n, fraction_words(judge(best, roofs)), cells.rate(last),
             last.problem.n)  # fmt: skip
-
-
-def how_section(loaded: "Loaded") -> list[str]:
-    """Checks, stop reasons, flags, seed, software and limits of what was measured."""
-    ms = loaded.measurements
-    run = loaded.runs[-1] if loaded.runs else None
-    software = software_words(loaded.runs)
-    checks = _counted(m.check or "not checked" for m in ms if m.status == "ok")
-    return [
-        "## How it was measured", "",
-        f"- Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
-        f"- Checked before timing (exact: equal to the answer on whole numbers, in any order): {checks}.",
-        "- A time is the median of samples taken in blocks; its 95 % interval resamples whole blocks and is widened "
-        f"where blocks are few. Sampling stopped because: {_counted(s.stop_reason for m in ms for s in m.samples)}.",
-        f"- Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
-        "- Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host.",
-        f"- Order: as in the result files; seed {run.seed if run else 'unknown'}.",
-        f"- Software: {text(join(software)) or 'unknown'}.",
-        "- The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out.",
-        "- A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level that holds "
-        "them, where it was measured.", "", _NOT_SHOWN, "",
-    ]  # fmt: skip
-
-
-_FORMULAS = (
-    "matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements",
-    "convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once",
-    "stream: the bytes of the arrays that the operation reads and writes, each once",
-    "rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak rate over bandwidth",
-    "of its roof: the least time that the roofs allow, over the measured one",
-    "speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the logarithm of the size",
-    "a copy used k times: the call with its copies and k - 1 calls without, over k",
-    "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)",
-)
-
-
-def formulas() -> list[str]:
-    """What the numbers on the page are, as formulas."""
-    return ["### Formulas", "", *(f"- {text(f)}" for f in _FORMULAS), ""]
-
-
-def software_words(runs: "Iterable[Run]") -> list[str]:
-    """`numpy 2.4.6`: what any of the runs stood on; every version where they differ, the last one last."""
-    found: dict[str, dict[str, None]] = {}
-    for run in runs:
-        for name, version in run.software.items():
-            versions = found.setdefault(name, {})
-            versions.pop(version, None)
-            versions[version] = None
-    return [f"{name} {' or '.join(versions)}" for name, versions in found.items()]
-
-
-def _counted(names: "Iterable[str]") -> str:
-    return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
 
 
 def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]", heads: tuple[str, ...] = NUMBERS) -> list[str]:
@@ -259,7 +204,7 @@ def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]", h
         skipped[key] = skipped.get(key, 0) + 1
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = f"A time of `{several[0]}` is that of all of them." if (several := _several(timed)) else ""
-    found = table(heads, numbers, 2 + len(heads) - len(NUMBERS), ("device time", "queued", "of its roof"))
+    found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
     if len(numbers) > MOST_NUMBERS:
         found = [f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
                  "`python -m analysis.export --to csv RUN` writes them.", ""]  # fmt: skip
@@ -275,8 +220,8 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
     """The cells of a row in NUMBERS."""
     host = cells.on(m, "host-latency")
     doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
-    return (m.kernel, cells.problem(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
-            cells.mode(m), cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
+    return (m.kernel, cells.problem(m), cells.how(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
+            cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
             cells.time(cells.on(m, "host-throughput")), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
 
 

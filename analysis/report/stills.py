@@ -49,10 +49,14 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     with picture(title, view.x.title, "", 9.0, 6.0 + below, right, 0.13, below) as (made, axes):
         for t in view.traces:
             _draw(axes, t)
-        for at, words in view.lines:
+        for low, high, _ in view.bands:
+            axes.axvspan(low, high, color=GRAY, alpha=0.15, lw=0)
+        for at, words in (*view.lines, *((low, words) for low, _, words in view.bands)):
+            if words:
+                axes.annotate(words, (at, 0.99), xycoords=axes.get_xaxis_transform(), xytext=(3, 0), va="top",
+                              textcoords="offset points", fontsize=_FONT)  # fmt: skip
+        for at, _ in view.lines:
             axes.axvline(at, color=GRAY, lw=1, dashes=(2, 2))
-            axes.annotate(words, (at, 0.99), xycoords=axes.get_xaxis_transform(), xytext=(3, 0), textcoords="offset points",
-                          va="top", fontsize=_FONT)  # fmt: skip
         start = _limits(axes, view)
         _ticks(axes.xaxis, view.x, start, axes.get_xlim()[1])
         _ticks(axes.yaxis, view.y, *axes.get_ylim())

@@ -223,8 +223,8 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
     found = job_words.changes(measurements)
     if not found:
         return []
-    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "as long")
-    rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), job_words.factor_words(e, plain))
+    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "beside that")
+    rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), job_words.against(e, plain))
             for name, device, what, e, plain in found]  # fmt: skip
     return ["### What switches and the samples' place change", "", "Steps of a warm epoch, its own cost shared among them.", "",
             *table(heads, rows, 3)]  # fmt: skip

@@ -40,7 +40,6 @@ def section(measurements: "list[Measurement]") -> list[str]:
             2,
         )
     if known := trust.spreads(measurements):
-        lines += table(
-            ("row", "single processes differ by", "processes"), [(n, percent(limit), p) for n, limit, p in known]
-        )
+        heads = ("row", "its processes ran", "two of them stay within", "processes")
+        lines += table(heads, [(d.name, d.how, percent(d.limit), d.processes) for d in known], 2)
     return lines

@@ -1,0 +1,89 @@
+"""A crossing whose place is not known is shown as a band and in the words that say so, never as one number."""
+
+import fake_measurements as fake
+import msgspec
+import pytest
+from test_crossover import only
+
+from analysis import answers, questions, sentences
+from analysis.crossover import Crossing, crossovers
+from analysis.estimate import Estimate
+from analysis.families import Family
+from analysis.report import charts, charts_crossover, charts_jobs, choose, pictures
+from analysis.report.material import Material
+from workloads.results import Loaded
+
+LAYER = {"m": 0, "n": 512, "k": 3136, "layout": "nn"}
+SHARP = Crossing(Estimate(103.0, 102.0, 104.0), 96, 128, "gpu", 1.33)
+NOISY = Crossing(Estimate(480.0, 288.0, 721.0), 256, 2048, "cpu", 8.0)
+WIDE = Crossing(Estimate(700.0, 650.0, 750.0), 100, 40_000, "gpu", 400.0)
+
+
+def far_apart():
+    """Squares at 10 and 1000 alone: the winner changes somewhere between."""
+    return fake.laws(lambda n: n * 1e-6, lambda n: 1e-4 if n < 100 else 2e-4, (10, 1000))
+
+
+def loaded():
+    return Loaded((fake.run(fake.GPU_MACHINE),), tuple(far_apart()), 0, ())
+
+
+@pytest.mark.parametrize(("crossing", "words"), [
+    (SHARP, "n = 103"), (NOISY, "n = 480 (288..721)"), (WIDE, "somewhere between the measured n = 100 and 40,000"),
+])  # fmt: skip
+def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
+    assert sentences.short_n_words(crossing) == words
+
+
+def test_a_chart_marks_what_is_known_and_shades_what_is_not():
+    assert charts.crossed([SHARP], "n") == {"lines": [(103.0, "n = 103")], "bands": []}
+    assert charts.crossed([NOISY], "batch", "{} from ") == {
+        "lines": [(480.0, "")],
+        "bands": [(288.0, 721.0, "CPU from batch = 480 (288..721)")],
+    }
+    assert charts.crossed([WIDE], "samples", "{} from ") == {
+        "lines": [],
+        "bands": [(100.0, 40_000.0, "GPU from somewhere here")],
+    }
+
+
+def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other():
+    answer = only(far_apart())
+    assert answer.kind == "gpu-from" and answer.crossings[0].wide
+    assert choose.spans(answer) == [(10, 1000, 0)]
+    (run,) = charts_crossover.data([Material(loaded())])["runs"]
+    (use,) = run["precisions"][0]["forms"][0]["uses"]
+    assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
+    view = charts_crossover.view([Material(loaded())])
+    assert view.lines == [] and view.bands == [(10.0, 1000.0, "somewhere here")]
+    said = "<svg" + "".join(t.get_text() for t in pictures.crossover([answer], far_apart()).axes[0].texts)
+    assert "n = " not in said
+
+
+def test_the_question_whether_the_gpu_is_always_faster_does_not_name_one_size():
+    rows = far_apart()
+    asked = questions.Asked(rows, crossovers(rows), (), [], fake.GPU_MACHINE)
+    found = {question: said for question, _, said, _ in questions.answered(asked)}
+    said = found["Is the GPU always faster?"]
+    assert said == (
+        "No: with its data there the GPU wins from somewhere between the measured n = 10 and 1,000. At n = 1000 it is 5.00 "
+        "times as fast as the CPU's best, at n = 10 the CPU's best is 10.0 times as fast."
+    )
+
+
+def test_many_families_name_the_sizes_that_a_wide_crossing_lies_between():
+    answer = msgspec.structs.replace(only(far_apart()), family=Family("matmul", "batch", ("m",), tuple(LAYER.items())))
+    assert "the GPU wins from batch = 10 to 1000 in 2" in answers.summaries([answer, answer])[0]
+
+
+@pytest.mark.parametrize(("paid", "marked"), [
+    (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "paid back after 31.0")], "bands": []}),
+    (Estimate(45.3, 17.0, 3100.0), {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0..3100)")]}),
+    (Estimate(45.3, 17.0, float("inf")),
+     {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0 or more)")]}),
+    (Estimate(5000.0, 2000.0, 9000.0), {"lines": [], "bands": []}),
+    (Estimate(0.0, 0.0, 0.0), {}),
+    (None, {}),
+])  # fmt: skip
+def test_when_a_start_is_paid_back_is_a_band_where_it_is_not_known(paid, marked):
+    assert charts_jobs._paid(paid) == marked

@@ -1,0 +1,99 @@
+"""How it was measured: what the page does not show, its formulas and its checks are those of the rows that it has."""
+
+import pathlib
+
+import fake_measurements as fake
+import msgspec
+import pytest
+import test_jobs
+from fake_measurements import row
+
+from analysis import questions
+from analysis.report import method
+from kernels.problems import Inference, Stream, Training
+from workloads.results import by_machine
+
+REPORTS = pathlib.Path(__file__).parents[1] / "reports"
+
+
+def stored(run):
+    (loaded,) = by_machine(REPORTS / run).values()
+    return loaded
+
+
+def switched(m, **given):
+    return msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches=given))
+
+
+def test_products_leave_out_shapes_first_calls_and_energy():
+    rows = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64, 128))
+    assert method.not_shown(rows, fake.GPU_MACHINE) == (
+        "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
+        "several processes on one GPU, energy, and anything between the measured sizes but the interpolated crossings."
+    )
+    first = [msgspec.structs.replace(m, phases_s={"first_call": 0.1}) for m in rows]
+    assert "first call" not in method.not_shown(first, fake.GPU_MACHINE)
+    cpu = [m for m in rows if m.settings.device == "cpu"]
+    assert method.not_shown(cpu, fake.CPU_MACHINE) == (
+        "What this does not show: other machines, other shapes and layouts than those listed, the cost of the first call, "
+        "energy, and anything between the measured sizes."
+    )
+
+
+def test_trainings_say_nothing_of_kernels():
+    said = method.not_shown(stored("nvidia-h200/training-seeds").measurements, fake.GPU_MACHINE)
+    assert said == (
+        "What this does not show: other machines, other models, batches and versions of the libraries than those listed, the "
+        "accuracy that real data would give, as the samples are made up, several processes on one GPU, energy, and anything "
+        "between the measured sizes but the interpolated crossings."
+    )
+    real = [switched(m, data="real") for m in test_jobs.batches()]
+    assert "made up" not in method.not_shown(real, fake.GPU_MACHINE)
+
+
+def test_what_the_rows_have_is_not_missed():
+    training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, device="gpu:0")
+    assert "several processes on one GPU" in method.not_shown([training], fake.GPU_MACHINE)
+    assert "several processes" not in method.not_shown([switched(training, at_once="2")], fake.GPU_MACHINE)
+    two = msgspec.structs.replace(fake.GPU_MACHINE, gpus=fake.GPU_MACHINE.gpus * 2)
+    assert "several GPUs at work together" in method.not_shown([training], two)
+    assert "several GPUs" not in method.not_shown([switched(training, replicas="2")], two)
+    call = row("inference/keras/call", Inference("lenet", 32), 1.0, device="gpu:0", values={"joules_per_sample": 1e-3})
+    assert ", the CPU's energy, and" in method.not_shown([call], fake.GPU_MACHINE)
+
+
+@pytest.mark.parametrize(("rows", "there", "not_there"), [
+    ([row("training/keras/fit", Training("lenet", 32, 64), 1.0)], ("a job:", "speed-up:"), ("matmul", "stream", "of its roof")),
+    ([row("stream/numpy/copy", Stream("copy", 1 << 20), 1.0)], ("stream:", "of its roof:"), ("matmul", "a job", "speed-up")),
+    ([row("inference/keras/call", Inference("lenet", 32), 1.0)], ("samples a second:",), ("a job", "matmul", "rate:")),
+])  # fmt: skip
+def test_formulas_are_those_of_what_was_measured(rows, there, not_there):
+    said = "\n".join(method.formulas(rows))
+    assert all(f"- {words}" in said for words in there) and not any(f"- {words}" in said for words in not_there)
+    assert method.formulas([]) == []
+
+
+def test_a_page_of_trainings_names_its_checks_and_articles():
+    said = "\n".join(method.how_section(stored("nvidia-h200/training-seeds")))
+    assert "48 weights (shapes and numbers of weights, layer by layer, are the model's), 18 first loss (" in said
+    assert "S4 Peaks regression in Flux.jl" in said and "S1a CIFAR-10" in said
+    assert "fastest kernel" not in said and "roof" not in said
+
+
+def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():
+    def said(*rows):
+        asked = questions.Asked(rows, (), (), [], fake.GPU_MACHINE)
+        (found,) = [
+            told for question, _, told, _ in questions.answered(asked) if question.startswith("Can these numbers")
+        ]
+        return found
+
+    exact = fake.laws(lambda n: 1e-3, lambda n: 1e-4, (64,))
+    training = row("training/keras/fit", Training("lenet", 32, 64), 1.0, flags=("steal", "cpu-clock"))
+    weights = msgspec.structs.replace(training, check="weights")
+    assert said(*exact, weights) == (
+        "Of 3 rows, 2 gave exactly the right answer on whole numbers and 1 had the model's weights, layer by layer, before they "
+        "were timed; 1 carries a flag that makes a time doubtful."
+    )
+    import_ = msgspec.structs.replace(training, check="nothing is computed", flags=("cpu-clock",))
+    assert said(import_) == "Of 1 row, none carries a flag that makes a time doubtful."

@@ -1,0 +1,139 @@
+"""The table of all numbers: every row is told from every other by what it shows, and columns that say nothing are left out."""
+
+import pathlib
+
+import msgspec
+import pytest
+from fake_measurements import row
+
+from analysis.report import cells, html_rows, rows
+from analysis.report.material import Material
+from kernels.problems import (
+    AllReduce,
+    AtOnce,
+    Conv,
+    Inference,
+    Launch,
+    Matmul,
+    Peak,
+    PeerCopy,
+    Stream,
+    Training,
+    Transfer,
+)
+from workloads import switches
+from workloads.results import by_machine
+
+REPORTS = pathlib.Path(__file__).parents[1] / "reports"
+# Of each problem the fields, each with another value that is as good.
+PROBLEMS = (
+    (Matmul(64, 64, 64, "float16"), {"m": 65, "n": 65, "k": 65, "out": "float32", "layout": "tn"}),
+    (Matmul(64, 64, 64), {"dtype": "float64", "math": "tf32"}),
+    (Conv(1, 8, 8, 4, 4, 3, 3), {"n": 2, "h": 9, "w": 9, "c_in": 8, "c_out": 8, "r": 2, "s": 2, "stride": 2, "pad": "same",
+                                 "groups": 2, "layout": "NCHW", "direction": "dgrad", "dtype": "float16", "math": "tf32"}),
+    (Stream("copy", 1 << 20), {"operation": "scale", "nbytes": (1 << 20) + 16, "dtype": "float32"}),
+    (Peak("float32", 1 << 27), {"math": "float64", "flops": (1 << 27) + 1}),
+    (Transfer("h2d", 1 << 20), {"direction": "d2h", "nbytes": (1 << 20) + 1, "host_memory": "pinned", "compute": "fma"}),
+    (Transfer("h2d", 1 << 20, "pinned", "fma", 2, 2), {"chunks": 4, "streams": 3}),
+    (Launch("step"), {"call": "epoch", "count": 2}),
+    (Training("lenet", 32, 64), {"model": "peaks", "batch": 16, "samples": 65, "epochs": 2, "dtype": "float64"}),
+    (Inference("lenet", 32), {"model": "peaks", "batch": 16, "dtype": "float64"}),
+    (PeerCopy(0, 1, 1 << 20), {"source": 2, "target": 2, "nbytes": 1 << 21, "ways": 2}),
+    (AllReduce(1 << 20), {"nbytes": 1 << 21, "gpus": "0,1,2", "dtype": "float16", "form": "in-place"}),
+    (AtOnce("matmul", 1024, "0,1"), {"operation": "triad", "size": 2048, "gpus": "0,1,2", "math": "tf32"}),
+)  # fmt: skip
+SETTINGS = {"device": "gpu:0", "threads": 2, "mode": "roundtrip", "reuse": 8, "cache": "cold", "process": "fresh"}
+
+
+def told(m) -> tuple[str, ...]:
+    """What the table shows of a row beside its numbers."""
+    return (
+        m.kernel,
+        cells.problem(m),
+        cells.how(m),
+        getattr(m.problem, "math", "-"),
+        m.settings.device,
+        cells.threads(m),
+    )
+
+
+def of(problem, device="cpu", **given):
+    """A row with such switches."""
+    plain = row("op/backend/variant", problem, 1.0, device=device)
+    return msgspec.structs.replace(plain, settings=msgspec.structs.replace(plain.settings, switches=given))
+
+
+@pytest.mark.parametrize(("problem", "others"), PROBLEMS, ids=lambda value: getattr(value, "op", ""))
+def test_problems_that_differ_in_one_field_are_told_apart(problem, others):
+    plain = row("op/backend/variant", problem, 1.0)
+    for field, value in others.items():
+        fields = {name: getattr(problem, name) for name in problem.__struct_fields__} | {field: value}
+        if field in ("dtype", "direction") and "math" in fields:
+            fields["math"] = value if field == "dtype" else fields["math"]
+        if field == "dtype" and "out" in fields:
+            fields["out"] = value
+        assert told(row("op/backend/variant", type(problem)(**fields), 1.0)) != told(plain), field
+
+
+def test_every_field_of_a_problem_is_among_those():
+    for kind in {type(problem) for problem, _ in PROBLEMS}:
+        shown = {field for problem, others in PROBLEMS if type(problem) is kind for field in others}
+        assert shown == set(kind.__struct_fields__), kind
+
+
+@pytest.mark.parametrize(
+    "problem", [Training("lenet", 32, 64), Inference("lenet", 32), Launch("step")], ids=lambda p: p.op
+)
+def test_settings_and_switches_are_told_apart(problem):
+    plain = row("op/backend/variant", problem, 1.0)
+    assert set(SETTINGS) | {"switches"} == set(plain.settings.__struct_fields__)
+    seen = {told(plain)}
+    for field, value in SETTINGS.items():
+        seen.add(
+            told(msgspec.structs.replace(plain, settings=msgspec.structs.replace(plain.settings, **{field: value})))
+        )
+    assert len(seen) == 1 + len(SETTINGS)
+    for device in ("cpu", "gpu:0"):
+        ways = [{}] + [{name: text} for name, known in switches.KNOWN.items() for text in known[1:] or ("2",) if text]
+        ways += [{"TF_ENABLE_ONEDNN_OPTS": "0"}, {"jit_compile": "on", "gpu": "visible"}]
+        found = {told(of(problem, device, **way)) for way in ways}
+        assert len(found) == len(ways), device
+
+
+def test_the_three_forms_of_the_cpu_have_their_names():
+    training = Training("lenet", 32, 64)
+    assert cells.how(of(training, data="synthetic")) == "GPU hidden"
+    assert cells.how(of(training, jit_compile="on")) == "GPU hidden, jit on"
+    assert cells.how(of(training, gpu="visible")) == "GPU visible"
+    assert cells.how(of(training, residence="tf.data")) == "GPU hidden, tf.data"
+    assert cells.how(of(training, jit_compile="off")) == "GPU hidden, jit off"
+    assert cells.how(of(training, "gpu:0", data="synthetic")) == "-"
+    assert cells.how(of(training, "gpu:0", data="real", jit_compile="on")) == "real data, jit on"
+
+
+@pytest.mark.parametrize(
+    "run", ["training-seeds", "training-residence", "training-switches", "training-together", "inference"]
+)
+def test_no_two_rows_of_stored_runs_look_alike(run):
+    for loaded in by_machine(REPORTS / "nvidia-h200" / run).values():
+        shown = [Material(loaded)]
+        heads, found = rows.table(shown)
+        names = rows.embedded(shown)["names"]
+        assert heads[names - 1] == "time"
+        assert len({tuple(line[: names - 1]) for line in found}) == len(found) > 1
+
+
+def test_the_hint_of_what_to_type_finds_its_row():
+    for run in ("training-seeds", "suite"):
+        (loaded,) = by_machine(REPORTS / "nvidia-h200" / run).values()
+        shown = Material(loaded)
+        (first, *_), line = shown.ordered, rows.table([shown])[1][0]
+        words = html_rows._hint(first).split()
+        assert len(words) == 3 and all(word in " ".join(line) for word in words)
+
+
+def test_columns_that_say_nothing_are_left_out():
+    (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
+    heads, found = rows.table([Material(loaded)])
+    assert heads == ("kernel", "problem", "how", "device", "time", "+-", "status, flags", "check")
+    assert {len(line) for line in found} == {len(heads)}
