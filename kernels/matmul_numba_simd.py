@@ -8,7 +8,7 @@ from numba.extending import intrinsic
 
 from kernels import simd as emit
 from kernels.arrays import empty
-from kernels.panels import origin, pack
+from kernels.panels import origin, pack, room
 from kernels.problems import Matmul
 from kernels.reference import operands
 from kernels.registry import kernel
@@ -17,8 +17,9 @@ _VECTORS = 3  # of a tile's row
 _UNROLL = 4  # steps in k a trip
 _DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
 # Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
-_MOST_ROWS, _PIECES = 128, 4
+_MOST_ROWS, _PIECES = 64, 4
 _BLOCK_BYTES = 1 << 20  # of B in panels, which are read over and over: half of a 2 MiB second-level cache
+_LINE = 64  # bytes
 
 
 def tile_rows(vector: int) -> int:
@@ -150,55 +151,85 @@ def tile(typingctx, lanes, a, a_at, b, b_at, c, c_at, apart, length, depth, heig
     return signature, codegen
 
 
+@intrinsic
+def _ask(typingctx, array, index):
+    """Asks for the line of the value `index` places from an array's first."""
+    signature = types.void(array, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        (pointer,) = emit.datas(context, builder, signature, arguments, (0,))
+        emit.prefetch(builder, builder.gep(pointer, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@numba.njit(cache=True)
+def _row_of_tiles(lanes, a, a_at, apart, ahead, line, right, right_at, c, c_at, sizes, old):
+    """Tiles of C: a panel of A, whose rows are `apart` (0: packed), by the panels of a block of B. Each asks for its share of
+    the next panel of A, which lies `ahead` of this one."""
+    n, rows, columns, deep, depth, high, wide = sizes
+    tiles = -(-wide // columns)
+    streams = high if apart else 1
+    share = -(-(deep if apart else deep * rows) // (tiles * line)) * line
+    for j in range(0, wide, columns):
+        for r in range(streams):
+            first = a_at + ahead + r * apart + j // columns * share
+            for at in range(first, first + share, line):
+                _ask(a, at)
+        there = min(columns, wide - j)
+        tile(lanes, a, a_at, right, right_at + j * depth, c, c_at + j, apart, n, deep, high, there, min(old, there))
+
+
 @numba.njit(cache=True)
 def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
-    """One thread's share: phases of `depth` steps in k, in each of which whoever is free takes the next piece to pack and
-    then the next `height` rows by `length` columns of C to add to.
+    """One thread's share: phases of `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache;
+    in each, whoever is free takes the next piece to pack and then the next `height` rows of C to add to.
 
-    Four counters a phase: pieces taken and packed, pieces of C taken and done. A thread waits only for pieces that others
-    have begun, so any number of threads comes to an end; it packs for a phase while others still finish the one before,
-    from the other half of the panels.
+    Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Four counters a phase:
+    pieces taken and packed, pieces of C taken and done. A thread waits only for pieces that others have begun, so any number
+    of threads comes to an end; it packs for a phase while others still finish the one before, from the other half.
     """
     (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a_by, b_by
-    depth, rows, columns, height, length, broad = plan
-    phases = -(-k // depth)
-    a_panels, b_panels = -(-m // rows), -(-n // columns)
-    a_pieces, b_pieces = -(-m // height), -(-n // length)
-    a_packs, b_packs = 0 if a_col == 1 else a_pieces, -(-n // broad)
-    for phase in range(phases):
-        start, side = phase * depth, phase % 2
-        deep = min(depth, k - start)
+    depth, rows, columns, height, length, broad, sides = plan
+    blocks, a_pieces = -(-n // length), -(-m // height)
+    a_side = -(-m // rows) * rows * depth
+    line = _LINE // a.itemsize
+    for phase in range(-(-k // depth) * blocks):
+        start, j0 = phase // blocks * depth, phase % blocks * length
+        deep, wide = min(depth, k - start), min(length, n - j0)
+        left_at, right_at = phase // blocks % sides * a_side, phase % sides * length * depth
+        b_packs = -(-wide // broad)
+        packs = b_packs + (0 if a_col == 1 or j0 else a_pieces)
         while True:
             piece = emit.take_number(counters, 4 * phase)
-            if piece >= a_packs + b_packs:
+            if piece >= packs:
                 break
             if piece < b_packs:
-                first = piece * broad
-                pack(lanes, lanes, right, side * b_panels * columns * depth, columns, b, b_col, b_row, first,
-                            min(first + broad, n), start, deep, depth)  # fmt: skip
+                first = j0 + piece * broad
+                pack(lanes, lanes, right, right_at - j0 * depth, columns, b, b_col, b_row, first, min(first + broad, j0 + wide),
+                     start, deep, depth)  # fmt: skip
             else:
                 first = (piece - b_packs) * height
-                pack(lanes, group, left, side * a_panels * rows * depth, rows, a, a_row, a_col, first,
-                            min(first + height, m), start, deep, depth)  # fmt: skip
+                pack(lanes, group, left, left_at, rows, a, a_row, a_col, first, min(first + height, m), start, deep,
+                     depth)  # fmt: skip
             emit.take_number(counters, 4 * phase + 1)
-        emit.wait_for(counters, 4 * phase + 1, a_packs + b_packs)
+        emit.wait_for(counters, 4 * phase + 1, packs)
         if phase:
-            emit.wait_for(counters, 4 * phase - 1, a_pieces * b_pieces)
+            emit.wait_for(counters, 4 * phase - 1, a_pieces)
         while True:
             piece = emit.take_number(counters, 4 * phase + 2)
-            if piece >= a_pieces * b_pieces:
+            if piece >= a_pieces:
                 break
-            first, j0 = piece % a_pieces * height, piece // a_pieces * length
-            for i in range(first, min(first + height, m), rows):
-                for j in range(j0, min(j0 + length, n), columns):
-                    high, wide = min(rows, m - i), min(columns, n - j)
-                    right_at, old = (side * b_panels * columns + j) * depth, wide if phase else 0
-                    if a_packs:
-                        left_at = (side * a_panels * rows + i) * depth
-                        tile(lanes, left, left_at, right, right_at, c, i * n + j, 0, n, deep, high, wide, old)
-                    else:
-                        left_at = i * a_row + start
-                        tile(lanes, a, left_at, right, right_at, c, i * n + j, a_row, n, deep, high, wide, old)
+            for i in range(piece * height, min((piece + 1) * height, m), rows):
+                high, old = min(rows, m - i), wide if start else 0
+                shape = (n, rows, columns, deep, depth, high, wide)
+                if a_col == 1:
+                    _row_of_tiles(lanes, a, i * a_row + start, a_row, rows * a_row, line, right, right_at, c, i * n + j0,
+                                  shape, old)  # fmt: skip
+                else:
+                    _row_of_tiles(lanes, left, left_at + i * depth, 0, rows * depth, line, right, right_at, c, i * n + j0,
+                                  shape, old)  # fmt: skip
             emit.take_number(counters, 4 * phase + 3)
 
 
@@ -225,23 +256,24 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     phases = -(-k * item // _DEPTH_BYTES)
     depth = _up(-(-k // phases), lanes)
     most = max(columns, _BLOCK_BYTES // (depth * item) // columns * columns)
-    length = _up(-(-n // -(-n // most)), columns)
-    height = max(rows, min(_MOST_ROWS, _up(-(-m * -(-n // length) // (_PIECES * threads)), rows)))
-    broad = max(1, min(8, -(-n // columns) // (_PIECES * threads))) * columns
-    sides = min(2, phases)
-    left = empty((sides * _up(m, rows) * depth if a.strides[1] != item else 0,), a.dtype, 2)
-    right = empty((sides * _up(n, columns) * depth,), a.dtype, 6)
+    blocks = -(-n // most)
+    length = _up(-(-n // blocks), columns)
+    height = max(rows, min(_MOST_ROWS, _up(-(-m // (_PIECES * threads)), rows)))
+    broad = max(1, min(8, length // columns // (_PIECES * (threads - 1) + 1))) * columns
+    sides = min(2, threads)  # alone, a thread packs what it needs next where it has just finished
+    a_values = 0 if a.strides[1] == item else sides * _up(m, rows) * depth
+    left, right = room(a.dtype, (a_values,), (sides * length * depth,))
     a_by, b_by = (tuple(step // item for step in x.strides) for x in (a, b))
-    plan = (depth, rows, columns, height, length, broad)
+    plan = (depth, rows, columns, height, length, broad, sides)
     arguments = (threads, (0,) * lanes, (0,) * min(lanes, rows), origin(a), a_by, origin(b), b_by, c.reshape(-1), (m, n, k), plan,
-                 left, right, np.zeros(4 * phases, np.int64))  # fmt: skip
+                 left, right, np.zeros(4 * phases * blocks, np.int64))  # fmt: skip
     return lambda keep=(a, b): _product(*arguments)
 
 
 @kernel
 def simd(problem: Matmul, a, b):
-    """A tile of C of some rows by whole vectors stays in registers while a panel of A in the first-level cache meets panels of B
-    in the second; one parallel region, whose threads take the next piece."""
+    """A tile of C of some rows by whole vectors stays in registers while a panel of A meets those of a block of B in the
+    second-level cache; the next panel is asked for early; one parallel region, whose threads take the next piece."""
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty((problem.m, problem.n), a.dtype, 5)

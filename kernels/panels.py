@@ -10,11 +10,27 @@ from kernels import simd as emit
 
 _AHEAD_ROWS = 16  # of those copied as they are, which are asked for early
 _FEW = 16  # steps in k of neighboring panels that are copied at a time
+_PAGE, _HUGE = 4096, 1 << 21
 
 
 def origin(array: np.ndarray) -> np.ndarray:
     """The array's first element alone: the same type to the compiler, whatever its strides."""
     return np.lib.stride_tricks.as_strided(array, (1,), (array.itemsize,))
+
+
+def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """Uninitialized arrays for panels in one piece of memory, on huge pages where the system gives them: a block that is read
+    over and over spans more small pages than the first-level TLB knows.
+
+    NumPy asks for huge pages for pieces of 4 MiB and more, as this always is. Each array begins on a cache line, a KiB further
+    into its page than the one before it.
+    """
+    sizes = [int(np.prod(shape)) * dtype.itemsize for shape in shapes]
+    starts = np.cumsum([0, *(-(-size // _PAGE) * _PAGE + _PAGE // 4 for size in sizes)])
+    raw = np.empty(int(starts[-1]) + 2 * _HUGE, np.uint8)
+    base = -raw.ctypes.data % _HUGE
+    return [raw[base + at : base + at + size].view(dtype).reshape(shape)
+            for at, size, shape in zip(starts.tolist(), sizes, shapes, strict=False)]  # fmt: skip
 
 
 @intrinsic

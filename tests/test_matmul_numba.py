@@ -68,6 +68,14 @@ def test_a_panel_has_the_steps_in_their_order(across, valid):
     np.testing.assert_array_equal(target[: 8 * 39].reshape(39, 8)[:, :valid].T, expected)
 
 
+def test_panels_lie_on_one_huge_page_and_not_on_each_other():
+    left, right = panels.room(np.dtype(np.float32), (3, 1000), (5,))
+    starts = [x.__array_interface__["data"][0] for x in (left, right)]
+    # 12,000 bytes take three pages of 4096, and the next begins a KiB into its own
+    assert starts[0] % (1 << 21) == 0 and starts[1] - starts[0] == 3 * 4096 + 1024
+    assert (left.shape, right.shape, left.dtype) == ((3, 1000), (5,), np.float32)
+
+
 @BOTH
 @pytest.mark.parametrize("vector", [64, 32])
 def test_a_tile_is_vector_code_without_spills(dtype, vector):
@@ -100,7 +108,7 @@ def test_a_tile_is_vector_code_without_spills(dtype, vector):
 @pytest.mark.parametrize("count", [1, 2])
 def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
     threads(count)
-    large = (9, 700, 70), (300, 50, 1100)  # several blocks of columns, phases of two halves and a third
+    large = (9, 700, 70), (300, 50, 1100), (9, 1100, 600)  # several phases in k; of those, several blocks of columns
     for m, n, k in [(1, 1, 1), (127, 1, 31), (1, 64, 3), (49, 49, 1), (8, 48, 16), (200, 3, 40), *large]:
         for a, b in [(whole((m, k), dtype), whole((k, n), dtype)), (whole((k, m), dtype).T, whole((n, k), dtype).T),
                      (whole((2 * m, 3 * k), dtype)[::-2, ::3], whole((k, 2 * n), dtype)[::-1, ::2])]:  # fmt: skip
@@ -140,7 +148,7 @@ def test_nobody_adds_to_c_while_others_are_still_in_the_phase_before():
     k = 2 * vectors._DEPTH_BYTES // 4
     a, b, c = np.ones((64, k), np.float32), np.ones((k, 96), np.float32), np.zeros((64, 96), np.float32)
     arguments = inspect.getclosurevars(vectors.product(a, b, c)).nonlocals["arguments"]
-    (m, n, _), (_, _, _, height, length, _), counters = arguments[8], arguments[9], arguments[-1]
+    (m, n, _), (_, _, _, height, length, _, _), counters = arguments[8], arguments[9], arguments[-1]
     pieces = -(-m // height) * -(-n // length)
     counters[2] = 1  # the other's
     own = threading.Thread(target=share, args=arguments[1:], daemon=True)
@@ -187,8 +195,8 @@ def need_tiles():
 @pytest.mark.parametrize("out", ["float32", "bfloat16"])
 def test_amx_is_exact_in_both_outputs(layout, out, threads):
     need_tiles()
-    # (550, 330, 1100): blocks of C both down and across, and two passes over the steps, all with remainders
-    small, large = [(1, 1, 1), (33, 70, 31), (64, 96, 64)], [(127, 1, 31), (550, 330, 1100)]
+    # (300, 330, 2100): blocks of C down, and with two threads across, two passes over the steps, all with remainders
+    small, large = [(1, 1, 1), (33, 70, 31), (64, 96, 64)], [(127, 1, 31), (300, 330, 2100)]
     for count, shapes in ((1, [*small, large[1]]), (2, large)):
         threads(count)
         for shape in shapes:
