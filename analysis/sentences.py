@@ -42,7 +42,7 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
     told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
-    told += facts.other_sentences(measurements, ceilings) + _of_switches(measurements)
+    told += facts.other_sentences(measurements, ceilings) + _of_switches(measurements) + _of_traces(measurements)
     if not any(m.problem.op in ("matmul", "conv") for m in measurements):  # a run of roofs, launches or copies answers with those
         told += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
     told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
@@ -120,6 +120,13 @@ def _of_switches(measurements) -> list[str]:
     from analysis import job_words
 
     return job_words.change_sentences(measurements) if any(m.problem.op == "training" for m in measurements) else []
+
+
+def _of_traces(measurements) -> list[str]:
+    """Where the profiler saw the time of steps go."""
+    from analysis import traced
+
+    return traced.lines(measurements)
 
 
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:

@@ -154,11 +154,10 @@ class Stored:
         own = self._rows.get((turns, _key(m), clock.clock)) if clock else None
         seconds = own.seconds if own else statistics.median(clock.seconds) if clock and clock.seconds else 0.0
         alike, rows = self._prior(turns, _kind(m), math.floor(math.log10(seconds)) if seconds > 0 else 0)
-        if own and (
-            rows < _ROWS or m.settings.process == "fresh"
-        ):  # what happens once in a process is like no other row
+        once = m.settings.process == "fresh"  # what happens once in a process is like no other row
+        if own and (once or rows < _ROWS):
             return Spread(limit(own, _NOTHING_ALIKE), "this row", own.degrees + 1)
-        if not rows:
+        if once or not rows:
             return Spread(UNKNOWN, NOTHING)
         source = f"this row and {rows} like it" if own else f"{rows} rows like it"
         return Spread(limit(own, alike), source, own.degrees + 1 if own else 0)

@@ -13,7 +13,8 @@ from analysis.paths import Path, Timed, beside, fully_used, longest
 from analysis.profile import Lacking, Profile
 from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
-from kernels import networks
+from kernels import networks, steps
+from kernels.arrays import ITEM_BYTES
 from kernels.layers import Network
 from kernels.problems import Matmul, Problem, Stream
 from kernels.steps import Work
@@ -112,11 +113,8 @@ def _as_pooled(k: "Kernel", device: str, execution: str) -> "Kernel":
     what = k.name.rpartition(" ")[2]
     if device != "cpu" or execution != OP_BY_OP or what not in ("avgpool", "avgpool_grad"):
         return k
-    operation = what.replace("avg", "max")
-    read, written, _ = Stream.WEIGHTS[operation]
-    pool = sum(Stream.WEIGHTS["maxpool"][:2])
-    nbytes = round(k.problem.nbytes * (read + written) / pool)
-    return msgspec.structs.replace(k, problem=Stream(operation, nbytes, k.problem.dtype))
+    elements = math.ceil(k.problem.nbytes / sum(Stream.WEIGHTS["maxpool"][:2]) / ITEM_BYTES[k.problem.dtype])
+    return msgspec.structs.replace(k, problem=steps.stream(what.replace("avg", "max"), elements, k.problem.dtype))
 
 
 def _moved(k: "Kernel", execution: str) -> float:
@@ -140,7 +138,7 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline
 
 def _whole_cores(share: float, cores: int) -> float:
     """The share of the cores that what reaches that share of their best rate keeps busy at least: whole cores."""
-    return math.ceil(share * cores) / cores if cores else share
+    return math.ceil(share * cores - 1e-9) / cores if cores else share  # a rounding error is no core
 
 
 def _shared(problem: Problem, of: Profile, device: str) -> float:

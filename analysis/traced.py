@@ -71,7 +71,7 @@ class Held(msgspec.Struct, frozen=True):
 def part_of(op: Op) -> str:
     """The part of a budget that an operation is of; "" for a GPU's kernel that cannot be told."""
     if op.where == trace.COPY:
-        return COPIES if op.name.startswith("MemcpyH2D") else ELEMENT_WISE
+        return COPIES if op.name.startswith(("MemcpyH2D", "MemcpyD2H")) else ELEMENT_WISE
     name = op.name.lower()
     for part, named in _NAMED.items():
         if named.search(name):
@@ -84,7 +84,7 @@ def part_of(op: Op) -> str:
 def by_part(of: Trace, wheres: Iterable[str]) -> dict[str, float]:
     """Seconds a step of each part, operations' own; those of the shortest operation are dispatch, in every one of them."""
     ops = [op for op in of.ops if op.where in set(wheres)]
-    least = min((op.seconds / op.calls for op in ops if op.where == trace.OP and op.calls), default=0.0)
+    least = min((op.seconds / op.calls for op in ops if op.where == trace.OP and op.calls and op.seconds), default=0.0)
     found: dict[str, float] = {}
     for op in ops:
         found[part_of(op)] = (
@@ -238,9 +238,10 @@ def spent(of: Trace, device: str) -> dict[str, float]:
 
 
 def lines(rows: "Iterable[Measurement]") -> list[str]:
-    """Where the steps of the traced trainings among some rows went, a sentence each; why there is no trace."""
+    """Where the steps of the traced trainings among some rows went, a sentence each, those as they usually run first; why there
+    is no trace."""
     said = []
-    for m in rows:
+    for m in sorted(rows, key=lambda m: m.problem.op == "training" and _one_at_a_time(m)):
         if m.problem.op != "training" or not switches.traced(m) or m.status != "ok":
             continue
         made, one = trace.of(m.notes), ", one operation at a time" * _one_at_a_time(m)

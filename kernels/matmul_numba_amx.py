@@ -24,10 +24,11 @@ _WORDS = 2 * 16 * 16  # 32-bit words of two tiles of A or of B, side by side
 _FEW = 16  # of these steps at a time: 32 KiB of B stay in the first-level cache while A's go past it
 _STEPS = 64  # of them in a block of A, and its panels: 1 MiB stays in the second-level cache
 _HIGH = 8
+_WIDE = 64  # panels of B at most whose sums wait for further steps: 2 MiB a thread
 _TOGETHER = 4  # panels of B that are packed together, so that memory is read along its rows
 _RUN = 8 * _SIDE  # steps in k of a row of A that are packed together, for the same reason
 _AHEAD_ROWS = 16  # of B, which are asked for early
-_AHEAD = 4 * _WORDS // _HIGH  # bytes of B asked for in a step: all of the next steps while these meet all panels of A
+_AHEAD = 4 * _WORDS // _HIGH  # bytes of B asked for in a step: all of the next steps while these meet _HIGH panels of A
 
 # Loads of A leave B in the first-level cache (tileloaddt1); the next sums, of which _FEW steps see all, are asked for into it.
 _TILE_CODE = "\n".join([
@@ -280,7 +281,7 @@ def amx(problem: Matmul, a, b):
         raise ValueError("the kernel of this system does not let a process use AMX's tiles")
     m, n, k, threads = problem.m, problem.n, problem.k, numba.get_num_threads()
     a_panels, b_panels, steps = -(-m // _SIDE), -(-n // _SIDE), -(-k // _SIDE)
-    high, wide = _HIGH, b_panels
+    high, wide = _HIGH, b_panels if steps <= _STEPS else min(b_panels, _WIDE)
     while -(-a_panels // high) * -(-b_panels // wide) < 4 * threads and threads > 1 and max(high, wide) > 4:
         high, wide = (high // 2, wide) if high > 4 else (high, -(-wide // 2))
     left, right, sums = room(np.dtype(np.uint32), (threads, high * min(steps, _STEPS) * _WORDS), (b_panels * steps * _WORDS,),

@@ -273,7 +273,10 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
 @kernel
 def simd(problem: Matmul, a, b):
     """A tile of C of some rows by whole vectors stays in registers while a panel of A meets those of a block of B in the
-    second-level cache; the next panel is asked for early; one parallel region, whose threads take the next piece."""
+    second-level cache; the next panel is asked for early; one parallel region, whose threads take the next piece.
+
+    A piece is some rows of C within a block of B: of few rows (32 x 4096 x 512) there are fewer pieces than many threads take.
+    """
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty((problem.m, problem.n), a.dtype, 5)

@@ -133,6 +133,9 @@ def test_what_happens_once_in_a_process_tells_nothing_of_other_rows():
     once = timed(processes(1.0, 2.0, 3.0), n=512, process="fresh")
     assert spread.Stored([once]).of(timed(steady(1.0))).source == "nothing stored"
     assert spread.Stored([once]).of(once).source == "this row"
+    warm = [timed(processes(1.0, 1.01, 1.02), n=n) for n in (16, 32, 64, 128, 256)]
+    assert spread.Stored(warm).of(timed(steady(1.0), n=512)).source == "5 rows like it"
+    assert spread.Stored(warm).of(timed(steady(1.0), n=512, process="fresh")).source == "nothing stored"
 
 
 @pytest.mark.parametrize("flag", sorted(spread.DISTURBED))

@@ -352,6 +352,10 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
         1.0,
     )  # a match's row keeps what it has
     assert judging.fresh([ONE], Limits(), 1, 5, {ONE.key: same}) == [same] and len(asked) == 4
+    ask = Worker.ask
+    for spoiled in ({"flags": ("other-load",)}, {"status": "failed", "samples": ()}):
+        monkeypatch.setattr(Worker, "ask", lambda *given, s=spoiled: msgspec.structs.replace(ask(*given), **s))
+        assert judging.fresh([ONE], Limits(), 1, 7, {ONE.key: same}) == [same], "nothing is taken from what there was"
 
 
 class TestTheCommand:

@@ -6,8 +6,9 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis import traced
+from analysis import sentences, traced
 from analysis.estimate import Estimate
+from analysis.report import budgets
 from kernels.problems import Training
 from workloads import switches, trace, tracing
 from workloads.trace import Op, Trace
@@ -187,7 +188,7 @@ def faked_hlo(monkeypatch):
     ("kernel", "backward", "__cudnn$convBackwardFilter", "conv"), ("kernel", "forward", "__cublas$gemm", "matmul"),
     ("kernel", "forward", "fusion dot", "matmul"), ("kernel", "", "cutlass_80_wmma_tensorop", "matmul"),
     ("kernel", "", "void something", ""), ("kernel", "forward", "convert", "element-wise"),
-    ("copy", "", "MemcpyH2D", "copies"), ("copy", "", "MemcpyD2D", "element-wise"),
+    ("copy", "", "MemcpyH2D", "copies"), ("copy", "", "MemcpyD2H", "copies"), ("copy", "", "MemcpyD2D", "element-wise"),
 ])  # fmt: skip
 def test_which_part_an_operation_is_of(where, scope, name, part):
     assert traced.part_of(Op(where, scope, name, 1, 1e-3, 1e-3)) == part
@@ -294,3 +295,16 @@ def test_a_real_trace_has_the_products_and_the_updates_of_each_step(train):
     assert any(op.scope == trace.OPTIMIZER for op in found.ops)
     assert found.busy_s[trace.OP] < found.traced_s
     assert found.steps >= tracing.FEWEST - 2
+
+
+def test_a_page_of_traces_answers_with_where_the_steps_went_as_they_usually_run():
+    """Of 10 ms products 6 and updates 3, sharing what ran at once; in the rest nothing ran."""
+    ops = [Op("op", "forward", "MatMul", 2, 6 * MS, 6 * MS), Op("op", "optimizer", "Mul", 1, 3 * MS, 3 * MS)]
+    usual = traced_row(made_trace(10, ops, op=9))
+    alone = traced_row(made_trace(10, ops, 1.0, op=9), TF_NUM_INTEROP_THREADS="1")
+    whole = ("mlp-784-500x2-10 at batch 128 on the CPU, as traced: 10.0 ms a step, of it matmul 60.0 %, optimizer 30.0 % and "
+             "dispatch and launches 10.0 %; tracing made it 2.00 % longer.")  # fmt: skip
+    assert sentences.answer([alone, usual])[0] == whole
+    assert "one operation at a time, as traced" in sentences.answer([alone, usual])[1]
+    assert f"- {whole}" in budgets.section([], [alone, usual])
+    assert f"- {whole}" not in budgets.section([], [alone, usual], [whole])

@@ -73,10 +73,13 @@ def fresh(
 
 
 def _added(parts: list[Measurement], old: Measurement | None) -> Measurement:
-    """One measurement of processes from before and of further ones, without those that other load disturbed."""
-    quiet = [m for m in parts if not spread.DISTURBED & {*m.flags}]
-    made = sweep.merged(quiet if quiet and (old or len(quiet) >= spread.FEWEST) else parts) if parts else old
-    if not (parts and old and made.status == "ok"):
+    """One measurement of processes from before and of further ones, without those that other load disturbed; what fails now
+    takes nothing from what there was."""
+    quiet = [m for m in parts if not spread.DISTURBED & {*m.flags} and (m.status == "ok" or not old)]
+    if old and not quiet:
+        return old
+    made = sweep.merged(quiet if old or len(quiet) >= spread.FEWEST else parts)
+    if not old:
         return made
     samples = tuple(together([s, more]) if (more := made.on(s.clock)) else s for s in old.samples)
     flags = tuple(dict.fromkeys((*old.flags, *made.flags)))

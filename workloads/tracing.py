@@ -71,7 +71,7 @@ def traced(fit: Callable[[int, int], object], batch: int, held: int, optimizer: 
         return time.perf_counter() - begin
 
     most = held // batch
-    few = max(1, min(2, most - 1))
+    few = 2
     if most < FEWEST:
         raise Untold(f"{most} steps are too few to trace: {FEWEST}")
     timed(FEWEST)
@@ -188,12 +188,12 @@ def _segments(plane: str, line: str, events: list[_Event], optimizer: str, modul
     if not plane.startswith("/host"):
         return
     where = trace.PIPELINE if line.startswith("tf_data") else trace.OP
-    own, ends = [], {e.stats["_c"]: e.end for e in events if e.name.startswith(_ASYNC_END) and "_c" in e.stats}
+    own = []
     for e in events:
         if op := _OP.fullmatch(e.name):
             own.append((e.begin, e.end, (where, _scope(op[1], optimizer), op[2], op[1]), 1))
         elif "hlo_op" in e.stats:  # may go on when its call has returned
-            end = max(e.end, modules.ends.get(e.stats.get("_p"), ends.get(e.stats.get("_p"), 0)))
+            end = max(e.end, modules.ends.get(e.stats.get("_p"), 0))
             scope, name = modules.of(e.stats.get("hlo_module", ""), e.stats["hlo_op"], optimizer)
             yield e.begin, end, (where, scope, name, e.stats["hlo_op"]), 1
         elif _API.fullmatch(e.name):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import budget_words, job_words, loss_words, together
+from analysis import budget_words, job_words, loss_words, together, traced
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
@@ -34,7 +34,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     ]
     heads = ("training", "device", "an epoch's seconds a step", "+-", "largest part known", "not explained", "losses", "flags")
     lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
-    told = [*together.lines(rows), *job_words.start_sentences(rows)]  # of rows whose question is another than a step's time
+    told = [*together.lines(rows), *job_words.start_sentences(rows), *traced.lines(rows)]  # whose question is not a step's time
     more = [f"- {text(line)}" for line in told if line not in set(said)]
     lines += [*more, *([""] if more else [])]
     if made:
