@@ -1,4 +1,7 @@
-"""Matmul on vectors spelled out: a tile of C in registers, fed from panels that lie as it reads them."""
+"""Matmul on vectors spelled out: a tile of C in registers, fed from panels that lie as it reads them.
+
+Threads share the rows of C within a block of B: a product of few rows (32 x 4096 x 512) has too few for many threads.
+"""
 
 import numba
 import numpy as np
@@ -273,10 +276,7 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
 @kernel
 def simd(problem: Matmul, a, b):
     """A tile of C of some rows by whole vectors stays in registers while a panel of A meets those of a block of B in the
-    second-level cache; the next panel is asked for early; one parallel region, whose threads take the next piece.
-
-    A piece is some rows of C within a block of B: of few rows (32 x 4096 x 512) there are fewer pieces than many threads take.
-    """
+    second-level cache; the next panel is asked for early; one parallel region, whose threads take the next piece."""
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
     c = empty((problem.m, problem.n), a.dtype, 5)
