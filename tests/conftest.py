@@ -67,6 +67,17 @@ def pytest_make_collect_report(collector):
     return report
 
 
+@pytest.fixture(scope="module")
+def chromium():
+    """A running Chromium."""
+    import browser
+
+    if browser.executable() is None:
+        pytest.fail("no Chromium: apt-get install chromium")
+    with browser.chromium() as running:
+        yield running
+
+
 @pytest.fixture(scope="session")
 def made(tmp_path_factory):
     """(the path of a page of everything, its material): written once for all tests that open it."""

@@ -12,14 +12,6 @@ SIZES = chromium_of.SIZES
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    if chromium_of.executable() is None:
-        pytest.fail("no Chromium: apt-get install chromium")
-    with chromium_of.chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def page(chromium, made):
     """The page as it is opened from disk, wide and light, with what it asked for and complained of."""
     opened = chromium.new_page(viewport={"width": 1280, "height": 900}, color_scheme="light")

@@ -29,14 +29,6 @@ SUBMITTED = """new Promise(done => {
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    if chromium_of.executable() is None:
-        pytest.fail("no Chromium: apt-get install chromium")
-    with chromium_of.chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def page(chromium, made):
     with chromium_of.opened(chromium, made[0]) as seen:
         yield seen

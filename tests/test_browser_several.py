@@ -14,14 +14,6 @@ SIZES = (64, 128, 256, 512, 1024)
 
 
 @pytest.fixture(scope="module")
-def chromium():
-    if chromium_of.executable() is None:
-        pytest.fail("no Chromium: apt-get install chromium")
-    with chromium_of.chromium() as browser:
-        yield browser
-
-
-@pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """(the page's path, its runs): a machine, the same one three times as slow on its CPU and GPU alike, and a CPU alone."""
     place = tmp_path_factory.mktemp("several")

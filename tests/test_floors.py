@@ -17,13 +17,13 @@ GROUND = {
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch readiness checks probes refereeing
     pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops
     dense fits usermodels together parties answering serving studies asked forecast windows energy describing
-    at_once fleet fleet_lines fleet_cluster replicas spread findable ends tracing judging"""
+    at_once fleet fleet_lines fleet_cluster replicas spread findable ends tracing xspace judging"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 # results.load() and frame() give analysis' tables, and import them when called.
 ALLOWED = {("workloads.results", "analysis.frame"), ("workloads.results", "analysis.roofline")}
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
 _CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering serving windows
-describing replicas tracing"""
+describing replicas tracing xspace"""
 CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 

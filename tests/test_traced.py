@@ -10,7 +10,7 @@ from analysis import sentences, traced
 from analysis.estimate import Estimate
 from analysis.report import budgets
 from kernels.problems import Training
-from workloads import switches, trace, tracing
+from workloads import switches, trace, tracing, xspace
 from workloads.trace import Op, Trace
 
 US = 1_000_000  # ps
@@ -83,7 +83,7 @@ def test_of_steps_count_each_operations_own_time_and_its_share_of_what_ran_at_on
         host.line(lane, *((name, begin + at, us) for at in (0, 100, 200, 300)))
     host.lines[1].events = [*host.lines[1].events, *host.lines[2].events]  # of one thread, one within the other
     del host.lines[2]
-    found = tracing.steps_of(space(host), "sgd")
+    found = xspace.steps_of(space(host), "sgd")
     assert (found.steps, found.traced_s) == (2, pytest.approx(1e-4))
     ops = {op.name: op for op in found.ops if op.where == trace.OP}
     assert {name: (op.scope, op.calls, round(op.seconds * 1e6, 6)) for name, op in ops.items()} == {
@@ -103,14 +103,14 @@ def test_operations_of_the_pipeline_and_what_is_no_operation_are_apart():
     host.line(
         "tf_Compute/1", *((name, 110, 50) for name in ("ExecutorState::Process", "EagerExecute: Sum", "Iterator::Root"))
     )
-    found = tracing.steps_of(space(host), "adam")
+    found = xspace.steps_of(space(host), "adam")
     assert {op.where for op in found.ops} == {trace.PIPELINE, trace.HOST}
     assert found.busy_s == {"pipeline": pytest.approx(20e-6)}
 
 
 def test_a_trace_without_enough_steps_says_so():
-    with pytest.raises(tracing.Untold, match="the trace has 3 of Keras's steps"):
-        tracing.steps_of(space(steps(count=3)), "adam")
+    with pytest.raises(xspace.Untold, match="the trace has 3 of Keras's steps"):
+        xspace.steps_of(space(steps(count=3)), "adam")
     lost = tracing.also(lambda samples, epochs: 1 / 0, 32, 60 * 32, "adam")
     assert lost == {"notes": {trace.UNTOLD: "ZeroDivisionError: division by zero"}}
     noted = tracing.also(lambda samples, epochs: None, 32, 5 * 32, "adam")
@@ -130,7 +130,7 @@ def test_a_gpus_kernels_are_told_by_their_hlo_their_operation_or_their_name():
     known = {"step": [("fusion.7", "fusion", "", [("subtract", "adam/Sub"), ("multiply", "gradient_tape/mul")]),
                       ("loop_add_fusion.2", "fusion", "", [("reduce", "model/dense/Sum")]),
                       ("gemm.1", "custom-call", "__cublas$gemm", [])]}  # fmt: skip
-    found = tracing.steps_of(space(steps(), gpu, metadata(known)), "adam")
+    found = xspace.steps_of(space(steps(), gpu, metadata(known)), "adam")
     kernels = {
         (op.where, op.scope, op.name): round(op.seconds * 1e6, 6) for op in found.ops if op.where in ("kernel", "copy")
     }
@@ -178,7 +178,7 @@ def faked_hlo(monkeypatch):
         computations.append(types.SimpleNamespace(id=0, instructions=entry))
         return types.SimpleNamespace(name=written.decode(), computations=computations)
 
-    monkeypatch.setattr(tracing, "_hlo", module)
+    monkeypatch.setattr(xspace, "_hlo", module)
 
 
 @pytest.mark.parametrize(("where", "scope", "name", "part"), [
