@@ -20,7 +20,7 @@ from workloads.timing import HOLD_NS, Limits
 OURS, THEIRS = "ours", "cuda-bench"
 COLD, BATCH = "cold", "batch"
 CALLS = 100  # of a batch's launch: NVBench holds the stream for two launches, so these are all queued before the first begins
-TIMEOUT_S = 3  # of a row there (15 by itself): what is not steady by then is told by its middle, as ours is
+TIMEOUT_S = 2  # of a row there (15 by itself): what is not steady by then is told by its middle, as ours is
 REPEATS = 11  # batches a run, of which the middle counts: NVBench gives one mean for each
 
 
