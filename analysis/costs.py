@@ -3,7 +3,8 @@
 The law: a warm fit of E epochs of S steps takes fit + S feed + E (epoch + S step) seconds. A row keeps the raw seconds of
 short fits as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side. Where the row's own epochs
 are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps; of whole
-fits that were timed, they and the short ones tell it together.
+fits that were timed, they and the short ones tell it together. A row of several processes has each one's fits, "fit_s ExS
+process I": each tells its own costs, and the row's are the medians of these.
 """
 
 import re
@@ -18,9 +19,10 @@ from analysis.estimate import Estimate
 from kernels.problems import Training
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.results import Measurement, Samples
 
 _FORM = re.compile(r"fit_s (\d+)x(\d+)")
+_OF_PROCESS = " process "
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
 FEW = 5  # processes, from which on their median has an interval of its own
@@ -72,6 +74,35 @@ def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
     return dict(sorted(found.items()))
 
 
+def is_form(name: str) -> bool:
+    """Whether a series has the seconds of short fits."""
+    return bool(_FORM.fullmatch(name))
+
+
+def of_process(name: str, process: int) -> str:
+    """The name of a process's series in a row of several."""
+    return f"{name}{_OF_PROCESS}{process}"
+
+
+def processes(m: "Measurement") -> "list[Measurement]":
+    """The row once for each process that it was timed in, with that one's samples and short fits; itself where it is of one."""
+    each: dict[int, dict[str, tuple[float, ...]]] = {}
+    for name, taken in m.series.items():
+        form, _, process = name.partition(_OF_PROCESS)
+        if process:
+            each.setdefault(int(process), {})[form] = taken
+    if len(each) < 2:
+        return [m]
+    return [msgspec.structs.replace(m, series=series, samples=tuple(_block(s, i) for s in m.samples))
+            for i, series in sorted(each.items())]  # fmt: skip
+
+
+def _block(samples: "Samples", block: int) -> "Samples":
+    """Those of one block, each a block of its own, as they were taken."""
+    own = tuple(s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block)
+    return msgspec.structs.replace(samples, seconds=own, block=tuple(range(len(own))))
+
+
 def law(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Estimate, Estimate] | None:
     """(fit, epoch, step) of the law from fits by (epochs, steps), each from two that differ in it alone, as far apart as there
     are; None where nothing varied steps or epochs alone. Whole repeats are resampled, so what shifted all of them cancels."""
@@ -102,11 +133,24 @@ def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int
 def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
     """The costs of a training row; None without the fits that tell them. Only a process's first row has a start-up: what one
     takes is read off all of them among `measurements`."""
-    if m.status != "ok" or not (found := law(forms(m))):
+    if m.status != "ok":
         return None
+    each = [found for part in processes(m) if (found := _warm(part))]
+    if not each:
+        return None
+    made = each[0]
+    if len(each) > 1:
+        several = {part: estimate.median([getattr(one, part).value for one in each]) for part in ("fit", "epoch", "step", "feed")}
+        made = msgspec.structs.replace(made, **several)
     build, compiled, last = (_phase(m, name) for name in _MADE)
-    made = Costs(*found, build, compiled, last, start(m, measurements))
-    return _by_own_epochs(m, made) if by_epochs(m) else _by_own_fits(m, made)
+    return msgspec.structs.replace(made, build=build, compile=compiled, compile_last=last, start=start(m, measurements))
+
+
+def _warm(m: "Measurement") -> Costs | None:
+    """What warm fits of one process cost."""
+    if not (found := law(forms(m))):
+        return None
+    return _by_own_epochs(m, Costs(*found)) if by_epochs(m) else _by_own_fits(m, Costs(*found))
 
 
 def by_epochs(m: "Measurement") -> bool:

@@ -277,7 +277,7 @@ def explaining(run: pathlib.Path) -> Figure:
 
 
 NOT_MEASURED = {
-    "floor": "- the noise floor of five processes: python -m workloads.training --study seeds --rigorous",
+    "floor": "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous",
     "trace": "- the parts of the budget against an independent trace, here: python -m workloads.training --study trace",
 }
 

@@ -6,6 +6,7 @@ import pytest
 from analysis import costs
 from analysis.estimate import Estimate
 from kernels.problems import Matmul, Training
+from workloads import sweep
 from workloads.results import Measurement, Samples, Settings
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
@@ -203,3 +204,23 @@ def test_two_numbers_that_tell_the_same_are_weighed_by_the_squares_of_their_inte
     assert both.value == pytest.approx((4 * 1.0 + 1 * 2.0) / 5)
     assert both.high - both.low == pytest.approx(0.2 * 0.4 / (0.2**2 + 0.4**2) ** 0.5)
     assert costs._together(a, Estimate(2.0, 2.0, 2.0)).value == 2.0
+
+
+def of_processes(*steps: float) -> Measurement:
+    """A row of a process for each step's seconds, whose longer fits had other numbers of steps in each."""
+    parts = []
+    for i, step in enumerate(steps):
+        fits_s = {(1, 1): 0.12 + step, (1, 41 + i): 0.12 + (41 + i) * step, (3, 1): 0.16 + 3 * step}
+        series = {f"fit_s {e}x{s}": (seconds,) * 3 for (e, s), seconds in fits_s.items()}
+        parts.append(own_fits((0.12e-3 + step,) * 2, series))
+    return sweep.merged(parts)
+
+
+def test_of_several_processes_each_tells_its_own_costs_and_the_row_has_their_medians():
+    """Steps of 4, 5 and 9 ms; a fit takes 0.1 s and an epoch 20 ms in each process."""
+    row = of_processes(0.004, 0.005, 0.009)
+    c = costs.costs(row)
+    assert (round(c.step.value, 9), round(c.epoch.value, 9), round(c.fit.value, 9)) == (0.005, 0.02, 0.1)
+    assert c.step.low < 0.004 < 0.009 < c.step.high  # over processes, and widened as of three
+    assert [round(costs.costs(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
+    assert [part.on("host-latency").seconds for part in costs.processes(row)][1] == (0.00512,) * 2

@@ -13,7 +13,7 @@ import pytest
 
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import matmul, measure, options, plan, results, sweep, worker
+from workloads import machine, matmul, measure, options, plan, results, sweep, worker
 from workloads.results import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 
@@ -366,3 +366,37 @@ def test_a_worker_survives_a_fault_and_starts_again(planted):
 def test_timing_data_is_not_the_check_data():
     whole, random = (measure.inputs(Matmul(32, 32, 32), 1, w)[0] for w in (True, False))
     assert not np.array_equal(whole, random) and np.unique(random).size > 1000
+
+
+def test_rigorous_keeps_a_frameworks_processes_for_the_rows_to_come_and_no_others(monkeypatch):
+    """Two rows of TensorFlow: five processes, each asked for both; two of NumPy: five of each row's own, ended after it."""
+    asked: list[tuple[int, str]] = []
+    ended = []
+
+    class Counted:
+        made = 0
+
+        def __init__(self, variables):
+            Counted.made += 1
+            self.number = Counted.made
+
+        def ask(self, order, timeout):
+            asked.append((self.number, order.row.kernel))
+            one = Samples("host-latency", (1.0, 1.0), 1, (0, 1), "steady")
+            return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok", samples=(one,))
+
+        def close(self):
+            ended.append(self.number)
+
+    monkeypatch.setattr(sweep, "Worker", Counted)
+    args = matmul.parser().parse_args(["--rigorous", "-q"])
+    runner = sweep._Runner(machine.describe(), Limits(), args)
+    kernels = ["matmul/tensorflow/function", "matmul/numpy/blas"]
+    for kernel in kernels:
+        for n in (8, 16):
+            m = runner.measure(Row(kernel, Matmul(n, n, n), Settings()))
+            assert m.samples[0].stop_reason == "5 processes" and sorted(set(m.samples[0].block)) == [0, 1, 2, 3, 4]
+    assert asked == [(i, kernels[0]) for i in (1, 2, 3, 4, 5)] * 2 + [(i, kernels[1]) for i in range(6, 16)]
+    assert ended == list(range(6, 16))
+    runner.close()
+    assert ended == [*range(6, 16), 1, 2, 3, 4, 5]

@@ -18,6 +18,7 @@ LOOPS = ("training/tensorflow/loop", "training/jax/loop")
 # A CPU row in three forms: switches that make it one. `visible` is the articles' way, on a machine with a GPU.
 CPU_FORMS: dict[str, dict[str, str]] = {"hidden": {}, "jit": {"jit_compile": "on"}, "visible": {"gpu": "visible"}}
 ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a, S1b, S2; S4 is peaks
+REPEATED = (*ARTICLES, "lenet", "mlp-784-500x2-10")  # a step of each is short on either device
 ONE_AT_A_TIME = {"TF_NUM_INTEROP_THREADS": "1"}  # operations of a graph on the CPU
 FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
 SHORT = 2048  # samples of a row that is only to show a step
@@ -175,6 +176,12 @@ def held_out(on: list[str]) -> list[Row]:
             for name, every in sizes.items() for device in on for batch in every]  # fmt: skip
 
 
+def repeats(on: list[str]) -> list[Row]:
+    """How far processes lie apart: one short row a model, for `--rigorous`. What a prediction of a step is off by counts only
+    beyond twice that (`python -m analysis.predict --leave-one-out`)."""
+    return [row(name, 32, 32 * TRACED, device=device) for name in REPEATED for device in on]
+
+
 def trace(on: list[str]) -> list[Row]:
     """Where a step's time went as TensorFlow's profiler saw it, for the parts of the budgets to be held against. On the CPU once
     more with one operation at a time, whose seconds are then its own; what the step takes more so is what others run beside."""
@@ -192,7 +199,7 @@ def trace(on: list[str]) -> list[Row]:
 STUDIES: dict[str, Callable[[list[str]], list[Row]]] = {
     "seeds": seeds, "batches": batches, "small-dataset": small_dataset, "width": width, "depth": depth, "epochs": epochs,
     "residence": residence, "switches": one_switch, "backends": backends, "starts": starts, "complaints": complaints,
-    "held-out": held_out, "trace": trace,
+    "held-out": held_out, "repeats": repeats, "trace": trace,
 }  # fmt: skip
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.together, each in a file of its own
 DATA_PARALLEL = "data-parallel"  # its rows know the GPUs that are here

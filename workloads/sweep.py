@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from analysis import estimate
+from analysis import costs, estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import checks, machine, options, results
@@ -135,25 +135,34 @@ class _Runner:
         if foretold > _LONGEST_CALL_S:
             reason = f"one call would take about {foretold:.0f} s, going by the size before"
             return Measurement(row.kernel, row.problem, row.settings, "skipped", reason)
-        if self._args.rigorous or row.settings.process == "fresh":
-            return self._processes(row)
+        fresh = row.settings.process == "fresh"
+        if not (fresh or self._args.rigorous):
+            return self._kept(row)
+        ask = self._kept if not fresh and row.kernel.split("/")[1] in FRAMEWORKS else self._fresh
+        return self._processes(row, ask)
+
+    def _processes(self, row: Row, ask: Callable[[Row, int], Measurement]) -> Measurement:
+        """From as many processes as --rigorous takes; the first that is not ok ends it. A framework's, which take many seconds
+        to start, are kept for the rows to come: each row is still timed in that many."""
+        parts: list[Measurement] = []
+        while len(parts) < RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
+            parts.append(ask(row, len(parts)))
+        return merged(parts)
+
+    def _fresh(self, row: Row, process: int) -> Measurement:
+        with contextlib.closing(Worker(environment(row, self._uuids))) as worker:
+            return self._asked(worker, row)
+
+    def _kept(self, row: Row, process: int = 0) -> Measurement:
+        """From the worker of the row's environment, or of several the one with that number."""
         variables = environment(row, self._uuids)
-        key = tuple(sorted(variables.items()))
+        key = (process, *sorted(variables.items()))
         for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key and _short(row)]:
             self._workers[other].close()  # an idle framework uses no CPU, but it keeps the memory that it once had
         self._last[key] = row.kernel.split("/")[1]
-        return self._asked(self._workers.setdefault(key, Worker(variables)), row)
-
-    def _processes(self, row: Row) -> Measurement:
-        """From fresh processes, as many as --rigorous takes; the first that is not ok ends it."""
-        parts = []
-        while len(parts) < RIGOROUS_PROCESSES and (not parts or parts[-1].status == "ok"):
-            parts.append(self._fresh(row))
-        return merged(parts)
-
-    def _fresh(self, row: Row) -> Measurement:
-        with contextlib.closing(Worker(environment(row, self._uuids))) as worker:
-            return self._asked(worker, row)
+        if key not in self._workers:
+            self._workers[key] = Worker(variables)
+        return self._asked(self._workers[key], row)
 
     def _asked(self, worker: Worker, row: Row) -> Measurement:
         own = getattr(row.problem, "patience_s", 0.0)
@@ -190,7 +199,7 @@ def _way(row: Row) -> str:
 
 def merged(parts: list[Measurement], reason: str = "") -> Measurement:
     """One measurement from several: each becomes one block, so intervals are over processes (or alternating blocks). What
-    happened once in each process is a series: `import_s`, `first_call_s`."""
+    happened once in each process is a series (`import_s`, `first_call_s`), and so are the short fits of each (analysis.costs)."""
     bad = next((m for m in parts if m.status != "ok"), None)
     if bad:
         return bad
@@ -199,6 +208,8 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
     flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
     once = {} if reason else {f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
                               for name in dict.fromkeys(name for m in parts for name in m.phases_s)}  # fmt: skip
+    for i, m in enumerate(parts):
+        once |= {} if reason else {costs.of_process(name, i): taken for name, taken in m.series.items() if costs.is_form(name)}
     return msgspec.structs.replace(parts[-1], samples=samples, flags=flags, series={**parts[-1].series, **once})
 
 

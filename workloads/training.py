@@ -13,7 +13,7 @@ names list those that there are), mlp with --inputs --width --depth --outputs, f
 package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
 STUDIES = ("seeds", "batches", "small-dataset", "width", "depth", "epochs", "residence", "switches", "backends", "starts",
-           "complaints", "held-out", "trace", "together", "trials", "teacher", "data-parallel")  # fmt: skip
+           "complaints", "held-out", "repeats", "trace", "together", "trials", "teacher", "data-parallel")  # fmt: skip
 
 
 def parser() -> options.Parser:
