@@ -172,29 +172,14 @@ def save(path: str, made: "list[Prediction]") -> None:
         raise options.Usage(f"cannot write {path}: {error.strerror}") from error
 
 
-def load(path: str) -> "list[Prediction]":
-    """The predictions of a file.
-
-    Raises: options.Usage for a file that is not there or holds something else.
-    """
-    import msgspec
-
-    from analysis.prediction import Prediction
-
-    try:
-        return [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
-    except (OSError, msgspec.DecodeError, ValueError) as error:
-        raise options.Usage(f"{path} holds no predictions: {error}; make some with --save {path}") from error
-
-
 def checked(args: argparse.Namespace) -> int:
     """Prints predictions beside the steps that were measured."""
-    from analysis import error_tables
+    from analysis import error_tables, prediction
 
     path, *runs = args.check
     if not runs:
         raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
-    print("\n".join(error_tables.check_lines(load(path), read(runs, args.mixed))))
+    print("\n".join(error_tables.check_lines(prediction.load(path), read(runs, args.mixed))))
     return options.OK
 
 

@@ -4,6 +4,7 @@ Nothing here is fitted to the model that is predicted. What few global numbers a
 trainings of other models in the profile.
 """
 
+import pathlib
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,13 +34,14 @@ from analysis.sources import COMPILED, OP_BY_OP
 from analysis.units import join
 from kernels import networks
 from kernels.problems import Training
+from workloads import options
 from workloads.results import Settings
 
 if TYPE_CHECKING:
     from kernels.networks import Network
 
 __all__ = ["COMPILED", "DEVICE", "HIDDEN", "HOST", "OP_BY_OP", "PARTS", "PIPELINE", "RULES", "Lacking", "Prediction", "add",
-           "execution_of", "predict"]  # fmt: skip
+           "execution_of", "load", "predict"]  # fmt: skip
 
 
 class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
@@ -83,6 +85,17 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     def job_s(self) -> Estimate:
         """Seconds of the whole job in a process of its own."""
         return add(self.start_s, self.compile_s, self.fit_s, self.epoch_total_s.scaled(self.training.epochs))
+
+
+def load(path: str) -> list[Prediction]:
+    """The predictions of a file that `python -m analysis.predict --save` wrote.
+
+    Raises: options.Usage for a file that is not there or holds something else.
+    """
+    try:
+        return [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise options.Usage(f"{path} holds no predictions: {error}; make some with --save {path}") from error
 
 
 def predict(training: Training, settings: Settings, of: Profile, network: "Network | None" = None, *,

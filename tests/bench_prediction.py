@@ -19,7 +19,6 @@ from analysis import (
     explain,
     foretold,
     held_out,
-    predict,
     prediction,
     profile,
     traced,
@@ -91,7 +90,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     """The errors of predictions that were saved before they were measured."""
     found = []
     for file in sorted(folder.glob("predictions-*.ndjson")):
-        made = predict.load(str(file))
+        made = prediction.load(str(file))
         rows = {(s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
                 for s in reversed(calibration.steps_seen(of))}  # fmt: skip
         pairs = [

@@ -323,3 +323,38 @@ def test_a_row_of_starts_has_its_times_and_no_step(capsys):
     assert said == ["cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
                     "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
                     "1.00 s (900 ms..1.10 s) to finish the first step."]  # fmt: skip
+
+
+def saved(path, *told: tuple[str, dict]) -> str:
+    """A file of predictions of cifar10-cnn at batch 64, on such devices with such switches."""
+    from analysis import predict, prediction
+    from analysis.estimate import Estimate
+
+    none = Estimate(0.0, 0.0, 0.0)
+    predict.save(str(path), [
+        prediction.Prediction(Training("cifar10-cnn", 64, 640), Settings(device, switches={"data": "synthetic", **given}), {},
+                              none, none, none, none, none, "op by op", (), "somewhere") for device, given in told])  # fmt: skip
+    return str(path)
+
+
+def test_the_trainings_of_saved_predictions_are_measured_where_their_device_is(tmp_path):
+    given = ("cpu", {}), ("gpu:0", {"jit_compile": "on"}), ("gpu:0", {"residence": "resident"}), ("cpu", {})
+    file = saved(tmp_path / "p.ndjson", *given)
+    found = rows("--predicted", file)
+    assert [(r.kernel, r.settings.device, r.settings.switches) for r in found] == [
+        (FIT, "cpu", {"data": "synthetic"}), (FIT, "gpu:0", {"data": "synthetic", "jit_compile": "on"}),
+        ("training/keras/resident", "gpu:0", {"data": "synthetic", "residence": "resident"})]  # fmt: skip
+    assert {r.problem for r in found} == {Training("cifar10-cnn", 64, 640)}
+    assert [r.settings.device for r in rows("--predicted", file, here=CPU_MACHINE)] == ["cpu"]
+
+
+def test_what_stands_against_saved_predictions_is_said(tmp_path):
+    of_gpu = saved(tmp_path / "p.ndjson", ("gpu:0", {}))
+    for words, told in (
+        (["--predicted", of_gpu, "--batch", "8"], "--predicted brings its own rows; leave --batch out"),
+        (["--predicted", of_gpu, "--study", "seeds"], "give one of them"),
+        (["--predicted", of_gpu, "--device", "cpu"], "has predictions for gpu:0; asked for: cpu"),
+        (["--predicted", str(tmp_path / "none")], "holds no predictions"),
+    ):  # fmt: skip
+        with pytest.raises(options.Usage, match=told):
+            rows(*words)

@@ -2,7 +2,9 @@
 
 import argparse
 import itertools
+from collections.abc import Iterable
 
+from analysis import prediction
 from kernels import networks
 from kernels.problems import Training
 from workloads import data, findable, machine, options, plan, spread, studies, switches
@@ -196,6 +198,8 @@ def rows(args: argparse.Namespace, here) -> list:
     most = spread.require(args, here)
     if args.study:
         return _studied(args, on, most)
+    if args.predicted:
+        return _predicted(args, on)
     if args.gpus:
         on = spread.devices(args, on)
     every, given = kernels(args), _given(args)
@@ -236,11 +240,34 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
     Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
     """
     names = _chosen("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
-    own = spread.TAKES if names == [studies.DATA_PARALLEL] else ()
+    own = (*spread.TAKES, "predicted") if names == [studies.DATA_PARALLEL] else ("predicted",)
+    _alone(args, "--study", own, f"python -m workloads.training --study {' '.join(names)}")
+    if args.predicted:
+        raise options.Usage("--study and --predicted bring rows of their own each; give one of them",
+                            f"python -m workloads.training --predicted {args.predicted}")  # fmt: skip
+    several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
+    return studies.rows(names, on) + (spread.rows(args, most) if several else [])
+
+
+def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
+    """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
     fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None and a not in own] + ["data"] * (args.data != "synthetic")
     if fixed:
         flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
-        raise options.Usage(f"--study brings its own rows; leave {flags} out",
-                            f"python -m workloads.training --study {' '.join(names)}")  # fmt: skip
-    several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
-    return studies.rows(names, on) + (spread.rows(args, most) if several else [])
+        raise options.Usage(f"{flag} brings its own rows; leave {flags} out", tip)
+
+
+def _predicted(args: argparse.Namespace, on: list[str]) -> list[Row]:
+    """The trainings of saved predictions, as these say them, on the devices that are here.
+
+    Raises: Usage for a file that holds none, none of these devices, or flags that say otherwise.
+    """
+    tip = f"python -m workloads.training --predicted {args.predicted}"
+    _alone(args, "--predicted", (), tip)
+    saved = prediction.load(args.predicted)
+    rows = [Row(studies.RESIDENT if p.settings.switches.get("residence") == "resident" else studies.FIT, p.training, p.settings)
+            for p in saved if p.settings.device in on]  # fmt: skip
+    if not rows:
+        there = ", ".join(dict.fromkeys(p.settings.device for p in saved)) or "no device"
+        raise options.Usage(f"{args.predicted} has predictions for {there}; asked for: {', '.join(on)}", tip)
+    return list({row.key: row for row in rows}.values())

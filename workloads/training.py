@@ -51,6 +51,8 @@ def parser() -> options.Parser:
                      "--keras-backend jax or tf.distribute.MirroredStrategy with tensorflow (1)")  # fmt: skip
     made.add_argument("--study", nargs="+", metavar="NAME", help=f"rows made for a question, instead of the above: "
                       f"{' '.join(STUDIES)}, or all")  # fmt: skip
+    made.add_argument("--predicted", metavar="FILE", help="the trainings of predictions that `analysis.predict --save FILE` "
+                      "wrote, instead of the above; `analysis.predict --check FILE RUN` then says how far off they are")  # fmt: skip
     options.add_measuring(made)
     return made
 
@@ -98,7 +100,7 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
     if apart and not wanted:
         return _experiments(apart, None, args, command, shown, run)
     outcome = sweep.sweep(wanted, args, "training", command, shown,
-                          lambda done: [] if args.study else products(run.machine, done), run)  # fmt: skip
+                          lambda done: [] if args.study or args.predicted else products(run.machine, done), run)  # fmt: skip
     lost = [m for m in outcome.measurements if m.reason.startswith("no data:")]
     if lost:
         raise options.Missing(lost[0].reason.removeprefix("no data: "), _synthetic(command))
