@@ -52,7 +52,7 @@ def parser() -> options.Parser:
     made.add_argument("--study", nargs="+", metavar="NAME", help=f"rows made for a question, instead of the above: "
                       f"{' '.join(STUDIES)}, or all")  # fmt: skip
     made.add_argument("--predicted", metavar="FILE", help="the trainings of predictions that `analysis.predict --save FILE` "
-                      "wrote, instead of the above; `analysis.predict --check FILE RUN` then says how far off they are")  # fmt: skip
+                      "wrote, instead of the above; `analysis.predict --check FILE RUN` then compares them")  # fmt: skip
     options.add_measuring(made)
     return made
 
