@@ -149,22 +149,32 @@ def test_each_gpu_match_is_a_row_of_its_own():
     spreads = judging.spread_rows(GPU_MACHINE)
     assert any(r.settings.device == "gpu:0" for r in spreads) and len({r.key for r in spreads}) == len(spreads)
     assert all(r.settings.device == "gpu:0" for r in judging.verdict_rows(GPU_MACHINE))
+    assert not {r.key for _, r in rows} & {r.key for r in spreads}  # all lie in one file
 
 
 def test_turns_with_cuda_bench(monkeypatch):
+    """What a turn said is there after it; further turns are added to what there is, to each row what it lacks."""
     rows, order = refereeing.gpu_rows()[:2], []
 
     def answer(side, asked, seed, path):
-        order.append(side)
-        return [cuda_bench_child.Timed(r, 2e-6 if side == "ours" else 1e-6, 5, 0.25) for _, r in asked]
+        order.append((side, len(asked)))
+        return [cuda_bench_child.Timed(r, (2e-6 if side == "ours" else 1e-6) * len(order), 5, 0.25) for _, r in asked]
 
     monkeypatch.setattr(refereeing, "_gpu_child", answer)
     monkeypatch.setattr(refereeing, "version", lambda package: "0.3.0")
-    made = list(refereeing.gpu(rows, 2, 1))
-    assert order == ["cuda-bench", "ours", "ours", "cuda-bench"] and [m.row for m in made] == [r for _, r in rows]
-    assert made[0].series == {"ours_s": (2e-6,) * 2, "cuda_bench_s": (1e-6,) * 2} and made[0].notes["form"] == BATCH
-    assert made[0].on("device").block == (0, 1) and trust.beside(made)[0].ratio.value == 2
+    first, made = refereeing.gpu(rows, 2, 1, {})
+    assert order == [("cuda-bench", 2), ("ours", 2), ("ours", 2), ("cuda-bench", 2)]
+    assert [m.row for m in made] == [r for _, r in rows] and made[0].notes["form"] == BATCH
+    assert first[0].series == {"ours_s": (4e-6,), "ours_wall_s": (0.25,), "cuda_bench_s": (1e-6,), "theirs_wall_s": (0.25,)}
+    assert made[0].series["ours_s"] == (4e-6, 6e-6) and made[0].series["cuda_bench_s"] == (1e-6, 4e-6)
+    assert made[0].on("device").block == (0, 1) and trust.beside(made)[0].ratio.value == 2.75  # 4 / 1 and 6 / 4
     assert all(soundness.sound(m) for m in made)
+    before = {rows[0][1].key: first[0], rows[1][1].key: made[1]}
+    order.clear()
+    (last,) = refereeing.gpu(rows, 2, 1, before)
+    assert order == [("ours", 1), ("cuda-bench", 1)] and last[1] == made[1]
+    assert last[0].series["ours_s"] == (4e-6, 2e-6)
+    assert list(refereeing.gpu(rows, 2, 1, {m.key: m for m in last})) == [last] and len(order) == 2
 
 
 def test_restarts(monkeypatch):

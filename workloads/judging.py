@@ -41,7 +41,7 @@ def spread_rows(here: Machine) -> list[Row]:
         found += [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (64, 512, 2048)]
         found += [Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), Settings(f"gpu:{i}", mode=mode))
                   for mode in ("roundtrip", "roundtrip-pinned")]  # fmt: skip
-        found += [Row("stream/cupy/wide", Stream("triad", size), on) for size in (1 << 22, 1 << 28)]
+        found += [Row("stream/cupy/wide", Stream("triad", size), on) for size in (1 << 23, 1 << 27)]
     return found
 
 

@@ -75,11 +75,12 @@ def _body(args: argparse.Namespace, command: str) -> int:
         done = {m.key: m for m in writer.done if m.status == "ok"}
         try:
             for name, rows in plan(args, run.machine):
-                for m in _held(name, rows, args, run, done, left_out):
-                    if done.get(m.key) is not m:
-                        writer.append(m)
-                        done[m.key] = m
-                    held += 1
+                for taken in _held(name, rows, args, run, done, left_out):
+                    for m in taken:
+                        if done.get(m.key) is not m:
+                            writer.append(m)
+                            done[m.key] = m
+                        held += 1
                     if args.stop_after and time.monotonic() - begin > args.stop_after:
                         raise sweep.Stopped("stop-after")
         except sweep.Stopped as stop:
@@ -99,7 +100,8 @@ def _body(args: argparse.Namespace, command: str) -> int:
 
 
 def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left_out: list[str]):
-    """The measurements of a match, a row each, those that are there already as they are; what cannot be held is left out."""
+    """The measurements of a match, those at once that were taken together; what is there already is as it is, and what cannot be
+    held is left out."""
     import msgspec
 
     from analysis import spread
@@ -124,34 +126,33 @@ def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left
                 raise refereeing.Unfit("no GPU here")
             refereeing.version("cuda-bench")
         if name == "gpu":
-            lacking = [pair for pair in rows if pair[1].key not in done]
-            if lacking:
-                said(f"gpu: {len(lacking)} rows, {turns} turns of each side")
-            yield from refereeing.gpu(lacking, turns, args.seed) if lacking else ()
-            yield from (done[row.key] for _, row in rows if row.key in done)
+            for taken in refereeing.gpu(rows, turns, args.seed, done):
+                said(f"gpu: {len(taken)} rows, a turn of {turns}")
+                yield taken
             return
         if name == "spread":
             alone = [row for row in rows if spread.MATCH not in row.settings.switches]
             processes = max(turns, spread.FEWEST)
             said(f"spread: {len(alone)} rows, {processes} processes of each in turn")
-            yield from judging.fresh(alone, limits, args.seed, processes, done)
+            yield judging.fresh(alone, limits, args.seed, processes, done)
             rows = [row for row in rows if row not in alone]
         for i, row in enumerate(rows, 1):
             said(f"[{i}/{len(rows)}] {name}: {row.kernel}")
             if name == "cpu":
-                yield done[row.key] if there(row) else refereeing.cpu(row, turns, _A_TURN, limits, args.seed)
+                yield [done[row.key] if there(row) else refereeing.cpu(row, turns, _A_TURN, limits, args.seed)]
             elif name == "spread":
                 plain = msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches={}))
-                yield done.get(row.key) or judging.in_turns(plain, short, args.seed)
+                yield [done.get(row.key) or judging.in_turns(plain, short, args.seed)]
             elif name == "restarts":
                 count, reference_s = (10, 3.0) if args.fast else (100, 30.0)
-                yield refereeing.restarts(row, count, reference_s, args.seed)
+                yield [refereeing.restarts(row, count, reference_s, args.seed)]
             else:
                 old = done.get(judging.judged(row, name).key)
                 if old and old.values["pairs"] >= pairs:
-                    yield old
+                    yield [old]
                 else:
-                    yield from judging.verdicts(row, pairs, short, args.seed, name == "rigorous", run, old, said)
+                    some = judging.verdicts(row, pairs, short, args.seed, name == "rigorous", run, old, said)
+                    yield from ([m] for m in some)
     except refereeing.Unfit as why:
         left_out.append(f"{name}: {why}")
 

@@ -130,34 +130,50 @@ def cpu(row: Row, repeats: int, processes: int, limits: Limits, seed: int) -> Me
     return msgspec.structs.replace(mine[-1], samples=samples, series=series, flags=flags, notes={REFEREE: name})
 
 
-def gpu(rows: list[tuple[str, Row]], repeats: int, seed: int) -> Iterator[Measurement]:
-    """The rows timed by us and by cuda-bench in turns, `repeats` times, a process each. Series ours_s, cuda_bench_s.
+def gpu(rows: list[tuple[str, Row]], repeats: int, seed: int,
+        before: dict[str, Measurement]) -> Iterator[list[Measurement]]:  # fmt: skip
+    """The rows timed by us and by cuda-bench in turns, a process each, until every row has `repeats` turns, those it has from
+    before among them; after each turn what there is. Series ours_s, cuda_bench_s, ours_wall_s, theirs_wall_s: a number a turn.
 
     Raises: Unfit.
     """
     name = f"cuda-bench {version('cuda-bench')}"
-    told: dict[str, dict[str, list]] = {row.key: {OURS: [], THEIRS: []} for _, row in rows}
+    told = {row.key: {s: before[row.key].series.get(s, ()) if row.key in before else () for s in _SERIES} for _, row in rows}
+
+    def turns(row: Row) -> int:
+        return len(told[row.key]["ours_s"])
+
+    def all_() -> list[Measurement]:
+        return [_both(form, row, told[row.key], name) for form, row in rows if turns(row)]
+
+    if all(turns(row) >= repeats for _, row in rows):
+        yield [before[row.key] for _, row in rows]
     with tempfile.TemporaryDirectory() as folder:
-        for turn in range(repeats):
+        while lacking := [pair for pair in rows if turns(pair[1]) < repeats]:
+            turn = turns(lacking[0][1])
+            lacking = [pair for pair in lacking if turns(pair[1]) == turn]
             for side in (OURS, THEIRS) if turn % 2 else (THEIRS, OURS):
-                for timed in _gpu_child(side, rows, seed, pathlib.Path(folder) / f"{turn}-{side}"):
-                    told[timed.row.key][side].append(timed)
-    for form, row in rows:
-        mine, yours = told[row.key][OURS], told[row.key][THEIRS]
-        samples = tuple(_one_each(clock, side) for clock, side in (("device", mine), (CUDA_BENCH, yours)))
-        series = {"ours_s": tuple(t.seconds for t in mine), "cuda_bench_s": tuple(t.seconds for t in yours)}
-        walls = {
-            "ours_wall_s": statistics.median(t.wall_s for t in mine),
-            "theirs_wall_s": statistics.median(t.wall_s for t in yours),
-        }
-        yield Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, series=series, values=walls,
-                          notes={REFEREE: name, "form": form})  # fmt: skip
+                for timed in _gpu_child(side, lacking, seed, pathlib.Path(folder) / f"{turn}-{side}"):
+                    own, (clock, wall) = told[timed.row.key], _SERIES_OF[side]
+                    own[clock], own[wall] = (*own[clock], timed.seconds), (*own[wall], timed.wall_s)
+            yield all_()
 
 
-def _one_each(clock: str, runs: list) -> Samples:
-    return Samples(
-        clock, tuple(rounded(t.seconds) for t in runs), 1, tuple(range(len(runs))), f"{len(runs)}{spread.PROCESSES}"
-    )
+_SERIES_OF = {OURS: ("ours_s", "ours_wall_s"), THEIRS: ("cuda_bench_s", "theirs_wall_s")}
+_SERIES = [name for names in _SERIES_OF.values() for name in names]
+
+
+def _both(form: str, row: Row, told: dict[str, tuple[float, ...]], name: str) -> Measurement:
+    """A row of the match with cuda-bench, from what each turn said."""
+    samples = tuple(_one_each(clock, told[series]) for clock, series in (("device", "ours_s"), (CUDA_BENCH, "cuda_bench_s")))
+    values = {wall: statistics.median(told[wall]) for _, wall in _SERIES_OF.values()}
+    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, series=dict(told), values=values,
+                       notes={REFEREE: name, "form": form})  # fmt: skip
+
+
+def _one_each(clock: str, seconds: tuple[float, ...]) -> Samples:
+    blocks = tuple(range(len(seconds)))
+    return Samples(clock, tuple(map(rounded, seconds)), 1, blocks, f"{len(seconds)}{spread.PROCESSES}")
 
 
 def _gpu_child(side: str, rows: list[tuple[str, Row]], seed: int, path: pathlib.Path) -> list:
