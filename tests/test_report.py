@@ -13,9 +13,9 @@ from test_results_load import write
 
 from analysis import report
 from analysis.crossover import crossovers
-from analysis.report import cells, choose, command, movement, page, pictures, roofline, sections, style
+from analysis.report import cells, choose, command, material, movement, page, pictures, roofline, sections, style
 from analysis.roofline import roofs
-from workloads import options
+from workloads import options, results
 
 SECTIONS = ("## The answer", "## Where the GPU wins", "## How far from the hardware's limit", "## Kernels",
             "## Training with Keras", "## How it was measured", "## All numbers")  # fmt: skip
@@ -318,3 +318,15 @@ def test_a_page_of_text_does_not_list_thousands_of_rows():
     (said,) = (line for line in sections.numbers_section(rows, [("-",) * 12] * len(rows)) if "too many" in line)
     assert said.startswith(f"{len(rows):,} rows") and "python -m analysis.export --to csv RUN" in said
     assert len(sections.numbers_section(rows[:4], [("-",) * 12] * 4)) > 4
+
+
+def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
+    def page_of(count: int) -> str:
+        runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
+        return page.markdown(material.Material(results.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False)
+
+    few, many = page_of(sections.INLINE), page_of(sections.INLINE + 1)
+    assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few
+    assert "Run again with 4 commands, [listed at the end](#commands)" in many
+    listed = "".join(f"python -m workloads.matmul --sizes {n}\n" for n in (1, 2, 3, 4))
+    assert many.endswith(f"## Commands\n\n```\n{listed}```\n")

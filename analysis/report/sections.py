@@ -28,6 +28,7 @@ NUMBERS = ("kernel", "problem", "how", "math", "device", "threads", "time", "+-"
 # Columns that are left out where they say nothing (a dash or nothing in every row).
 OPTIONAL = ("how", "math", "threads", "device time", "queued", "rate", "of its roof", "status, flags")
 MOST_NUMBERS = 2500  # rows that the Markdown lists
+INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
 _RIDGE = "ridge, FLOP per byte"
 _WHERE_TIME_GOES = (
     "That is at the sizes on both sides of each crossing. The last four columns add up to its time: the device clock, what a "
@@ -61,21 +62,35 @@ def headers(runs: "Iterable[Material]") -> list[str]:
 
 
 def header(loaded: "Loaded") -> list[str]:
-    """Machine in a line, date, commit, badge, and the command to type again."""
+    """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
     run = loaded.runs[-1] if loaded.runs else None
     if run is None:
         return ["# Crossover report", "", "The result file has no line that says what machine it came from.", ""]
     dates = sorted({r.started_at[:10] for r in loaded.runs})
     files = dict.fromkeys(f"`{pathlib.Path(f).name}`" for f in loaded.files)
+    commands = again.commands(loaded.runs)
+    typed = f"{len(commands)} commands, [listed at the end](#{COMMANDS.lower()})"
+    if len(commands) <= INLINE:
+        typed = join(f"`{text(c)}`" for c in commands)
     return [
         f"# Where the GPU starts to win: {text(run.machine.key)}", "",
         f"- Machine: {text(facts.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
         + (", virtual" if run.machine.virtual else ""),
         f"- Date: {join(dates)}; commit {text(run.commit)}, sources {text(run.sources)}",
         f"- {badge(loaded.measurements)}",
-        f"- Run again with {join(f'`{text(c)}`' for c in again.commands(loaded.runs))}; measured in {join(files)}",
+        f"- Run again with {typed}; measured in {join(files)}",
         "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder", "",
     ]  # fmt: skip
+
+
+def commands_section(runs: "Iterable[Material]") -> list[str]:
+    """The commands of pages that come of more than INLINE of them, in the order they were run."""
+    told = []
+    for one in runs:
+        commands = again.commands(one.loaded.runs)
+        if len(commands) > INLINE:
+            told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *commands, "```", ""]
+    return [f"## {COMMANDS}", "", *told] if told else []
 
 
 def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
