@@ -231,9 +231,12 @@ def rounded(seconds: float) -> float:
 def one_block(take: Take, limits: Limits, clock: str, call_seconds: float, handicap: float = 0.0) -> Samples:
     """The samples of a single block, for rows whose blocks alternate.
 
-    handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts.
+    handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts; of samples so long that the
+    share is a whole number of calls.
     """
     calls, per_block = plan(call_seconds, limits)
+    if handicap:
+        calls = round(math.ceil(calls * handicap) / handicap)
     seconds = tuple(rounded(forward(take(round(calls * (1 + handicap)))) / calls) for _ in range(per_block))
     return Samples(clock, seconds, calls, (0,) * per_block, "one-block")
 
