@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # a step whose interval is wider fits nothing, and an error of its prediction counts from its interval's end only
-# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches
-# and work. A training counts as much as a relative error of _ERROR: about what single ones are off by without any fit.
-_HELD, _ERROR = (0.1, 0.25, 0.1), 0.25
+# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches,
+# work and holding (in fresh memory, whose pages virtual machines hand out at very different speeds). A training counts as much as
+# a relative error of _ERROR: about what single ones are off by without any fit.
+_HELD, _ERROR = (0.1, 0.25, 0.1, 0.5), 0.25
 _QUANTILE = 0.9
 UNKNOWN = Calibration()  # all as the profile says
 
@@ -121,14 +122,15 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: f
         return once
     fed = np.array([s.feed(once).value for s in others])
     numbers = _solved(others, models, fed)
-    errors = np.abs(np.log((_steps(_arrays(others), *numbers) + fed) / np.array([s.step.value for s in others])))
-    made = dict(zip(("dispatch", "launches", "work"), numbers, strict=True))
+    steps = _steps(_arrays(others), *numbers[:3]) + numbers[3] * fed
+    errors = np.abs(np.log(steps / np.array([s.step.value for s in others])))
+    made = dict(zip(("dispatch", "launches", "work", "holding"), numbers, strict=True))
     return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
 
 
 def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tuple[float, ...]:
-    """(dispatch, launches, work) with the least squares of the logarithms, each model with one voice; `fed`: seconds of the
-    measured steps that are the fit's."""
+    """(dispatch, launches, work, holding) with the least squares of the logarithms, each model with one voice; `fed`: seconds of
+    the measured steps that are the fit's."""
     from scipy.optimize import least_squares
 
     arrays, measured = _arrays(others), np.array([s.step.value for s in others])
@@ -136,9 +138,10 @@ def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tup
     weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
 
     def residuals(x: np.ndarray) -> np.ndarray:
-        return np.concatenate([weight * np.log((_steps(arrays, *np.exp(x)) + fed) / measured), x / np.array(_HELD)])
+        *numbers, holding = np.exp(x)
+        return np.concatenate([weight * np.log((_steps(arrays, *numbers) + holding * fed) / measured), x / np.array(_HELD)])
 
-    return tuple(np.exp(least_squares(residuals, np.zeros(3), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
+    return tuple(np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
 
 
 def _arrays(seen: list[Seen]) -> np.ndarray:

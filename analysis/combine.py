@@ -22,7 +22,8 @@ UNFITTED = 0.3  # what predictions without a fit may be wrong by
 class Calibration(msgspec.Struct, frozen=True):
     """Few global numbers that microbenchmarks do not tell, from trainings of `models` (empty: none, and all is as the profile
     says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
-    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step.
+    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step;
+    holding: the same of what a fit does with its samples before the first epoch.
     spread: the relative error that nine of ten of those trainings are predicted within. compile_s: seconds of a compilation for
     each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model. cast_s:
     of a byte of samples that fit casts to float32."""
@@ -30,6 +31,7 @@ class Calibration(msgspec.Struct, frozen=True):
     dispatch: float = 1.0
     launches: float = 1.0
     work: float = 1.0
+    holding: float = 1.0
     spread: float = UNFITTED
     compile_s: float | None = None
     cast_s: float | None = None
@@ -98,7 +100,7 @@ def fitting(made: Components, fitted: Calibration) -> Estimate:
 
 def casting(made: Components, fitted: Calibration) -> Estimate:
     """Seconds that a call of fit takes to cast and copy its samples."""
-    cast = made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else made.gathered_s.value
+    cast = made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
     return Estimate(cast, cast / 2, cast * 2)
 
 
