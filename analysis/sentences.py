@@ -139,8 +139,13 @@ def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> 
 
 
 def no_gpu_sentence(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
-    """Why there is no crossover: no GPU, or none that gave a time."""
+    """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
+    measurements = list(measurements)
     tried = [m for m in measurements if is_gpu(m.settings.device)]
+    if any(m.status == "ok" for m in tried):
+        if any(m.status == "ok" and not is_gpu(m.settings.device) for m in measurements):
+            return "Nothing was timed on both the CPU and the GPU here, so there is no crossover."
+        return "Only the GPU was timed here, so there is no crossover; leave out --device to time the CPU too."
     what = f" ({facts.machine_words(machine)})" if machine else ""
     if tried:
         reasons = join(dict.fromkeys(m.reason or m.status for m in tried))

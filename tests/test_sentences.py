@@ -143,6 +143,15 @@ def test_a_gpu_that_only_failed_is_no_crossover_and_the_reason_is_said():
     assert said[-1] == "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."
 
 
+def test_where_there_is_no_crossover_it_says_which_side_is_missing():
+    cpu = row("matmul/numpy/blas", square(64), 1e-5, threads=1)
+    gpu = row("matmul/cupy/cublas", square(128), 1e-5, device="gpu:0")
+    failed = row("matmul/cupy/cublas", square(64), None, device="gpu:0", status="failed", reason="CUDA error 2")
+    for rows, words in (([gpu], "Only the GPU was timed here"), ([gpu, failed], "Only the GPU"), ([cpu], "No GPU was measured"),
+                        ([cpu, gpu], "Nothing was timed on both"), ([cpu, failed], "No GPU time was measured")):  # fmt: skip
+        assert sentences.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
+
+
 def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
     loaded = fake.gpu_run(sizes=(64, 128, 256))
     lost = {"threads": 2, "status": "failed", "reason": "died"}
