@@ -96,7 +96,17 @@ def by_part(of: Trace, wheres: Iterable[str]) -> dict[str, float]:
 def held(of: "Profile") -> list[Held]:
     """Every budget of the profile whose training was traced, held against its trace."""
     rows, apart = _told(of)
-    return [_held(budget(m, of), made, apart.get(_setup(m))) for m, made in rows if _tells(m, made, apart)]
+    return [_held(budget(m, of), made, apart.get(_setup(m)), _fed(m, of)) for m, made in rows if _tells(m, made, apart)]
+
+
+def _fed(m: "Measurement", of: "Profile") -> float:
+    """Seconds a step, as predicted, of what a fit does with its samples before its first epoch: steps are told by fits of more
+    and of fewer samples, so that is in them."""
+    try:
+        made = predict(m.problem, m.settings, of, fitted=calibration(of, m.settings, leaving_out=m.problem.model))
+    except Lacking:  # said where its budget is
+        return 0.0
+    return made.held_s.value / made.training.steps
 
 
 def too_slow(of: "Profile") -> "list[Measurement]":
@@ -127,7 +137,7 @@ def _setup(m: "Measurement") -> tuple:
     return m.kernel, m.problem, m.settings.device, *sorted(set(m.settings.switches.items()) - {ONE_AT_A_TIME})
 
 
-def _held(made: Budget, own: Trace, apart: Trace | None) -> Held:
+def _held(made: Budget, own: Trace, apart: Trace | None, fed: float) -> Held:
     told = {p.name: p.seconds.value for p in made.parts if p.seconds}
     if made.device == "cpu":
         traced, untold = _on_cpu(own, apart)
@@ -135,7 +145,7 @@ def _held(made: Budget, own: Trace, apart: Trace | None) -> Held:
         traced, untold = _on_gpu(own)
     sums = {name: told.get(name, 0.0) for name in DEVICE}
     sums[WORK] = sum(sums.values()) + told.get(HIDDEN, 0.0)
-    sums[HOST_PART] = sum(told.get(name, 0.0) for name in _ON_HOST)
+    sums[HOST_PART] = fed + sum(told.get(name, 0.0) for name in _ON_HOST)
     if made.device == "cpu":
         sums[HIDDEN] = told.get(HIDDEN, 0.0)
     else:
@@ -163,12 +173,12 @@ def _on_cpu(own: Trace, apart: Trace | None) -> tuple[dict[str, float], tuple[st
 
 
 def _on_gpu(own: Trace) -> tuple[dict[str, float], tuple[str, ...]]:
-    """(part -> seconds, what is not told): kernels and copies on the GPU's clock, and what of the step it has neither."""
+    """(part -> seconds, what is not told): kernels and copies on the GPU's clock, and what of an untraced step it has neither."""
     parts = by_part(own, (trace.KERNEL, trace.COPY))
     unknown = parts.pop("", 0.0)
     found = {name: parts.get(name, 0.0) for name in (*DEVICE, COPIES)}
-    said = f"{percent(unknown / own.quickest_s)} of the step in kernels whose names say nothing" if unknown else ""
-    return found | {HOST_PART: own.quickest_s - own.busy_s.get("device", 0.0)}, (said,) if said else ()
+    said = f"{percent(unknown / own.step_s)} of the step in kernels whose names say nothing" if unknown else ""
+    return found | {HOST_PART: own.step_s - own.busy_s.get("device", 0.0)}, (said,) if said else ()
 
 
 def table(of: Held) -> list[str]:

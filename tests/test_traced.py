@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis import sentences, traced
+from analysis import profile, sentences, traced
 from analysis.estimate import Estimate
 from analysis.report import budgets
 from kernels.problems import Training
@@ -220,7 +220,7 @@ class Budgeted:
 
 
 def profiled(*rows):
-    return types.SimpleNamespace(trainings=rows)
+    return profile.profile(rows)  # nothing else in it: what a fit does with its samples is not known, and counts as nothing
 
 
 def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
@@ -256,6 +256,16 @@ def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
     assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in h.parts} == {
         "matmul": (2.1, 2.0, True), "copies": (0.7, 1.0, True), "dispatch and launches": (4.2, 6.5, False)}  # fmt: skip
     assert h.untold == ("5.00 % of the step in kernels whose names say nothing",)
+
+
+def test_a_gpus_step_is_the_untraced_one_with_what_its_fit_does_with_the_samples(monkeypatch):
+    """Tracing slows the host, not the GPU's clock: of 10 ms untraced the GPU is busy in 4, the host has the other 6."""
+    monkeypatch.setattr(traced, "budget", Budgeted(dispatch=4, matmul=4))
+    monkeypatch.setattr(traced, "_fed", lambda m, of: 1.5 * MS)
+    ops = [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS, 0)]
+    (h,) = traced.held(profiled(traced_row(made_trace(10, ops, device=4, slower=1.45), device="gpu:0")))
+    assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6)) for p in h.parts} == {
+        "matmul": (4.0, 4.0), "dispatch and launches": (5.5, 6.0)}  # fmt: skip
 
 
 def test_what_tracing_made_much_longer_is_held_against_nothing():
