@@ -179,14 +179,14 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     """What the best changes of each article's model save, predicted beside measured, where both ways were measured."""
     steps = measured_steps(of)
     hits, notes = [], []
-    for (model, batch, device, given), (row, base) in steps.items():
+    for (model, batch, device, given, long), (row, base) in steps.items():
         network = networks.known(model)
         if device != GPU or given or not (network and network.seed):
             continue
         made = prediction.predict(row.problem, row.settings, of)
 
         for change in _best(whatif.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))):
-            other = steps.get(key(change.change.training, change.change.settings))
+            other = steps.get(key(change.change.training, change.change.settings, long))
             if other is None:
                 continue
             real = base.value - other[1].value * batch / change.change.training.batch
@@ -231,18 +231,20 @@ def _best(found: list[whatif.WhatIf]) -> list[whatif.WhatIf]:
     return [w for w in found if w.step_saved is not None and w.job_saved.value > 0 and w.step_saved.value][:TOP]
 
 
-def key(training, settings) -> tuple:
+def key(training, settings, long: bool) -> tuple:
+    """What two rows of the same step have in common; `long`: told by a row's own epochs. Short fits tell a step with the share of
+    what a fit does with its samples, so the two are not compared with each other."""
     given = {n: t for n, t in settings.switches.items() if n != "data"}
-    return training.model, training.batch, settings.device, tuple(sorted(given.items()))
+    return training.model, training.batch, settings.device, tuple(sorted(given.items())), long
 
 
 def measured_steps(of: profile.Profile) -> dict:
-    """(model, batch, device, switches) -> (row, seconds of a step), of rows of the same the least noisy one."""
+    """What rows have in common (`key`) -> (row, seconds of a step), of rows of the same the least noisy one."""
     found: dict = {}
     for m in of.trainings:
         step = calibration.measured_step(m) if switches.ordinary(m) else None
         if step and step.noise <= calibration.NOISY and "loop" not in m.kernel:
-            at = key(m.problem, m.settings)
+            at = key(m.problem, m.settings, costs.by_epochs(m))
             found[at] = min(found.get(at, (m, step)), (m, step), key=lambda pair: pair[1].noise)
     return found
 
