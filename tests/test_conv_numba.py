@@ -1,15 +1,15 @@
-"""Our convolution in Numba: windows and phases by hand, tiles without spills, and every direction exact on any shape, vector and
-number of threads."""
+"""Our convolution in Numba: windows and phases by hand, and every direction exact on any shape, vector and number of
+threads."""
 
 import itertools
-import re
 
 import msgspec
 import numba
 import numpy as np
 import pytest
+from tile_code import need
 
-from kernels import conv_numba_blocked, conv_numba_wgrad, pixel_blocks, pixel_tiles, reference_conv, registry, simd
+from kernels import conv_numba_blocked, conv_numba_wgrad, pixel_blocks, pixel_tiles, reference_conv, registry
 from kernels.arrays import empty
 from kernels.problems import Conv
 
@@ -23,11 +23,6 @@ AWKWARD = [
 
 def directed(problem: Conv, way: str) -> Conv:
     return msgspec.structs.replace(problem, direction=way)
-
-
-def need(vector: int) -> None:
-    if vector > simd.vector_bytes():
-        pytest.skip("no AVX-512 on this CPU" if vector == 64 else "no AVX2 on this CPU")
 
 
 def name(p: Conv) -> str:
@@ -149,33 +144,6 @@ def test_blocks_hold_what_fits_and_waste_few_tiles():
     assert pixel_blocks.blocks(w, 512, 4, 14, 256 << 10, 1568, 1).copied == 1  # pixels a page apart push each other out
     (w,) = pixel_blocks.windows(Conv(32, 14, 14, 512, 256, 1, 1))
     assert pixel_blocks.blocks(w, 512, 4, 14, 256 << 10, 1568, 1)[3:5] == (0, 1)
-
-
-@pytest.mark.parametrize("vector", [64, 32])
-def test_tiles_are_vector_code_without_spills(vector):
-    need(vector)
-    lanes, rows = (0,) * (vector // 4), (0,) * pixel_tiles.tile_rows(vector)
-
-    @numba.njit
-    def fresh(lanes, rows, high, a, at, runs, length, step, b, c, height, columns, added):  # no constants to work in
-        pixel_tiles.tile_apart(
-            lanes, rows, a, 0, at, 0, at, 0, at, 0, runs, length, b, 0, c, 0, at, 0, height, columns, added
-        )
-        pixel_tiles.tile_beside(lanes, high, a, 0, at, 0, runs, length, step, b, 0, c, 0, at, 0, height, columns, added)
-
-    a, b, c = (empty((8192,), np.dtype(np.float32)) for _ in range(3))  # panels begin on a cache line
-    fresh(lanes, rows, len(rows), a, np.zeros(64, np.int64), 2, 5, 1, b, c, 1, 1, 0)
-    register = {64: "zmm", 32: "ymm"}[vector]
-    assembly = next(iter(fresh.inspect_asm().values()))
-    functions = re.split(r"^(conv_tile_\w+):", assembly, flags=re.MULTILINE)
-    found = dict(zip(functions[1::2], functions[2::2], strict=True))
-    assert len(found) == 2 * (1 + len(pixel_tiles.heights(vector)))
-    for word, code in found.items():
-        lines = code.split(".Lfunc_end")[0].splitlines()
-        fused = [line for line in lines if "vfmadd" in line]
-        high, wide = map(int, re.search(r"_(\d+)x(\d)_", word).groups())
-        assert len(fused) >= high * wide * 5 and all(register in line for line in fused), word
-        assert not [line for line in lines if "rsp" in line and register in line], f"{word}: a vector spills"
 
 
 @pytest.mark.parametrize("vector", [64, 32])

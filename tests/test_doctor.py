@@ -11,7 +11,7 @@ import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
 import workloads.__main__ as overview
-from workloads import cpu_watch, doctor, machine, nvidia, options, readiness
+from workloads import cpu_watch, doctor, host, machine, nvidia, options, readiness
 from workloads.readiness import Finding
 
 ROOT = Path(__file__).parent.parent
@@ -67,6 +67,21 @@ def test_blas(monkeypatch, threads, cores, most, level):
     assert finding.level == level
     if level == "warn":
         assert complains(finding, "warn", "unset OMP_NUM_THREADS" if threads < cores else "OPENBLAS_NUM_THREADS=8")
+
+
+@pytest.mark.parametrize(("kernels", "flags", "asked", "fix"), [
+    ("Haswell", "avx2 avx512f", "", "export OPENBLAS_CORETYPE=SkylakeX"), ("Haswell", "avx2", "", ""),
+    ("Zen", "avx2 avx512f", "Zen", "unset OPENBLAS_CORETYPE"), ("SkylakeX", "avx2 avx512f", "", ""), ("", "avx512f", "", ""),
+])  # fmt: skip
+def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix):
+    monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
+    if asked:
+        monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
+    found = {"blas": "openblas 0.3", "blas_kernels": kernels, "blas_threads": str(machine.usable_cores())}
+    monkeypatch.setattr(machine, "blas", lambda: found)
+    monkeypatch.setattr(host, "cpuinfo", lambda: [{"flags": flags}])
+    finding = only(readiness.blas())
+    assert (finding.level, finding.fix) == ("warn" if fix else "ok", fix)
 
 
 @pytest.mark.parametrize(("layer", "threads", "level"), [

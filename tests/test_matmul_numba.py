@@ -1,7 +1,6 @@
-"""Our matmul in Numba: panels in their order, tiles without spills, any shape, stride, vector and number of threads."""
+"""Our matmul in Numba: panels in their order, any shape, stride, vector and number of threads."""
 
 import inspect
-import re
 import threading
 import time
 
@@ -74,34 +73,6 @@ def test_panels_lie_on_one_huge_page_and_not_on_each_other():
     # 12,000 bytes take three pages of 4096, and the next begins a KiB into its own
     assert starts[0] % (1 << 21) == 0 and starts[1] - starts[0] == 3 * 4096 + 1024
     assert (left.shape, right.shape, left.dtype) == ((3, 1000), (5,), np.float32)
-
-
-@BOTH
-@pytest.mark.parametrize("vector", [64, 32])
-def test_a_tile_is_vector_code_without_spills(dtype, vector):
-    if vector > simd.vector_bytes():
-        pytest.skip("no AVX-512 on this CPU" if vector == 64 else "no AVX2 on this CPU")
-    lanes = (0,) * (vector // np.dtype(dtype).itemsize)
-
-    @numba.njit
-    def fresh(lanes, a, b, c, apart, length, depth, height, columns, added):  # constants would be worked into the tiles
-        vectors.tile(lanes, a, 0, b, 0, c, 0, apart, length, depth, height, columns, added)
-
-    a, b, c = (empty((4096,), np.dtype(dtype)) for _ in range(3))  # panels of B begin on a cache line
-    fresh(lanes, a, b, c, 0, 50, 5, 2, 1, 0)
-    rows, register = vectors.tile_rows(vector), {64: "zmm", 32: "ymm"}[vector]
-    assembly = next(iter(fresh.inspect_asm().values()))
-    functions = re.split(r"^(matmul_tile_\w+):", assembly, flags=re.MULTILINE)
-    found = dict(zip(functions[1::2], functions[2::2], strict=True))
-    assert len(found) == 6
-    for name, code in found.items():
-        lines = code.split(".Lfunc_end")[0].splitlines()
-        fused = [i for i, line in enumerate(lines) if "vfmadd" in line]
-        count = rows * int(re.search(r"x(\d)_", name)[1])
-        assert len(fused) >= count * (vectors._UNROLL + 1) and all(register in lines[i] for i in fused), name
-        loop = lines[fused[0] : fused[count * vectors._UNROLL - 1]]
-        assert not [line for line in loop if "rsp" in line], f"{name}: a register spills inside the loop"
-        assert not [line for line in lines if "rsp" in line and register in line], f"{name}: a vector spills"
 
 
 @pytest.mark.parametrize(("dtype", "vector"), [("float32", 0), ("float64", 0), ("float32", 32)])

@@ -26,6 +26,8 @@ _WATCH_S, _LOOKS = 0.6, 8
 _SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
 # These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
 _OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
+# What OpenBLAS calls its kernels for AVX2. Until OpenMathLib/OpenBLAS#6033 it may take them for AMD's Zen 5 as well.
+_AVX2_KERNELS = ("Haswell", "Zen")
 
 _CUPY = """
 import cupy, numpy
@@ -94,7 +96,7 @@ def packages() -> list[Finding]:
 
 
 def blas() -> list[Finding]:
-    from workloads import machine
+    from workloads import host, machine
 
     found = machine.blas()
     threads, cores, most = int(found.get("blas_threads", 0)), machine.usable_cores(), machine.usable_threads()
@@ -106,6 +108,9 @@ def blas() -> list[Finding]:
     if threads > most:
         return [Finding("blas", "warn", seen, "more threads than this process may use stand in each other's way",
                         f"export OPENBLAS_NUM_THREADS={most}")]  # fmt: skip
+    if found.get("blas_kernels") in _AVX2_KERNELS and "avx512f" in host.features(host.cpuinfo()):
+        fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
+        return [Finding("blas", "warn", seen, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", fix)]
     return [Finding("blas", "ok", seen)]
 
 

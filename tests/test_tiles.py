@@ -1,0 +1,63 @@
+"""The register tiles of products and convolutions as LLVM makes them: whole vectors that stay in registers, on every CPU."""
+
+import platform
+import re
+
+import pytest
+import tile_code
+
+from kernels import matmul_numba_simd as vectors
+from kernels import pixel_tiles, simd
+
+REGISTER = {64: "zmm", 32: "ymm"}
+MATMUL_TILES = 2 * 3  # panels of A packed or stored, 1 to 3 vectors
+
+
+def conv_tiles(vector: int) -> int:
+    return pixel_tiles.VECTORS * (1 + len(pixel_tiles.heights(vector)))
+
+
+def stays_in_registers(name: str, lines: list[str], vector: int, registers: int) -> None:
+    """Raises AssertionError for a tile that is no vector code or spills a vector; where it has but 16 registers, the masks
+    of what it stores in the end may spill."""
+    register, unroll = REGISTER[vector], vectors._UNROLL if name.startswith("matmul") else pixel_tiles._UNROLL
+    fused = [i for i, line in enumerate(lines) if "vfmadd" in line]
+    count = int((size := re.search(r"_(\d+)x(\d)_", name))[1]) * int(size[2])
+    assert len(fused) >= count * (unroll + 1) and all(register in lines[i] for i in fused), name
+    if name.startswith("matmul"):
+        loop = lines[fused[0] : fused[count * unroll - 1]]
+        assert not [line for line in loop if "rsp" in line], f"{name}: a register spills inside the loop"
+    held = lines if registers == 32 else lines[: fused[-1]]
+    assert not [line for line in held if "rsp" in line and register in line], f"{name}: a vector spills"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("vector", [64, 32])
+def test_a_tile_of_a_product_is_vector_code_without_spills(dtype, vector):
+    tile_code.need(vector)
+    found = tile_code.matmul_tiles(dtype, vector)
+    assert len(found) == MATMUL_TILES
+    for name, lines in found.items():
+        stays_in_registers(name, lines, vector, simd.registers(simd.vector_bytes()))
+
+
+@pytest.mark.parametrize("vector", [64, 32])
+def test_a_tile_of_a_convolution_is_vector_code_without_spills(vector):
+    tile_code.need(vector)
+    found = tile_code.conv_tiles(vector)
+    assert len(found) == conv_tiles(vector)
+    for name, lines in found.items():
+        stays_in_registers(name, lines, vector, simd.registers(simd.vector_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("cpu", "vector", "registers"), [("haswell", 32, 16), ("sapphirerapids", 64, 32), ("znver5", 64, 32)]
+)
+def test_tiles_stay_in_the_registers_of_other_cpus_too(cpu, vector, registers):
+    """LLVM orders a loop by its model of the CPU; what fits for one may spill for another."""
+    if platform.machine() not in ("x86_64", "AMD64"):
+        pytest.skip("no AVX2 on this CPU")
+    found = tile_code.made_for(cpu)
+    assert len(found) == MATMUL_TILES + conv_tiles(vector)
+    for name, lines in found.items():
+        stays_in_registers(name, lines, vector, registers)

@@ -1,0 +1,72 @@
+"""What LLVM makes of the register tiles of `matmul/numba/simd` and `conv/numba/blocked`: for this CPU, or for another.
+
+As a script: those of float32 for $NUMBA_CPU_NAME, as JSON; nothing of them is run.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import numba
+import numpy as np
+import pytest
+
+from kernels import matmul_numba_simd as vectors
+from kernels import pixel_tiles, simd
+from kernels.arrays import empty
+
+_AVX2 = ("+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,"
+         "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe")
+_AVX512 = f"{_AVX2},+avx512f,+avx512cd,+avx512bw,+avx512dq,+avx512vl"
+OTHERS = {"haswell": _AVX2, "sapphirerapids": _AVX512, "znver5": _AVX512}  # as LLVM calls them: what they have
+
+
+def need(vector: int) -> None:
+    """Skips a test of vectors of so many bytes where the CPU has none."""
+    if vector > simd.vector_bytes():
+        pytest.skip("no AVX-512 on this CPU" if vector == 64 else "no AVX2 on this CPU")
+
+
+def _functions(compiled, arguments: tuple) -> dict[str, list[str]]:
+    """Name -> lines of the tiles in a function of these arguments."""
+    compiled.compile(tuple(map(numba.typeof, arguments)))
+    found = re.split(r"^((?:matmul|conv)_tile_\w+):", compiled.inspect_asm(compiled.signatures[0]), flags=re.MULTILINE)
+    return {name: code.split(".Lfunc_end")[0].splitlines() for name, code in zip(found[1::2], found[2::2], strict=True)}
+
+
+def matmul_tiles(dtype: str, vector: int) -> dict[str, list[str]]:
+    """Name -> lines of assembly, of the tiles of products with vectors of `vector` bytes."""
+
+    @numba.njit
+    def fresh(lanes, a, b, c, apart, length, depth, height, columns, added):  # constants would be worked into the tiles
+        vectors.tile(lanes, a, 0, b, 0, c, 0, apart, length, depth, height, columns, added)
+
+    lanes = (0,) * (vector // np.dtype(dtype).itemsize)
+    return _functions(fresh, (lanes, *[empty((1,), np.dtype(dtype))] * 3, *[0] * 6))
+
+
+def conv_tiles(vector: int) -> dict[str, list[str]]:
+    """The same of convolutions."""
+
+    @numba.njit
+    def fresh(lanes, rows, high, a, at, runs, length, step, b, c, height, columns, added):  # no constants to work in
+        pixel_tiles.tile_apart(
+            lanes, rows, a, 0, at, 0, at, 0, at, 0, runs, length, b, 0, c, 0, at, 0, height, columns, added
+        )
+        pixel_tiles.tile_beside(lanes, high, a, 0, at, 0, runs, length, step, b, 0, c, 0, at, 0, height, columns, added)
+
+    values, lanes, rows = empty((1,), np.dtype(np.float32)), (0,) * (vector // 4), (0,) * pixel_tiles.tile_rows(vector)
+    return _functions(fresh, (lanes, rows, 1, values, np.zeros(1, np.int64), 1, 1, 1, values, values, 1, 1, 0))
+
+
+def made_for(cpu: str) -> dict[str, list[str]]:
+    """The tiles of float32 as LLVM makes them for one of OTHERS, in a process of its own: Numba compiles for one CPU."""
+    own = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": OTHERS[cpu]}
+    made = subprocess.run([sys.executable, __file__], env=os.environ | own, stdout=subprocess.PIPE, check=True)
+    return json.loads(made.stdout)
+
+
+if __name__ == "__main__":
+    json.dump(matmul_tiles("float32", simd.vector_bytes()) | conv_tiles(simd.vector_bytes()), sys.stdout)
