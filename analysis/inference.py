@@ -39,6 +39,7 @@ QUEUED = Way(f"{KERAS}/call", "resident", "host-throughput", "samples already on
 ROUNDTRIP = Way(f"{KERAS}/call", "roundtrip", "host-latency", "array to array by a tf.function")
 PREDICT = Way(f"{KERAS}/predict", "roundtrip", "host-latency", "array to array by model.predict")
 WAYS = (RESIDENT, QUEUED, ROUNDTRIP, PREDICT)
+_AS = {RESIDENT: "already on the device", QUEUED: "already on the device", ROUNDTRIP: "array to array", PREDICT: "model.predict"}
 SERVE = f"{KERAS}/serve"
 
 
@@ -181,15 +182,22 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
 
 
 def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
-    """Joules a sample at the smallest and the largest batch that have them, by device."""
-    told = []
+    """Joules a sample at the smallest and the largest batch that have them, by device: in the way of answering that has most
+    batches, the least where several rows have one, as ways differ more than batches do."""
+    told, rows = [], list(rows)
     for gpu in (False, True):
-        metered = {m.problem.batch: m for m in sorted(rows, key=lambda m: -m.values.get("joules_per_sample", 0.0))
-                   if "joules_per_sample" in m.values and m.kernel != SERVE and is_gpu(m.settings.device) == gpu}  # fmt: skip
+        ways: dict[Way, dict[int, Measurement]] = {}
+        for m in sorted(rows, key=lambda m: -m.values.get("joules_per_sample", 0.0)):
+            way = next((w for w in WAYS if (w.kernel, w.mode) == (m.kernel, m.settings.mode)), None)
+            if way and "joules_per_sample" in m.values and is_gpu(m.settings.device) == gpu:
+                ways.setdefault(way, {})[m.problem.batch] = m
+        if not ways:
+            continue
+        way = min(ways, key=lambda w: (-len(ways[w]), WAYS.index(w)))
+        metered, of_what = ways[way], next((m.notes.get("energy", "") for m in ways[way].values()), "")
         ends = sorted(metered)[:1] + sorted(metered)[1:][-1:]
-        of_what = next((m.notes.get("energy", "") for m in metered.values()), "")
-        told += [f"{digits(metered[b].values['joules_per_sample'])} J on the {'GPU' if gpu else 'CPU'} at batch {b}"
-                 + (f" ({of_what})" if b == ends[-1] and of_what else "") for b in ends]  # fmt: skip
+        each = [f"{digits(metered[b].values['joules_per_sample'])} J on the {'GPU' if gpu else 'CPU'} at batch {b}" for b in ends]
+        told.append(f"{join(each)} ({', '.join(filter(None, (_AS[way], of_what)))})")
     return [f"{case.name}: a sample takes at least {join(told)}."] if told else []
 
 

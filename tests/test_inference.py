@@ -288,9 +288,22 @@ def test_sentences_by_hand():
         "(2.12 times as many).",
         "lenet: from batch 1 to 16 the samples a second, array to array, become 8.50 times as many on the GPU and 1.88 times as "
         "many on the CPU.",
-        "lenet: a sample takes at least 2.00 J on the GPU at batch 1 and 0.125 J on the GPU at batch 16 (NVML, whole board).",
+        "lenet: a sample takes at least 2.00 J on the GPU at batch 1 and 0.125 J on the GPU at batch 16 (array to array, NVML, "
+        "whole board).",
         "lenet, single requests on the GPU, in samples a second: 1000 with 8 in flight (each waits 6.00 ms); batches of 16 give "
         "2000."]  # fmt: skip
+
+
+def test_joules_are_of_one_way_of_answering():
+    """model.predict was metered at one batch more than the way that is metered at two: its joules do not stand beside theirs."""
+    def metered(batch: int, joules: float, **more):
+        return answered(batch, 1e-3, device="gpu:0", values={"joules_per_sample": joules}, **more)
+
+    rows = [metered(1, 0.5), metered(4, 0.2), metered(4, 0.3), metered(16, 9.0, kernel="inference/keras/predict")]
+    (case,) = said.cases(rows)
+    assert said.energy_sentences(case, rows) == [
+        "lenet: a sample takes at least 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 "
+        "(array to array)."]  # fmt: skip
 
 
 def test_the_smallest_batch_told_is_one_that_both_sides_answered():
