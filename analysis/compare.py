@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
 LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
 --save. A difference is claimed only when its whole 95 % interval lies beyond the least effect: 2 %, and never less than what
-single processes of the row are known to differ by. Exit code 4 when --fail-on finds a regression."""
+single processes of the row are known to differ by; where it is known what other moments change, that counts between two runs of
+--rigorous, and 0.5 %. Exit code 4 when --fail-on finds a regression."""
 _MOST = 40  # lines of one verdict on a terminal; -v shows all
 HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "least_effect", "least_from", "flags")
 
@@ -122,6 +123,7 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
 def told(made: "Comparison") -> list[str]:
     """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
     from analysis import names
+    from analysis.comparison import ONE_OCCASION
     from analysis.spread import NOTHING, UNKNOWN
     from analysis.units import count, percent
 
@@ -134,6 +136,10 @@ def told(made: "Comparison") -> list[str]:
         lines.append(f"what single processes differ by is not known of this machine, so nothing below {percent(UNKNOWN)} is "
                      f"claimed; measure it once: {options.typed('python -m workloads.referee --only spread')}, or compare runs "
                      "made with --rigorous")  # fmt: skip
+    if here := sum(r.least.source.startswith(ONE_OCCASION) for r in made.rows):
+        again = options.typed("python -m workloads.referee --only spread --turns 10 --resume")
+        lines.append(f"of {count(here, 'row')} over processes it is not known what another hour changes, so nothing below what "
+                     f"single processes differ by is claimed; processes of three moments tell: {again}")  # fmt: skip
     return lines
 
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from workloads.results import Loaded, Machine, Measurement, Run, Samples
 
 MIN_EFFECT = 0.02  # of single processes; never below the spread between them
-OVER_PROCESSES = 0.005  # of rows over several processes, whose interval has that spread in it
-SIDE_BY_SIDE = "side by side"  # the note of rows taken in alternating blocks: those with the same text are pairs
+OVER_PROCESSES = 0.005  # of rows over several processes in turns, or where it is known what other occasions change
+SIDE_BY_SIDE = "side by side"  # the note of rows taken in alternating blocks, with a text that no other rows have: pairs
+ONE_OCCASION = "single processes of "  # of rows over processes where it is not known what occasions differ by
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
 
@@ -106,6 +107,7 @@ def _compared(
     if not (x and y and x.seconds and y.seconds and min(x.seconds + y.seconds) > 0):
         return None
     paired = bool(a.notes.get(SIDE_BY_SIDE)) and a.notes.get(SIDE_BY_SIDE) == b.notes.get(SIDE_BY_SIDE)
+    paired = paired and len(set(x.block)) == len(set(y.block))
     least = least_effect(a, x, y, min_effect, stored, paired)
     return Compared(names.row(b), a, b, x.clock, _verdict(x, y, paired, least.limit), least)
 
@@ -115,21 +117,26 @@ def _verdict(x: "Samples", y: "Samples", paired: bool, least: float) -> Verdict:
     if min(len(x.seconds), len(y.seconds)) < 2:
         ratio = y.seconds[0] / x.seconds[0]
         return Verdict("can't tell", Estimate(ratio, ratio, ratio))
-    return verdict(x, y, paired=paired and len(set(x.block)) == len(set(y.block)), min_effect=least)
+    return verdict(x, y, paired=paired, min_effect=least)
 
 
 def least_effect(row: "Measurement", x: "Samples", y: "Samples", asked: float | None, stored: Stored,
                  paired: bool = False) -> Spread:  # fmt: skip
     """The smallest difference that may be claimed of a row, and what says so. `paired`: the processes took turns, so that only
-    what such processes differ by counts, where that is known."""
-    if spread.over_processes(x) and spread.over_processes(y):
-        return Spread(OVER_PROCESSES if asked is None else asked, "intervals over processes")
-    floor, known = MIN_EFFECT if asked is None else asked, stored.of(row)
-    if paired and (taken := stored.of(row, turns=True)).source != spread.NOTHING:
-        known = taken
-    return (
-        known if known.limit > floor else Spread(floor, "the least effect asked for" if asked else "the least effect")
-    )
+    what such processes differ by counts, where that is known, and of rows over processes nothing beyond their intervals. Two runs
+    over processes that did not take turns differ by what occasions do; where that is not known they are as single processes."""
+    over = spread.over_processes(x) and spread.over_processes(y)
+    if over and paired:
+        return Spread(OVER_PROCESSES if asked is None else asked, "intervals over processes in turns")
+    floor, known, of = MIN_EFFECT, stored.of(row), ONE_OCCASION if over else ""
+    if over and (nearer := stored.of(row, spread.OCCASIONS)).source != spread.NOTHING:
+        floor, known, of = OVER_PROCESSES, nearer, "occasions of "
+    elif paired and (nearer := stored.of(row, spread.TURNS)).source != spread.NOTHING:
+        known = nearer
+    floor = floor if asked is None else asked
+    if known.limit <= floor:
+        return Spread(floor, "the least effect asked for" if asked else "the least effect")
+    return known if known.source == spread.NOTHING else msgspec.structs.replace(known, source=of + known.source)
 
 
 def differences(old: "Loaded", new: "Loaded") -> tuple[str, ...]:

@@ -9,6 +9,10 @@ what rows like it show. Their variances are taken as s0^2 times v0 over a chi-sq
 own s^2 of v degrees, the difference of two further processes over sqrt(2 (v0 s0^2 + v s^2) / (v0 + v)) then follows Student's
 t of v0 + v degrees: a bound that holds as often as it says, however few processes there were, also of a row that has none.
 
+The processes of one run share its minute, and tell nothing of what another hour brings. A row whose processes were taken at
+several occasions shows that too: what the middles of its occasions differ by is treated just like what processes do, and bounds
+two runs of several processes each, whose own processes are in their intervals.
+
 Source: G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression (2004), sections 3 and 6.2.
 """
 
@@ -31,6 +35,9 @@ REPORTS = pathlib.Path(__file__).parent.parent / "reports"
 PROCESSES = " processes"  # how a row of --rigorous says why it stopped
 IN_TURNS = " processes in turns"  # and one of processes whose blocks alternated, their rounds' common part taken out
 MATCH = "match"  # the switch that tells the referee's rows from a sweep's
+ALONE, TURNS, OCCASIONS = "one by one", "in turns", "by occasion"  # what may differ: processes of two kinds, or whole runs
+TAKEN = "process_at_s"  # the series of when each process of a row was taken, in Unix seconds, in the order of the blocks
+APART_S = 300.0  # with no process for that long, the next one is of another occasion
 FEWEST = 3
 PAIRS = 0.99  # of pairs of single processes that stay within a limit
 DISTURBED = {"other-load", "other-tenant", "quota"}  # what such a row's processes differ by is not its own
@@ -53,7 +60,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """A row's processes: the variance of their log medians, its degrees of freedom, and the seconds of a call."""
+    """A row's processes, or its occasions: the variance of their log medians, its degrees of freedom, the seconds of a call."""
 
     variance: float
     degrees: int
@@ -70,13 +77,29 @@ def in_turns(samples: "Samples") -> bool:
     return samples.stop_reason.endswith(IN_TURNS) and len(set(samples.block)) >= FEWEST
 
 
-def seen(samples: "Samples") -> Seen:
-    """What samples whose blocks are processes show."""
+def seen(samples: "Samples", apart: list[list[int]] | None = None) -> Seen:
+    """What samples whose blocks are processes show; with `apart`, the blocks of each occasion, what the middles of these do."""
     groups: dict[int, list[float]] = {}
     for second, block in zip(samples.seconds, samples.block, strict=True):
         groups.setdefault(block, []).append(second)
-    logs = [math.log(statistics.median(group)) for group in groups.values()]
+    middles = {block: math.log(statistics.median(group)) for block, group in groups.items()}
+    logs = [statistics.median(middles[b] for b in blocks) for blocks in apart] if apart else list(middles.values())
     return Seen(max(statistics.variance(logs), _NARROWEST**2), len(logs) - 1, math.exp(statistics.mean(logs)))
+
+
+def occasions(m: "Measurement", samples: "Samples") -> list[list[int]]:
+    """The blocks of each occasion, in the order of time; one occasion where nothing says when its processes were taken."""
+    blocks, taken = list(dict.fromkeys(samples.block)), m.series.get(TAKEN, ())
+    if len(taken) != len(blocks):
+        return [blocks]
+    found: list[list[int]] = []
+    last = -math.inf
+    for at, block in sorted(zip(taken, blocks, strict=True)):
+        if at - last > APART_S:
+            found.append([])
+        found[-1].append(block)
+        last = at
+    return found
 
 
 def degrees(rows: Iterable[Seen]) -> float:
@@ -132,28 +155,32 @@ def limit(own: Seen | None, alike: tuple[float, float]) -> float:
 
 
 class Stored:
-    """The spreads known of a machine's rows: of processes by themselves, and of processes that took turns."""
+    """The spreads known of a machine's rows: of processes by themselves, of processes that took turns, and of occasions."""
 
     def __init__(self, measurements: "Iterable[Measurement]"):
-        self._rows: dict[tuple[bool, str, str], Seen] = {}
-        self._kinds: dict[tuple[bool, str, str], tuple] = {}
+        self._rows: dict[tuple[str, str, str], Seen] = {}
+        self._kinds: dict[tuple[str, str, str], tuple] = {}
         for m in measurements:
             samples = clock_of(m)
             turns = bool(samples) and in_turns(samples)
             if m.status != "ok" or not samples or not (turns or over_processes(samples)):
                 continue
             if min(samples.seconds) > 0 and not DISTURBED & {*m.flags}:
-                self._rows[turns, _key(m), samples.clock] = seen(samples)
-                self._kinds[turns, _key(m), samples.clock] = _kind(m)
+                found = {TURNS if turns else ALONE: seen(samples)}
+                if not turns and len(apart := occasions(m, samples)) >= FEWEST:
+                    found[OCCASIONS] = seen(samples, apart)
+                for what, shown in found.items():
+                    self._rows[what, _key(m), samples.clock] = shown
+                    self._kinds[what, _key(m), samples.clock] = _kind(m)
         self._prior = functools.cache(self._prior_of)
 
-    def of(self, m: "Measurement", turns: bool = False) -> Spread:
-        """The spread of a row, from its own processes and those of rows alike, the nearest kind that has enough of them: of its
-        device, mode and threads and about as long as its call; these of any length; all of its device."""
+    def of(self, m: "Measurement", what: str = ALONE) -> Spread:
+        """The spread of a row, from its own processes (or OCCASIONS) and those of rows alike, the nearest kind that has enough of
+        them: of its device, mode and threads and about as long as its call; these of any length; all of its device."""
         clock = clock_of(m)
-        own = self._rows.get((turns, _key(m), clock.clock)) if clock else None
+        own = self._rows.get((what, _key(m), clock.clock)) if clock else None
         seconds = own.seconds if own else statistics.median(clock.seconds) if clock and clock.seconds else 0.0
-        alike, rows = self._prior(turns, _kind(m), math.floor(math.log10(seconds)) if seconds > 0 else 0)
+        alike, rows = self._prior(what, _kind(m), math.floor(math.log10(seconds)) if seconds > 0 else 0)
         once = m.settings.process == "fresh"  # what happens once in a process is like no other row
         if own and (once or rows < _ROWS):
             return Spread(limit(own, _NOTHING_ALIKE), "this row", own.degrees + 1)
@@ -162,11 +189,11 @@ class Stored:
         source = f"this row and {rows} like it" if own else f"{rows} rows like it"
         return Spread(limit(own, alike), source, own.degrees + 1 if own else 0)
 
-    def _prior_of(self, turns: bool, kind: tuple, decade: int) -> tuple[tuple[float, float], int]:
+    def _prior_of(self, what: str, kind: tuple, decade: int) -> tuple[tuple[float, float], int]:
         """What the rows like one show, and how many there are. How variances differ from row to row takes many rows to see, so
         v0 is of the rows of any length, and none too large for those that are more alike."""
         all_ = [(k, s) for key, s in self._rows.items()
-                if key[0] == turns and (k := self._kinds[key])[0] == kind[0] and k[-1] == "warm"]  # fmt: skip
+                if key[0] == what and (k := self._kinds[key])[0] == kind[0] and k[-1] == "warm"]  # fmt: skip
         same = [s for k, s in all_ if k == kind]
         near = [s for s in same if abs(math.log10(s.seconds) - decade - 0.5) <= 1]
         every = [s for _, s in all_]
@@ -177,7 +204,8 @@ class Stored:
         return (free, center(group, free)), len(group)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        """The rows of which it is known what processes differ by."""
+        return sum(what != OCCASIONS for what, *_ in self._rows)
 
 
 def _key(m: "Measurement") -> str:

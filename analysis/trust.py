@@ -118,20 +118,25 @@ def restarted(measurements: "Iterable[Measurement]") -> list[Restarts]:
 
 
 class Differ(msgspec.Struct, frozen=True):
-    """What two single processes of a row stay within in 99 of 100 pairs; `turns`: processes that take turns."""
+    """What two single processes of a row stay within in 99 of 100 pairs; `turns`: processes that take turns; `occasions`: what
+    the middles of so many occasions do, which the processes were taken at."""
 
     name: str
     limit: float
     processes: int
     turns: bool
+    occasions: int = 0
 
     @property
     def how(self) -> str:
+        if self.occasions:
+            return f"at {self.occasions} occasions"
         return "in turns" if self.turns else "one by one"
 
 
 def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
-    """What single processes differ by, of rows with several, the largest first; those that took turns last."""
+    """What single processes differ by, of rows with several, the largest first; those that took turns after them, and last what
+    occasions differ by."""
     from analysis.roofs import clock_of
 
     measurements = list(measurements)
@@ -142,9 +147,11 @@ def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
         turns = usual and bool(samples) and spread.in_turns(samples)
         if turns or (usual and samples and spread.over_processes(samples)):
             name = names.row(m).removesuffix(f" {spread.MATCH}={m.settings.switches.get(spread.MATCH, '')}")
-            differ = known.of(m, turns)
+            differ = known.of(m, spread.TURNS if turns else spread.ALONE)
             found.append(Differ(name, differ.limit, differ.processes, turns))
-    return sorted(found, key=lambda d: (d.turns, -d.limit))
+            if not turns and (apart := known.of(m, spread.OCCASIONS)).processes:
+                found.append(Differ(name, apart.limit, differ.processes, False, apart.processes))
+    return sorted(found, key=lambda d: (bool(d.occasions), d.turns, -d.limit))
 
 
 def sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -166,10 +173,13 @@ def sentences(measurements: "Iterable[Measurement]") -> list[str]:
             told.append(f"Of {count(pairs, 'pair')} of rows that are alike ({how}), {false} were called different; a planted "
                         f"slow-down of {percent(rows[0].planted)} was found in {found} of {pairs}.")  # fmt: skip
     every = spreads(measurements)
-    for turns, who, why in ((False, "Two single processes of a row", "smaller differences between two runs are not claimed"),
-                            (True, "Of processes that take turns, two",
-                             "the differences between processes by themselves are mostly the host's")):  # fmt: skip
-        if known := [d for d in every if d.turns == turns]:
+    kinds = (("one by one", "Two single processes of a row", "smaller differences between two runs are not claimed"),
+             ("in turns", "Of processes that take turns, two",
+              "the differences between processes by themselves are mostly the host's"),
+             ("at ", "Of a row's processes, the middles of two occasions",
+              "smaller differences between two runs of several processes are not claimed"))  # fmt: skip
+    for how, who, why in kinds:
+        if known := [d for d in every if d.how.startswith(how)]:
             share = f"{100 * spread.PAIRS:.0f} of 100 pairs"
             told.append(f"{who} stay within {percent(known[0].limit)} in {share} ({known[0].name}), half of the rows within "
                         f"{percent(known[len(known) // 2].limit)}: {why}.")  # fmt: skip

@@ -123,10 +123,76 @@ def test_rows_over_processes_carry_their_spread_in_the_interval():
         loaded(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995))),
         loaded(timed(processes(1.02, 1.021, 1.019, 1.0205, 1.0195))),
     )
-    made = comparison.comparison(old, new, stored=spread.Stored([]))
-    assert made.rows[0].word == "slower" and made.rows[0].least.limit == comparison.OVER_PROCESSES
+    beside = [loaded(*(msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in side.measurements))
+              for side in (old, new)]  # fmt: skip
+    made = comparison.comparison(*beside, stored=spread.Stored([]))
+    assert made.rows[0].word == "slower"
+    assert made.rows[0].least == spread.Spread(comparison.OVER_PROCESSES, "intervals over processes in turns")
+    uneven = loaded(msgspec.structs.replace(beside[1].measurements[0], samples=(processes(1.02, 1.02, 1.02),)))
+    assert comparison.comparison(beside[0], uneven, stored=spread.Stored([])).rows[0].least.source == spread.NOTHING
     wide = loaded(timed(processes(1.0, 1.03, 0.97, 1.02, 0.98)))
-    assert words(wide, loaded(timed(processes(1.02, 1.05, 0.99, 1.04, 1.0)))) == ["can't tell"]
+    made = comparison.comparison(wide, loaded(timed(processes(1.02, 1.05, 0.99, 1.04, 1.0))), stored=spread.Stored([]))
+    assert made.rows[0].verdict.ratio.low < 0.98 and made.rows[0].verdict.ratio.high > 1.06
+
+
+def at_occasions(*middles: float, apart: float = spread.APART_S + 1) -> Measurement:
+    """Three processes at each of several occasions, 0.1 % below, at and above its middle, ten seconds from one to the next."""
+    m = timed(processes(*(middle * (1 + off) for middle in middles for off in (-0.001, 0, 0.001))))
+    taken = tuple(i * (apart + 20.0) + 10.0 * j for i in range(len(middles)) for j in range(3))
+    return msgspec.structs.replace(m, series={spread.TAKEN: taken})
+
+
+def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
+    """Five processes of a run say no more of another hour than one; where a row's were taken at three occasions, the middles of
+    these do."""
+    sides = (1.0, 1.005, 0.995, 1.002, 0.998)
+    old, new = (timed(processes(*(c * x for x in sides))) for c in (1.0, 1.05))
+    logs = [math.log(x) for x in sides]
+    alone = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))  # t of 4 degrees
+    (made,) = comparison.comparison(loaded(old), loaded(new), stored=spread.Stored([old, new])).rows
+    assert made.word == "slower" and made.least.source == "single processes of this row" and made.least.processes == 5
+    assert made.least.limit == pytest.approx(alone, rel=1e-4) and 0.025 < alone < 0.026
+    steadier = spread.Stored([KNOWN])
+    assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.MIN_EFFECT
+    steadier = spread.Stored([at_occasions(1.0, 1.0, 1.0)])
+    assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.OVER_PROCESSES
+    logs = [math.log(x) for x in (1.0, 1.005, 0.995)]
+    apart = math.expm1(9.924843 * math.sqrt(2 * sum((x - sum(logs) / 3) ** 2 for x in logs) / 2))  # and of 2
+    known = spread.Stored([at_occasions(1.0, 1.005, 0.995)])
+    (made,) = comparison.comparison(loaded(old), loaded(new), stored=known).rows
+    assert made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "occasions of this row", 3) and 0.07 < apart < 0.073
+    assert made.word == "same" and len(known) == 1
+    single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, nine of the row count
+    assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 9
+    asked = comparison.comparison(loaded(old), loaded(new), stored=known, min_effect=0.1).rows[0].least
+    assert asked == spread.Spread(0.1, "the least effect asked for")
+
+
+@pytest.mark.parametrize(("m", "count"), [
+    (at_occasions(1.0, 1.0, 1.0), 3), (at_occasions(1.0, 1.0, 1.0, apart=spread.APART_S - 1), 1), (KNOWN, 1),
+    (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={spread.TAKEN: (0.0, 1000.0)}), 1)])  # fmt: skip
+def test_occasions_are_processes_with_a_pause_between_them(m, count):
+    """Where nothing says when each was taken, all are of one."""
+    found = spread.occasions(m, m.samples[0])
+    assert len(found) == count and [b for blocks in found for b in blocks] == list(dict.fromkeys(m.samples[0].block))
+    assert (spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING) == (count == 1)
+
+
+def test_two_occasions_tell_nothing_of_a_third():
+    m = at_occasions(1.0, 1.0)
+    assert len(spread.occasions(m, m.samples[0])) == 2
+    assert spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING
+    late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series={spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3})
+    assert spread.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
+
+
+def test_who_compares_runs_of_one_occasion_hears_what_would_tell_more():
+    sides = [loaded(timed(processes(c, 1.004 * c, 0.996 * c))) for c in (1.0, 1.1)]
+    known = spread.Stored([m for side in sides for m in side.measurements])
+    said = [line for line in compare.told(comparison.comparison(*sides, stored=known)) if "another hour" in line]
+    assert len(said) == 1 and said[0].startswith("of 1 row over processes") and "--only spread" in said[0]
+    apart = spread.Stored([at_occasions(1.0, 1.0, 1.0)])
+    assert not any("another hour" in line for line in compare.told(comparison.comparison(*sides, stored=apart)))
 
 
 def test_what_happens_once_in_a_process_tells_nothing_of_other_rows():
@@ -171,7 +237,7 @@ def test_processes_that_took_turns_have_a_spread_of_their_own():
     logs = [math.log(c) for c in (1.0, 1.05, 0.95, 1.02, 0.98)]
     deviation = math.sqrt(sum((x - sum(logs) / 5) ** 2 for x in logs) / 4)
     assert known.of(alone).limit == pytest.approx(math.expm1(4.604095 * deviation * math.sqrt(2)), rel=1e-5)
-    assert known.of(alone).source == "this row" and known.of(alone, turns=True).limit < 0.02 and len(known) == 2
+    assert known.of(alone).source == "this row" and known.of(alone, spread.TURNS).limit < 0.02 and len(known) == 2
     sides = [msgspec.structs.replace(timed(steady(c)), notes={comparison.SIDE_BY_SIDE: "1"}) for c in (1.0, 1.05)]
     assert words(*map(loaded, sides), stored=known) == ["slower"]
     assert words(*map(loaded, sides), stored=spread.Stored([alone])) == [

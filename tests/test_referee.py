@@ -310,6 +310,14 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
     assert len(handed) == 7 and more.values["pairs"] == 7 == more.values["found"] and len(more.series["aa_ratio"]) == 7
 
 
+def test_rows_of_two_triples_are_never_pairs_whatever_their_seeds(monkeypatch):
+    monkeypatch.setattr(sweep, "alternate", lambda rows, limits, seed, handicaps: [
+        Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(samples(1e-3, blocks=8),)) for _ in rows])  # fmt: skip
+    one, two = (judging._triple(ONE, Limits(), 1, 0.05, 1) for _ in range(2))
+    notes = [{m.notes[comparison.SIDE_BY_SIDE] for m in triple} for triple in (one, two)]
+    assert len(notes[0]) == len(notes[1]) == 1 and notes[0] != notes[1]
+
+
 def test_a_row_in_turns_has_what_is_common_to_a_round_taken_out(monkeypatch):
     """Process p is p % slower, the host 10 % slower in every other round: what is left is the processes' own."""
 
@@ -366,6 +374,40 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
     for spoiled in ({"flags": ("other-load",)}, {"status": "failed", "samples": ()}):
         monkeypatch.setattr(Worker, "ask", lambda *given, s=spoiled: msgspec.structs.replace(ask(*given), **s))
         assert judging.fresh([ONE], Limits(), 1, 7, {ONE.key: same}) == [same], "nothing is taken from what there was"
+
+
+def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypatch):
+    """Three processes at noon, two more ten minutes later, three at one o'clock; the first file did not say when."""
+    at = iter(["2026-11-22T12:00:00Z"] * 3 + ["2026-11-22T12:10:00Z"] * 2 + ["2026-11-22T13:00:00Z"] * 3)
+    middles = iter([1.0] * 3 + [1.02] * 2 + [1.03] * 3)
+
+    class Worker:
+        def __init__(self, variables):
+            pass
+
+        def ask(self, order, timeout_s):
+            return Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", at=next(at), samples=(
+                samples(next(middles), blocks=2),))  # fmt: skip
+
+        def close(self):
+            pass
+
+    monkeypatch.setattr(judging, "Worker", Worker)
+    (first,) = judging.fresh([ONE], Limits(), 1, 3, {})
+    noon = 1795348800.0  # 2026-11-22 12:00 UTC
+    assert first.series[spread.TAKEN] == (noon,) * 3
+    untold = msgspec.structs.replace(first, series={})
+    (second,) = judging.fresh([ONE], Limits(), 1, 5, {ONE.key: untold})
+    (third,) = judging.fresh([ONE], Limits(), 1, 8, {ONE.key: second})
+    assert third.series[spread.TAKEN] == (noon,) * 3 + (noon + 600,) * 2 + (noon + 3600,) * 3
+    assert spread.occasions(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5, 6, 7]]
+    alone, apart = trust.spreads([third])
+    logs = [math.log(x) for x in (1.0, 1.02, 1.03)]
+    variance = sum((x - sum(logs) / 3) ** 2 for x in logs) / 2
+    assert apart.limit == pytest.approx(math.expm1(9.924843 * math.sqrt(2 * variance)), rel=1e-3)
+    assert (alone.how, alone.processes, apart.how, apart.processes) == ("one by one", 8, "at 3 occasions", 8)
+    assert sum("the middles of two occasions stay within" in said for said in trust.sentences([third])) == 1
+    assert len(trust.spreads([second])) == 1
 
 
 class TestTheCommand:

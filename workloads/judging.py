@@ -4,7 +4,9 @@ slow-downs."""
 import contextlib
 import math
 import statistics
+import uuid
 from collections.abc import Callable, Iterator
+from datetime import datetime
 
 import msgspec
 
@@ -74,16 +76,29 @@ def fresh(
 
 def _added(parts: list[Measurement], old: Measurement | None) -> Measurement:
     """One measurement of processes from before and of further ones, without those that other load disturbed; what fails now
-    takes nothing from what there was."""
+    takes nothing from what there was. A series says when each process was taken."""
     quiet = [m for m in parts if not spread.DISTURBED & {*m.flags} and (m.status == "ok" or not old)]
     if old and not quiet:
         return old
-    made = sweep.merged(quiet if old or len(quiet) >= spread.FEWEST else parts)
-    if not old:
-        return made
-    samples = tuple(together([s, more]) if (more := made.on(s.clock)) else s for s in old.samples)
-    flags = tuple(dict.fromkeys((*old.flags, *made.flags)))
-    return msgspec.structs.replace(old, samples=samples, flags=flags, at=made.at)
+    used = quiet if old or len(quiet) >= spread.FEWEST else parts
+    made = sweep.merged(used)
+    if made.status == "ok":
+        made = msgspec.structs.replace(made, series={**made.series, spread.TAKEN: sum(map(when, used), ())})
+    return grown(old, made) if old else made
+
+
+def grown(old: Measurement, more: Measurement) -> Measurement:
+    """A row over processes with those of a later run added to it."""
+    samples = tuple(together([s, also]) if (also := more.on(s.clock)) else s for s in old.samples)
+    flags = tuple(dict.fromkeys((*old.flags, *more.flags)))
+    return msgspec.structs.replace(old, samples=samples, flags=flags, at=more.at,
+                                   series={**old.series, spread.TAKEN: (*when(old), *when(more))})  # fmt: skip
+
+
+def when(m: Measurement) -> tuple[float, ...]:
+    """When each process was taken, in Unix seconds; where that was not kept, all when the last one was."""
+    at = datetime.fromisoformat(m.at).timestamp() if m.at else 0.0
+    return m.series.get(spread.TAKEN) or (at,) * (len(set(m.samples[0].block)) if spread.over_processes(m.samples[0]) else 1)
 
 
 def in_turns(row: Row, limits: Limits, seed: int, processes: int = PROCESSES) -> Measurement:
@@ -173,10 +188,10 @@ def _triple(row: Row, limits: Limits, seed: int, planted: float, processes: int)
     if done[0].status != "ok":
         return done
     sides = [done[i : i + processes] for i in range(0, len(done), processes)]
-    made = []
+    made, pair = [], {comparison.SIDE_BY_SIDE: uuid.uuid4().hex}  # no other triple's, whatever the seed
     for side in sides:
         samples = side[0].samples[0]
         if processes > 1:
             samples = sweep.joined([m.samples[0] for m in side], f"{processes}{spread.PROCESSES}")
-        made.append(msgspec.structs.replace(side[0], samples=(samples,), notes={comparison.SIDE_BY_SIDE: str(seed)}))
+        made.append(msgspec.structs.replace(side[0], samples=(samples,), notes=pair))
     return made

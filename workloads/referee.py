@@ -23,8 +23,8 @@ def parser() -> options.Parser:
         "--fast", action="store_true", help="fewer turns, processes and pairs: minutes instead of an hour"
     )
     made.add_argument("--turns", type=_count, metavar="N", help="turns of each side in a match, and processes "
-                      "of a row for the spread, 3 at least: with --resume further ones are added; of those in turns always "
-                      "5 (5; --fast 2)")  # fmt: skip
+                      "of a row for the spread, 3 at least: with --resume further ones are added, which tell what "
+                      "other moments change from the third on; of those in turns always 5 (5; --fast 2)")  # fmt: skip
     made.add_argument("--pairs", type=_count, metavar="N", help="pairs of each row for the verdicts, with "
                       "--resume those that lack (50; --fast 2)")  # fmt: skip
     made.add_argument("--rows", nargs="+", metavar="N", help="only these rows of each match, counted from 1")
