@@ -139,7 +139,7 @@ def told(made: "Comparison") -> list[str]:
     if here := sum(r.least.source.startswith(ONE_OCCASION) for r in made.rows):
         again = options.typed("python -m workloads.referee --only spread --turns 10 --resume")
         lines.append(f"of {count(here, 'row')} over processes it is not known what another hour changes, so nothing below what "
-                     f"single processes differ by is claimed; processes of three moments tell: {again}")  # fmt: skip
+                     f"single processes differ by is claimed; processes of five moments tell: {again}")  # fmt: skip
     return lines
 
 

@@ -130,7 +130,7 @@ def least_effect(row: "Measurement", x: "Samples", y: "Samples", asked: float | 
         return Spread(OVER_PROCESSES if asked is None else asked, "intervals over processes in turns")
     floor, known, of = MIN_EFFECT, stored.of(row), ONE_OCCASION if over else ""
     if over and (nearer := stored.of(row, spread.OCCASIONS)).source != spread.NOTHING:
-        floor, known, of = OVER_PROCESSES, nearer, "occasions of "
+        floor, known, of = OVER_PROCESSES, nearer, f"{nearer.processes} occasions of "
     elif paired and (nearer := stored.of(row, spread.TURNS)).source != spread.NOTHING:
         known = nearer
     floor = floor if asked is None else asked

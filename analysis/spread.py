@@ -9,9 +9,9 @@ what rows like it show. Their variances are taken as s0^2 times v0 over a chi-sq
 own s^2 of v degrees, the difference of two further processes over sqrt(2 (v0 s0^2 + v s^2) / (v0 + v)) then follows Student's
 t of v0 + v degrees: a bound that holds as often as it says, however few processes there were, also of a row that has none.
 
-The processes of one run share its minute, and tell nothing of what another hour brings. A row whose processes were taken at
-several occasions shows that too: what the middles of its occasions differ by is treated just like what processes do, and bounds
-two runs of several processes each, whose own processes are in their intervals.
+The processes of one run share its minute, and tell little of what another hour brings. A row whose processes were taken at
+several occasions shows that too: what the middles of these differ by bounds two runs of several processes each. Here rows alike
+lend nothing: they were taken at the same occasions, and a host that is slower for an hour is slower for all of them.
 
 Source: G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression (2004), sections 3 and 6.2.
 """
@@ -39,6 +39,7 @@ ALONE, TURNS, OCCASIONS = "one by one", "in turns", "by occasion"  # what may di
 TAKEN = "process_at_s"  # the series of when each process of a row was taken, in Unix seconds, in the order of the blocks
 APART_S = 300.0  # with no process for that long, the next one is of another occasion
 FEWEST = 3
+ENOUGH = 5  # occasions: of fewer, Student's t says less than what the single processes of all of them do
 PAIRS = 0.99  # of pairs of single processes that stay within a limit
 DISTURBED = {"other-load", "other-tenant", "quota"}  # what such a row's processes differ by is not its own
 # With nothing stored: the largest difference between two processes that the A/A pairs of bench-verdicts-short-calls show.
@@ -160,31 +161,33 @@ class Stored:
     def __init__(self, measurements: "Iterable[Measurement]"):
         self._rows: dict[tuple[str, str, str], Seen] = {}
         self._kinds: dict[tuple[str, str, str], tuple] = {}
+        most: dict[tuple[str, str, str], int] = {}
         for m in measurements:
             samples = clock_of(m)
             turns = bool(samples) and in_turns(samples)
             if m.status != "ok" or not samples or not (turns or over_processes(samples)):
                 continue
             if min(samples.seconds) > 0 and not DISTURBED & {*m.flags}:
-                found = {TURNS if turns else ALONE: seen(samples)}
-                if not turns and len(apart := occasions(m, samples)) >= FEWEST:
+                apart, found = occasions(m, samples), {TURNS if turns else ALONE: seen(samples)}
+                if len(apart) >= ENOUGH and not turns:
                     found[OCCASIONS] = seen(samples, apart)
                 for what, shown in found.items():
-                    self._rows[what, _key(m), samples.clock] = shown
-                    self._kinds[what, _key(m), samples.clock] = _kind(m)
+                    place = what, _key(m), samples.clock
+                    if len(apart) >= most.get(place, 0):  # the newest of those that show most occasions
+                        self._rows[place], self._kinds[place], most[place] = shown, _kind(m), len(apart)
         self._prior = functools.cache(self._prior_of)
 
     def of(self, m: "Measurement", what: str = ALONE) -> Spread:
-        """The spread of a row, from its own processes (or OCCASIONS) and those of rows alike, the nearest kind that has enough of
-        them: of its device, mode and threads and about as long as its call; these of any length; all of its device."""
+        """The spread of a row, from its own processes and those of rows alike, the nearest kind that has enough of them: of its
+        device, mode and threads and about as long as its call; these of any length; all of its device. Of OCCASIONS its own."""
         clock = clock_of(m)
         own = self._rows.get((what, _key(m), clock.clock)) if clock else None
         seconds = own.seconds if own else statistics.median(clock.seconds) if clock and clock.seconds else 0.0
         alike, rows = self._prior(what, _kind(m), math.floor(math.log10(seconds)) if seconds > 0 else 0)
-        once = m.settings.process == "fresh"  # what happens once in a process is like no other row
-        if own and (once or rows < _ROWS):
+        lone = m.settings.process == "fresh" or what == OCCASIONS  # what happens once in a process is like no other row
+        if own and (lone or rows < _ROWS):
             return Spread(limit(own, _NOTHING_ALIKE), "this row", own.degrees + 1)
-        if once or not rows:
+        if lone or not rows:
             return Spread(UNKNOWN, NOTHING)
         source = f"this row and {rows} like it" if own else f"{rows} rows like it"
         return Spread(limit(own, alike), source, own.degrees + 1 if own else 0)

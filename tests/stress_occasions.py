@@ -25,7 +25,7 @@ ROWS = [*(Row(f"matmul/numpy/{v}", Matmul(n, n, n), ONE) for v in ("blas", "oper
         Row("stream/numba/loop", Stream("triad", 1 << 27), TWO)]  # fmt: skip
 HOW = ["-q", "--rigorous", "--fast", "--max-time", "0.5"]
 KEPT = 25  # samples of a process, evenly over its time: the files are small, and their median as sure as it need be
-FEWEST = 5  # runs: two that are compared, and three others
+FEWEST = 2 + spread.ENOUGH  # runs: two that are compared, and the others
 PLANTED = 0.10
 ALLOWED = 0.02  # of the pairs
 INTERVALS, TWO_RUNS, OTHERS = "the intervals alone", "the two runs alone known", "the other runs known"

@@ -143,7 +143,7 @@ def at_occasions(*middles: float, apart: float = spread.APART_S + 1) -> Measurem
 
 
 def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
-    """Five processes of a run say no more of another hour than one; where a row's were taken at three occasions, the middles of
+    """Five processes of a run say no more of another hour than one; where a row's were taken at five occasions, the middles of
     these do."""
     sides = (1.0, 1.005, 0.995, 1.002, 0.998)
     old, new = (timed(processes(*(c * x for x in sides))) for c in (1.0, 1.05))
@@ -154,22 +154,27 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     assert made.least.limit == pytest.approx(alone, rel=1e-4) and 0.025 < alone < 0.026
     steadier = spread.Stored([KNOWN])
     assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.MIN_EFFECT
-    steadier = spread.Stored([at_occasions(1.0, 1.0, 1.0)])
+    steadier = spread.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
     assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.OVER_PROCESSES
-    logs = [math.log(x) for x in (1.0, 1.005, 0.995)]
-    apart = math.expm1(9.924843 * math.sqrt(2 * sum((x - sum(logs) / 3) ** 2 for x in logs) / 2))  # and of 2
-    known = spread.Stored([at_occasions(1.0, 1.005, 0.995)])
+    middles = (1.0, 1.02, 0.98, 1.01, 0.99)
+    logs = [math.log(x) for x in middles]
+    apart = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))
+    others = [msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0, 1.0, 1.0), problem=square(n)) for n in (128, 256, 512, 1024)]
+    known = spread.Stored([at_occasions(*middles), new, *others])  # neither a run of one occasion nor rows alike count
     (made,) = comparison.comparison(loaded(old), loaded(new), stored=known).rows
-    assert made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "occasions of this row", 3) and 0.07 < apart < 0.073
-    assert made.word == "same" and len(known) == 1
-    single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, nine of the row count
-    assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 9
-    asked = comparison.comparison(loaded(old), loaded(new), stored=known, min_effect=0.1).rows[0].least
-    assert asked == spread.Spread(0.1, "the least effect asked for")
+    assert made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5) and 0.10 < apart < 0.12
+    assert made.word == "same" and len(known) == 5
+    single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, the fifteen of the row count
+    assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 15
+    asked = comparison.comparison(loaded(old), loaded(new), stored=known, min_effect=0.15).rows[0].least
+    assert asked == spread.Spread(0.15, "the least effect asked for")
+    elsewhere = [msgspec.structs.replace(m, problem=square(2048)) for m in (old, new)]  # a row of one occasion
+    (made,) = comparison.comparison(*map(loaded, elsewhere), stored=known).rows
+    assert made.least.source == "single processes of 5 rows like it"
 
 
 @pytest.mark.parametrize(("m", "count"), [
-    (at_occasions(1.0, 1.0, 1.0), 3), (at_occasions(1.0, 1.0, 1.0, apart=spread.APART_S - 1), 1), (KNOWN, 1),
+    (at_occasions(*[1.0] * 5), 5), (at_occasions(*[1.0] * 5, apart=spread.APART_S - 1), 1), (KNOWN, 1),
     (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={spread.TAKEN: (0.0, 1000.0)}), 1)])  # fmt: skip
 def test_occasions_are_processes_with_a_pause_between_them(m, count):
     """Where nothing says when each was taken, all are of one."""
@@ -178,9 +183,9 @@ def test_occasions_are_processes_with_a_pause_between_them(m, count):
     assert (spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING) == (count == 1)
 
 
-def test_two_occasions_tell_nothing_of_a_third():
-    m = at_occasions(1.0, 1.0)
-    assert len(spread.occasions(m, m.samples[0])) == 2
+def test_few_occasions_tell_too_little():
+    m = at_occasions(1.0, 1.0, 1.0, 1.0)
+    assert len(spread.occasions(m, m.samples[0])) == 4
     assert spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING
     late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series={spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3})
     assert spread.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
@@ -191,7 +196,7 @@ def test_who_compares_runs_of_one_occasion_hears_what_would_tell_more():
     known = spread.Stored([m for side in sides for m in side.measurements])
     said = [line for line in compare.told(comparison.comparison(*sides, stored=known)) if "another hour" in line]
     assert len(said) == 1 and said[0].startswith("of 1 row over processes") and "--only spread" in said[0]
-    apart = spread.Stored([at_occasions(1.0, 1.0, 1.0)])
+    apart = spread.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
     assert not any("another hour" in line for line in compare.told(comparison.comparison(*sides, stored=apart)))
 
 

@@ -377,9 +377,9 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
 
 
 def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypatch):
-    """Three processes at noon, two more ten minutes later, three at one o'clock; the first file did not say when."""
-    at = iter(["2026-11-22T12:00:00Z"] * 3 + ["2026-11-22T12:10:00Z"] * 2 + ["2026-11-22T13:00:00Z"] * 3)
-    middles = iter([1.0] * 3 + [1.02] * 2 + [1.03] * 3)
+    """Three processes at noon, of which the file did not say when; two more ten minutes later, then one an hour."""
+    at = iter([*["2026-11-22T12:00:00Z"] * 3, *["2026-11-22T12:10:00Z"] * 2, *(f"2026-11-22T{h}:00:00Z" for h in (13, 14, 15))])
+    middles = iter([1.0] * 3 + [1.02] * 2 + [1.03, 1.04, 1.05])
 
     class Worker:
         def __init__(self, variables):
@@ -399,13 +399,13 @@ def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypat
     untold = msgspec.structs.replace(first, series={})
     (second,) = judging.fresh([ONE], Limits(), 1, 5, {ONE.key: untold})
     (third,) = judging.fresh([ONE], Limits(), 1, 8, {ONE.key: second})
-    assert third.series[spread.TAKEN] == (noon,) * 3 + (noon + 600,) * 2 + (noon + 3600,) * 3
-    assert spread.occasions(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5, 6, 7]]
+    assert third.series[spread.TAKEN] == (*[noon] * 3, *[noon + 600] * 2, noon + 3600, noon + 7200, noon + 10800)
+    assert spread.occasions(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5], [6], [7]]
     alone, apart = trust.spreads([third])
-    logs = [math.log(x) for x in (1.0, 1.02, 1.03)]
-    variance = sum((x - sum(logs) / 3) ** 2 for x in logs) / 2
-    assert apart.limit == pytest.approx(math.expm1(9.924843 * math.sqrt(2 * variance)), rel=1e-3)
-    assert (alone.how, alone.processes, apart.how, apart.processes) == ("one by one", 8, "at 3 occasions", 8)
+    logs = [math.log(x) for x in (1.0, 1.02, 1.03, 1.04, 1.05)]
+    variance = sum((x - sum(logs) / 5) ** 2 for x in logs) / 4
+    assert apart.limit == pytest.approx(math.expm1(4.604095 * math.sqrt(2 * variance)), rel=1e-3)
+    assert (alone.how, alone.processes, apart.how, apart.processes) == ("one by one", 8, "at 5 occasions", 8)
     assert sum("the middles of two occasions stay within" in said for said in trust.sentences([third])) == 1
     assert len(trust.spreads([second])) == 1
 

@@ -24,7 +24,7 @@ def parser() -> options.Parser:
     )
     made.add_argument("--turns", type=_count, metavar="N", help="turns of each side in a match, and processes "
                       "of a row for the spread, 3 at least: with --resume further ones are added, which tell what "
-                      "other moments change from the third on; of those in turns always 5 (5; --fast 2)")  # fmt: skip
+                      "other moments change from the fifth on; of those in turns always 5 (5; --fast 2)")  # fmt: skip
     made.add_argument("--pairs", type=_count, metavar="N", help="pairs of each row for the verdicts, with "
                       "--resume those that lack (50; --fast 2)")  # fmt: skip
     made.add_argument("--rows", nargs="+", metavar="N", help="only these rows of each match, counted from 1")
