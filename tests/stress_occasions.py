@@ -89,7 +89,7 @@ def judged(runs: list[Loaded]) -> list[Pair]:
     for i, j in itertools.combinations(range(len(runs)), 2):
         others = [run for k, run in enumerate(rows) if k not in (i, j)]
         known = {INTERVALS: None, TWO_RUNS: spread.Stored([*rows[i].values(), *rows[j].values()]), OTHERS: together(others)}
-        for key in rows[i].keys() & rows[j].keys():
+        for key in (key for key in rows[i] if key in rows[j]):
             found += [pair(rows[i][key], rows[j][key], what, stored) for what, stored in known.items()]
     return found
 
