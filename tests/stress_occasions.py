@@ -24,6 +24,7 @@ ROWS = [*(Row(f"matmul/numpy/{v}", Matmul(n, n, n), ONE) for v in ("blas", "oper
         Row("matmul/numpy/blas", Matmul(512, 512, 512), TWO),
         Row("stream/numba/loop", Stream("triad", 1 << 27), TWO)]  # fmt: skip
 HOW = ["-q", "--rigorous", "--fast", "--max-time", "0.5"]
+AGAIN = "make stress NAME=occasions ARGS=--take"
 KEPT = 25  # samples of a process, evenly over its time: the files are small, and their median as sure as it need be
 FEWEST = 2 + spread.ENOUGH  # runs: two that are compared, and the others
 PLANTED = 0.10
@@ -58,7 +59,7 @@ def main() -> int:
         keep(place, results.read(run))
     if args.take:
         with tempfile.TemporaryDirectory() as folder:
-            sweep.sweep(ROWS, matmul.parser().parse_args([*HOW, "-o", folder]), "matmul", "make stress NAME=occasions")
+            sweep.sweep(ROWS, matmul.parser().parse_args([*HOW, "-o", folder]), "matmul", AGAIN)
             keep(place, results.read(folder))
     runs = sorted(map(results.read, place.glob("*.jsonl")), key=lambda run: run.runs[0].started_at)
     if len(runs) < FEWEST:
