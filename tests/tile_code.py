@@ -16,6 +16,7 @@ import pytest
 from kernels import matmul_numba_simd as vectors
 from kernels import pixel_tiles, simd
 from kernels.arrays import empty
+from workloads.worker import ROOT
 
 _AVX2 = ("+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,"
          "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe")
@@ -63,7 +64,7 @@ def conv_tiles(vector: int) -> dict[str, list[str]]:
 
 def made_for(cpu: str) -> dict[str, list[str]]:
     """The tiles of float32 as LLVM makes them for one of OTHERS, in a process of its own: Numba compiles for one CPU."""
-    own = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": OTHERS[cpu]}
+    own = {"NUMBA_CPU_NAME": cpu, "NUMBA_CPU_FEATURES": OTHERS[cpu], "PYTHONPATH": str(ROOT)}
     made = subprocess.run([sys.executable, __file__], env=os.environ | own, stdout=subprocess.PIPE, check=True)
     return json.loads(made.stdout)
 
