@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from workloads.results import Loaded, Machine, Measurement, Run, Samples
 
 MIN_EFFECT = 0.02  # of single processes; never below the spread between them
+WIDEST = 0.25  # where processes differ by more, nothing is said to be the same
 OVER_PROCESSES = 0.005  # of rows over several processes in turns, or where it is known what other occasions change
 SIDE_BY_SIDE = "side by side"  # the note of rows taken in alternating blocks, with a text that no other rows have: pairs
 ONE_OCCASION = "single processes of "  # of rows over processes where it is not known what occasions differ by
@@ -109,7 +110,10 @@ def _compared(
     paired = bool(a.notes.get(SIDE_BY_SIDE)) and a.notes.get(SIDE_BY_SIDE) == b.notes.get(SIDE_BY_SIDE)
     paired = paired and len(set(x.block)) == len(set(y.block))
     least = least_effect(a, x, y, min_effect, stored, paired)
-    return Compared(names.row(b), a, b, x.clock, _verdict(x, y, paired, least.limit), least)
+    told = _verdict(x, y, paired, least.limit)
+    if told.word == "same" and least.limit > WIDEST:
+        told = msgspec.structs.replace(told, word="can't tell")
+    return Compared(names.row(b), a, b, x.clock, told, least)
 
 
 def _verdict(x: "Samples", y: "Samples", paired: bool, least: float) -> Verdict:

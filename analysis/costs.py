@@ -27,6 +27,7 @@ _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
 FEW = 5  # processes, from which on their median has an interval of its own
 SPREAD = 0.12  # half the range of five fresh processes' starts over their median (reports/nvidia-h200/training-starts)
+EPOCHS = "epoch_s"  # the series of the first fit's epochs
 EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs (workloads.fits)
 
 
@@ -74,9 +75,9 @@ def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
     return dict(sorted(found.items()))
 
 
-def is_form(name: str) -> bool:
-    """Whether a series has the seconds of short fits."""
-    return bool(_FORM.fullmatch(name))
+def tells(name: str) -> bool:
+    """Whether a series tells costs: the seconds of short fits, or of the epochs of the first one."""
+    return bool(_FORM.fullmatch(name)) or name == EPOCHS
 
 
 def of_process(name: str, process: int) -> str:
@@ -85,7 +86,7 @@ def of_process(name: str, process: int) -> str:
 
 
 def processes(m: "Measurement") -> "list[Measurement]":
-    """The row once for each process that it was timed in, with that one's samples and short fits; itself where it is of one."""
+    """The row once for each process that it was timed in, with that one's samples, fits and phases; itself where it is of one."""
     each: dict[int, dict[str, tuple[float, ...]]] = {}
     for name, taken in m.series.items():
         form, _, process = name.partition(_OF_PROCESS)
@@ -93,8 +94,14 @@ def processes(m: "Measurement") -> "list[Measurement]":
             each.setdefault(int(process), {})[form] = taken
     if len(each) < 2:
         return [m]
-    return [msgspec.structs.replace(m, series=series, samples=tuple(_block(s, i) for s in m.samples))
+    return [msgspec.structs.replace(m, series=series, samples=tuple(_block(s, i) for s in m.samples), phases_s=_phases(m, i))
             for i, series in sorted(each.items())]  # fmt: skip
+
+
+def _phases(m: "Measurement", process: int) -> dict[str, float]:
+    """What happened once in a process; of phases that only some processes had, that of the last one."""
+    every = {name: m.series.get(f"{name}_s", ()) for name in m.phases_s}
+    return {name: taken[process] if len(taken) > process else m.phases_s[name] for name, taken in every.items()}
 
 
 def _block(samples: "Samples", block: int) -> "Samples":
@@ -173,7 +180,7 @@ def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
     (brief,) = estimate.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
     step = _less(long, brief).scaled(1 / (steps - few))
     feed = short.feed
-    epochs, once = m.series.get("epoch_s", ()), m.phases_s.get("first_call")
+    epochs, once = m.series.get(EPOCHS, ()), m.phases_s.get("first_call")
     if once and len(epochs) == m.problem.epochs:
         whole = once - sum(m.phases_s.get(name, 0.0) for name in _MADE[1:]) - sum(epochs)
         beyond = _less(Estimate(whole, whole, whole), short.fit)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from analysis import calibration, roofs
+from analysis import calibration, costs, roofs
 from analysis.combine import HOST, add
 from analysis.estimate import Estimate
 from analysis.prediction import Prediction, predict
@@ -174,18 +174,13 @@ def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:
 
 def noise_floor(of: "Profile", device: str) -> float | None:
     """The five-process noise floor of a device: the median over its trainings that were taken in several processes of how far
-    these lie from their middle; None where there are none."""
+    the steps of these lie from their middle; None where there are none."""
     found = []
     for m in of.trainings:
-        samples = m.on("host-latency")
-        if m.settings.device == device and samples and samples.stop_reason.endswith("processes"):
-            each: dict[int, list[float]] = {}
-            for seconds, block in zip(samples.seconds, samples.block, strict=True):
-                each.setdefault(block, []).append(seconds)
-            medians = [statistics.median(s) for s in each.values()]
-            if len(medians) > 1:
-                middle = statistics.median(medians)
-                found.append(statistics.median(abs(x / middle - 1) for x in medians))
+        each = costs.processes(m) if m.settings.device == device else []
+        steps = [c.step.value for part in each if (c := costs.costs(part))]
+        if len(steps) > 1 and (middle := statistics.median(steps)) > 0:
+            found.append(statistics.median(abs(step / middle - 1) for step in steps))
     return statistics.median(found) if found else None
 
 

@@ -167,6 +167,8 @@ class Stored:
             turns = bool(samples) and in_turns(samples)
             if m.status != "ok" or not samples or not (turns or over_processes(samples)):
                 continue
+            if MATCH in m.settings.switches and not turns:  # timed as an outsider times it
+                continue
             if min(samples.seconds) > 0 and not DISTURBED & {*m.flags}:
                 apart, found = occasions(m, samples), {TURNS if turns else ALONE: seen(samples)}
                 if len(apart) >= ENOUGH and not turns:

@@ -99,9 +99,16 @@ def held(of: "Profile") -> list[Held]:
     return [_held(budget(m, of), made, apart.get(_setup(m)), _fed(m, of)) for m, made in rows if _tells(m, made, apart)]
 
 
+def _step(made: Trace, device: str) -> float:
+    """Seconds of the step that a trace is of; on a GPU of the untraced one, as tracing slows the host that issues the kernels."""
+    return made.quickest_s if device == "cpu" else made.step_s
+
+
 def _fed(m: "Measurement", of: "Profile") -> float:
-    """Seconds a step, as predicted, of what a fit does with its samples before its first epoch: steps are told by fits of more
-    and of fewer samples, so that is in them."""
+    """Seconds a step, as predicted, of what a fit does with its samples before its first epoch: untraced steps are told by fits
+    of more and of fewer samples, so that is in them. Of a CPU's step the quicker one counts, which may be without it."""
+    if m.settings.device == "cpu":
+        return 0.0
     try:
         made = predict(m.problem, m.settings, of, fitted=calibration(of, m.settings, leaving_out=m.problem.model))
     except Lacking:  # said where its budget is
@@ -155,7 +162,8 @@ def _held(made: Budget, own: Trace, apart: Trace | None, fed: float) -> Held:
         }
     missing = [p.name for p in made.parts if p.seconds is None or p.partial]
     untold += (f"the budget lacks rows of {join(missing)}",) * bool(missing)
-    parts = (Beside(name, sums[name], at, own.quickest_s) for name, at in traced.items() if name not in missing)
+    whole = _step(own, made.device)
+    parts = (Beside(name, sums[name], at, whole) for name, at in traced.items() if name not in missing)
     return Held(made, own, tuple(p for p in parts if p.told or p.traced), untold)
 
 
@@ -201,7 +209,7 @@ def sentence(of: Held) -> str:
     what = f"{near} of {len(of.parts)} parts of the budget are as traced" + (f"; apart: {join(apart)}" if apart else "")
     slower = f"tracing made the step {percent(max(0.0, of.trace.slower))} longer" if of.trace.slower > 0.01 else ""
     more = join([*of.untold, *([slower] if slower else [])])
-    return (f"{_subject(of.made.training)}, {seconds(of.trace.quickest_s)} a step: {what}"
+    return (f"{_subject(of.made.training)}, {seconds(_step(of.trace, of.device))} a step: {what}"
             f"{'; ' + more if more else ''}.")  # fmt: skip
 
 
@@ -221,7 +229,8 @@ def errors(of: "Profile") -> list[str]:
                 p = predict(m.problem, m.settings, of, fitted=by)
             except Lacking:  # said where its budget is
                 continue
-            found.setdefault((m.settings.device, bool(by.models)), []).append(off(p.step_s.value, made.quickest_s))
+            told = p.told_by(m.settings.device != "cpu")  # an untraced GPU step has its share of the samples in it
+            found.setdefault((m.settings.device, bool(by.models)), []).append(off(told, _step(made, m.settings.device)))
     words = {False: "microbenchmarks alone", True: "numbers fitted on the other models' too"}
     return [f"steps of {count(len(errors_), 'traced training')} on {device} predicted from {words[fitted]}: {_middles(errors_)}"
             for (device, fitted), errors_ in found.items()]  # fmt: skip
@@ -245,7 +254,7 @@ def spent(of: Trace, device: str) -> dict[str, float]:
     for op in (op for op in of.ops if op.where in wheres):
         name = part_of(op) or "unknown kernels"
         found[name] = found.get(name, 0.0) + op.wall_s
-    return {**dict(sorted(found.items(), key=lambda item: -item[1])), HOST_PART: of.quickest_s - sum(found.values())}
+    return {**dict(sorted(found.items(), key=lambda item: -item[1])), HOST_PART: _step(of, device) - sum(found.values())}
 
 
 def lines(rows: "Iterable[Measurement]") -> list[str]:
@@ -259,11 +268,10 @@ def lines(rows: "Iterable[Measurement]") -> list[str]:
         if made is None:
             said.append(f"{_subject(m)} was not traced: {m.notes.get(trace.UNTOLD, 'its row has no trace')}.")
             continue
-        shares = [
-            f"{name} {percent(max(0.0, s) / made.quickest_s)}" for name, s in spent(made, m.settings.device).items()
-        ]
-        said.append(f"{_subject(m)}{one}, as traced: {seconds(made.quickest_s)} a step, of it {join(shares)}; tracing made it "
-                    f"{percent(max(0.0, made.slower))} longer.")  # fmt: skip
+        whole, parts = _step(made, m.settings.device), spent(made, m.settings.device)
+        shares = [f"{name} {percent(max(0.0, s) / whole)}" for name, s in parts.items()]
+        slower = f"; tracing made it {percent(made.slower)} longer" if made.slower > 0 else ""
+        said.append(f"{_subject(m)}{one}, as traced: {seconds(whole)} a step, of it {join(shares)}{slower}.")
     return said
 
 

@@ -224,3 +224,22 @@ def test_of_several_processes_each_tells_its_own_costs_and_the_row_has_their_med
     assert c.step.low < 0.004 < 0.009 < c.step.high  # over processes, and widened as of three
     assert [round(costs.costs(part).step.value, 9) for part in costs.processes(row)] == [0.004, 0.005, 0.009]
     assert [part.on("host-latency").seconds for part in costs.processes(row)][1] == (0.00512,) * 2
+
+
+def test_long_epochs_tell_the_step_and_what_a_fit_does_with_its_samples_in_each_process():
+    """As of one process: steps of 6 ms, and a feed of 0.4 ms; another process's are 8 ms and 0.2."""
+    def process(step: float, feed: float):
+        """3 epochs of 1000 steps, each 20 ms beside them; the fit takes 0.1 s, and its first call 4 s of compilation more."""
+        epoch = 0.02 + 1000 * step
+        m = own_epochs((epoch / 1000,) * 2, (epoch,) * 3, first_call=4.0 + 0.1 + 1000 * feed + 3 * epoch)
+        short = {f"fit_s {e}x{s}": (0.1 + e * (0.02 + s * step),) * 3 for e, s in ((1, 1), (1, 41), (3, 1))}
+        return msgspec.structs.replace(m, series={**m.series, **short})
+
+    alone = costs.costs(process(0.006, 0.4e-3))
+    assert (round(alone.step.value, 9), round(alone.feed.value, 9)) == (0.006, 0.4e-3)
+    row = sweep.merged([process(0.006, 0.4e-3), process(0.008, 0.2e-3)])
+    assert row.on("host-latency").stop_reason == "epochs of 2 processes" and costs.by_epochs(row)
+    each = [costs.costs(part) for part in costs.processes(row)]
+    assert [(round(c.step.value, 9), round(c.feed.value, 9)) for c in each] == [(0.006, 0.4e-3), (0.008, 0.2e-3)]
+    both = costs.costs(row)
+    assert (round(both.step.value, 9), round(both.feed.value, 9)) == (0.007, 0.3e-3)

@@ -12,6 +12,7 @@ from analysis import calibration, error_tables, foretold, held_out, prediction, 
 from analysis.combine import Calibration
 from analysis.estimate import Estimate
 from kernels.problems import Training
+from workloads import sweep
 from workloads.results import Settings
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")
@@ -57,10 +58,14 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
 def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.2})
     row = of.trainings[0]
-    each = row.samples[0].seconds[0]
-    spread = msgspec.structs.replace(row.samples[0], seconds=(0.94 * each, 0.96 * each, each, 1.03 * each, 1.05 * each),
-                                     block=(0, 1, 2, 3, 4), stop_reason="5 processes")  # fmt: skip
-    fresh = msgspec.structs.replace(row, samples=(spread,))
+
+    def times(factor: float):
+        """The same training in a process in which all took so many times as long."""
+        samples = tuple(msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in row.samples)
+        series = {name: tuple(factor * x for x in taken) for name, taken in row.series.items()}
+        return msgspec.structs.replace(row, samples=samples, series=series)
+
+    fresh = sweep.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])  # 4 % from the middle, in the middle
     whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
     assert held_out.noise_floor(whole, "cpu") == pytest.approx(0.04)
     assert held_out.noise_floor(whole, "gpu:0") is None

@@ -149,7 +149,13 @@ def test_each_gpu_match_is_a_row_of_its_own():
     spreads = judging.spread_rows(GPU_MACHINE)
     assert any(r.settings.device == "gpu:0" for r in spreads) and len({r.key for r in spreads}) == len(spreads)
     assert all(r.settings.device == "gpu:0" for r in judging.verdict_rows(GPU_MACHINE))
+    # A row timed the outsider's way is no row of a sweep: neither its times nor its spread are a sweep's.
+    assert all(r.settings.switches[spread.MATCH] == "cuda-bench" for _, r in rows)
     assert not {r.key for _, r in rows} & {r.key for r in spreads}  # all lie in one file
+    seconds, block = (1e-3, 1.5e-3, 2e-3, 0.5e-3), (0, 1, 2, 3)
+    theirs = [Measurement(r.kernel, r.problem, r.settings, "ok", samples=(Samples("device", seconds, 1, block, "4 processes"),))
+              for _, r in rows]  # fmt: skip
+    assert len(spread.Stored(theirs)) == 0
 
 
 def test_turns_with_cuda_bench(monkeypatch):

@@ -204,12 +204,13 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
     if bad:
         return bad
     clocks = [s.clock for s in parts[0].samples]
-    samples = tuple(joined([m.on(c) for m in parts], reason or f"{len(parts)} processes") for c in clocks)
+    epochs = costs.EPOCHS_OF * all(map(costs.by_epochs, parts))
+    samples = tuple(joined([m.on(c) for m in parts], reason or f"{epochs}{len(parts)} processes") for c in clocks)
     flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
     once = {} if reason else {f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
                               for name in dict.fromkeys(name for m in parts for name in m.phases_s)}  # fmt: skip
     for i, m in enumerate(parts):
-        once |= {} if reason else {costs.of_process(name, i): taken for name, taken in m.series.items() if costs.is_form(name)}
+        once |= {} if reason else {costs.of_process(name, i): taken for name, taken in m.series.items() if costs.tells(name)}
     return msgspec.structs.replace(parts[-1], samples=samples, flags=flags, series={**parts[-1].series, **once})
 
 
