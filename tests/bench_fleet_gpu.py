@@ -67,9 +67,9 @@ def main() -> int:
     notes = [
         f"cuBLAS products of {', '.join(map(str, SIDES))} in float32 and bfloat16, {LIMITS.max_time:.3g} s a row at most, "
         "against a run of the same before it. The kernel has a block on each SM that it keeps, with all shared memory that "
-        f"a block may have, and ends after {LONGEST_NS // 10**9} s at most. Products lose far more than the "
-        "share of the SMs that it takes, so that this planted fault is easier to find than SMs that are only slow. The clean runs are at most {worst:.2g} % off the "
-        "baseline.",
+        f"a block may have, and ends after {LONGEST_NS // 10**9} s at most. Products lose far more than the share of the SMs "
+        "that it takes, so this fault is easier to find than SMs that are only slow. "
+        f"The clean runs are at most {worst:.2g} % off the baseline.",
         "",
     ]
     for busy, each in told.items():

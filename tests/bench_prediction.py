@@ -260,8 +260,8 @@ def traces(folder: pathlib.Path) -> tuple[list[Figure], list[str]]:
             what = f"parts of traced trainings' budgets within 20 % of the part or 5 % of the step, {of.key}, {device}"
             figures.append(share(sum(p.near for p in parts), len(parts), what, 1.0))
             alone = sum(abs(p.told - p.traced) <= traced.PART * abs(p.traced) for p in parts)
-            notes.append(f"- {of.key}, {device}: {alone} of {len(parts)} parts are within {percent(traced.PART)} of the part itself; "
-                         "the others that count as traced are small parts of their step.")  # fmt: skip
+            notes.append(f"- {of.key}, {device}: {alone} of {len(parts)} parts are within {percent(traced.PART)} of the part "
+                         "itself; the others that count as traced are small parts of their step.")  # fmt: skip
         notes += [f"- {of.key}: {traced.sentence(h)}" for h in made]
         notes += [f"- {of.key}: {line}" for line in traced.errors(of)]
     return figures, notes
