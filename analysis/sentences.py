@@ -34,9 +34,11 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     that of the last run of a Loaded; `answers` and `ceilings` are those of the rows, where they are known already.
     """
     measurements, machine = _parts(found, machine)
-    answers = crossovers(measurements) if answers is None else answers
     ceilings = roofs(measurements, machine) if ceilings is None else ceilings
     trouble = facts.trouble_sentence(measurements, ceilings, machine)
+    if told := _of_a_referee(measurements):
+        return [*told[: MOST - 1 if trouble else MOST], *([trouble] if trouble else [])]
+    answers = crossovers(measurements) if answers is None else answers
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
     told = _with_layers(told, measurements, ceilings, machine, getattr(found, "runs", ()))
@@ -113,6 +115,13 @@ def _of_their_own(measurements) -> list[str]:
         told = [*data_parallel_words.lines(measurements), *together.lines(measurements), *job_words.start_sentences(measurements)]
     told += peers.lines(measurements) if ops & {"peer", "collective", "at-once"} else []
     return told + (inference.lines(measurements) if "inference" in ops else [])
+
+
+def _of_a_referee(measurements) -> list[str]:
+    """How far timings can be trusted, where the rows are a referee's alone: who wins was not asked."""
+    from analysis import trust
+
+    return trust.sentences(measurements) if trust.alone(measurements) else []
 
 
 def _of_switches(measurements) -> list[str]:

@@ -70,6 +70,17 @@ class Restarts(msgspec.Struct, frozen=True):
     theirs_s: float
 
 
+def alone(measurements: "Iterable[Measurement]") -> bool:
+    """Whether these are a referee's rows and nothing else: matches with an outsider, verdicts and restarts, and rows of several
+    processes, which tell what processes differ by."""
+    from analysis.roofs import clock_of
+
+    measurements = list(measurements)
+    own = [spread.MATCH in m.settings.switches or any(m.on(clock) for clock in OUTSIDERS) for m in measurements]
+    rest = [clock_of(m) for m, is_own in zip(measurements, own, strict=True) if not is_own and m.status != "skipped"]
+    return any(own) and all(s is not None and (spread.over_processes(s) or spread.in_turns(s)) for s in rest)
+
+
 def beside(measurements: "Iterable[Measurement]") -> list[Beside]:
     """The rows that an outsider timed too, the shortest first."""
     found = []

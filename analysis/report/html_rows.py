@@ -45,7 +45,7 @@ def _hint(m: "Measurement") -> str:
 
 def how_measured(page: "Page") -> None:
     """How far to trust it, how it was measured."""
-    page.add("trust", "How far to trust this", page.told(lambda of: trust.section(of.rows)))
+    page.add("trust", "How far to trust this", page.told(lambda of: trust.section(of.rows, of.said)))
     page.add(
         "method",
         "How it was measured",

@@ -11,6 +11,7 @@ from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.roofline import Roof, is_gpu, judge
+from analysis.spread import MATCH
 from analysis.units import count, digits, flops_rate, percent, seconds
 from analysis.why import why
 
@@ -70,7 +71,7 @@ _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
 
 def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
-    rows = tuple(m for m in loaded.measurements if m.problem.op == op)
+    rows = tuple(m for m in loaded.measurements if m.problem.op == op and MATCH not in m.settings.switches)
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
     told = tuple(answers.every(rows, op))

@@ -165,7 +165,7 @@ def memory_section(measurements: "list[Measurement]", machine: "Machine | None",
     lost = [f"- {text(words)}" for words in plateaus.missing(measurements, machine)]
     lost += [f"- {text(words)}" for words in facts.unflat_sentences(roofs)]
     return ["## Memory: how fast at every level", "", *picture_line, *(f"- {text(s)}" for s in told), *([""] if told else []),
-            *table(heads, rows, 4), *lost, *([""] if lost else [])]  # fmt: skip
+            *(table(heads, rows, 4) if rows or not lost else []), *lost, *([""] if lost else [])]  # fmt: skip
 
 
 def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], picture_line: list[str]) -> list[str]:

@@ -159,6 +159,6 @@ def _body(of: Material, pictures: bool, images: bool = False) -> list[str]:
     lines += training.section(found, shown)
     lines += inference.section(found, of.said)
     lines += sections.details_section(of.left_out)
-    lines += trust.section(found)
+    lines += trust.section(found, of.said)
     lines += method.how_section(of.loaded)
     return lines

@@ -7,16 +7,19 @@ from analysis.report.cells import table, text
 from analysis.units import percent, seconds
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from workloads.results import Measurement
 
 
-def section(measurements: "list[Measurement]") -> list[str]:
-    """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by; nothing without a referee."""
-    said = trust.sentences(measurements)
+def section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> list[str]:
+    """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by: the sentences that the page
+    has not `said` already, then tables; nothing without a referee."""
+    told = [f"- {text(s)}" for s in trust.sentences(measurements) if s not in set(said)]
     beside, truths = trust.beside(measurements), trust.truths(measurements)
     if not (beside or truths):
         return []
-    lines = ["## How far to trust this", "", *(f"- {text(s)}" for s in said), ""]
+    lines = ["## How far to trust this", "", *told, *[""] * bool(told)]
     if beside:
         heads = (
             "row",
