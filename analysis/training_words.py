@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import jobs
-from analysis.estimate import Estimate, middle, of
+from analysis.estimate import Estimate, of
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.roofline import is_gpu
 from analysis.units import count, percent, seconds, times
@@ -133,25 +133,34 @@ def _beside(cpu: Estimate, gpu: Estimate) -> str:
 
 
 def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> list[str]:
-    """A sentence for each model and batch not told: on each device the row whose epochs took least a step, of those without
-    switches and of float32 inputs where there are such."""
+    """A sentence for each model and batch not told: on each device the row with the shortest step, of those without switches and
+    of float32 inputs where there are such."""
     cases: dict = {}
     for m in measurements:
         if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
             continue
-        if (m.problem.model, m.problem.batch) not in told and (s := m.on("host-latency")) and s.seconds:
+        if (m.problem.model, m.problem.batch) not in told and (step := _step(m)):
             side = "GPU" if is_gpu(m.settings.device) else "CPU"
             sides = cases.setdefault((m.problem.model, m.problem.batch), {})
             changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
-            found = (*changed, middle(s)), s
+            found = (*changed, step.value), step
             sides[side] = min(sides.get(side, found), found, key=lambda one: one[0])
-    return [_of_samples(*case, {side: s for side, (_, s) in sides.items()}) for case, sides in cases.items()]
+    return [_of_steps(*case, {side: step for side, (_, step) in sides.items()}) for case, sides in cases.items()]
 
 
-def _of_samples(model: str, batch: int, sides: dict) -> str:
+def _step(m: "Measurement") -> Estimate | None:
+    """Seconds of a step without what an epoch and a fit cost beside their steps, where the row's fits tell it; else an epoch's
+    seconds a step, of one sample with no end of an interval."""
+    law, own = jobs.law(m), m.on("host-latency")
+    if law and law.step.low > 0:
+        return law.step
+    if not (own and own.seconds):
+        return None
+    return of(own) if len(own.seconds) > 1 else Estimate(of(own).value, 0.0, inf)
+
+
+def _of_steps(model: str, batch: int, sides: dict[str, Estimate]) -> str:
     said = f"Training {model} at batch {batch}: a step takes"
     if len(sides) == 2:
-        alone = min(len(s.seconds) for s in sides.values()) < 2
-        ends = [Estimate(e.value, 0.0, inf) if alone else e for e in (of(sides["CPU"]), of(sides["GPU"]))]
-        return f"{said} {_beside(*ends)}."
-    return f"{said} " + " and ".join(f"{seconds(middle(s))} on the {side}" for side, s in sides.items()) + "."
+        return f"{said} {_beside(sides['CPU'], sides['GPU'])}."
+    return f"{said} " + " and ".join(f"{seconds(step.value)} on the {side}" for side, step in sides.items()) + "."

@@ -1,6 +1,7 @@
 """What is said of trainings: one job on a page, crossings that are known, a step beside its epoch, losses; on rows that follow
 laws whose answers are worked out by hand."""
 
+import msgspec
 from test_jobs import one, trained
 
 from analysis import job_words, jobs, loss_words, training_words
@@ -141,3 +142,11 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     assert loss_words.losses(made[0]) == "loss 3.10 to 2.60, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
     made[0].series.update({"accuracy": (), "loss": (1.0, 1e-9)})
     assert loss_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"
+
+
+def test_the_step_of_a_training_on_one_device_is_that_of_its_law():
+    """A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1 ms."""
+    made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
+    assert training_words.training_sentences([made]) == ["Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."]
+    bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
+    assert training_words.training_sentences([bare]) == ["Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."]
