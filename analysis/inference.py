@@ -11,7 +11,7 @@ from analysis import sentences
 from analysis.crossover import Answer, Family, Form, Point, Side, classify, refine
 from analysis.estimate import Estimate, of
 from analysis.roofline import is_gpu
-from analysis.units import digits, join
+from analysis.units import digits, join, seconds
 from workloads import switches
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ def lines(measurements: "Iterable[Measurement]", machine: "Machine | None" = Non
         batches = sorted({m.problem.batch for m in rows if m.kernel != SERVE})
         both = [b for b in batches if any(side(rows, w, False, b) and side(rows, w, True, b) for w in WAYS)] or batches
         said += [line for batch in dict.fromkeys(both[:1] + both[-1:]) if (line := rate_sentence(case, rows, batch))]
+        said += queued_sentences(case, rows, batches)
         said += batching_sentences(case, rows, batches) + energy_sentences(case, rows) + serving_sentences(case, rows)
     found = crossovers(measurements)
     said += [crossing_sentence(*one) for one in found]
@@ -142,6 +143,17 @@ def rate_sentence(case: Case, rows: "Iterable[Measurement]", batch: int) -> str:
         elif (one := gpu or cpu) and (gpu or way != QUEUED):  # the CPU queues nothing: it is RESIDENT's time again
             told.append(f"{way.words}, {_rate(one, batch)} on the {'GPU' if gpu else 'CPU'}")
     return f"{case.name} at batch {batch} answers, in samples a second: {'; '.join(told)}." if told else ""
+
+
+def queued_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[int]) -> list[str]:
+    """The batches at which the GPU's queued calls took longer than those waited for one by one, beyond both intervals."""
+    slower = []
+    for batch in batches:
+        queued, waited = (side(rows, way, True, batch) for way in (QUEUED, RESIDENT))
+        if queued and waited and queued[1].low > waited[1].high:
+            slower.append(f"{seconds(queued[1].value)} beside {seconds(waited[1].value)} at batch {batch}")
+    why = "that is not the most the device can do, as one call at a time does more, but what disturbed those calls"
+    return [f"{case.name}: calls queued took longer than calls waited for, {join(slower)}: {why}."] if slower else []
 
 
 def _ratio(a: Estimate, b: Estimate) -> Estimate:
@@ -198,7 +210,7 @@ def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         ends = sorted(metered)[:1] + sorted(metered)[1:][-1:]
         each = [f"{digits(metered[b].values['joules_per_sample'])} J on the {'GPU' if gpu else 'CPU'} at batch {b}" for b in ends]
         told.append(f"{join(each)} ({', '.join(filter(None, (_AS[way], of_what)))})")
-    return [f"{case.name}: a sample takes at least {join(told)}."] if told else []
+    return [f"{case.name}: a sample takes {join(told)}."] if told else []
 
 
 def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:

@@ -288,7 +288,7 @@ def test_sentences_by_hand():
         "(2.12 times as many).",
         "lenet: from batch 1 to 16 the samples a second, array to array, become 8.50 times as many on the GPU and 1.88 times as "
         "many on the CPU.",
-        "lenet: a sample takes at least 2.00 J on the GPU at batch 1 and 0.125 J on the GPU at batch 16 (array to array, NVML, "
+        "lenet: a sample takes 2.00 J on the GPU at batch 1 and 0.125 J on the GPU at batch 16 (array to array, NVML, "
         "whole board).",
         "lenet, single requests on the GPU, in samples a second: 1000 with 8 in flight (each waits 6.00 ms); batches of 16 give "
         "2000."]  # fmt: skip
@@ -302,7 +302,7 @@ def test_joules_are_of_one_way_of_answering():
     rows = [metered(1, 0.5), metered(4, 0.2), metered(4, 0.3), metered(16, 9.0, kernel="inference/keras/predict")]
     (case,) = said.cases(rows)
     assert said.energy_sentences(case, rows) == [
-        "lenet: a sample takes at least 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 "
+        "lenet: a sample takes 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 "
         "(array to array)."]  # fmt: skip
 
 
@@ -389,3 +389,13 @@ def test_the_page_has_a_line_for_each_batch_and_way():
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]
     assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471")
     assert page.section([]) == []
+
+
+def test_queued_calls_slower_than_waited_ones_are_said_to_be_disturbed():
+    """5 ms queued beside 3 ms waited for at batch 1; at batch 4 they queue as they should."""
+    rows = [answered(batch, {"host-latency": waited, "host-throughput": queued}, mode="resident", device="gpu:0")
+            for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))]  # fmt: skip
+    (case,) = said.cases(rows)
+    (line,) = said.queued_sentences(case, rows, [1, 4])
+    assert line.startswith("lenet: calls queued took longer than calls waited for, 5.00 ms beside 3.00 ms at batch 1: ")
+    assert line in said.lines(rows) and said.queued_sentences(case, rows, [4]) == []
