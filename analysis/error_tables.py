@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import calibration
+from analysis.combine import NONE, add
 from analysis.estimate import Estimate
 from analysis.held_out import BASELINES, TARGETS, Case, Summary, beyond, leave_one_out, off, summaries
 from analysis.prediction import Prediction
@@ -37,7 +38,8 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def case_table(cases: Iterable[Case]) -> list[str]:
-    """Every training: predicted, measured, error and what its step is bound by; where the step is known less well, how far the
+    """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
+    bound by; where the step is known less well, how far the
     prediction lies beyond what was measured."""
     lines = [_row(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
              _row(["---", "---:", "---", "---", "---", "---:", "---:", "---:"])]  # fmt: skip
@@ -131,28 +133,33 @@ def counts(cases: list[Case], of: "Profile") -> list[str]:
 
 
 def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
-    """Predictions beside the steps that were measured since, a line each, then the errors of each device."""
+    """Predictions beside the steps that were measured since, a line each, then the errors of each device. What is predicted has
+    the samples' share in it where that was saved and the measured step has it."""
     rows: dict[tuple, Seen] = {}
     for s in sorted(
         calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True
     ):  # as it is by default last
         rows[s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution] = s
-    head = ["model", "batch", "device", "execution", "predicted ms", "measured ms", "error", "with the samples' share"]
-    lines, found = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 4])], {}
+    head = ["model", "batch", "device", "execution", "predicted ms", "samples' share ms", "measured ms", "error",
+            "with the samples' share"]  # fmt: skip
+    lines, found = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 5])], {}
     for p in predictions:
-        what = [p.training.model, str(p.training.batch), p.settings.device, p.execution, _ms(p.step_s)]
+        what = [p.training.model, str(p.training.batch), p.settings.device, p.execution]
         seen = rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
         if seen is None:
-            lines.append(_row([*what, "not measured", "", ""]))
+            lines.append(_row([*what, _ms(p.step_s), "", "not measured", "", ""]))
             continue
         saved = p.told_by(seen.with_feed)
         both = saved, saved if p.held_s.value else saved + seen.feed().value
-        lines.append(_row([*what, _ms(seen.step), *(_off(seconds, seen) for seconds in both)]))
+        held = p.held_s.scaled(1 / p.training.steps) if seen.with_feed else NONE
+        inside, more = held.value, both[1] - saved
+        share = f"{1e3 * inside:.3g} in it" if inside else f"{1e3 * more:.3g} to add" if more else "-"
+        lines.append(_row([*what, _ms(add(p.step_s, held)), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)]))
         found.setdefault(p.settings.device, []).append((*both, seen))
     if not found:
         return [*lines, "", "None of them was measured in these runs."]
     about = ("A step told by short fits has in it what a fit does for each step's samples before its first epoch; where that was "
-             "not saved with the prediction, the last column adds what this profile says of it.")  # fmt: skip
+             "not saved with the prediction, the last column adds what this profile says of it (to add).")  # fmt: skip
     told = [_checked(device, [(e[i], e[2]) for e in each], i == 1) for device, each in found.items() for i in (0, 1)]
     return [*lines, "", about, "", *told]
 

@@ -1,0 +1,39 @@
+"""Predictions beside what was measured since: the printed numbers and the printed errors agree."""
+
+import made_profile
+import msgspec
+import pytest
+from fake_measurements import GPU_MACHINE
+
+from analysis import error_tables, prediction, profile
+from analysis.estimate import Estimate
+from kernels.problems import Training
+from workloads.results import Settings
+
+
+def checked(held: float) -> dict[str, str]:
+    """The cells of a training of 1 ms a step, foretold as 0.25 ms and `held` seconds of each step's samples, saved with it."""
+    base = profile.profile(made_profile.everything(), GPU_MACHINE)
+    made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
+    share = held * made.training.steps
+    saved = msgspec.structs.replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(share, share, share))
+    row = made_profile.training("fashion-mlp", 32, 1e-3)
+    of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
+    head, _, line, *_ = error_tables.check_lines([saved], of)
+    return dict(zip(head.strip("| ").split(" | "), line.strip("| ").split(" | "), strict=True))
+
+
+def test_a_saved_share_of_the_samples_is_in_what_was_predicted():
+    """0.25 ms and 0.5 ms of samples against 1 ms: a quarter short of it, in the number and in both errors."""
+    cells = checked(0.5e-3)
+    assert (cells["predicted ms"], cells["samples' share ms"]) == ("0.75 (0.7 to 0.8)", "0.5 in it")
+    assert (cells["error"], cells["with the samples' share"]) == ("-25 %", "-25 %")
+
+
+def test_a_share_that_was_not_saved_stands_beside_it_to_be_added():
+    cells = checked(0.0)
+    assert (cells["predicted ms"], cells["error"]) == ("0.25 (0.2 to 0.3)", "-75 %")
+    number, _, words = cells["samples' share ms"].partition(" ")
+    both = 0.25 + float(number)
+    assert words == "to add" and cells["with the samples' share"] == f"{100 * (both - 1):+.0f} %"
+    assert both > 0.25 and both == pytest.approx(0.25, abs=0.5)
