@@ -39,8 +39,7 @@ def _row(cells: Iterable[str]) -> str:
 
 def case_table(cases: Iterable[Case]) -> list[str]:
     """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
-    bound by; where the step is known less well, how far the
-    prediction lies beyond what was measured."""
+    bound by; where the step is known less well, how far the prediction lies beyond what was measured."""
     lines = [_row(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
              _row(["---", "---:", "---", "---", "---", "---:", "---:", "---:"])]  # fmt: skip
     for c in sorted(
