@@ -94,8 +94,13 @@ def beside(measurements: "Iterable[Measurement]") -> list[Beside]:
             allowed = max(least, 2 * own if clock == "cuda-bench" else own)
             ratio, outsider = Estimate(of_middle(ratios), ratios[0], ratios[-1]), m.notes.get("referee", clock)
             middle, form = of_middle(sorted(theirs)), m.notes.get("form", "")
-            found.append(Beside(names.row(m), outsider, form, ratio, middle, own, allowed, m.flags))
+            found.append(Beside(_name(m), outsider, form, ratio, middle, own, allowed, m.flags))
     return sorted(found, key=lambda b: b.theirs)
+
+
+def _name(m: "Measurement") -> str:
+    """The row's name without its match, which the sentence or table says."""
+    return names.row(m).replace(f" {spread.MATCH}={m.settings.switches.get(spread.MATCH, '')}", "")
 
 
 def of_middle(ordered: list[float]) -> float:
@@ -109,10 +114,7 @@ def truths(measurements: "Iterable[Measurement]") -> list[Truth]:
     for m in measurements:
         v, match = m.values, m.settings.switches.get(spread.MATCH, "")
         if match in ("verdicts", "rigorous") and v.get("pairs"):
-            name, counts = (
-                names.row(m).removesuffix(f" {spread.MATCH}={match}"),
-                [int(v[word]) for word in ("false", "found")],
-            )
+            name, counts = _name(m), [int(v[word]) for word in ("false", "found")]
             found.append(Truth(name, match, int(v["pairs"]), v["planted"], *counts, v.get("least_effect", 0.0)))
     return found
 
@@ -124,7 +126,7 @@ def restarted(measurements: "Iterable[Measurement]") -> list[Restarts]:
         for m in measurements
         if m.settings.switches.get(spread.MATCH) == "restarts" and m.values.get("restarts")
     ]
-    return [Restarts(names.row(m), *(int(v[word]) for word in ("restarts", "ours_hits", "theirs_hits")), v["ours_wall_s"],
+    return [Restarts(_name(m), *(int(v[word]) for word in ("restarts", "ours_hits", "theirs_hits")), v["ours_wall_s"],
                      v["theirs_wall_s"]) for m, v in rows]  # fmt: skip
 
 
@@ -157,7 +159,7 @@ def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
         usual = m.status == "ok" and m.settings.process == "warm" and not spread.DISTURBED & {*m.flags}
         turns = usual and bool(samples) and spread.in_turns(samples)
         if turns or (usual and samples and spread.over_processes(samples)):
-            name = names.row(m).removesuffix(f" {spread.MATCH}={m.settings.switches.get(spread.MATCH, '')}")
+            name = _name(m)
             differ = known.of(m, spread.TURNS if turns else spread.ALONE)
             found.append(Differ(name, differ.limit, differ.processes, turns))
             if not turns and (apart := known.of(m, spread.OCCASIONS)).processes:

@@ -33,6 +33,7 @@ def test_a_referees_run_answers_with_how_far_timings_can_be_trusted():
     said = sentences.answer(REFEREES)
     assert said == trust.sentences(REFEREES)
     assert said[0].startswith("Beside cuda-bench 0.3.0, 2 of 2 rows from 1.00 s to 1.00 s agree")
+    assert "device=gpu:0 cache=cold, where runs" in said[0]  # the match is no part of the name
     page = markdown(Material(Loaded((RUN,), tuple(REFEREES), 0, ("x.jsonl",))), False)
     assert "has no time" not in page and "crossover" not in page.partition("## How it was measured")[0]
     assert "Products of dense layers" not in page and "Nothing was measured" not in page
