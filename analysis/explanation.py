@@ -19,10 +19,9 @@ from analysis.estimate import Estimate
 from analysis.memory import Memory, memory
 from analysis.price import Cost, cost
 from analysis.profile import Lacking
-from analysis.units import join, percent
+from analysis.strange import Strange, strange
 from analysis.whatif import WhatIf
 from kernels import networks
-from kernels.layers import unknown
 from kernels.problems import Training
 from workloads import switches
 from workloads.results import Settings
@@ -53,6 +52,11 @@ class Asked(msgspec.Struct, frozen=True):
     def of(self) -> "Network":
         return self.network or networks.find(self.training.model)
 
+    @property
+    def strange(self) -> Strange | None:
+        """What of a step nothing here knows."""
+        return strange(self.of, min(self.training.batch, self.training.samples))
+
 
 class Explanation(msgspec.Struct, frozen=True):
     """Everything that is said of a training. `cpu` and `gpu` are None without rows of that side, and `lacks` says what is
@@ -81,22 +85,8 @@ class Explanation(msgspec.Struct, frozen=True):
     @property
     def partial(self) -> tuple[str, ...]:
         """What the predictions do not know, in words; first the layers that are only estimated."""
-        return tuple(dict.fromkeys((*estimated(self.asked), *(text for p in self.sides for text in p.partial))))
-
-
-def estimated(asked: Asked) -> tuple[str, ...]:
-    """The layers of the model that are of unknown kinds, with their share of a step's arithmetic and bytes; () of none."""
-    strange = {layer.name: layer.kind for layer in unknown(asked.of)}
-    if not strange:
-        return ()
-    works = [w for w in networks.step(asked.of, min(asked.training.batch, asked.training.samples)) if w.problem]
-    own = [w for w in works if w.layer in strange]
-    arithmetic, moved = (sum(map(of, own)) / max(1, sum(map(of, works)))
-                         for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved))  # fmt: skip
-    names = join(f"{name} ({kind})" for name, kind in strange.items())
-    return (f"{names}: nothing here knows {'it' if len(strange) == 1 else 'them'}; the share is estimated from "
-            f"weights and outputs, about {percent(arithmetic)} of a step's arithmetic and {percent(moved)} of its "
-            "bytes",)  # fmt: skip
+        first = [self.asked.strange.words] if self.asked.strange else []
+        return tuple(dict.fromkeys((*first, *(text for p in self.sides for text in p.partial))))
 
 
 class Sources(msgspec.Struct, frozen=True):

@@ -1,6 +1,7 @@
 """An Explanation in words, for a newcomer: short sentences, numbers with units."""
 
 import math
+import shlex
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,9 +15,11 @@ from analysis.memory import Memory
 from analysis.price import Cost
 from analysis.units import count, digits, join, percent, seconds, size, times
 from kernels import networks
+from workloads import options
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction
+    from analysis.strange import Strange
     from analysis.whatif import WhatIf
     from workloads.results import Machine, Measurement
 
@@ -53,7 +56,29 @@ def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", whe
 
 
 def verdict(e: Explanation) -> list[str]:
-    """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most."""
+    """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most. The first says
+    which layers are only estimated; where these are most of the arithmetic it stands alone, and no time is told."""
+    unknown = e.asked.strange
+    if unknown and unknown.most:
+        return [_withheld(e, unknown)]
+    first, *rest = _told(e)
+    if unknown:
+        first = (f"{first.removesuffix('.')}; partial: of {unknown.names}, about {percent(unknown.arithmetic)} of a step's "
+                 "arithmetic, nothing is known here and all is estimated.")  # fmt: skip
+    return [first, *rest]
+
+
+def _withheld(e: Explanation, unknown: "Strange") -> str:
+    """Why no time is told, what was measured, and what would measure it."""
+    each = [f"{about(step)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, step in e.measured.items()]
+    beside = f" Measured, a step takes {join(each)}." if each else ""
+    t = e.asked.training
+    command = shlex.join(["python", "-m", "workloads.training", "--model", t.model, "--batch", str(t.batch)])
+    return (f"Partial: which device wins, and in what time, is not told, for nothing here knows {unknown.names}, about "
+            f"{percent(unknown.arithmetic)} of a step's arithmetic.{beside} To measure it: {options.typed(command)}")  # fmt: skip
+
+
+def _told(e: Explanation) -> list[str]:
     if not (e.cpu and e.gpu):
         (only,) = e.sides
         beside = f", and {join(only.untold)}, which no row tells" if only.untold else ""
@@ -248,18 +273,21 @@ Section = tuple[str, list[str]]
 def lines(
     e: Explanation, framework: str, more: tuple[Section, ...] = (), checked: list[str] | None = None
 ) -> list[str]:
-    """The whole answer, in order; `more` are a case's sections, that go after the verdict; `checked` what people believe."""
+    """The whole answer, in order; `more` are a case's sections, that go after the verdict; `checked` what people believe. What
+    rests on a step's time is left out where most of its arithmetic is unknown."""
+    timed = not (e.asked.strange and e.asked.strange.most)
+    turns = [*map(answer_sentence, e.crossovers), *([_pays(e)] if e.cpu and e.gpu else [])]
     sections: list[Section] = [
         ("", [subject(e)]),
         ("Does the framework use the GPU?", [framework]),
         ("Verdict", verdict(e)),
         *more,
-        ("Where a step's time goes (predicted)", budget_lines(e)),
-        ("Where the winner changes", [*map(answer_sentence, e.crossovers), *([_pays(e)] if e.cpu and e.gpu else [])]),
+        ("Where a step's time goes (predicted)", budget_lines(e) * timed),
+        ("Where the winner changes", turns * timed),
         ("Memory", [memory_sentence(m, e.asked.training.samples) for m in e.memory]),
-        ("Cost of the job", [cost_sentence(c) for c in e.costs]),
-        ("What if", what_if_lines(e)),
-        ("What people believe, checked", checked or []),
+        ("Cost of the job", [cost_sentence(c) for c in e.costs] * timed),
+        ("What if", what_if_lines(e) * timed),
+        ("What people believe, checked", (checked or []) * timed),
         ("What this answer does not know", caveats(e)),
     ]
     return [line for title, text in sections for line in headed(title, text)][1:]

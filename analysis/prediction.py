@@ -44,6 +44,9 @@ __all__ = ["COMPILED", "DEVICE", "HIDDEN", "HOST", "OP_BY_OP", "PARTS", "PIPELIN
            "execution_of", "load", "predict"]  # fmt: skip
 
 
+MAKES = "python -m analysis.predict --model cifar10-cnn --profile reports/nvidia-h200 --save foretold.ndjson"
+
+
 class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     """What a training takes; Estimates are seconds with an interval.
 
@@ -90,12 +93,15 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
 def load(path: str) -> list[Prediction]:
     """The predictions of a file that `python -m analysis.predict --save` wrote.
 
-    Raises: options.Usage for a file that is not there or holds something else.
+    Raises: options.Usage for a file that is not there, is empty or holds something else, with a command that makes one.
     """
     try:
-        return [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
+        found = [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
     except (OSError, msgspec.DecodeError, ValueError) as error:
-        raise options.Usage(f"{path} holds no predictions: {error}; make some with --save {path}") from error
+        raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
+    if not found:
+        raise options.Usage(f"{path} holds no predictions: it is empty", MAKES)
+    return found
 
 
 def predict(training: Training, settings: Settings, of: Profile, network: "Network | None" = None, *,

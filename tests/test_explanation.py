@@ -152,13 +152,51 @@ def test_money_and_joules():
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
     network = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
-    (said,) = explanation.estimated(Asked(Training("own:build", 2, 8), network))
+    said = Asked(Training("own:build", 2, 8), network).strange.words
     # products of 2 samples: odd 2 x 64 FLOP, out 3 x 48 FLOP, and passes
     assert said.startswith("odd (Odd): nothing here knows it; the share is estimated")
     assert "% of a step's arithmetic" in said
     e = explained(Training("own:build", 2, 8), network=network)
     assert e.partial == (said,) and any(line.startswith("Partial: odd (Odd)") for line in explanation_words.caveats(e))
-    assert explanation.estimated(Asked(T)) == ()
+    assert Asked(T).strange is None
+
+
+def odd(weights: int) -> Network:
+    """An unknown layer of so many weights before a dense one of 12. Of 2 samples its step takes 20 FLOP a weight (4 forward, 4
+    for the gradient, 12 of Adam), the rest 354: 3 x 48 for products, 5 x 6 for passes, 12 x 15 of Adam."""
+    return Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=weights), Layer("out", "dense", 3)))
+
+
+def test_a_verdict_says_which_layers_are_only_estimated():
+    """320 of 674 FLOP."""
+    e = explained(Training("own:build", 2, 8), network=odd(16))
+    first, *rest = explanation_words.verdict(e)
+    assert first.startswith("The CPU finishes first, ")
+    assert first.endswith("included; partial: of odd (Odd), about 47.5 % of a step's arithmetic, nothing is known here and all "
+                          "is estimated.")  # fmt: skip
+    assert len(rest) == 4
+    assert not any("partial" in sentence for sentence in explanation_words.verdict(explained()))
+
+
+@pytest.mark.parametrize(("weights", "most"), [(16, False), (20, True)])  # 320 and 400 FLOP beside 354
+def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
+    """No winner, no time and nothing that rests on them, on either machine; what was measured stays."""
+    training = Training("own:build", 2, 8)
+    for of in (sources(), msgspec.structs.replace(sources(), gpu=None)):
+        e = explained(training, of, network=odd(weights))
+        assert e.asked.strange.most is most
+        told = explanation_words.lines(e, "seen", checked=["believed"])
+        parts = "a step in all", "Cost of the job", "What if", "believed"
+        assert [not any(part in line for line in told) for part in parts] == [most] * 4
+        assert "Memory" in told and any(line.startswith("  Partial: odd (Odd): nothing here knows it") for line in told)
+    if most:
+        (only,) = explanation_words.verdict(e)
+        assert only.startswith("Partial: which device wins, and in what time, is not told, for nothing here knows odd (Odd), "
+                               "about 53.1 % of a step's arithmetic. To measure it: ")  # fmt: skip
+        assert only.endswith("-m workloads.training --model own:build --batch 2")
+        seen = msgspec.structs.replace(e, measured={"cpu": exactly(2 * MS), "gpu:0": exactly(3 * MS)})
+        (both,) = explanation_words.verdict(seen)
+        assert " Measured, a step takes 2.00 ms on the CPU and 3.00 ms on the GPU. " in both
 
 
 # ---------------------------------------------------------------- whether the framework uses the GPU

@@ -1,5 +1,8 @@
 """The studies: what each asks, that all of them are rows that can run, and that the articles' plan fits its time."""
 
+import re
+from collections import Counter
+
 import pytest
 from fake_measurements import GPU_MACHINE
 
@@ -150,3 +153,26 @@ def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():
     assert said[-3].startswith("16 rows, at most ")
     assert " minutes, a guess: 10 s a process, " in said[-2]
     assert "--stop-after" in said[-1]
+
+
+def test_rigorous_starts_five_processes_for_each_environment_and_not_for_each_row():
+    """Three rows of the CPU's environment and one of the GPU's, each five times, and 2 x 5 starts of 10 s; a row of fresh
+    processes has its own five, as without --rigorous."""
+    rows = [one(), one(batch=8), one(samples=640), one(device="gpu:0")]
+    once = sum(forecast.seconds(r, 16, 2.0) for r in rows)
+    assert forecast.total(rows, 16, 2.0, rigorous=True) == pytest.approx(5 * once + 2 * 5 * 10)
+    fresh = one(process="fresh")
+    assert forecast.total([fresh], 16, 2.0, rigorous=True) == forecast.total([fresh], 16, 2.0)
+
+
+def test_the_plan_of_rigorous_says_in_how_many_processes_a_row_is_timed():
+    """Not of an experiment's rows, which take no five."""
+    args = training.parser().parse_args(["--study", "starts", "width", "trials", "--rigorous", "--device", "cpu"])
+    said = forecast.lines(asked.rows(args, GPU_MACHINE), args, GPU_MACHINE)[:-3]
+    ends = Counter(re.search(r"(in 5 .*|each trial .*)?$", line)[0] for line in said)
+    rows = {name: len(studies.rows([name], ["cpu"])) for name in ("starts", "width")}
+    trials = sum("/trial " in line for line in said)
+    assert ends == {"in 5 processes": rows["width"], "in 5 fresh processes": rows["starts"], "each trial in a fresh process": 1,
+                    "": trials - 1}  # fmt: skip
+    args.rigorous = False
+    assert not any(line.endswith("in 5 processes") for line in forecast.lines(asked.rows(args, GPU_MACHINE), args, GPU_MACHINE))

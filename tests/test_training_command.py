@@ -2,6 +2,8 @@
 
 import importlib.util
 import itertools
+import pathlib
+import shlex
 import zipfile
 from types import SimpleNamespace
 from typing import ClassVar
@@ -11,7 +13,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
-from analysis import job_words, jobs
+from analysis import job_words, jobs, predict
 from kernels.problems import Matmul, Training
 from workloads import asked, machine, options, results, studies, sweep, together, training
 from workloads.results import Measurement, Run, Samples, Settings
@@ -325,14 +327,14 @@ def test_a_row_of_starts_has_its_times_and_no_step(capsys):
                     "1.00 s (900 ms..1.10 s) to finish the first step."]  # fmt: skip
 
 
-def saved(path, *told: tuple[str, dict]) -> str:
-    """A file of predictions of cifar10-cnn at batch 64, on such devices with such switches."""
-    from analysis import predict, prediction
+def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
+    """A file of predictions of a model at batch 64, on such devices with such switches."""
+    from analysis import prediction
     from analysis.estimate import Estimate
 
     none = Estimate(0.0, 0.0, 0.0)
     predict.save(str(path), [
-        prediction.Prediction(Training("cifar10-cnn", 64, 640), Settings(device, switches={"data": "synthetic", **given}), {},
+        prediction.Prediction(Training(model, 64, 640), Settings(device, switches={"data": "synthetic", **given}), {},
                               none, none, none, none, none, "op by op", (), "somewhere") for device, given in told])  # fmt: skip
     return str(path)
 
@@ -355,6 +357,38 @@ def test_what_stands_against_saved_predictions_is_said(tmp_path):
         (["--predicted", of_gpu, "--study", "seeds"], "give one of them"),
         (["--predicted", of_gpu, "--device", "cpu"], "has predictions for gpu:0; asked for: cpu"),
         (["--predicted", str(tmp_path / "none")], "holds no predictions"),
+        (["--predicted", ""], "'' holds no predictions"),
+        (["--predicted", "", "--study", "seeds"], "give one of them"),
     ):  # fmt: skip
         with pytest.raises(options.Usage, match=told):
             rows(*words)
+
+
+def test_a_file_that_holds_no_predictions_is_not_named_as_one_to_save_to(tmp_path, capsys):
+    """A readme, and an empty file: the command that is offered makes another file, and its words are the flags that there are."""
+    for text, why in (("# Crossover", "JSON is malformed"), ("", "it is empty")):
+        (file := tmp_path / "README.md").write_text(text)
+        assert training.main(["--predicted", str(file), "--dry-run"]) == 2
+        error, tip = capsys.readouterr().err.splitlines()
+        assert error.startswith(f"error: {file} holds no predictions: {why}") and "--save" not in error
+        words = shlex.split(tip.partition("-m analysis.predict ")[2])
+        args = predict.parser().parse_args(words)
+        assert (args.model, args.profile, args.save) == (["cifar10-cnn"], ["reports/nvidia-h200"], "foretold.ndjson")
+        assert pathlib.Path(args.profile[0]).is_dir() and file.read_text() == text
+
+
+def test_predictions_of_devices_that_are_not_taken_are_counted_on_stderr(tmp_path, capsys):
+    given = ("cpu", {}), ("gpu:0", {}), ("gpu:1", {}), ("gpu:0", {"jit_compile": "on"})
+    file = saved(tmp_path / "p.ndjson", *given)
+    assert len(rows("--predicted", file, here=CPU_MACHINE)) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        f"{file}: 2 of 4 predictions left out, being for gpu:0; taken: cpu",
+        f"{file}: 1 of 4 predictions left out, being for gpu:1; taken: cpu"]  # fmt: skip
+    assert len(rows("--predicted", file, "--quiet", here=CPU_MACHINE)) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_predicted_model_that_nobody_knows_is_not_planned(tmp_path):
+    file = saved(tmp_path / "p.ndjson", ("cpu", {}), model="nonsense")
+    with pytest.raises(options.Usage, match=r"p\.ndjson: unknown model 'nonsense'; known: "):
+        rows("--predicted", file)

@@ -2,6 +2,8 @@
 
 import argparse
 import itertools
+import shlex
+from collections import Counter
 from collections.abc import Iterable
 
 from analysis import prediction
@@ -198,7 +200,7 @@ def rows(args: argparse.Namespace, here) -> list:
     most = spread.require(args, here)
     if args.study:
         return _studied(args, on, most)
-    if args.predicted:
+    if args.predicted is not None:
         return _predicted(args, on)
     if args.gpus:
         on = spread.devices(args, on)
@@ -241,10 +243,10 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
     """
     names = _chosen("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
     own = (*spread.TAKES, "predicted") if names == [studies.DATA_PARALLEL] else ("predicted",)
-    _alone(args, "--study", own, f"python -m workloads.training --study {' '.join(names)}")
-    if args.predicted:
-        raise options.Usage("--study and --predicted bring rows of their own each; give one of them",
-                            f"python -m workloads.training --predicted {args.predicted}")  # fmt: skip
+    tip = f"python -m workloads.training --study {' '.join(names)}"
+    _alone(args, "--study", own, tip)
+    if args.predicted is not None:
+        raise options.Usage("--study and --predicted bring rows of their own each; give one of them", tip)
     several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
     return studies.rows(names, on) + (spread.rows(args, most) if several else [])
 
@@ -258,16 +260,26 @@ def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) ->
 
 
 def _predicted(args: argparse.Namespace, on: list[str]) -> list[Row]:
-    """The trainings of saved predictions, as these say them, on the devices that are here.
+    """The trainings of saved predictions, as these say them, on the devices asked for; how many are of others is said.
 
-    Raises: Usage for a file that holds none, none of these devices, or flags that say otherwise.
+    Raises: Usage for a file that holds none, none of these devices, a model that is not known, or flags that say otherwise.
     """
-    tip = f"python -m workloads.training --predicted {args.predicted}"
-    _alone(args, "--predicted", (), tip)
-    saved = prediction.load(args.predicted)
-    rows = [Row(studies.RESIDENT if p.settings.switches.get("residence") == "resident" else studies.FIT, p.training, p.settings)
-            for p in saved if p.settings.device in on]  # fmt: skip
-    if not rows:
-        there = ", ".join(dict.fromkeys(p.settings.device for p in saved)) or "no device"
-        raise options.Usage(f"{args.predicted} has predictions for {there}; asked for: {', '.join(on)}", tip)
-    return list({row.key: row for row in rows}.values())
+    file = args.predicted
+    saved = prediction.load(file)
+    _alone(args, "--predicted", (), f"python -m workloads.training --predicted {shlex.quote(file)}")
+    others = Counter(p.settings.device for p in saved if p.settings.device not in on)
+    if others.total() == len(saved):
+        raise options.Usage(f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", prediction.MAKES)
+    for device, count in others.items():
+        plan.note(args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}")
+    found = {}
+    for p in saved:
+        if p.settings.device in on:
+            try:
+                known_model(p.training.model)
+            except options.Usage as error:
+                raise options.Usage(f"{file}: {error}", prediction.MAKES) from error
+            resident = p.settings.switches.get("residence") == "resident"
+            row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
+            found[row.key] = row
+    return list(found.values())

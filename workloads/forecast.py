@@ -44,7 +44,8 @@ def step_s(row: Row, cores: int) -> float:
 
 
 def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> float:
-    """Seconds that a row is guessed to take in a process that runs already (a fresh one: five of them, started)."""
+    """Seconds that a row is guessed to take in a process that runs already; `rigorous`: in five of them; a row of fresh
+    processes: in five, with their starts."""
     p, s = row.problem, row.settings
     if not isinstance(p, Training):
         return 1.0
@@ -59,20 +60,24 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     law = LAW_EPOCHS * epoch + min(fits.REPEATS * max_time / 3 + LAW_STEPS * step, LAW_STEPS * 10 * step)
     whole = numbers * NUMBER_S + shapes * COMPILE_S[where] + fit + again + law
     whole += TRACE_S * switches.traced(row)
-    return FRESH * (whole + START_S) if s.process == "fresh" or rigorous else whole
+    if s.process == "fresh":
+        return FRESH * (whole + START_S)
+    return FRESH * whole if rigorous else whole
 
 
 def total(rows: Iterable[Row], cores: int, max_time: float, rigorous: bool = False) -> float:
-    """Seconds that all rows are guessed to take, with the processes that they need, which live side by side."""
+    """Seconds that all rows are guessed to take, with the processes that they need, which live side by side: one for each set
+    of variables, `rigorous` five, kept for all its rows."""
     rows = list(rows)
     warm = {tuple(sorted(environment(r, {}).items())) for r in rows if r.settings.process != "fresh"}
-    return sum(seconds(r, cores, max_time, rigorous) for r in rows) + len(warm) * START_S
+    return sum(seconds(r, cores, max_time, rigorous) for r in rows) + len(warm) * START_S * (FRESH if rigorous else 1)
 
 
 def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
     """The plan in words: a line a row, how many, the largest data set, and the minutes with what they are guessed from."""
     limits = options.limits(args)
     time = total(rows, here.cores, limits["max_time"], args.rigorous)
+    many = {row.key for row in rows if args.rigorous}  # an experiment has processes of its own
     for study in studies.experiments(args.study or []):
         time += together.seconds(study, args, here)
         rows = [*rows, *together.rows(study, args, here)]
@@ -81,7 +86,7 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
              f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU")
     split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
     size = f"{len(rows)} rows, at most {_largest(rows) / 2**20:.4g} MiB of arrays at a time"
-    return [*map(name, in_turns(rows)), size, guess, split]
+    return [*(name(row, row.key in many) for row in in_turns(rows)), size, guess, split]
 
 
 def _largest(rows: Iterable[Row]) -> int:
@@ -94,10 +99,11 @@ def _largest(rows: Iterable[Row]) -> int:
     return max(found)
 
 
-def name(row: Row) -> str:
-    """A row in a few words, its switches among them."""
+def name(row: Row, rigorous: bool = False) -> str:
+    """A row in a few words, its switches and how many processes it takes among them."""
     said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
     given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
-    many = "each trial in a fresh process" if row.kernel.endswith("/trial") else "in 5 fresh processes"
-    fresh = [many] * (row.settings.process == "fresh")
-    return " ".join([plan.name(row), getattr(row.problem, "dtype", ""), *given, *fresh])
+    many = [f"in {FRESH} processes"] * rigorous
+    if row.settings.process == "fresh":
+        many = ["each trial in a fresh process" if row.kernel.endswith("/trial") else f"in {FRESH} fresh processes"]
+    return " ".join([plan.name(row), getattr(row.problem, "dtype", ""), *given, *many])

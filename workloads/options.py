@@ -164,8 +164,9 @@ def add_measuring(made: Parser) -> None:
                      help=f"stop when the interval's half-width is below this share ({FINE['max_noise']})")  # fmt: skip
     how.add_argument("--max-time", type=_positive, metavar="S", help=f"seconds a row and clock ({FINE['max_time']})")
     how.add_argument("--fast", action="store_true", help="a quick look: short blocks, 5 %% noise allowed")
-    how.add_argument("--rigorous", action="store_true", help="five fresh processes a row; intervals over processes of "
-                     "this moment (another hour may differ by more)")  # fmt: skip
+    how.add_argument("--rigorous", action="store_true", help="five processes a row, fresh ones but for the "
+                     "frameworks, whose rows share five; intervals over processes of this moment (another hour may differ by "
+                     "more)")  # fmt: skip
     how.add_argument("--seed", type=_seed, default=1, metavar="N", help="seed of the data and of the order (1)")
     run = made.add_argument_group("running and output")
     run.add_argument("--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing")
