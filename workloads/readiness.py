@@ -26,7 +26,7 @@ _WATCH_S, _LOOKS = 0.6, 8
 _SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
 # These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
 _OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
-# What OpenBLAS calls its kernels for AVX2. Until OpenMathLib/OpenBLAS#6033 it may take them for AMD's Zen 5 as well.
+# What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
 _AVX2_KERNELS = ("Haswell", "Zen")
 
 _CUPY = """
