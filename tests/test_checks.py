@@ -237,6 +237,21 @@ def test_another_checkouts_kernels(tmp_path):
     assert not probes.foreign(pathlib.Path(probes.__file__).parent.parent / "tests" / ".." / "kernels")
 
 
+@pytest.mark.parametrize(("kernel", "device", "lesser", "flags"), [
+    ("matmul/numpy/operator", "cpu", True, {"lesser-kernels"}), ("matmul/numpy/operator", "cpu", False, set()),
+    ("matmul/numba/parallel", "cpu", True, set()),
+])  # fmt: skip
+def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatch, kernel, device, lesser, flags):
+    monkeypatch.setattr(probes, "taken", lambda backend: 2)
+    monkeypatch.setattr(probes, "slow_governor", lambda: False)
+    monkeypatch.setattr(probes.machine, "usable_threads", lambda: 2)
+    monkeypatch.setattr(probes.machine, "lesser_blas", lambda found: lesser)
+    problem = Matmul(8, 8, 8)
+    a, b = problem.inputs(1)
+    wanted = Row(kernel, problem, Settings(device, threads=2))
+    assert set(probes.flags(registry.find(kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+
+
 @pytest.mark.parametrize(("threads", "took", "most", "flags"), [
     (2, 2, 2, set()), (2, 1, 2, {"few-threads"}), (2, 0, 2, set()), (4, 4, 2, {"oversubscribed"}), (None, 2, 2, set()),
 ])  # fmt: skip
@@ -244,6 +259,7 @@ def test_threads(monkeypatch, threads, took, most, flags):
     monkeypatch.setattr(probes, "taken", lambda backend: took)
     monkeypatch.setattr(probes, "slow_governor", lambda: False)
     monkeypatch.setattr(probes.machine, "usable_threads", lambda: most)
+    monkeypatch.setattr(probes.machine, "lesser_blas", lambda found: False)
     problem = Matmul(8, 8, 8)
     wanted = Row("matmul/numpy/operator", problem, Settings(threads=threads))
     a, b = problem.inputs(1)

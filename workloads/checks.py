@@ -194,6 +194,8 @@ CHECKS: tuple[Check, ...] = (
     Check("few-threads", "warn", _told("few-threads", "the library took fewer threads than the row says"),
           "too few threads make the CPU look slow",
           "unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS"),
+    Check("lesser-kernels", "warn", _told("lesser-kernels", "NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512"),
+          "they make the CPU look up to twice as slow, and the GPU win too early", "python -m workloads.doctor"),
 )  # fmt: skip
 
 

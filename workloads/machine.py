@@ -15,6 +15,8 @@ from workloads.results import Machine
 HOST_MARGIN_BYTES = 256 << 20
 LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products
 _LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
+# What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
+AVX2_KERNELS = ("Haswell", "Zen")
 # What results may stand on, by the name of its distribution; what is not installed is left out.
 _PACKAGES = {"llvmlite": "llvmlite", "scipy": "scipy", "mkl": "mkl", "tensorflow": "tensorflow", "keras": "keras", "jax": "jax",
              "nvmath": "nvmath-python", "cudnn_frontend": "nvidia-cudnn-frontend"}  # fmt: skip
@@ -133,6 +135,11 @@ def blas() -> dict[str, str]:
     found = (beside or loaded)[0]
     return {"blas": f"{found['internal_api']} {found['version']}", "blas_kernels": str(found.get("architecture", "")),
             "blas_threads": str(found["num_threads"])}  # fmt: skip
+
+
+def lesser_blas(found: dict[str, str]) -> bool:
+    """Whether the BLAS that `blas` found computes with AVX2 kernels on a CPU with AVX-512: up to half the rate."""
+    return found.get("blas_kernels") in AVX2_KERNELS and "avx512f" in host.features(host.cpuinfo())
 
 
 @functools.cache

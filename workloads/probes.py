@@ -33,6 +33,8 @@ def flags(
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),
         "constant-inputs": any(constant(x) for x in inputs),
         "few-threads": row.settings.device == "cpu" and 0 < taken(kernel.backend) < (row.settings.threads or 0),
+        "lesser-kernels": row.settings.device == "cpu" and kernel.backend == "numpy" and row.problem.op in ("matmul", "conv")
+        and machine.lesser_blas(machine.blas()),
         "oversubscribed": row.settings.device == "cpu" and (row.settings.threads or 0) > machine.usable_threads(),
         "slow-governor": row.settings.device == "cpu" and slow_governor(),
         "foreign-kernels": foreign(registry.FOLDER),

@@ -26,8 +26,6 @@ _WATCH_S, _LOOKS = 0.6, 8
 _SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
 # These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
 _OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
-# What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
-_AVX2_KERNELS = ("Haswell", "Zen")
 
 _CUPY = """
 import cupy, numpy
@@ -96,7 +94,7 @@ def packages() -> list[Finding]:
 
 
 def blas() -> list[Finding]:
-    from workloads import host, machine
+    from workloads import machine
 
     found = machine.blas()
     threads, cores, most = int(found.get("blas_threads", 0)), machine.usable_cores(), machine.usable_threads()
@@ -108,7 +106,7 @@ def blas() -> list[Finding]:
     if threads > most:
         return [Finding("blas", "warn", seen, "more threads than this process may use stand in each other's way",
                         f"export OPENBLAS_NUM_THREADS={most}")]  # fmt: skip
-    if found.get("blas_kernels") in _AVX2_KERNELS and "avx512f" in host.features(host.cpuinfo()):
+    if machine.lesser_blas(found):
         fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
         return [Finding("blas", "warn", seen, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", fix)]
     return [Finding("blas", "ok", seen)]
