@@ -271,13 +271,13 @@ def operations_as_tensorflow_runs_them():
     run_as_counted(networks.find("mnist-cnn"), 8)
 
 
-def mirrored(count, jit="off"):
+def mirrored(count, jit="off", of=MLP):
     """(row, Trainer) of a small model on so many parts of the CPU, 0: on the CPU as it is."""
     over = {"strategy": "MirroredStrategy", "replicas": str(count)} if count else {}
     given = Settings(switches={"dropout": "off", "shuffle": "off", "jit_compile": jit, **over})
-    row = Row("training/keras/fit", Training(MLP.name, BATCH, STEPS * BATCH), given)
-    x, y = data.load("synthetic", MLP, STEPS * BATCH, 1)
-    return row, trainers.keras_fit(trainers.Order(row, switches.of(row), MLP, x, y, 1, {}))
+    row = Row("training/keras/fit", Training(of.name, BATCH, STEPS * BATCH), given)
+    x, y = data.load("synthetic", of, STEPS * BATCH, 1)
+    return row, trainers.keras_fit(trainers.Order(row, switches.of(row), of, x, y, 1, {}))
 
 
 @made
@@ -295,6 +295,13 @@ def mirrored_replicas_learn_what_one_learns():
     assert found["values"]["all_reduce_bytes"] == 4 * (6 * 8 + 8 + 8 * 3 + 3)
     assert found["values"]["all_reduce_s"] >= 0
     assert one.also() == {"values": {}, "series": {}, "notes": {}}
+
+
+@made
+def a_second_mirrored_model_of_other_shapes_trains_in_the_same_process():
+    wide = networks.find("mlp-6-20x2-3")
+    (_, one), (_, several) = mirrored(0, of=wide), mirrored(2, of=wide)
+    close(several.step_losses(STEPS), one.step_losses(STEPS))
 
 
 @made

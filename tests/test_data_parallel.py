@@ -338,7 +338,8 @@ def test_what_cannot_be_spread_leaves_its_row_with_the_reason(jax_worker, of, st
     assert (m.status, reason in m.reason) == (status, True), m.reason
 
 
-@pytest.mark.parametrize("name", ["mirrored_replicas_learn_what_one_learns", "xla_compiles_no_mirrored_step"])
+@pytest.mark.parametrize("name", ["mirrored_replicas_learn_what_one_learns", "xla_compiles_no_mirrored_step",
+                                  "a_second_mirrored_model_of_other_shapes_trains_in_the_same_process"])  # fmt: skip
 def test_mirrored_strategy_inside(inside, name):
     assert inside(name) == ("ok", "")
 

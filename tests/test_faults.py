@@ -110,6 +110,23 @@ def test_what_never_ends_and_what_breaks_the_context_cost_one_row_and_a_process_
     ] == [False, True, False]
 
 
+def test_of_a_graphs_error_the_cause_is_said_and_a_broken_all_reduce_costs_the_process():
+    class InvalidArgumentError(Exception):
+        pass
+
+    places = "".join(f'  File "trainer.py", line {i}, in step\n' for i in range(20))
+    error = (f"Graph execution error:\n\nDetected at node adam/CollectiveReduceV2 defined at (most recent call last):\n{places}\n"
+             "Collective ops is aborted by: Shape mismatch\n\t [[{{node adam}}]] [Op:__inference_9]")  # fmt: skip
+
+    def breaks():
+        raise InvalidArgumentError(error)
+
+    m = measure.guarded(row("plain"), breaks)
+    assert m.reason.startswith("InvalidArgumentError: Collective ops is aborted by: Shape mismatch [[{{node adam}}]]")
+    assert (m.status, m.flags) == ("failed", ("context-lost",))
+    assert measure.cause("no\n\nsuch thing") == "no such thing"
+
+
 def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
     class OutOfMemoryError(Exception):
         pass

@@ -4,11 +4,12 @@ reason. A new kernel needs no edit here."""
 import ast
 import re
 
+import numba
 import numpy as np
 import pytest
 from llvmlite import binding
 
-from kernels import peak_numba_bfloat16, reference, registry
+from kernels import peak_numba_bfloat16, reference, registry, simd
 from kernels.arrays import MATHS
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
 
@@ -201,3 +202,12 @@ def test_the_fma_peak_is_vector_code_without_spills():
     assert all(register in lines[i] or "fmla" in lines[i] for i in fused)
     loop = lines[fused[0] : fused[simd.CHAINS * simd.UNROLL - 1]]
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [("float32", 24), ("float64", 53)])
+def test_a_peak_that_would_count_past_what_its_type_counts_is_refused(dtype, bits):
+    most = 2 * numba.get_num_threads() * simd.CHAINS * simd.lanes(np.dtype(dtype)) << bits
+    problem = Peak(dtype, most)
+    registry.find("peak/numba/fma").bind(problem, *problem.inputs(1, True))
+    with pytest.raises(ValueError, match="counts exactly"):
+        registry.find("peak/numba/fma").bind(Peak(dtype, most + 1), *problem.inputs(1, True))

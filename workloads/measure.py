@@ -22,7 +22,8 @@ _HOST_COPIES = 3
 # A copy also has its own array on the host, and its check the bytes once more from the device and as a whole.
 _HOST_COPIES_OF = {"transfer": 6}
 _STICKY = ("cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "cudaErrorAssert", "cudaErrorECCUncorrectable",
-           "cudaErrorMisalignedAddress", "cudaErrorIllegalInstruction", "cudaErrorLaunchTimeout")  # fmt: skip
+           "cudaErrorMisalignedAddress", "cudaErrorIllegalInstruction", "cudaErrorLaunchTimeout",
+           "Collective ops is aborted")  # fmt: skip
 # How the driver says that it will not lock host memory; CuPy has errors of its own for the device's.
 _NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErrorNotPermitted")
 _WARM_UP_S = 1.0
@@ -51,7 +52,7 @@ def guarded(row: Row, work) -> Measurement:
         status, reason = "skipped", "out of host memory"
     except Exception as error:  # a kernel may raise anything; the sweep goes on with the next row
         where = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {' '.join(str(error).split())[:240]} ({where.name}, line {where.lineno})"
+        reason = f"{type(error).__name__}: {cause(str(error))} ({where.name}, line {where.lineno})"
         if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
             where_ = "host" if row.settings.device == "cpu" else "GPU"
             status, reason = "skipped", f"out of {where_} memory: {error}"[:300]
@@ -61,6 +62,14 @@ def guarded(row: Row, work) -> Measurement:
             flags = ("context-lost",)
     gc.collect()
     return Measurement(row.kernel, row.problem, row.settings, status, reason, flags=flags, at=now())
+
+
+def cause(error: str) -> str:
+    """What went wrong, in one line of at most 240 characters: of a graph of TensorFlow's what stands below the places in the code
+    where it was built."""
+    if error.startswith("Graph execution error"):
+        error = error.strip().rpartition("\n\n")[2]
+    return " ".join(error.split())[:240]
 
 
 def not_locked(problem: Problem, error: str) -> str:

@@ -5,6 +5,7 @@ Keras's own ways: keras.distribution.DataParallel on JAX, tf.distribute.Mirrored
 
 import contextlib
 import dataclasses
+import functools
 import math
 import statistics
 import time
@@ -79,10 +80,19 @@ def _mirrored(row: Row, name: str, count: int, batch: int) -> Strategy:
     kind = "CPU" if row.settings.device == "cpu" else "GPU"
     there = [f"/{kind}:{i}" for i in range(len(tensorflow.config.list_logical_devices(kind)))]
     devices = tuple(_enough(there, count, "TensorFlow"))
-    own = tensorflow.distribute.MirroredStrategy(devices)
+    own = _mirrors(devices)
     sums = type(own.extended._get_cross_device_ops(tensorflow.constant(0.0))).__name__  # no public way to it
     notes = {"strategy": f"tf.distribute.{name}", "all-reduce": sums}
     return Strategy(own.scope, devices, own, _values(count, batch), notes)
+
+
+@functools.cache
+def _mirrors(devices: tuple[str, ...]):
+    """The one MirroredStrategy of a process over those devices: a second one would number its all-reduces from the beginning
+    again, and TensorFlow take them for the first one's, whose shapes are others."""
+    import tensorflow
+
+    return tensorflow.distribute.MirroredStrategy(devices)
 
 
 def refused(row: Row, error: Exception) -> str:
