@@ -67,15 +67,16 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def foretold_step(self) -> Estimate | None:
-        """Seconds of a step on the several GPUs, foretold without it; None without a row of a part of the batch, or an all-reduce
-        of its gradients."""
+        """Seconds of a step on the several GPUs, foretold without it; None without a row of a part of the batch, of what feeding
+        as many GPUs takes (where a step waits for the host: one too), or an all-reduce of its gradients."""
         base, added = self.base or self.part, all_reduce(self)
-        if base is None or added is None:
+        if base is None or added is None or self.fed_several is None:
             return None
-        own, feeding = step(base), step(self.fed_several) if self.fed_several else Estimate(0.0, 0.0, 0.0)
+        own, feeding = step(base), step(self.fed_several)
         if self.waits:
-            grows = max(1.0, feeding.value / step(self.fed_one).value) if self.fed_one and self.fed_several else 1.0
-            own, added = own.scaled(grows), Estimate(0.0, 0.0, 0.0)
+            if self.fed_one is None:
+                return None
+            own, added = own.scaled(max(1.0, feeding.value / step(self.fed_one).value)), Estimate(0.0, 0.0, 0.0)
         ends = ("value", "low", "high")
         return Estimate(*(max(getattr(own, end) + getattr(added, end), getattr(feeding, end)) for end in ends))
 

@@ -1,5 +1,6 @@
 """What more GPUs buy a training, in sentences: how much sooner, what was foretold, the losses, what fits, what does not help."""
 
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -22,19 +23,35 @@ HALF = (1 / 1.25, 1.25)  # times half (a third, ...) within which bytes are said
 
 
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
-    """A sentence or two for each model on several GPUs; then the claims of S3c beside them."""
+    """From where to where the gains reach, and the claims of S3c beside them; then a few sentences for each model."""
     every = list(measurements)
     found = [c for c in data_parallel.cases(every) if is_gpu(c.several.settings.device)]
     groups: dict[tuple, list[Case]] = {}
     for case in sorted(found, key=lambda c: c.several.problem.batch):
         groups.setdefault(_group(case), []).append(case)
     said = [s for cases in groups.values() for s in _of_group(cases)]
-    return [*said, *_jit(every), *_depth(found), *_claims(found)]
+    *traps, worst = _jit(every) or [""]
+    return [*_reach(found), *([worst] if worst else []), *_claims(found), *said, *traps, *_depth(found)]
 
 
 def _group(case: Case) -> tuple:
     given, problem = case.several.settings.switches, case.several.problem
     return problem.model, problem.dtype, library(case), given.get("jit_compile"), case.count
+
+
+def _reach(cases: list[Case]) -> list[str]:
+    """The trainings that gain most and least from so many GPUs, the most GPUs first; nothing of a single one."""
+    groups: dict[tuple, list[Case]] = {}
+    for case in sorted((c for c in cases if c.gain), key=lambda c: -c.count):
+        groups.setdefault((case.count, way(case.several)), []).append(case)
+    said = []
+    for (n, how), own in groups.items():
+        if len({c.several.problem for c in own}) > 1:
+            least, most = (pick(own, key=lambda c: c.gain.value) for pick in (min, max))
+            ends = [f"{name(c)} gains {word}, {between(c.gain)} times as fast at batch {c.several.problem.batch} in all"
+                    for c, word in ((most, "most"), (least, "least"))]  # fmt: skip
+            said.append(f"{n} GPUs instead of one: of {len(own)} trainings {'; '.join(ends)} ({how}).")
+    return said
 
 
 def library(case: Case) -> str:
@@ -56,8 +73,9 @@ def way(m: "Measurement") -> str:
 
 
 def between(e: Estimate) -> str:
-    """`1.9 (1.8..2.0)`."""
-    return f"{digits(e.value)} ({digits(e.low)}..{digits(e.high)})"
+    """`1.9 (1.8..2.0)`, `1.9 (at least 1.2)` where the step may be as short as its noise."""
+    reach = f"{digits(e.low)}..{digits(e.high)}" if math.isfinite(e.high) else f"at least {digits(e.low)}"
+    return f"{digits(e.value)} ({reach})"
 
 
 def _of_group(cases: list[Case]) -> list[str]:
@@ -187,8 +205,9 @@ def _claims(cases: list[Case]) -> list[str]:
             continue
         none = all(small.gain.value < FEW for small, _ in ends)
         grows = all(large.gain.low > small.gain.high for small, large in ends)
-        told = [f"{a.several.problem.model} {digits(a.gain.value)} times as fast at batch {a.several.problem.batch} and "
-                f"{digits(b.gain.value)} at {b.several.problem.batch}" for a, b in ends]  # fmt: skip
+        told = [f"{a.several.problem.model} on {a.count} GPUs {digits(a.gain.value)} times as fast at batch "
+                f"{a.several.problem.batch} and {digits(b.gain.value)} at {b.several.problem.batch}"
+                for a, b in ends]  # fmt: skip
         said.append(f"S3c says that more GPUs do nothing by themselves and that the gain comes from bigger batches in all: with "
                     f"Keras on {_LIBRARY.get(backend, backend)} the first {'holds' if none else 'does not hold'} at the smallest "
                     f"batch, the second {'holds' if grows else 'does not hold for every model'} ({join(told)}).")  # fmt: skip

@@ -20,7 +20,9 @@ GRAPH = "_graph"
 _LAUNCHED = {GRAPH: "recorded in CUDA graphs, so without the host's part", "": "each call launched by the host"}
 _SMALL = 256 << 10  # sums of at most this are what the one-shot kernel is for
 _SAME = 0.02
+_ALONE = "as fast as alone"
 LARGE = 1 << 20  # of smaller copies no bandwidth is told
+ALIKE = 0.9  # of the fastest pair's bandwidth: pairs that all reach it are told together
 _WORK = {
     "matmul": "products",
     "triad": "triads in device memory",
@@ -58,6 +60,13 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     return copy_lines(rows) + sum_lines(rows) + at_once_lines(rows) + crossover_lines(rows)
 
 
+def story(measurements: "Iterable[Measurement]") -> list[str]:
+    """What is asked first, one of each: the copies, the sum, ours beside it, and what GPUs hold each other up in."""
+    rows = list(measurements)
+    held_up = [line for line in at_once_lines(rows) if _ALONE not in line] or at_once_lines(rows)[:1]
+    return [*copy_lines(rows)[:1], *sum_lines(rows)[:2], *held_up]
+
+
 def _interval(e: Estimate, unit: float = 1.0) -> str:
     return f"{digits(e.value / unit)} ({digits(e.low / unit)}..{digits(e.high / unit)})"
 
@@ -73,11 +82,16 @@ def copy_lines(rows: "list[Measurement]") -> list[str]:
     direct, staged = ([m for m in done if m.kernel.endswith(f"/{way}")] for way in ("direct", "staged"))
     large = _largest([m for m in direct if m.problem.ways == 1])
     if large:
-        each = join(f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(rate(m).value)}" for m in large[:8])
-        more = f", and {count(len(large) - 8, 'more pair')}" if len(large) > 8 else ""
         slow, fast = (pick(large, key=lambda m: rate(m).value) for pick in (min, max))
-        told.append(f"Copies of {size(large[0].problem.nbytes)} straight from GPU to GPU: {each}{more}.")
-        if rate(slow).high < 0.9 * rate(fast).low:
+        apart = rate(slow).high < ALIKE * rate(fast).low
+        if len(large) > 2 and not apart:
+            ends = " to ".join(dict.fromkeys(bytes_rate(rate(m).value) for m in (slow, fast)))
+            each = f"{ends} between any two of {len({g for m in large for g in _pair(m)})}"
+        else:
+            each = join(f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(rate(m).value)}" for m in large[:8])
+            each += f", and {count(len(large) - 8, 'more pair')}" if len(large) > 8 else ""
+        told.append(f"Copies of {size(large[0].problem.nbytes)} straight from GPU to GPU: {each}.")
+        if apart:
             told.append(f"The slowest pair, gpu-{slow.problem.source} to gpu-{slow.problem.target}, has "
                         f"{percent(rate(slow).value / rate(fast).value)} of the fastest's.")  # fmt: skip
     for both in _largest([m for m in direct if m.problem.ways == 2])[:1]:
@@ -173,7 +187,7 @@ def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
             "" if p.operation == "matmul" else f": {bytes_rate(rate(m).value)} against {bytes_rate(rate(alone).value)}"
         )
         if worst.low <= 1 + _SAME:
-            how = f"as fast as alone (at most {_interval(worst)} times as long, {gpu})"
+            how = f"{_ALONE} (at most {_interval(worst)} times as long, {gpu})"
         else:
             how = f"a call takes {_interval(worst)} times as long as alone on {gpu}, the one most held up{rates}"
         told.append(f"All {p.together} GPUs at once with {what}: {how}.")

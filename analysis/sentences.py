@@ -113,7 +113,7 @@ def _of_their_own(measurements) -> list[str]:
     told = []
     if "training" in ops:
         told = [*data_parallel_words.lines(measurements), *together.lines(measurements), *job_words.start_sentences(measurements)]
-    told += peers.lines(measurements) if ops & {"peer", "collective", "at-once"} else []
+    told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
     return told + (inference.lines(measurements) if "inference" in ops else [])
 
 

@@ -11,7 +11,7 @@ from analysis.roofline import is_gpu
 from workloads import options, results
 
 OFF = 0.15
-RUN = "reports/nvidia-h200-x2"
+RUN = "reports/nvidia-h200-x4"
 
 
 def figures(cases: list[data_parallel.Case]) -> list[Figure]:

@@ -111,7 +111,7 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
 
 
 @pytest.mark.parametrize("run", ["nvidia-h200/suite", "nvidia-h200/training-seeds", "nvidia-h200/training-small-dataset",
-                                 "nvidia-h200-x2/peers", "nvidia-h200-x2/training-data-parallel"])  # fmt: skip
+                                 "nvidia-h200-x4/peers", "nvidia-h200-x4/training-data-parallel"])  # fmt: skip
 def test_the_readme_says_what_the_stored_files_say(run):
     from analysis import sentences
 
