@@ -3,21 +3,22 @@ they were measured, and without each rule in turn.
 """
 
 import statistics
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from analysis import calibration
 from analysis.combine import NONE, add
 from analysis.estimate import Estimate
-from analysis.held_out import BASELINES, TARGETS, Case, Summary, beyond, leave_one_out, off, summaries
+from analysis.held_out import BASELINES, TARGETS, Case, Summary, beyond, leave_one_out, noise_floors, off, summaries
 from analysis.prediction import Prediction
 from analysis.rules import RULE_WORDS, RULES
-from analysis.units import percent
+from analysis.units import count, percent
 
 if TYPE_CHECKING:
     from analysis.calibration import Seen
     from analysis.profile import Profile
 
+DEVICES = {"cpu": "CPU", "gpu:0": "GPU"}
 
 def table(found: Iterable[Summary]) -> list[str]:
     """The error table as Markdown, a line a device and bound."""
@@ -92,8 +93,17 @@ def verdicts(found: Iterable[Summary]) -> list[str]:
         half = " (more than half of that)" if best and s.median > best[1] / 2 else ""
         said.append(f"{s.device}, {s.bound}: median {percent(s.median)}, mean {percent(s.mean)}: "
                     f"{'within' if reached else 'not within'} {percent(TARGETS['median'])} and {percent(TARGETS['mean'])}"
-                    f"{beside}{half}.")  # fmt: skip
+                    f"{_from_the_floor(s)}{beside}{half}.")  # fmt: skip
     return said
+
+
+def _from_the_floor(s: Summary) -> str:
+    """The same with errors below twice the floor as none, where one was measured."""
+    if s.floor is None:
+        return ""
+    reached = s.counted[0] <= TARGETS["median"] and s.counted[1] <= TARGETS["mean"]
+    return (f"; with those below twice the floor of five processes, {percent(s.floor)}, as none {percent(s.counted[0])} and "
+            f"{percent(s.counted[1])}: {'within' if reached else 'not within'}")  # fmt: skip
 
 
 def lines(of: "Profile", ablated: bool = True) -> list[str]:
@@ -109,17 +119,30 @@ def lines(of: "Profile", ablated: bool = True) -> list[str]:
     return [*said, "", "Without one rule at a time:", "", *ablations(of, cases)] if ablated else said
 
 
-def brief(of: "Profile") -> list[str]:
-    """The error table in a few columns, and what is in it: what a README has."""
+def brief(of: "Profile", saved: Iterable[Prediction] = ()) -> list[str]:
+    """The error table in a few columns, what is in it, and the errors of saved predictions: what a README has."""
     cases = leave_one_out(of)
+    found = summaries(cases, of)
     head = ["device", "steps", "models", "trainings", "median error", "mean error", "best simpler prediction's median"]
     lines = [_row(head), _row(["---"] * 2 + ["---:"] * 5)]
-    for s in summaries(cases, of):
+    for s in found:
         name, best = min(s.baselines.items(), key=lambda item: item[1], default=("", None))
         beside = "-" if best is None else f"{percent(best)} ({name})"
-        device = {"cpu": "CPU", "gpu:0": "GPU"}.get(s.device, s.device)
+        device = DEVICES.get(s.device, s.device)
         lines.append(_row([device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), beside]))
-    return [*lines, "", counts(cases, of)[0]]
+    beside = saved_line(saved, of)
+    return [*lines, "", *_floors(found, of), *([beside, ""] if beside else []), counts(cases, of)[0]]
+
+
+def _floors(found: Iterable[Summary], of: "Profile") -> list[str]:
+    """How far single processes of a training lie apart, and the errors beyond twice that; a sentence a device."""
+    said = []
+    for s in (s for s in found if s.bound == "all" and s.floor is not None):
+        of_ = count(len(noise_floors(of, s.device)), "training")
+        said += [f"On the {DEVICES.get(s.device, s.device)} five processes of a training lie {percent(s.floor)} from their "
+                 f"middle (median of {of_}): with errors below twice that as none, the median is {percent(s.counted[0])} and "
+                 f"the mean {percent(s.counted[1])}.", ""]  # fmt: skip
+    return said
 
 
 def counts(cases: list[Case], of: "Profile") -> list[str]:
@@ -134,17 +157,12 @@ def counts(cases: list[Case], of: "Profile") -> list[str]:
 def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
     """Predictions beside the steps that were measured since, a line each, then the errors of each device. What is predicted has
     the samples' share in it where that was saved and the measured step has it."""
-    rows: dict[tuple, Seen] = {}
-    for s in sorted(
-        calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True
-    ):  # as it is by default last
-        rows[s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution] = s
+    predictions = list(predictions)
     head = ["model", "batch", "device", "execution", "predicted ms", "samples' share ms", "measured ms", "error",
             "with the samples' share"]  # fmt: skip
     lines, found = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 5])], {}
-    for p in predictions:
+    for p, seen in _measured(predictions, of):
         what = [p.training.model, str(p.training.batch), p.settings.device, p.execution]
-        seen = rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
         if seen is None:
             lines.append(_row([*what, _ms(p.step_s), "", "not measured", "", ""]))
             continue
@@ -156,11 +174,36 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         lines.append(_row([*what, _ms(add(p.step_s, held)), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)]))
         found.setdefault(p.settings.device, []).append((*both, seen))
     if not found:
-        return [*lines, "", "None of them was measured in these runs."]
+        here = {(m.problem.model, m.problem.batch, m.settings.device) for m in of.trainings}
+        known = sum((p.training.model, p.training.batch, p.settings.device) in here for p in predictions)
+        why = (f"{count(known, 'training')} of these are here, but not the microbenchmarks that say how they run: give the "
+               "machine's whole folder, such as reports/nvidia-h200.") if known else ""  # fmt: skip
+        return [*lines, "", why or "None of them was measured in these runs."]
     about = ("A step told by short fits has in it what a fit does for each step's samples before its first epoch; where that was "
              "not saved with the prediction, the last column adds what this profile says of it (to add).")  # fmt: skip
     told = [_checked(device, [(e[i], e[2]) for e in each], i == 1) for device, each in found.items() for i in (0, 1)]
     return [*lines, "", about, "", *told]
+
+
+def _measured(predictions: Iterable[Prediction], of: "Profile") -> "Iterator[tuple[Prediction, Seen | None]]":
+    """Each prediction with the step that was measured of it, as it is by default where it was in several ways."""
+    rows = {}
+    for s in sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True):
+        rows[s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution] = s
+    for p in predictions:
+        yield p, rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
+
+
+def saved_line(predictions: Iterable[Prediction], of: "Profile") -> str:
+    """The errors of predictions that were saved before they were measured, a sentence; "" where none was measured."""
+    found: dict[str, list[tuple[float, Seen]]] = {}
+    for p, seen in _measured(predictions, of):
+        if seen is not None:
+            found.setdefault(DEVICES.get(p.settings.device, p.settings.device), []).append((p.told_by(seen.with_feed), seen))
+    if not found:
+        return ""
+    return ("Predictions that were written down before anything of their trainings was measured: "
+            + " ".join(_checked(device, each, False) for device, each in found.items()))  # fmt: skip
 
 
 def _checked(device: str, found: "list[tuple[float, Seen]]", shared: bool) -> str:

@@ -173,15 +173,20 @@ def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:
 
 
 def noise_floor(of: "Profile", device: str) -> float | None:
-    """The five-process noise floor of a device: the median over its trainings that were taken in several processes of how far
-    the steps of these lie from their middle; None where there are none."""
+    """The five-process noise floor of a device: the median of its trainings'; None where there are none."""
+    return statistics.median(found) if (found := noise_floors(of, device)) else None
+
+
+def noise_floors(of: "Profile", device: str) -> list[float]:
+    """Of each of a device's trainings that were taken in several processes how far the steps of these lie from their middle, in
+    the middle."""
     found = []
     for m in of.trainings:
         each = costs.processes(m) if m.settings.device == device else []
         steps = [c.step.value for part in each if (c := costs.costs(part))]
         if len(steps) > 1 and (middle := statistics.median(steps)) > 0:
             found.append(statistics.median(abs(step / middle - 1) for step in steps))
-    return statistics.median(found) if found else None
+    return found
 
 
 def summaries(cases: Iterable[Case], of: "Profile") -> list[Summary]:

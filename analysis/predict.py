@@ -185,14 +185,16 @@ def checked(args: argparse.Namespace) -> int:
 
 def left_out(args: argparse.Namespace) -> int:
     """Prints the error table, the crossovers foretold, and budgets beside what traces say."""
-    from analysis import error_tables, foretold, traced
+    from analysis import error_tables, foretold, prediction, traced
 
     of = read(args.leave_one_out, args.mixed)
     print("\n".join([*error_tables.lines(of, not args.no_ablation), "", *foretold.lines(foretold.beside(of))]))
     if beside := traced.budget_lines(of):
         print("\n".join(["", "Budgets beside traces:", "", *beside, *traced.errors(of)]))
     if args.readme:
-        put_errors(pathlib.Path(args.readme), error_tables.brief(of), args.leave_one_out[0])
+        files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"))  # by the day; the last says it
+        saved = prediction.load(str(files[-1])) if files else ()
+        put_errors(pathlib.Path(args.readme), error_tables.brief(of, saved), args.leave_one_out[0])
     return options.OK
 
 

@@ -26,7 +26,7 @@ from analysis import (
     whatif,
 )
 from analysis.estimate import Estimate
-from analysis.units import percent
+from analysis.units import count, percent
 from kernels import networks
 from workloads import switches
 from workloads.results import Settings
@@ -75,6 +75,12 @@ def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
             found.append(
                 Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%")
             )
+        if s.floor is not None:
+            rows = count(len(held_out.noise_floors(of, s.device)), "training")
+            for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):
+                less = f"{name} error, those below twice the five-process floor ({percent(s.floor)}, of {rows}) as none"
+                found.append(Figure(f"{less}, {s.device}, {s.bound}", f"<= {percent(wanted)}", exactly(100 * value),
+                                    value <= wanted, "%"))  # fmt: skip
         if s.baselines:
             name, best = min(s.baselines.items(), key=lambda item: item[1])
             found.append(Figure(f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}",

@@ -37,3 +37,26 @@ def test_a_share_that_was_not_saved_stands_beside_it_to_be_added():
     both = 0.25 + float(number)
     assert words == "to add" and cells["with the samples' share"] == f"{100 * (both - 1):+.0f} %"
     assert both > 0.25 and both == pytest.approx(0.25, abs=0.5)
+
+
+def test_trainings_without_their_machines_microbenchmarks_say_what_to_give():
+    base = profile.profile(made_profile.everything(), GPU_MACHINE)
+    saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
+    rows = [made_profile.training("fashion-mlp", 32, 1e-3)]
+    assert error_tables.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
+        "1 training of these are here, but not the microbenchmarks that say how they run: give the machine's whole folder, such "
+        "as reports/nvidia-h200.")  # fmt: skip
+    none = error_tables.check_lines([saved], profile.profile([], GPU_MACHINE))[-1]
+    assert none == "None of them was measured in these runs."
+
+
+def test_saved_predictions_are_told_in_a_sentence():
+    """0.25 ms against 1 ms measured: 75 % off."""
+    base = profile.profile(made_profile.everything(), GPU_MACHINE)
+    made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
+    saved = msgspec.structs.replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
+    of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
+    assert error_tables.saved_line([saved], of) == (
+        "Predictions that were written down before anything of their trainings was measured: CPU: median error 75.0 %, mean 75.0 % "
+        "of 1.")  # fmt: skip
+    assert error_tables.saved_line([], of) == ""

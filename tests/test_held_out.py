@@ -72,6 +72,8 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
     every = held_out.summaries(uncalibrated(whole), whole)[-1]
     assert every.mean == pytest.approx(0.125)
     assert every.counted == (pytest.approx(0.1), pytest.approx(0.1))
+    told = error_tables.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
+    assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.00 %" in told
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
