@@ -10,7 +10,7 @@ help:
 	@echo 'make test              set up once, then the tests                  make test ARGS="-k stream"'
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
-	@echo 'make lint | clean      ruff | remove what was installed and cached'
+	@echo 'make lint | clean      ruff and mypy | remove what was installed and cached'
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
 	@echo 'make constraints       resolve constraints.txt anew'
 	@echo
@@ -44,7 +44,7 @@ test:
 
 lint: NEEDS = keras,report,fleet,dev
 lint:
-	@$(ready); "$$python" -m ruff check $(if $(ARGS),$(ARGS),.)
+	@$(ready); "$$python" -m ruff check $(if $(ARGS),$(ARGS),.) && "$$python" -m mypy
 
 bench: NEEDS = keras,report
 bench:

@@ -17,6 +17,7 @@ from kernels.registry import FRAMEWORKS
 if TYPE_CHECKING:
     from analysis.roofline import Roof
     from kernels.networks import Work
+    from kernels.problems import Problem
     from workloads.results import Machine, Measurement
 
 _UNTRANSPOSED = "nn"
@@ -78,15 +79,17 @@ class Total(msgspec.Struct, frozen=True):
 
 def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
     """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
-    measurements, works, best = list(measurements), list(works), {}
-    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works) for way in ("", *FRAMEWORKS)]
+    measurements, works = list(measurements), list(works)
+    best: dict[tuple, list[float]] = {}
+    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works if w.problem) for way in ("", *FRAMEWORKS)]
     for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
         if side := fastest([m], "host-latency"):
             best.setdefault((m.problem, framework_of(m), is_gpu(m.settings.device)), []).append(side.seconds.value)
     groups: dict = {}
     for work in works:
-        batch = getattr(work.problem, batch_family(work.problem).fields[0])
-        groups.setdefault((batch, work.problem.math), []).append(work)
+        problem: Problem = work.problem
+        batch = getattr(problem, batch_family(problem).fields[0])
+        groups.setdefault((batch, problem.math), []).append(work)
 
     def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
         whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)
@@ -135,7 +138,8 @@ def summaries(answers: Iterable[Answer]) -> list[str]:
         if a.points and a.family != SQUARES:
             form = (a.family.op, a.family.varies, sentences.precision_name(a), sentences.form_name(a.form))
             groups.setdefault((*form, a.form.framework, a.form.cache), []).append(a)
-    return [_summary(*key[:4], group) for key, group in groups.items() if len(group) > 1]
+    return [_summary(op, varies, precision, form, group)
+            for (op, varies, precision, form, *_), group in groups.items() if len(group) > 1]  # fmt: skip
 
 
 def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer]) -> str:

@@ -46,14 +46,14 @@ def check(e: "Explanation", cpu: "Profile", gpu: "Profile | None", predict: Call
 
 def flops(e: "Explanation", cpu: "Profile", gpu: "Profile") -> Belief:
     """The ratio of measured arithmetic peaks beside that of the steps (S2, S3e)."""
-    words = "FLOPS decide"
-    tf32 = e.gpu.settings.switches.get("tf32", switches.default("tf32")) == "on"
+    words, (cpu_side, gpu_side) = "FLOPS decide", e.sides
+    tf32 = gpu_side.settings.switches.get("tf32", switches.default("tf32")) == "on"
     here, there = _peak(cpu, False, ("float32",)), _peak(gpu, True, ("tf32", "float32") if tf32 else ("float32",))
     if not (here and there):
         return Belief("flops", words, UNKNOWN, "no peak was measured on both devices (python -m workloads.peak)")
-    ratio, step = there[1] / here[1], e.cpu.step_s.value / e.gpu.step_s.value
+    ratio, step = there[1] / here[1], cpu_side.step_s.value / gpu_side.step_s.value
     work = min(e.asked.training.batch, e.asked.training.samples) * networks.training_flops(e.asked.of)
-    busy = work / there[1] / e.gpu.step_s.value
+    busy = work / there[1] / gpu_side.step_s.value
     right = 1 / _NEAR <= step / ratio <= _NEAR
     faster = f"{times(step)} as fast" if step >= 1 else f"{times(1 / step)} slower"
     return Belief("flops", words, HOLDS if right else FALSE,
@@ -79,14 +79,15 @@ def _peak(profile: "Profile", on_gpu: bool, maths: tuple[str, ...]) -> tuple[str
 
 def copy(e: "Explanation") -> Belief:
     """What the copies of a batch take of the GPU's step (S4)."""
-    parts, step = e.gpu.parts, e.gpu.step_s.value
+    cpu_side, gpu_side = e.sides
+    parts, step = gpu_side.parts, gpu_side.step_s.value
     calls, moved = (parts[n].value if n in parts else 0.0 for n in ("transfer calls", "transfer bytes"))
     t = e.asked.training
     nbytes = min(t.batch, t.samples) * networks.sample_bytes(e.asked.of, t.dtype)
     share = (calls + moved) / step
     still = max(0.0, step - calls - moved)
     verdict = HOLDS if share > _MUCH else PARTLY if share > _MUCH / 2 else FALSE
-    wins = e.cpu.step_s.value < still
+    wins = cpu_side.step_s.value < still
     return Belief("copy", "it is the PCIe copy", verdict,
                   f"the batch's {digits(nbytes / 1e6)} MB take {seconds(moved)} on the link and their calls "
                   f"{seconds(calls)}, {percent(share)} of a step; without any copy it would still take "
@@ -97,17 +98,17 @@ def copy(e: "Explanation") -> Belief:
 
 def batch(e: "Explanation", predict: Callable | None) -> Belief:
     """What a sample costs in larger batches on both devices (S3a)."""
-    words, t = "bigger batches fix it", e.asked.training
+    words, t, (cpu_side, gpu_side) = "bigger batches fix it", e.asked.training, e.sides
     larger = min(_LARGER * t.batch, t.samples)
     if predict is None or larger <= t.batch:
         return Belief("batch", words, UNKNOWN, "all samples are in one batch already")
     grown = msgspec.structs.replace(t, batch=larger)
     try:
-        made = [(p, predict(grown, p.settings)) for p in (e.gpu, e.cpu)]
+        made = [(p, predict(grown, p.settings)) for p in (gpu_side, cpu_side)]
     except ValueError as error:
         return Belief("batch", words, UNKNOWN, str(error))
     gains = [p.step_s.value / t.batch / (q.step_s.value / larger) for p, q in made]
-    before, after = e.cpu.step_s.value / e.gpu.step_s.value, made[1][1].step_s.value / made[0][1].step_s.value
+    before, after = cpu_side.step_s.value / gpu_side.step_s.value, made[1][1].step_s.value / made[0][1].step_s.value
     verdict = HOLDS if before < 1 < after else PARTLY if gains[0] > _NEAR else FALSE
     return Belief("batch", words, verdict,
                   f"at batch {larger:,} instead of {t.batch:,} a sample costs {digits(gains[0])} times less on the "
@@ -118,7 +119,7 @@ def batch(e: "Explanation", predict: Callable | None) -> Belief:
 
 def same_inference(e: "Explanation", gpu: "Profile") -> Belief:
     """Who wins at answering, beside who wins at training (S3b)."""
-    words, model = "inference is the same", e.asked.training.model
+    words, model, (cpu_side, gpu_side) = "inference is the same", e.asked.training.model, e.sides
     found = [(case, way, a) for case, way, a in inference.crossovers(gpu.measurements) if way == inference.ROUNDTRIP]
     own = [one for one in found if one[0].model == model] or found
     if not own:
@@ -128,7 +129,7 @@ def same_inference(e: "Explanation", gpu: "Profile") -> Belief:
         return Belief("inference", words, UNKNOWN, why)
     case, _, a = own[0]
     near = min(a.points, key=lambda p: abs(math.log(p.n / e.asked.training.batch)))
-    step = e.cpu.step_s.value / e.gpu.step_s.value
+    step = cpu_side.step_s.value / gpu_side.step_s.value
     alike = (near.ratio.value > 1) == (step > 1) and 1 / _NEAR < near.ratio.value / step < _NEAR
     told = [f"{digits(p.ratio.value)} times at batch {p.n}" for p in dict.fromkeys((a.points[0], near, a.points[-1]))]
     return Belief("inference", words, HOLDS if alike else FALSE,

@@ -33,6 +33,8 @@ def best(old: "list[Measurement]", new: "list[Measurement]", names: tuple[str, s
                 continue
             x, y = a[max(shared)], b[max(shared)]
             one, other = (m.on("host-latency") for m in (x, y))
+            if not (one and other):
+                continue
             told = verdict(one, other, min_effect=least_effect(y, one, other, None, known).limit)
             said.append(
                 f"{precision}, n = {max(shared)}, the fastest on the {where}: {names[1]} ({_how(y)}, {seconds(middle(other))}) "
@@ -118,7 +120,7 @@ def rows(made: "Comparison") -> list[tuple]:
         (
             r.name,
             r.clock,
-            *(seconds(statistics.median(m.on(r.clock).seconds)) for m in (r.old, r.new)),
+            *(seconds(statistics.median(s.seconds)) for m in (r.old, r.new) if (s := m.on(r.clock))),
             f"{digits(r.verdict.ratio.value)} ({digits(r.verdict.ratio.low)}..{digits(r.verdict.ratio.high)})",
             r.word,
         )

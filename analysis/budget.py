@@ -71,7 +71,7 @@ class Budget(msgspec.Struct, frozen=True):
     def largest(self) -> Part | None:
         """The part with the most seconds; None where none has any."""
         known = [p for p in self.parts if p.seconds and p.seconds.value > 0]
-        return max(known, key=lambda p: p.seconds.value, default=None)
+        return max(known, key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
 
 
 def total(estimates: Iterable[Estimate]) -> Estimate:

@@ -186,7 +186,7 @@ def _as_square(copies: Table, axes: tuple[Axis, ...]) -> Table:
 
 
 def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:
-    best: dict[tuple, float] = {}
+    best: dict[tuple[int, int, int], float] = {}
     for m in rows:
         at = (m.problem.m, m.problem.n, m.problem.k)
         best[at] = min(best.get(at, math.inf), _waited(m))
@@ -199,13 +199,15 @@ def _grid(rows: "list[Measurement]", dtype: str, math_: str) -> Table:
         )
         for at, seconds in best.items()
     )
+    if made is None:
+        raise ValueError("no rows, no curve")
     axes = tuple(Axis(name, _powers([at[i] for at in best])) for i, name in enumerate("MNK"))
     logs = [tuple(map(math.log, at)) for at in best]
     seconds, known = [], []
-    for at in itertools.product(*(axis.values for axis in axes)):
-        p = Matmul(*map(int, at), dtype, math_)
+    for corner in itertools.product(*(axis.values for axis in axes)):
+        p = Matmul(int(corner[0]), int(corner[1]), int(corner[2]), dtype, math_)
         seconds.append(float(made.seconds(_at(p), p.flops, p.bytes_moved).value))
-        here = tuple(map(math.log, at))
+        here = tuple(map(math.log, corner))
         known.append(int(any(max(abs(a - b) for a, b in zip(here, other, strict=True)) <= _NEAR for other in logs)))
     return Table(axes, tuple(seconds), tuple(known))
 

@@ -6,6 +6,7 @@ import msgspec
 
 from analysis.components import Components
 from analysis.estimate import Estimate
+from analysis.paths import Path
 from analysis.rules import RULES
 from analysis.sources import COMPILED
 
@@ -65,7 +66,7 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
     """
     parts = applied(made, fitted)
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
-    beside = 0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, fitted))
+    beside = 0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
     lanes = [add(copying, issuing), add(copying, device)] if made.on_gpu else [
         add(issuing, copying, device, Estimate(-beside, -beside, -beside))]  # fmt: skip
     if feeding.value > max(lane.value for lane in lanes):
@@ -78,10 +79,9 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
     return {name: parts[name] for name in PARTS if name in parts}
 
 
-def least(made: Components, fitted: Calibration) -> float:
+def least(made: Components, path: Path, fitted: Calibration) -> float:
     """Seconds that the operations of a graph take at least, however many run at once: those that wait for each other, or what
     keeps all cores or the memory busy."""
-    path = made.path
     waited = max(0, made.operations - path.aside) / made.operations if made.operations > 0 else 1.0
     issuing = fitted.launches * made.launches.value * waited
     return max(fitted.work * path.seconds + issuing, fitted.work * path.busy)

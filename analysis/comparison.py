@@ -91,8 +91,8 @@ def comparison(old: "Loaded", new: "Loaded", *, clock: str = "", min_effect: flo
         elif made := _compared(a, b, clock, min_effect, stored):
             rows.append(made)
     both = {r.old.key for r in rows} | {b.key for b in broken}
-    lone = [tuple(m for m in side.values() if _timed(m) and m.key not in both) for side in (before, after)]
-    return Comparison(differences(old, new), tuple(rows), tuple(broken), *lone, len(stored))
+    only_old, only_new = (tuple(m for m in side.values() if _timed(m) and m.key not in both) for side in (before, after))
+    return Comparison(differences(old, new), tuple(rows), tuple(broken), only_old, only_new, len(stored))
 
 
 def _timed(m: "Measurement") -> bool:

@@ -107,7 +107,7 @@ def _what_if(e: Explanation, residence: str) -> "WhatIf | None":
 def kept_on_device(e: Explanation) -> str:
     """What keeping the data on the GPU would save."""
     found = _what_if(e, "resident")
-    if found is None or found.job_saved is None:
+    if found is None or found.job_saved is None or found.step_saved is None:
         return f"Keeping the data on the device could not be predicted{f': {found.why}' if found else ''}."
     return (f"Keeping the data on the device saves {about(found.step_saved)} of each step and "
             f"{about(found.job_saved)} of the job.")  # fmt: skip
@@ -212,7 +212,7 @@ def _sent(of: Sources, nbytes: int) -> str:
 
 
 def _several(e: Explanation, of: Sources) -> list[str]:
-    parts = (e.gpu or e.cpu).parts
+    parts = e.sides[-1].parts
     host = sum(parts[n].value for n in OVERHEAD if n in parts)
     return [
         larger_batch(e, of),

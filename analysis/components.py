@@ -81,7 +81,9 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
     of = of if "inside" in rules else of.outside
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
-    batch, partial, lacking = min(training.batch, training.samples), [], {}
+    batch = min(training.batch, training.samples)
+    partial: list[str] = []
+    lacking: dict[str, Lacking] = {}
     kernels = kernels_of(step_works(network, batch, chosen, device, partial, rules), execution, device, rules)
     work = work_parts(kernels, of, device, execution, partial, lacking, rules)
     parts = work.parts
@@ -118,7 +120,7 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
     number grows with the logarithms of its sizes. A convolution's images are always more than a tile: its filters count."""
     if execution == OP_BY_OP:
         return fusion.operations(kernels)
-    problems = {k.problem for k in kernels if k.part in ("matmul", "conv")}
+    problems = {k.problem for k in kernels if k.problem and k.part in ("matmul", "conv")}
     sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
     return sum(log2(max(2, size)) for size in sizes)
 
@@ -153,8 +155,8 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     if execution == OP_BY_OP:
         each, count = of.operating(device) or _NONE, fusion.operations
     else:
-        each = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
-        each, count = each or _NONE, fusion.count
+        launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
+        each, count = launch or _NONE, fusion.count
     beyond = count(kernels) - count(small)
     seconds = max(0.0, beyond * each.value)
     for op in ("matmul", "conv") if device != "cpu" else ():
@@ -172,7 +174,7 @@ def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -
     one = of.copying(4, "gpu:0")
     if one is None:
         raise Lacking("no copies to the GPU", ["python -m workloads.transfer --backends tensorflow --direction h2d"])
-    whole = [of.copying(n, "gpu:0") for n in sizes]
+    whole = [e for n in sizes if (e := of.copying(n, "gpu:0"))]
     beyond = sum(max(0.0, e.value - one.value) for e in whole)
     wide = sum(e.high - e.low for e in whole) / 2
     return {

@@ -70,7 +70,7 @@ def job_seconds(costs: Costs, epochs: int, steps: int) -> Estimate:
 
 def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
     """(epochs, steps) -> seconds of the row's short fits, fewest first."""
-    found = {tuple(map(int, match.groups())): values for name, values in m.series.items()
+    found = {(int(match[1]), int(match[2])): values for name, values in m.series.items()
              if (match := _FORM.fullmatch(name)) and values}  # fmt: skip
     return dict(sorted(found.items()))
 
@@ -127,7 +127,8 @@ def law(taken: dict[tuple[int, int], tuple[float, ...]]) -> tuple[Estimate, Esti
         epoch = (t[at[many]] - t[at[few]]) / (many[0] - few[0]) - few[1] * step
         return np.stack([t[at[base]] - base[0] * (epoch + base[1] * step), epoch, step])
 
-    return estimate.of_rounds(np.array([taken[form][:rounds] for form in order]), parts)
+    fit, epoch, step = estimate.of_rounds(np.array([taken[form][:rounds] for form in order]), parts)
+    return fit, epoch, step
 
 
 def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int], tuple[int, int]] | None:
@@ -163,7 +164,7 @@ def _warm(m: "Measurement") -> Costs | None:
 def by_epochs(m: "Measurement") -> bool:
     """Whether the row's own epochs are its samples."""
     own = m.on("host-latency")
-    return bool(own) and own.stop_reason.startswith(EPOCHS_OF)
+    return own is not None and own.stop_reason.startswith(EPOCHS_OF)
 
 
 def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
@@ -174,7 +175,9 @@ def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
     long = estimate.of(m.on("host-latency")).scaled(steps)
     if steps <= max(steps for _, steps in taken):
         return msgspec.structs.replace(short, epoch=_less(long, short.step.scaled(steps)))
-    fewer, more = _apart(taken, 0)
+    if (ends := _apart(taken, 0)) is None:
+        return short
+    fewer, more = ends
     few, rounds = fewer[1], min(len(taken[fewer]), len(taken[more]))
     pair = np.array([taken[fewer][:rounds], taken[more][:rounds]])
     (brief,) = estimate.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))

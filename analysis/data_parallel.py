@@ -63,7 +63,7 @@ class Case(msgspec.Struct, frozen=True):
     def waits(self) -> bool:
         """Whether a step of one GPU takes no longer with all of the batch than with a part: it waits for the host."""
         part = self.part or self.base
-        return bool(self.one and part) and step(self.one).value <= WAITS * step(part).value
+        return bool(self.one and part and step(self.one).value <= WAITS * step(part).value)
 
     @property
     def foretold_step(self) -> Estimate | None:
@@ -107,8 +107,8 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
                 and _sample(o) == _sample(m)]  # fmt: skip
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
         alone = (_like(own, m.problem.batch, "", 1), _like(own, part, "", 1), _like(own, part, strategy, 1))
-        feeding = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
-        found.append(Case(m, *alone, *feeding, tuple(o for o in every if _is_sum(o, count))))
+        fed_one, fed_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
+        found.append(Case(m, *alone, fed_one, fed_several, tuple(o for o in every if _is_sum(o, count))))
     return found
 
 
@@ -200,5 +200,5 @@ def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
 def memory(m: "Measurement") -> tuple[float, float] | None:
     """(bytes of weights, optimizer and a GPU's part of a batch; bytes of activations and gradients) that a step needs on each
     GPU; None where the program does not tell."""
-    found = [m.values.get(name) for name in ("step_state_bytes", "step_temporary_bytes")]
-    return None if None in found else (found[0], found[1])
+    held, more = (m.values.get(name) for name in ("step_state_bytes", "step_temporary_bytes"))
+    return None if held is None or more is None else (held, more)

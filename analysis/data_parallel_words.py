@@ -41,15 +41,16 @@ def _group(case: Case) -> tuple:
 
 def _reach(cases: list[Case]) -> list[str]:
     """The trainings that gain most and least from so many GPUs, the most GPUs first; nothing of a single one."""
-    groups: dict[tuple, list[Case]] = {}
-    for case in sorted((c for c in cases if c.gain), key=lambda c: -c.count):
-        groups.setdefault((case.count, way(case.several)), []).append(case)
+    groups: dict[tuple, list[tuple[Case, Estimate]]] = {}
+    for case in sorted(cases, key=lambda c: -c.count):
+        if gain := case.gain:
+            groups.setdefault((case.count, way(case.several)), []).append((case, gain))
     said = []
     for (n, how), own in groups.items():
-        if len({c.several.problem for c in own}) > 1:
-            least, most = (pick(own, key=lambda c: c.gain.value) for pick in (min, max))
-            ends = [f"{name(c)} gains {word}, {between(c.gain)} times as fast at batch {c.several.problem.batch} in all"
-                    for c, word in ((most, "most"), (least, "least"))]  # fmt: skip
+        if len({c.several.problem for c, _ in own}) > 1:
+            least, most = (pick(own, key=lambda one: one[1].value) for pick in (min, max))
+            ends = [f"{name(c)} gains {word}, {between(e)} times as fast at batch {c.several.problem.batch} in all"
+                    for (c, e), word in ((most, "most"), (least, "least"))]  # fmt: skip
             said.append(f"{n} GPUs instead of one: of {len(own)} trainings {'; '.join(ends)} ({how}).")
     return said
 
@@ -94,10 +95,11 @@ def _of_group(cases: list[Case]) -> list[str]:
 
 
 def _foretold(case: Case) -> str:
-    if case.off is None:
+    foretold, off = case.foretold_gain, case.off
+    if foretold is None or off is None:
         return ""
     waits = ", as a step waits for the host" if case.waits else ""
-    return f" (foretold {digits(case.foretold_gain.value)}{waits}: {percent(abs(case.off))} {'more' if case.off > 0 else 'less'})"
+    return f" (foretold {digits(foretold.value)}{waits}: {percent(abs(off))} {'more' if off > 0 else 'less'})"
 
 
 def _sums(cases: list[Case]) -> str:
@@ -130,10 +132,10 @@ def _losses(cases: list[Case]) -> str:
 def _memory(case: Case) -> str:
     """What each GPU must hold, against one GPU with the same batch in all."""
     several, one = data_parallel.memory(case.several), case.one and data_parallel.memory(case.one)
-    peaks = [m.values.get("peak_memory_bytes") for m in (case.one, case.several) if m]
+    peaks = [b for m in (case.one, case.several) if m and (b := m.values.get("peak_memory_bytes")) is not None]
     p = case.several.problem
     if not (several and one):
-        if len(peaks) < 2 or None in peaks:
+        if len(peaks) < 2:
             return ""
         return (f"At batch {p.batch} in all {p.model} holds at most {size(peaks[0])} on one GPU and {size(peaks[1])} on each of "
                 f"{case.count}.")  # fmt: skip
@@ -171,16 +173,17 @@ def _depth(cases: list[Case]) -> list[str]:
     said = []
     for deep in cases:
         for flat in cases:
-            layers = [_layers(c.several.problem.model) for c in (flat, deep)]
-            if None in layers or _group(flat)[1:] != _group(deep)[1:] or flat.several.problem.batch != deep.several.problem.batch:
+            few, many = (_layers(c.several.problem.model) for c in (flat, deep))
+            alike = _group(flat)[1:] == _group(deep)[1:] and flat.several.problem.batch == deep.several.problem.batch
+            if few is None or many is None or not alike:
                 continue
-            held = [data_parallel.memory(m) for c in (flat, deep) for m in (c.one, c.several) if m]
-            if len(held) < 4 or None in held or layers[0][0] != layers[1][0] or layers[1][1] != 2 * layers[0][1]:
+            held = [h for c in (flat, deep) for m in (c.one, c.several) if m and (h := data_parallel.memory(m))]
+            if len(held) < 4 or few[0] != many[0] or many[1] != 2 * few[1]:
                 continue
             grown = [held[2][0] - held[0][0], held[3][0] - held[1][0]]
             more, all_ = [size(b) for b in grown], [size(sum(b)) for b in held[2:]]
-            said.append(f"Data-parallel training does not help depth: from {layers[0][1]} to {layers[1][1]} hidden layers "
-                        f"{layers[0][0]} needs {more[0]} more for weights and optimizer on one GPU and {more[1]} more on each of "
+            said.append(f"Data-parallel training does not help depth: from {few[1]} to {many[1]} hidden layers "
+                        f"{few[0]} needs {more[0]} more for weights and optimizer on one GPU and {more[1]} more on each of "
                         f"{deep.count}; in all {all_[0]} on one and {all_[1]} on each.")  # fmt: skip
     return said
 
@@ -197,17 +200,18 @@ def _claims(cases: list[Case]) -> list[str]:
     """S3c's claims, by what Keras ran on: more GPUs do nothing by themselves, the gain comes from bigger batches in all."""
     said = []
     for backend in dict.fromkeys(map(library, cases)):
-        groups: dict[tuple, list[Case]] = {}
-        for c in sorted((c for c in cases if c.gain and library(c) == backend), key=lambda c: c.several.problem.batch):
-            groups.setdefault(_group(c), []).append(c)
+        groups: dict[tuple, list[tuple[Case, Estimate]]] = {}
+        for c in sorted((c for c in cases if library(c) == backend), key=lambda c: c.several.problem.batch):
+            if gain := c.gain:
+                groups.setdefault(_group(c), []).append((c, gain))
         ends = [(g[0], g[-1]) for g in groups.values() if len(g) > 1]
         if not ends:
             continue
-        none = all(small.gain.value < FEW for small, _ in ends)
-        grows = all(large.gain.low > small.gain.high for small, large in ends)
-        told = [f"{a.several.problem.model} on {a.count} GPUs {digits(a.gain.value)} times as fast at batch "
-                f"{a.several.problem.batch} and {digits(b.gain.value)} at {b.several.problem.batch}"
-                for a, b in ends]  # fmt: skip
+        none = all(small.value < FEW for (_, small), _ in ends)
+        grows = all(large.low > small.high for (_, small), (_, large) in ends)
+        told = [f"{a.several.problem.model} on {a.count} GPUs {digits(x.value)} times as fast at batch "
+                f"{a.several.problem.batch} and {digits(y.value)} at {b.several.problem.batch}"
+                for (a, x), (b, y) in ends]  # fmt: skip
         said.append(f"S3c says that more GPUs do nothing by themselves and that the gain comes from bigger batches in all: with "
                     f"Keras on {_LIBRARY.get(backend, backend)} the first {'holds' if none else 'does not hold'} at the smallest "
                     f"batch, the second {'holds' if grows else 'does not hold for every model'} ({join(told)}).")  # fmt: skip

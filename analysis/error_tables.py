@@ -137,7 +137,9 @@ def brief(of: "Profile", saved: Iterable[Prediction] = ()) -> list[str]:
 def _floors(found: Iterable[Summary], of: "Profile") -> list[str]:
     """How far single processes of a training lie apart, and the errors beyond twice that; a sentence a device."""
     said = []
-    for s in (s for s in found if s.bound == "all" and s.floor is not None):
+    for s in found:
+        if s.bound != "all" or s.floor is None:
+            continue
         of_ = count(len(noise_floors(of, s.device)), "training")
         said += [f"On the {DEVICES.get(s.device, s.device)} five processes of a training lie {percent(s.floor)} from their "
                  f"middle (median of {of_}): with errors below twice that as none, the median is {percent(s.counted[0])} and "
@@ -160,7 +162,8 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
     predictions = list(predictions)
     head = ["model", "batch", "device", "execution", "predicted ms", "samples' share ms", "measured ms", "error",
             "with the samples' share"]  # fmt: skip
-    lines, found = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 5])], {}
+    lines = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 5])]
+    found: dict[str, list] = {}
     for p, seen in _measured(predictions, of):
         what = [p.training.model, str(p.training.batch), p.settings.device, p.execution]
         if seen is None:

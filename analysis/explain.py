@@ -4,7 +4,7 @@ import argparse
 import pathlib
 import subprocess
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from workloads import options
 
@@ -172,7 +172,7 @@ def _asked(args: argparse.Namespace):
              "steps_per_execution": args.steps_per_execution and str(args.steps_per_execution)}  # fmt: skip
     given = {name: text for name, text in given.items() if text}
     prices = {name: price for name, price in (("gpu", args.price_gpu), ("cpu", args.price_cpu)) if price is not None}
-    more = {"switches": given, "validation": args.validation or 0, "prices": prices}
+    more: dict[str, Any] = {"switches": given, "validation": args.validation or 0, "prices": prices}
     if args.case:
         case = _case(args.case)
         if isinstance(case, cases.Complaint):

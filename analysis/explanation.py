@@ -118,7 +118,8 @@ def explain(asked: Asked, of: Sources) -> Explanation:
     Raises: profile.Lacking; ValueError for a model that is not known.
     """
     predict = predictor(asked, of)
-    sides, lacking = {}, {}
+    sides: dict[str, Prediction] = {}
+    lacking: dict[str, Lacking] = {}
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
         try:
             sides[device] = predict(asked.training, settings_of(asked, device))
@@ -127,7 +128,7 @@ def explain(asked: Asked, of: Sources) -> Explanation:
     if not sides:
         raise next(iter(lacking.values()))
     cpu, gpu = sides.get("cpu"), sides.get(GPU)
-    main = gpu or cpu
+    main = gpu or sides["cpu"]
     other = whatif.other_device(main, cpu if main is gpu else None)
     found = whatif.what_ifs(main, predict)
     ranked = sorted([w for w in (other, *found) if w], key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
@@ -140,7 +141,7 @@ def explain(asked: Asked, of: Sources) -> Explanation:
     commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
     crossed, paid = (_crossovers(asked, predict), payback(cpu, gpu)) if cpu and gpu else ((), None)
     together = tuple(whatif.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
-    key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.borrowed else ("", None)
+    key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else ("", None)
     return Explanation(asked, cpu, gpu, measured(asked, of), crossed, paid, held, costs, tuple(ranked), together, validation,
                        lacks, commands, key, factor)  # fmt: skip
 
@@ -148,7 +149,7 @@ def explain(asked: Asked, of: Sources) -> Explanation:
 def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
     """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
     host."""
-    factor, start = (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.borrowed else (None, None)
+    factor, start = (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else (None, None)
 
     def predict(training: Training, settings: Settings, kernel: str = whatif.FIT) -> "Prediction":
         made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)

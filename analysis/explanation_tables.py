@@ -64,11 +64,11 @@ def budget_lines(e: Explanation) -> list[str]:
                 if (d := p.settings.device) in e.measured else "-" for p in e.sides]  # fmt: skip
         found.append(_row("not explained (measured less predicted)", rest, width))
     t = e.asked.training
-    for words, each in ((f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
+    for words, part in ((f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
                         ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),
                         ("the fit beyond its epochs", lambda p: p.fit_s), ("compiling", lambda p: p.compile_s),
                         ("import, device start, building", lambda p: p.start_s)):  # fmt: skip
-        found.append(_row(words, [_known(p, each(p)) for p in e.sides], width))
+        found.append(_row(words, [_known(p, part(p)) for p in e.sides], width))
     if e.validation_s:
         found.append(
             _row("validation", [about(e.validation_s[p.settings.device].scaled(t.epochs)) for p in e.sides], width)
@@ -92,8 +92,7 @@ def _cell(part: Estimate | None, step: float) -> str:
 
 def what_if_lines(e: Explanation) -> list[str]:
     """The changes that save something, ranked; then in one line those that do not, and those that nothing could be said of."""
-    base = e.gpu or e.cpu
-    whole_job = job_s(e, base).value
+    whole_job = job_s(e, e.sides[-1]).value
     told = [w for w in e.what_ifs if w.job_saved and w.job_saved.value > LITTLE * whole_job][:MOST_WHAT_IFS]
     found = [f"{i}. {what_if_words(w, whole_job)}" for i, w in enumerate(told, 1)]
     no = [w for w in e.what_ifs if w.job_saved and abs(w.job_saved.value) <= LITTLE * whole_job]
@@ -101,9 +100,8 @@ def what_if_lines(e: Explanation) -> list[str]:
     if no:
         found.append(f"No difference worth a line: {'; '.join(w.change.words for w in no)}.")
     if worse:
-        found.append(
-            "These cost time: " + "; ".join(f"{w.change.words} (+{seconds(-w.job_saved.value)})" for w in worse) + "."
-        )
+        costs = [f"{w.change.words} (+{seconds(-w.job_saved.value)})" for w in worse if w.job_saved]
+        found.append(f"These cost time: {'; '.join(costs)}.")
     found += [f"Not known: {w.change.words}: {w.why}" for w in e.what_ifs if w.job_saved is None]
     if e.gpu:
         found.append(_at_once(e))
@@ -111,6 +109,8 @@ def what_if_lines(e: Explanation) -> list[str]:
 
 
 def what_if_words(w: "WhatIf", whole_job: float) -> str:
+    if w.job_saved is None or w.step_saved is None:
+        return f"{w.change.words}: {w.why}"
     sure = "" if w.helps else ", not told from nothing"
     return (f"{w.change.words}: saves {about(w.job_saved)} of the job ({percent(w.job_saved.value / whole_job)}{sure}), "
             f"{signed(w.step_saved.value)} of a step's work" + (f"; {w.change.note}" if w.change.note else ""))  # fmt: skip
@@ -124,7 +124,7 @@ def _at_once(e: Explanation) -> str:
             for model, k, gain in e.at_once
         ]
         return f"Several trainings at once on the GPU, measured: {join(told)}."
-    busy = device_busy(e.gpu)
+    busy = device_busy(e.sides[-1])
     return (f"Several trainings at once: the GPU computes for {percent(busy)} of a step, so others could use the "
             "rest; what they gain was not measured (python -m workloads.training --study together).")  # fmt: skip
 

@@ -91,23 +91,24 @@ def _told(e: Explanation) -> list[str]:
 def _winner(e: Explanation) -> str:
     if untold := tuple(dict.fromkeys(name for p in e.sides for name in p.untold)):
         return _winner_of_steps(e, untold)
-    cpu, gpu = job_s(e, e.cpu), job_s(e, e.gpu)
+    cpu_side, gpu_side = e.sides
+    cpu, gpu = job_s(e, cpu_side), job_s(e, gpu_side)
     word, likelier = faster(cpu, gpu), "gpu" if gpu.value < cpu.value else "cpu"
-    step = e.cpu.step_s.value / e.gpu.step_s.value
+    step = cpu_side.step_s.value / gpu_side.step_s.value
     ratio = max(cpu.value / gpu.value, gpu.value / cpu.value)
     sure = f"The {likelier.upper()} finishes first, {times(ratio)} as fast"
     close = f"It is too close to be sure, but likely the {likelier.upper()} finishes first, {times(ratio)} as fast"
     turned = (
         f" (by the step alone the {'GPU' if step > 1 else 'CPU'} is ahead)" if (step > 1) != (likelier == "gpu") else ""
     )
-    by_step = f"a step takes {seconds(e.gpu.step_s.value)} on the GPU and {seconds(e.cpu.step_s.value)} on the CPU"
+    by_step = f"a step takes {seconds(gpu_side.step_s.value)} on the GPU and {seconds(cpu_side.step_s.value)} on the CPU"
     whole = f"the whole job {about(gpu)} and {about(cpu)}, start-up and compilation included"
     return f"{close if word == 'neither' else sure}{turned}: {by_step}; {whole}."
 
 
 def _winner_of_steps(e: Explanation, untold: tuple[str, ...]) -> str:
     """Who is faster by the step, where what a job takes beside its steps is not measured of both."""
-    cpu, gpu = e.cpu.step_s, e.gpu.step_s
+    cpu, gpu = (p.step_s for p in e.sides)
     word = faster(cpu, gpu)
     close = "It is too close to tell which is faster by the step"
     who = close if word == "neither" else f"By the step the {word.upper()} is faster"
@@ -180,7 +181,8 @@ def _certain(side: Side) -> Side:
 
 
 def _pays(e: Explanation) -> str:
-    later = _begin(e.gpu) - _begin(e.cpu)
+    cpu, gpu = e.sides
+    later = _begin(gpu) - _begin(cpu)
     if e.payback is None:
         begins = f"The GPU's job begins {seconds(abs(later))} {'later' if later > 0 else 'earlier'}"
         return f"{begins} and its epochs are no shorter: it never catches up."
@@ -201,7 +203,7 @@ def _begin(p: "Prediction") -> float:
 
 def _best(e: Explanation) -> list[str]:
     """What helps most without changing what is learned, and what a larger batch would do."""
-    whole_job = job_s(e, e.gpu or e.cpu).value
+    whole_job = job_s(e, e.sides[-1]).value
     helping = [w for w in e.what_ifs if w.job_saved and w.job_saved.value > LITTLE * whole_job]
     best = next((w for w in helping if not w.change.learns), None)
     larger = next((w for w in helping if w.change.learns), None)
@@ -218,13 +220,14 @@ def _best(e: Explanation) -> list[str]:
 
 
 def _of_job(w: "WhatIf", whole_job: float) -> str:
-    return f"{seconds(w.job_saved.value)} of the {seconds(whole_job)} ({percent(w.job_saved.value / whole_job)})"
+    saved = w.job_saved.value if w.job_saved else 0.0
+    return f"{seconds(saved)} of the {seconds(whole_job)} ({percent(saved / whole_job)})"
 
 
 def memory_sentence(m: Memory, samples: int) -> str:
     where = "the CPU" if m.device == "cpu" else "the GPU"
     said = f"On {where} it holds about {about(m.peak, size)} at its peak, {m.source}"
-    if m.largest_batch is None:
+    if m.largest_batch is None or m.capacity is None:
         return f"{said}; how much memory {where} has is not known."
     fits = m.largest_batch.value
     if fits < 1:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from analysis.crossover import square_rows
 from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, level, pick, quick_seconds, ridge
-from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
+from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED, call_s
 from analysis.training_words import training_sentences
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 
@@ -45,7 +45,7 @@ def best_at_largest(measurements, gpu: bool) -> "Measurement | None":
     for n in sorted(sizes, reverse=True):
         rows = _ok(sizes[n], "matmul", gpu)
         if rows := [m for m in rows if m.on("device")] or rows:
-            return min(rows, key=quick_seconds)
+            return min(rows, key=call_s)
     return None
 
 
@@ -57,10 +57,10 @@ def rate_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ..
 
 
 def _rate(m: "Measurement", roofs) -> str:
-    rate, judged = m.problem.flops / quick_seconds(m), judge(m, roofs)
+    rate, judged = m.problem.flops / call_s(m), judge(m, roofs)
     what = "the GPU" if is_gpu(m.settings.device) else "the CPU"
     told = f"at n = {m.problem.n} {what} ({_side(m)}) reaches {flops_rate(rate)}"
-    if judged.fraction is None:
+    if judged.fraction is None or judged.roof is None:
         return f"{told} ({judged.note})"
     over = " (the CPU was slower while that was measured)" if judged.fraction.value > 1 and not is_gpu(m.settings.device) else ""
     return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}{over}"
@@ -134,9 +134,9 @@ def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     best = best_at_largest(list(measurements), gpu=False)
     if best is None:
         return []
-    same = {m.settings.threads: quick_seconds(m) for m in measurements
+    same = {m.settings.threads: taken for m in measurements
             if (m.kernel, m.problem, m.settings.mode) == (best.kernel, best.problem, best.settings.mode)
-            and m.settings.threads and quick_seconds(m)}  # fmt: skip
+            and m.settings.threads and (taken := quick_seconds(m))}  # fmt: skip
     if 1 not in same or len(same) < 2:
         return []
     most = max(same)

@@ -43,12 +43,12 @@ class Beside(msgspec.Struct, frozen=True):
     def error(self) -> float | None:
         """How far the foretold crossing lies from the measured one; infinite where only one of both is there, None where neither
         is. Where the measured one is clear, the foretold is where the predicted seconds cross, clear or not."""
-        at = [a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.foretold)]
-        if at == [None, None]:
-            return None
-        if at[0] is not None and at[1] is None:
-            at[1] = values_cross(self.foretold)
-        return abs(at[1] / at[0] - 1) if None not in at else math.inf
+        seen, told = (a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.foretold))
+        if seen is None:
+            return None if told is None else math.inf
+        if told is None:
+            told = values_cross(self.foretold)
+        return math.inf if told is None else abs(told / seen - 1)
 
 
 def values_cross(answer: Answer) -> float | None:
@@ -170,8 +170,8 @@ def _beside(of: "Profile", varies: str, by: str, sizes: "dict[int, Pair]") -> Be
         regrets.append(max(0.0, took[chosen].value / took[1 - chosen].value - 1))
     setup = next(iter(sizes.values())).setup
     family = Family("training", varies, (varies,), (("model", setup.model), ("batch", setup.batch)))
-    answers = [crossover.classify(setup.dtype, Form(by), points, family=family) for points in (measured, foretold)]
-    return Beside(varies, by, *answers, tuple(regrets))
+    ours, theirs = (crossover.classify(setup.dtype, Form(by), points, family=family) for points in (measured, foretold))
+    return Beside(varies, by, ours, theirs, tuple(regrets))
 
 
 def lines(found: list[Beside]) -> list[str]:

@@ -32,8 +32,13 @@ def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
         return made.seconds((math.log(nbytes),), 0.0, nbytes)
     there, plain = of.law(sources.CONSTANT, _GPU), of.law(sources.COPIERS[0], _GPU)
     back = next((law for kernel in sources.BACK if (law := of.law(kernel, _GPU, "d2h"))), None)
-    if there is None or plain is None or (device != "cpu" and back is None):
+    if there is None or plain is None:
         return None
     value = there.seconds(nbytes).value
-    value += back.seconds(nbytes).value if device != "cpu" else -plain.seconds(nbytes).value
+    if device == "cpu":
+        value -= plain.seconds(nbytes).value
+    elif back is None:
+        return None
+    else:
+        value += back.seconds(nbytes).value
     return Estimate(value, value / _UNSURE, value * _UNSURE) if value > 0 else None

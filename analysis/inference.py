@@ -181,9 +181,9 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
     for gpu in (True, False):
         for onednn in ((None,) if gpu else (None, "1", "0")):
             mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
-            ends = [side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1])]
-            if all(ends):
-                gain = _ratio(ends[0][1], ends[1][1]).scaled(batches[-1] / batches[0])
+            fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1]))
+            if fewest and most:
+                gain = _ratio(fewest[1], most[1]).scaled(batches[-1] / batches[0])
                 how = {None: "", "1": " with oneDNN", "0": " without oneDNN"}[onednn]
                 same = gain.low <= 1 <= gain.high
                 many = "neither more nor fewer for certain" if same else _times(gain)
@@ -229,7 +229,8 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         words = [f"{digits(served[n][0])} with {n} in flight (each waits {digits(1e3 * served[n][1])} ms)"
                  for n in dict.fromkeys((min(served), best))]  # fmt: skip
         largest = max((m.problem.batch for m in rows if side([m], ROUNDTRIP, gpu, m.problem.batch)), default=0)
-        batched = f"; batches of {largest} give {_rate(side(rows, ROUNDTRIP, gpu, largest), largest)}" if largest else ""
+        whole = side(rows, ROUNDTRIP, gpu, largest) if largest else None
+        batched = f"; batches of {largest} give {_rate(whole, largest)}" if whole else ""
         where = "GPU" if gpu else "CPU"
         said.append(f"{case.name}, single requests on the {where}, in samples a second: {join(words)}{batched}.")
     return said

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable
 from math import inf
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -87,8 +87,8 @@ def verdict_of(a: Answer) -> str:
 def setup_of(family: "Family") -> Setup:
     """The training that a family of analysis.jobs is of; what varies is 0 or a letter in it."""
     fixed = dict(family.fixed)
-    own = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
-    return Setup(**own, switches=tuple(fixed.items()))
+    own: dict[str, Any] = {name: fixed.pop(name) for name in Setup.__struct_fields__ if name in fixed}
+    return Setup(**own, switches=tuple((name, str(value)) for name, value in fixed.items()))
 
 
 def payback_sentence(pair: Pair) -> str:
@@ -192,7 +192,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
             continue
         what = switch_words(m.settings.switches)
         what += [f"{p.dtype} inputs"] * (p.dtype != base.problem.dtype)
-        what += [count(m.settings.threads, "thread")] * (m.settings.threads is not None)
+        what += [count(m.settings.threads, "thread")] if m.settings.threads is not None else []
         pair = jobs.law(m), jobs.law(base)
         if what and all(pair):
             name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"

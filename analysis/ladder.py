@@ -10,6 +10,7 @@ import msgspec
 from analysis import shapes
 from analysis.families import teaching_rungs
 from analysis.roofline import Roof, is_gpu, pick, quick_seconds, roofs, seconds_of
+from analysis.roofs import call_s
 from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
 
@@ -99,14 +100,15 @@ def ladders(
     }
     if not taught:
         return []
-    ceilings, groups = roofs(every, machine), {}
+    ceilings = roofs(every, machine)
+    groups: dict[tuple[str, str, int | None], list[Measurement]] = {}
     for m in rows:
         if m.settings.device in taught and (m.kernel.split("/")[1] in _OURS or _is_library(m)):
             groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
     )
-    found = [_ladder(op, *key, group, ceilings) for key, group in ordered]
+    found = [_ladder(op, device, math, threads, group, ceilings) for (device, math, threads), group in ordered]
     found = [ladder for ladder in found if ladder.steps]
     whole = {(one.device, one.math) for one in found if _is_whole(one)}
     return [one for one in found if _is_whole(one) or (one.device, one.math) not in whole]
@@ -122,24 +124,27 @@ def _is_library(m: "Measurement") -> bool:
 
 
 def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
-    own, library = {}, {}
+    own: dict[tuple[Problem, str], Measurement] = {}
+    library: dict[Problem, Measurement] = {}
     for m in rows:
         if m.kernel in ideas(op):
             own[m.problem, m.kernel] = m
         elif (time := quick_seconds(m)) and _is_library(m):
             best = library.get(m.problem)
-            library[m.problem] = m if best is None or time < quick_seconds(best) else best
+            library[m.problem] = m if best is None or time < call_s(best) else best
     peak = pick(ceilings, device, "compute", math, threads)
     steps: list[Step] = []
     for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
-        before = None
+        before: Step | None = None
         for kernel in ideas(op):
             m = own.get((problem, kernel))
             if m is None or (seconds := seconds_of(m)) is None:
                 continue
             beside, roof = library.get(problem), peak.rate.inverse(problem.flops) if peak else None
-            made = Step(kernel, problem, seconds, beside and _ratio(seconds_of(beside), seconds), roof and _ratio(roof, seconds),
-                        before and _ratio(before.seconds, seconds), before.kernel if before else "", m.notes.get("tiles", ""),
+            theirs = seconds_of(beside) if beside else None
+            made = Step(kernel, problem, seconds, _ratio(theirs, seconds) if theirs else None,
+                        _ratio(roof, seconds) if roof else None, _ratio(before.seconds, seconds) if before else None,
+                        before.kernel if before else "", m.notes.get("tiles", ""),
                         tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))))  # fmt: skip
             steps.append(made)
             before = made
@@ -176,7 +181,7 @@ def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
              *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
              times(s.over_before.value) if s.over_before else "-") for s in ladder.at(problem)]  # fmt: skip
     if m := ladder.library.get(problem):
-        rate = problem.flops / quick_seconds(m)
+        rate = problem.flops / call_s(m)
         peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
         rows.append((f"library: {_short(m.kernel)}", flops_rate(rate), percent(1), peak, "-"))
     return rows

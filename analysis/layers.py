@@ -14,6 +14,7 @@ from analysis.crossover import framework_of
 from analysis.estimate import middle
 from analysis.families import batch_family, precision_of
 from analysis.roofline import clock_of, is_gpu, judge, quick_seconds
+from analysis.roofs import call_s
 from analysis.units import digits, flops_rate, join, percent, times
 
 if TYPE_CHECKING:
@@ -145,9 +146,10 @@ def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tu
     the number of threads that is fastest for it."""
     best: dict = {"warm": {}, "cold": {}}
     for m in timed(measurements, op):
-        at, key = best[m.settings.cache], (m.kernel, m.problem, m.settings.device, clock_of(m).clock)
-        at[key] = min(at.get(key, m), m, key=quick_seconds)
-    return [(m, base, quick_seconds(m) / quick_seconds(base)) for key, m in best["cold"].items()
+        samples = clock_of(m)
+        at, key = best[m.settings.cache], (m.kernel, m.problem, m.settings.device, samples and samples.clock)
+        at[key] = min(at.get(key, m), m, key=call_s)
+    return [(m, base, call_s(m) / call_s(base)) for key, m in best["cold"].items()
             if (base := best["warm"].get(key))]  # fmt: skip
 
 
@@ -158,14 +160,15 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
     for m in _alike(measurements, op):
         at = best.setdefault((m.settings.device, m.kernel.split("/")[1], precision_of(m.problem), m.problem.alignment), {})
         key = _but_arithmetic(m.problem)
-        at[key] = min(at.get(key, m), m, key=quick_seconds)
+        at[key] = min(at.get(key, m), m, key=call_s)
     found = []
     for (device, backend, math, of), at in sorted(best.items(), key=lambda item: _order(*item[0])):
         base = best.get((device, backend, "float32", of), {}) if math != "float32" else {}
         shares = [j.fraction.value for m in at.values() if (j := judge(m, roofs)).fraction]
-        rates = [m.problem.flops / quick_seconds(m) for m in at.values()]
-        gains = [quick_seconds(base[key]) / quick_seconds(m) for key, m in at.items() if key in base]
-        found.append(Arithmetic(device, backend, math, of, spread(rates), spread(shares), spread(gains)))
+        rates = [m.problem.flops / call_s(m) for m in at.values()]
+        gains = [call_s(base[key]) / call_s(m) for key, m in at.items() if key in base]
+        if rate := spread(rates):
+            found.append(Arithmetic(device, backend, math, of, rate, spread(shares), spread(gains)))
     return found
 
 
@@ -199,7 +202,7 @@ def grouped(compared, key) -> "dict[tuple, Spread]":
     groups: dict = {}
     for m, _, ratio in compared:
         groups.setdefault(key(m), []).append(ratio)
-    return {name: spread(groups[name]) for name in sorted(groups)}
+    return {name: made for name in sorted(groups) if (made := spread(groups[name]))}
 
 
 def by_size(m: "Measurement") -> tuple:
@@ -216,10 +219,10 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
     for device in dict.fromkeys(m.settings.device for m in rows):
         best: dict = {}
         for m in (m for m in rows if m.settings.device == device and precision_of(m.problem) == first and not framework_of(m)):
-            best[m.problem] = min(best.get(m.problem, m), m, key=quick_seconds)
+            best[m.problem] = min(best.get(m.problem, m), m, key=call_s)
         if not best:
             continue
-        ranked = sorted(best.values(), key=lambda m: m.problem.flops / quick_seconds(m))
+        ranked = sorted(best.values(), key=lambda m: m.problem.flops / call_s(m))
         ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
         told.append(f"on the {place(ranked[0])} {' to '.join(_reached(m, roofs) for m in ends)}")
     return [f"{first}, {_NOUNS[op]}s at their largest batch: {'; '.join(told)}."] if told else []
@@ -230,7 +233,7 @@ def _reached(m: "Measurement", roofs) -> str:
 
     judged, words = judge(m, roofs), shapes.convolution if m.problem.op == "conv" else shapes.product
     share = f", {percent(judged.fraction.value)} of its roof" if judged.fraction else ""
-    return f"{flops_rate(m.problem.flops / quick_seconds(m))} ({words(m.problem)}, {m.kernel.partition('/')[2]}{share})"
+    return f"{flops_rate(m.problem.flops / call_s(m))} ({words(m.problem)}, {m.kernel.partition('/')[2]}{share})"
 
 
 def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:

@@ -115,7 +115,9 @@ def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Lin
     latency = _around(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
     half, halves = _half(pieces), [_half(chain) for chain in drawn]
     half_bytes = _around(half, [h for h in halves if h is not None]) if half is not None else None
-    return Link(*way, clock, tuple(pieces), bandwidth, latency, half_bytes, int(n[0]), int(n[-1]))
+    device, kernel, direction, host_memory = way
+    return Link(device, kernel, direction, host_memory, clock, tuple(pieces), bandwidth, latency, half_bytes,
+                int(n[0]), int(n[-1]))  # fmt: skip
 
 
 def _line(n: np.ndarray, t: np.ndarray) -> tuple[float, float]:
@@ -248,7 +250,7 @@ def sentence(link: Link, seen: tuple[int, int] | None = None) -> str:
     if link.half_bytes:
         parts.append(f"half of that bandwidth from {size(link.half_bytes.value)}")
     rate = sheets.pcie_bytes_per_s(*seen) if seen and link.direction != "d2d" else None
-    if rate:
+    if rate and seen:
         parts.append(f"{percent(link.bandwidth.value / rate)} of the {bytes_rate(rate)} of PCIe {seen[0]} x{seen[1]}")
     worst = max(p.error for p in link.pieces)  # rounded up, as a bound is
     parts.append(f"within {max(1, math.ceil(100 * worst))} % of every size measured")

@@ -13,7 +13,7 @@ _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 def fields(of: msgspec.Struct) -> list[tuple[str, str]]:
     """The fields of a problem or of settings that say something: those without a default, and those that differ from it."""
     told = []
-    dtype = of.dtype if "dtype" in of.__struct_fields__ else None
+    dtype = getattr(of, "dtype", None) if "dtype" in of.__struct_fields__ else None
     for field in msgspec.structs.fields(of):
         value = getattr(of, field.name)
         usual = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()

@@ -61,7 +61,9 @@ def _step(network: "Network", batch: int, dtype: str, math: str) -> "tuple[Work,
 
 
 def _in_layout(work: "Work", layout: str) -> "Work":
-    return msgspec.structs.replace(work, problem=msgspec.structs.replace(work.problem, layout=layout)) if layout else work
+    if not (layout and work.problem):
+        return work
+    return msgspec.structs.replace(work, problem=msgspec.structs.replace(work.problem, layout=layout))
 
 
 def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict[Problem, str]":

@@ -195,7 +195,8 @@ def _sentence(group: list[Constant]) -> str:
     """One sentence of a constant on its clocks or at its thread counts."""
     first = group[0]
     if len({c.threads for c in group}) > 1:
-        told = [f"{_about(c.seconds)} on {units.count(c.threads, 'thread')}" for c in group]
+        told = [f"{_about(c.seconds)} on {units.count(c.threads, 'thread') if c.threads else 'the threads it takes by itself'}"
+                for c in group]  # fmt: skip
     elif first.device == "cpu" or len(group) == 1:
         told = [_about(first.seconds)]
     else:
@@ -230,10 +231,10 @@ def _about(e: Estimate) -> str:
 def _graph_against_launch(here: list[Constant]) -> list[str]:
     """What a small CuPy kernel costs launched by itself and as a node of a graph, both queued, and how often one makes the
     other."""
-    found = [find(here, name, here[0].device, clock="host-throughput") for name in ("cupy-launch", "graph-node")]
-    if None in found or found[1].seconds.low <= 0:
+    alone, in_graph = (find(here, name, here[0].device, clock="host-throughput") for name in ("cupy-launch", "graph-node"))
+    if alone is None or in_graph is None or in_graph.seconds.low <= 0:
         return []
-    launch, node = (c.seconds for c in found)
+    launch, node = alone.seconds, in_graph.seconds
     ratio = Estimate(launch.value / node.value, launch.low / node.high, launch.high / node.low)
     return [f"small CuPy kernels one after another: {_about(launch)} a launch, {_about(node)} a node of a CUDA graph: "
             f"{units.digits(ratio.value)} times less ({units.digits(ratio.low)} to {units.digits(ratio.high)})"]  # fmt: skip

@@ -136,6 +136,8 @@ def _in_a_graph(
     if not larger:
         return
     called = curve(Point((math.log(n),), s, 0.0, n) for n, s in calls.items())
+    if called is None:
+        return
     woken = max(0.0, called.seconds((math.log(most),), 0.0, most).value - held[most]) + dispatch
     for nbytes, seconds in larger.items():
         if seconds > woken * (1 + inside.TOLD):

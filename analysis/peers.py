@@ -37,11 +37,14 @@ def queued(m: "Measurement") -> Estimate:
     return of(m.on("host-throughput") or m.samples[0])
 
 
+def bandwidth(m: "Measurement") -> Estimate:
+    """Bytes a second of a copy or triad, and of a sum the bus bandwidth, 2 (n - 1) / n of its bytes over its seconds."""
+    return queued(m).inverse(m.problem.bytes_moved)
+
+
 def rate(m: "Measurement") -> Estimate | None:
-    """Bytes a second of a copy or triad, and of a sum the bus bandwidth, 2 (n - 1) / n of its bytes over its seconds; None where
-    bytes are not what is counted."""
-    p = m.problem
-    return None if isinstance(p, AtOnce) and p.operation == "matmul" else queued(m).inverse(p.bytes_moved)
+    """The bandwidth; None where bytes are not what is counted."""
+    return None if isinstance(m.problem, AtOnce) and m.problem.operation == "matmul" else bandwidth(m)
 
 
 def words(p: PeerCopy | AllReduce | AtOnce) -> str:
@@ -82,30 +85,30 @@ def copy_lines(rows: "list[Measurement]") -> list[str]:
     direct, staged = ([m for m in done if m.kernel.endswith(f"/{way}")] for way in ("direct", "staged"))
     large = _largest([m for m in direct if m.problem.ways == 1])
     if large:
-        slow, fast = (pick(large, key=lambda m: rate(m).value) for pick in (min, max))
-        apart = rate(slow).high < ALIKE * rate(fast).low
+        slow, fast = (pick(large, key=lambda m: bandwidth(m).value) for pick in (min, max))
+        apart = bandwidth(slow).high < ALIKE * bandwidth(fast).low
         if len(large) > 2 and not apart:
-            ends = " to ".join(dict.fromkeys(bytes_rate(rate(m).value) for m in (slow, fast)))
+            ends = " to ".join(dict.fromkeys(bytes_rate(bandwidth(m).value) for m in (slow, fast)))
             each = f"{ends} between any two of {len({g for m in large for g in _pair(m)})}"
         else:
-            each = join(f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(rate(m).value)}" for m in large[:8])
+            each = join(f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(bandwidth(m).value)}" for m in large[:8])
             each += f", and {count(len(large) - 8, 'more pair')}" if len(large) > 8 else ""
         told.append(f"Copies of {size(large[0].problem.nbytes)} straight from GPU to GPU: {each}.")
         if apart:
             told.append(f"The slowest pair, gpu-{slow.problem.source} to gpu-{slow.problem.target}, has "
-                        f"{percent(rate(slow).value / rate(fast).value)} of the fastest's.")  # fmt: skip
+                        f"{percent(bandwidth(slow).value / bandwidth(fast).value)} of the fastest's.")  # fmt: skip
     for both in _largest([m for m in direct if m.problem.ways == 2])[:1]:
         one = next((m for m in large if _pair(m) == _pair(both)), None)
-        times = f", {digits(rate(both).value / rate(one).value)} times one way" if one else ""
-        told.append(f"Both ways at once: {bytes_rate(rate(both).value)}{times}.")
+        times = f", {digits(bandwidth(both).value / bandwidth(one).value)} times one way" if one else ""
+        told.append(f"Both ways at once: {bytes_rate(bandwidth(both).value)}{times}.")
     small = [m for m in direct if m.problem.nbytes == min(m.problem.nbytes for m in direct) < LARGE]
     if small:
         waited = min((of(m.on("host-latency")) for m in small), key=lambda e: e.value)
         told.append(f"A copy of {size(small[0].problem.nbytes)} that is waited for takes {seconds(waited.value)}.")
     for through in _largest(staged)[:1]:
         straight = next((m for m in large if m.problem == through.problem), None)
-        times = f", {digits(rate(straight).value / rate(through).value)} times slower" if straight else ""
-        told.append(f"Through page-locked host memory: {bytes_rate(rate(through).value)}{times}.")
+        times = f", {digits(bandwidth(straight).value / bandwidth(through).value)} times slower" if straight else ""
+        told.append(f"Through page-locked host memory: {bytes_rate(bandwidth(through).value)}{times}.")
     return told
 
 
@@ -126,11 +129,11 @@ def sum_lines(rows: "list[Measurement]") -> list[str]:
         own = sorted((m for m in done if m.kernel == NCCL and m.problem.dtype == dtype and m.problem.form == "out-of-place"),
                      key=lambda m: m.problem.nbytes)  # fmt: skip
         if own:
-            best, least = max(own, key=lambda m: rate(m).value), own[0]
-            half = next(m for m in own if rate(m).value >= rate(best).value / 2)
+            best, least = max(own, key=lambda m: bandwidth(m).value), own[0]
+            half = next(m for m in own if bandwidth(m).value >= bandwidth(best).value / 2)
             told.append(
                 f"All-reduce of {dtype} over GPUs {join(least.problem.gpus.split(','))} through NCCL: "
-                f"{bytes_rate(rate(best).value)} of bus bandwidth at {size(best.problem.nbytes)}, half of that "
+                f"{bytes_rate(bandwidth(best).value)} of bus bandwidth at {size(best.problem.nbytes)}, half of that "
                 f"from {size(half.problem.nbytes)} on; {size(least.problem.nbytes)} take "
                 f"{seconds(queued(least).value)} queued."
             )
@@ -171,7 +174,8 @@ def _work(m: "Measurement") -> tuple:
 
 def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
     """For each work on the GPUs themselves, and on their links to the host, how much longer it takes when all are at it."""
-    told, seen = [], {}
+    told = []
+    seen: dict[tuple, list[tuple[Measurement, Measurement, Estimate]]] = {}
     for alone, m, ratio in slowdowns(rows):
         if m.problem.operation != "matmul" or (m.settings.mode == "resident" and m.problem.size >= 2048):
             seen.setdefault(_work(m)[:4], []).append((alone, m, ratio))
@@ -184,7 +188,7 @@ def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
             else f"{_WORK[p.operation]} of {size(p.size)}"
         )
         rates = (
-            "" if p.operation == "matmul" else f": {bytes_rate(rate(m).value)} against {bytes_rate(rate(alone).value)}"
+            "" if p.operation == "matmul" else f": {bytes_rate(bandwidth(m).value)} against {bytes_rate(bandwidth(alone).value)}"
         )
         if worst.low <= 1 + _SAME:
             how = f"{_ALONE} (at most {_interval(worst)} times as long, {gpu})"

@@ -237,7 +237,7 @@ def held(found: Iterable[Plateau]) -> list[tuple[Plateau, int, int]]:
     groups: dict[Key, list[Plateau]] = {}
     for p in sorted(found, key=lambda p: p.from_bytes):
         groups.setdefault((p.device, p.threads, p.operation), []).append(p)
-    made = []
+    made: list[tuple[Plateau, int, int]] = []
     for group in groups.values():
         starts = [group[0].from_bytes, *(int(_BEGINS * p.from_bytes) for p in group[1:])]
         ends = [*(start - 1 for start in starts[1:]), group[-1].to_bytes]

@@ -125,8 +125,8 @@ def predict(training: Training, settings: Settings, of: Profile, network: "Netwo
     parts = combined(made, fitted, rules)
     step = within(add(*parts.values()), fitted.spread)
     start = add(made.start_s, Estimate(*[fitted.build_s] * 3)) if made.start_s.high > 0 else made.start_s
-    whole = (step, made.epoch_s, fitting(made, fitted), compiling(made, fitted), start)
-    found = Prediction(training, settings, {name: _plain(e) for name, e in parts.items()}, *map(_plain, whole), made.execution,
+    found = Prediction(training, settings, {name: _plain(e) for name, e in parts.items()}, _plain(step), _plain(made.epoch_s),
+                       _plain(fitting(made, fitted)), _plain(compiling(made, fitted)), _plain(start), made.execution,
                        made.partial, of.key, _plain(casting(made, fitted)))  # fmt: skip
     if kernel == FIT and found.untold:
         partial = f"of the whole job {join(found.untold)}: {sources.launches(settings.device)}"

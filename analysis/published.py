@@ -78,8 +78,8 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside
 def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[Estimate, Estimate]) -> list[str]:
     """How many times faster than the article's each of our devices is: the two ratios turn its gain into ours. Where the article
     gives no seconds, what its gain would take of our CPU."""
-    theirs = [case.of("cpu"), case.of("gpu")]
-    if not all(p and p.epoch_s for p in theirs):
+    theirs = [p.epoch_s for where in ("cpu", "gpu") if (p := case.of(where)) and p.epoch_s]
+    if len(theirs) < 2:
         said = [f"the article does not give {case.unknown}, so which device moved cannot be told"]
         if claim.gain and claim.faster == "gpu" and not _agrees(claim.gain, here):
             cpu, gpu = sides
@@ -88,13 +88,13 @@ def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[E
                         f"{seconds(claim.gain * gpu.value)}; ours takes {seconds(cpu.value)}")  # fmt: skip
         return said
     ours = [pair.cpu(BY_EPOCH).epoch(pair.steps), pair.gpu.epoch(pair.steps)]
-    cpu, gpu = (p.epoch_s.value / o.value for p, o in zip(theirs, ours, strict=True))
+    slower, quicker = (p.value / o.value for p, o in zip(theirs, ours, strict=True))
     samples = pair.setup.samples
-    each = [f"{seconds(o.value / samples)} a sample against its {seconds(p.epoch_s.value / samples)}"
+    each = [f"{seconds(o.value / samples)} a sample against its {seconds(p.value / samples)}"
             for p, o in zip(theirs, ours, strict=True)]  # fmt: skip
-    gain = theirs[0].epoch_s.value / theirs[1].epoch_s.value
-    return [f"our CPU takes {each[0]} ({times(cpu)} faster), our GPU {each[1]} ({times(gpu)} faster): "
-            f"its {digits(gain)} x {digits(gpu)} / {digits(cpu)} is our {digits(here.value)}"]  # fmt: skip
+    gain = theirs[0].value / theirs[1].value
+    return [f"our CPU takes {each[0]} ({times(slower)} faster), our GPU {each[1]} ({times(quicker)} faster): "
+            f"its {digits(gain)} x {digits(quicker)} / {digits(slower)} is our {digits(here.value)}"]  # fmt: skip
 
 
 def _floor(pair: Pair, found: list[Pair]) -> list[str]:

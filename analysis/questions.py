@@ -104,10 +104,11 @@ def _small(q: Asked) -> Answered:
     told += [
         f"at n = {w.n}, {seconds(w.overhead)} of a call's {seconds(w.gpu.seconds.value)} are launch and Python"
         for w in parts
+        if w.overhead is not None
     ]
     if not told:
         return NOTHING
-    more = [sentences.why_sentence(w, a.form, "With a little work") for w in parts]
+    more = [sentences.why_sentence(w, a.form, "With a little work") for w in parts if a]
     return f"Every call costs its launch, however little there is to do: {join(told)}.", " ".join(more)
 
 
@@ -176,9 +177,9 @@ def _precision(q: Asked) -> Answered:
 
 def _first(q: Asked) -> Answered:
     firsts = [
-        (m.phases_s["first_call"], quick_seconds(m))
+        (m.phases_s["first_call"], later)
         for m in q.rows
-        if is_gpu(m.settings.device) and "first_call" in m.phases_s and quick_seconds(m)
+        if is_gpu(m.settings.device) and "first_call" in m.phases_s and (later := quick_seconds(m))
     ]
     if not firsts:
         return NOTHING
@@ -252,10 +253,10 @@ def _limit(q: Asked) -> Answered:
 
 
 def _memory(q: Asked) -> Answered:
-    rates = {name: pick(q.roofs, device, "memory") for name, device in (("CPU", "cpu"), ("GPU", "gpu:0"))}
-    if not all(rates.values()):
+    host, there = (pick(q.roofs, device, "memory") for device in ("cpu", "gpu:0"))
+    if not (host and there):
         return NOTHING
-    cpu, gpu = rates["CPU"].rate.value, rates["GPU"].rate.value
+    cpu, gpu = host.rate.value, there.rate.value
     return (
         f"{'Yes' if gpu > cpu else 'No'}: {bytes_rate(gpu)} against the CPU's {bytes_rate(cpu)}, {times(gpu / cpu)} as much.",
         "That is what additions, activations and optimizers wait for.",

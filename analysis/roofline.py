@@ -77,8 +77,9 @@ def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", thread
 
 
 def _scaled(roof: Roof, threads: int) -> Roof:
-    note = f"that of {count(roof.threads, 'thread')}, scaled"
-    return msgspec.structs.replace(roof, rate=roof.rate.scaled(threads / roof.threads), threads=threads, note=note)
+    own = roof.threads or threads
+    note = f"that of {count(own, 'thread')}, scaled"
+    return msgspec.structs.replace(roof, rate=roof.rate.scaled(threads / own), threads=threads, note=note)
 
 
 def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | None = None) -> Roof | None:
@@ -180,7 +181,7 @@ def judge(measurement: "Measurement", roofs: "Iterable[Roof]") -> Judged:
         known = problem.op == "stream" and pick(roofs, settings.device, "memory") is not None
         return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
     fraction = _fraction(bound, seconds)
-    hard = fraction if bound.roof.kind != "launch" else _fraction(_bound(measurement, roofs, launches=False), seconds)
+    hard = fraction if bound.roof.kind != "launch" else _fraction(_bound(measurement, roofs, launches=False) or bound, seconds)
     soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
     above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
     return Judged(fraction, bound.roof, ABOVE if above else "", bound.note)

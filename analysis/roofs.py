@@ -5,6 +5,7 @@ A ceiling is the best rate seen, not the middle one; nothing heavy is imported u
 
 import functools
 import statistics
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -81,6 +82,12 @@ def quick_seconds(measurement: "Measurement") -> float | None:
     return middle(samples) if samples and measurement.status == "ok" and samples.seconds else None
 
 
+def call_s(measurement: "Measurement") -> float:
+    """`quick_seconds` to sort by and to divide by: of a row without a time it is infinite."""
+    seconds = quick_seconds(measurement)
+    return inf if seconds is None else seconds
+
+
 def describe(measurement: "Measurement") -> str:
     """A row in a few words: kernel, size, threads."""
     p, threads = measurement.problem, measurement.settings.threads
@@ -137,12 +144,13 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
 
     if not rows:
         return None
-    best = max(rows, key=lambda m: work(m) / quick_seconds(m))
-    samples = clock_of(best)
+    best = max(rows, key=lambda m: work(m) / call_s(m))
+    if (samples := clock_of(best)) is None:
+        return None
     fastest = min(s for s in samples.seconds)
     blocks = [[s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block] for block in set(samples.block)]
     quick = min(statistics.median(block) for block in blocks)
-    rate = Estimate(work(best) / quick, work(best) / max(quick, quick_seconds(best)), work(best) / fastest)
+    rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / fastest)
     return Roof(best.settings.device, kind, name, rate, describe(best), best.settings.threads, **fields)
 
 
@@ -161,8 +169,8 @@ def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
     for (device, math, _), group in peaks.items():
         vector = _best([m for m in group if not _is_tensor(m)], "compute", math)
         tensor = _best([m for m in group if _is_tensor(m)], "compute", math) or _matmul_roof(matmuls.get((device, math)), vector)
-        if not (vector and tensor):
-            yield vector or tensor
+        if vector is None or tensor is None:
+            yield from filter(None, (vector, tensor))
         elif _beyond(tensor, vector):
             yield msgspec.structs.replace(vector, name=f"{math} vector")
             if tensor.note != BEST_MATMUL:
@@ -190,7 +198,7 @@ def _matmul_roof(group: "list[Measurement] | None", vector: Roof | None) -> Roof
     if not group:
         return None
     roof = _best(group, "compute", group[0].problem.math, note=BEST_MATMUL)
-    return None if vector and not _beyond(roof, vector) else roof
+    return None if roof and vector and not _beyond(roof, vector) else roof
 
 
 def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iterable[Roof]":
@@ -212,7 +220,8 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
         for group in _groups(kept, lambda m: m.settings.threads).values():
             own = [m for m in on_device if m.settings.threads == group[0].settings.threads]
             note = f"{NO_PLATEAU} from {size(start)}" if _searched(own) else ""
-            yield _best(group, "memory", name, floor_bytes=start - 1, note=note)
+            if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
+                yield roof
 
 
 def _searched(rows: "list[Measurement]") -> bool:
@@ -237,7 +246,8 @@ def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int |
         inside = [m for p, start, end in group for m in rows if m.problem.operation == p.operation
                   and start <= m.problem.footprint_bytes and (memory or m.problem.footprint_bytes <= end)]  # fmt: skip
         floor = max(start for _, start, _ in group) - 1 if memory else begins
-        yield _best(inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last)
+        if roof := _best(inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last):
+            yield roof
 
 
 def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":

@@ -101,7 +101,7 @@ def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", ma
 
 def _reason(measurements, a: Answer | None) -> list[str]:
     found = [w for w in why(measurements, a) if w.parts] if a else []
-    return [why_sentence(found[0], a.form)] if found else []
+    return [why_sentence(found[0], a.form)] if a and found else []
 
 
 def _of_their_own(measurements) -> list[str]:

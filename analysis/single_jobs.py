@@ -50,7 +50,7 @@ def sentence(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> st
     network = networks.known(p.model)
     name = f"{p.model} ({network.seed})" if network and network.seed else p.model
     how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + switch_words(m.settings.switches)
-    how += [count(m.settings.threads, "thread")] * (m.settings.threads is not None)
+    how += [count(m.settings.threads, "thread")] if m.settings.threads is not None else []
     where = f"{', '.join([name, *how])} on {device_words(m.settings.device)}"
     sizes = f"{count(p.samples, 'sample').replace(str(p.samples), f'{p.samples:,}')} and {count(p.epochs, 'epoch')}"
     if law is None or law.fit_seconds(p.epochs, p.steps).value <= 0:

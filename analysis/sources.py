@@ -58,14 +58,14 @@ def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
 def kind(problem: Matmul | Conv) -> str:
     """What a curve's rows have in common beside their arithmetic."""
     return (
-        problem.layout if problem.op == "matmul" else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
+        problem.layout if isinstance(problem, Matmul) else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
     )
 
 
 def at(problem: Matmul | Conv) -> tuple[float, ...]:
     """Where a shape lies: the logarithms of its matrix product's sizes, and of alignment and filter."""
     align = 0.5 * math.log(problem.alignment)
-    if problem.op == "matmul":
+    if isinstance(problem, Matmul):
         return (math.log(problem.m), math.log(problem.n), math.log(problem.k), align)
     return (math.log(problem.n), 0.5 * math.log(problem.p * problem.q), math.log(problem.c_in), math.log(problem.c_out),
             math.log(problem.r * problem.s), math.log(problem.stride), align)  # fmt: skip

@@ -164,7 +164,7 @@ class Stored:
         most: dict[tuple[str, str, str], int] = {}
         for m in measurements:
             samples = clock_of(m)
-            turns = bool(samples) and in_turns(samples)
+            turns = samples is not None and in_turns(samples)
             if m.status != "ok" or not samples or not (turns or over_processes(samples)):
                 continue
             if MATCH in m.settings.switches and not turns:  # timed as an outsider times it

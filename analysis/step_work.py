@@ -111,7 +111,7 @@ def _as_pooled(k: "Kernel", device: str, execution: str) -> "Kernel":
     Source: oneDNN's pooling primitive, one for both; traces of LeNet's steps.
     """
     what = k.name.rpartition(" ")[2]
-    if device != "cpu" or execution != OP_BY_OP or what not in ("avgpool", "avgpool_grad"):
+    if k.problem is None or device != "cpu" or execution != OP_BY_OP or what not in ("avgpool", "avgpool_grad"):
         return k
     elements = math.ceil(k.problem.nbytes / sum(Stream.WEIGHTS["maxpool"][:2]) / ITEM_BYTES[k.problem.dtype])
     return msgspec.structs.replace(k, problem=steps.stream(what.replace("avg", "max"), elements, k.problem.dtype))
@@ -119,8 +119,9 @@ def _as_pooled(k: "Kernel", device: str, execution: str) -> "Kernel":
 
 def _moved(k: "Kernel", execution: str) -> float:
     """Bytes that a kernel moves: of a formula that is carried out step by step those of every step."""
-    fused = execution == COMPILED or not isinstance(k.problem, Stream)
-    return k.problem.bytes_moved * (1.0 if fused else fusion.passes(k.problem.operation))
+    problem: Problem = k.problem
+    fused = execution == COMPILED or not isinstance(problem, Stream)
+    return problem.bytes_moved * (1.0 if fused else fusion.passes(problem.operation))
 
 
 def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline: bool) -> Path:

@@ -68,7 +68,8 @@ def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
     family = Family(step.op, "batch", ("batch",), (("network", step.model),))
     made = []
     for framework in ("", *FRAMEWORKS):
-        best, points = _best(measurements, step.op, framework), {}
+        best = _best(measurements, step.op, framework)
+        points: dict[str, list[Point]] = {}
         for (batch, math), works in sorted(step.works.items()):
             gpu = _side(best, [w.problem for w in works], True)
             cpu = _side(best, [w.problem for w in works], False) or _side(
@@ -92,8 +93,8 @@ def _best(measurements: "Iterable[Measurement]", op: str, framework: str) -> "di
 
 def _side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:
     """The sum over the problems; None where one of them has no time."""
-    sides = [best.get((p, gpu)) for p in problems]
-    if not all(sides):
+    sides = [side for p in problems if (side := best.get((p, gpu)))]
+    if len(sides) < len(problems):
         return None
     alike = len({(s.kernel, s.threads) for s in sides}) == 1
     return Side(
@@ -167,10 +168,10 @@ def lacking(step: Step, answer: Answer, measurements: "Iterable[Measurement]") -
         if batch not in compared and (gpu or cpu):
             alone[bool(gpu)].append(batch)
     told = []
-    for gpu, batches in alone.items():
-        if batches := sorted(set(batches) - set(alone[True] if not gpu else ())):
-            command = step.command(batches, "cpu" if gpu else "gpu", way, "float32" if gpu else answer.precision)
-            sides = ("GPU", "CPU") if gpu else ("CPU", "GPU")
+    for there, batches in alone.items():
+        if batches := sorted(set(batches) - set(alone[True] if not there else ())):
+            command = step.command(batches, "cpu" if there else "gpu", way, "float32" if there else answer.precision)
+            sides = ("GPU", "CPU") if there else ("CPU", "GPU")
             told.append(
                 f"the {sides[0]} alone has a time at batch {join(map(str, batches))}; the {sides[1]}'s: {command}"
             )
@@ -182,7 +183,7 @@ def story(
 ) -> list[str]:
     """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
     measurements = list(measurements)
-    said = []
+    said: list[str] = []
     for step in found(runs, measurements, op):
         told = answers(step, measurements)
         said += sentences_of(step, told[0]) if told else [missing(step, measurements, machine)]

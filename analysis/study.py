@@ -234,7 +234,7 @@ def _batch_sentence(group: list[Cost]) -> list[str]:
     if len(some) < 2:
         return []
     told = [f"{_batches(c)} {seconds(c.epoch.value)} "
-            f"({percent(min(1.0, c.calls_alone.value / c.epoch.value))} calls)" for c in some]  # fmt: skip
+            f"({percent(min(1.0, c.calls_alone.value / c.epoch.value))} calls)" for c in some if c.calls_alone]  # fmt: skip
     return [f"{some[0].data.name} in {some[0].dtype} by {some[0].way}, an epoch: {join(told)}."]
 
 

@@ -43,8 +43,8 @@ def beside_sentences(done: "list[Measurement]") -> list[str]:
     said = []
     for student in (m for m in done if _beside(m) == "teacher"):
         teacher = next((m for m in done if _beside(m) == "student" and m.problem.batch == student.problem.batch), None)
-        alone = [_alone(m, done) for m in (student, teacher) if m]
-        if teacher is None or None in alone:
+        alone = [a for m in (student, teacher) if m and (a := _alone(m, done))]
+        if teacher is None or len(alone) < 2:
             continue
         slower = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
         step, answer = (of(m.on("host-latency")) for m in alone)
@@ -119,7 +119,8 @@ def trial_sentences(done: "list[Measurement]") -> list[str]:
 
 def trial_seconds(m: "Measurement") -> float:
     """Of a trial in the middle; in one process without the first, which starts the framework."""
-    took = m.on("host-latency").seconds
+    samples = m.on("host-latency")
+    took = samples.seconds if samples else ()
     return median(took if m.settings.process == "fresh" else took[1:] or took)
 
 
@@ -136,8 +137,8 @@ def _trial_words(m: "Measurement") -> str:
 
 def _one_more(rows: "list[Measurement]") -> str:
     """What one more trial takes in a process that is there and in one of its own."""
-    ways = [min((trial_seconds(m) for m in rows if (m.settings.process == "fresh") is fresh), default=None)
-            for fresh in (False, True)]  # fmt: skip
-    if None in ways:
+    there, own = (min((trial_seconds(m) for m in rows if (m.settings.process == "fresh") is fresh), default=None)
+                  for fresh in (False, True))  # fmt: skip
+    if there is None or own is None:
         return ""
-    return f" One more takes {seconds(ways[0])} in a process that is there and {seconds(ways[1])} in one of its own."
+    return f" One more takes {seconds(there)} in a process that is there and {seconds(own)} in one of its own."

@@ -243,8 +243,8 @@ def _middles(errors_: list[float]) -> str:
 def budget_lines(of: "Profile") -> list[str]:
     """A sentence and a table for each budget that is held against a trace; nothing without traces."""
     found = [line for h in held(of) for line in (sentence(h), "", *table(h), "")]
-    return [*found, *(f"{_subject(m)}: tracing made the step {percent(trace.of(m.notes).slower)} longer: no use."
-                      for m in too_slow(of))]  # fmt: skip
+    return [*found, *(f"{_subject(m)}: tracing made the step {percent(seen.slower)} longer: no use."
+                      for m in too_slow(of) if (seen := trace.of(m.notes)))]  # fmt: skip
 
 
 def spent(of: Trace, device: str) -> dict[str, float]:

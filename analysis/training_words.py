@@ -81,7 +81,8 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     made = jobs.pairs(every)
     for pair in made:
         if not pair.setup.switches:
-            alike = msgspec.structs.replace(jobs.size_of(pair.setup, "samples")[1], dtype="")
+            at = jobs.size_of(pair.setup, "samples")
+            alike = msgspec.structs.replace(at[1] if at else pair.setup, dtype="")
             if any(a.family.varies == "batch" and _is_of(pair.setup, a) for a in turns):
                 alike = msgspec.structs.replace(alike, batch=0)
             most[alike] = max(most.get(alike, pair), pair, key=_telling)
@@ -104,7 +105,7 @@ def _is_of(setup: Setup, a: "Answer") -> bool:
 def _telling(pair: Pair) -> tuple[bool, int]:
     """Of alike pairs the article's batch goes first, then the most samples."""
     network = networks.known(pair.setup.model)
-    return bool(network) and pair.setup.batch == network.batch, pair.setup.samples
+    return network is not None and pair.setup.batch == network.batch, pair.setup.samples
 
 
 def _of_pair(pair: Pair) -> str:
@@ -113,7 +114,8 @@ def _of_pair(pair: Pair) -> str:
     words, named = whole_job(pair.setup)
 
     def both(by: str) -> tuple[Estimate, Estimate]:
-        return tuple(jobs.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs, steps), pair.gpu))
+        cpu, gpu = (jobs.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs, steps), pair.gpu))
+        return cpu, gpu
 
     own = [side.costs.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
     beyond = any(e > steps * step.value for e, step in zip(own, both(BY_STEP), strict=True))
@@ -145,7 +147,7 @@ def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> l
             changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
             found = (*changed, step.value), step
             sides[side] = min(sides.get(side, found), found, key=lambda one: one[0])
-    return [_of_steps(*case, {side: step for side, (_, step) in sides.items()}) for case, sides in cases.items()]
+    return [_of_steps(model, batch, {side: step for side, (_, step) in sides.items()}) for (model, batch), sides in cases.items()]
 
 
 def _step(m: "Measurement") -> Estimate | None:

@@ -114,8 +114,8 @@ def truths(measurements: "Iterable[Measurement]") -> list[Truth]:
     for m in measurements:
         v, match = m.values, m.settings.switches.get(spread.MATCH, "")
         if match in ("verdicts", "rigorous") and v.get("pairs"):
-            name, counts = _name(m), [int(v[word]) for word in ("false", "found")]
-            found.append(Truth(name, match, int(v["pairs"]), v["planted"], *counts, v.get("least_effect", 0.0)))
+            found.append(Truth(_name(m), match, int(v["pairs"]), v["planted"], int(v["false"]), int(v["found"]),
+                               v.get("least_effect", 0.0)))  # fmt: skip
     return found
 
 
@@ -126,7 +126,7 @@ def restarted(measurements: "Iterable[Measurement]") -> list[Restarts]:
         for m in measurements
         if m.settings.switches.get(spread.MATCH) == "restarts" and m.values.get("restarts")
     ]
-    return [Restarts(_name(m), *(int(v[word]) for word in ("restarts", "ours_hits", "theirs_hits")), v["ours_wall_s"],
+    return [Restarts(_name(m), int(v["restarts"]), int(v["ours_hits"]), int(v["theirs_hits"]), v["ours_wall_s"],
                      v["theirs_wall_s"]) for m, v in rows]  # fmt: skip
 
 
@@ -157,7 +157,7 @@ def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
     for m in measurements:
         samples = clock_of(m)
         usual = m.status == "ok" and m.settings.process == "warm" and not spread.DISTURBED & {*m.flags}
-        turns = usual and bool(samples) and spread.in_turns(samples)
+        turns = usual and samples is not None and spread.in_turns(samples)
         if turns or (usual and samples and spread.over_processes(samples)):
             name = _name(m)
             differ = known.of(m, spread.TURNS if turns else spread.ALONE)
@@ -179,12 +179,12 @@ def sentences(measurements: "Iterable[Measurement]") -> list[str]:
                     f"agree within what is allowed ({_allowed(outsider)}); the farthest is off by {off} "
                     f"({worst.name}, where runs of {outsider.split()[0]} differ by {percent(worst.own)}).")  # fmt: skip
     for match in ("verdicts", "rigorous"):
-        rows = [t for t in truths(measurements) if t.match == match]
-        if rows:
-            pairs, false, found = (sum(getattr(t, f) for t in rows) for f in ("pairs", "false", "found"))
+        tried = [t for t in truths(measurements) if t.match == match]
+        if tried:
+            pairs, false, found = (sum(getattr(t, f) for t in tried) for f in ("pairs", "false", "found"))
             how = "fresh processes in alternating blocks" + (", five a side" if match == "rigorous" else "")
             told.append(f"Of {count(pairs, 'pair')} of rows that are alike ({how}), {false} were called different; a planted "
-                        f"slow-down of {percent(rows[0].planted)} was found in {found} of {pairs}.")  # fmt: skip
+                        f"slow-down of {percent(tried[0].planted)} was found in {found} of {pairs}.")  # fmt: skip
     every = spreads(measurements)
     kinds = (("one by one", "Two single processes of a row", "smaller differences between two runs are not claimed"),
              ("in turns", "Of processes that take turns, two",

@@ -25,9 +25,9 @@ _PATIENCE_S = 900
 
 def plan(e: Explanation, most: int = MOST) -> "list[tuple[Change, Estimate | None]]":
     """(what to measure, the predicted saving of a step): the training as it is, then the changes that save most of it."""
-    base = e.gpu or e.cpu
+    base = e.sides[-1]
     own = whatif.Change("as it is", base.training, base.settings)
-    best = [w for w in e.what_ifs if w.step_saved is not None and w.job_saved.value > 0][:most]
+    best = [w for w in e.what_ifs if w.step_saved is not None and w.job_saved is not None and w.job_saved.value > 0][:most]
     return [(own, None), *((w.change, w.step_saved) for w in best)]
 
 
@@ -56,7 +56,7 @@ def measure(change: "Change", samples: int, folder: pathlib.Path) -> Estimate | 
 
 def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
     """A line as each measurement comes: a step predicted beside measured, then what each change saved."""
-    base = e.gpu or e.cpu
+    base = e.sides[-1]
     yield ""
     yield "Measured now, each by a command of its own"
     with tempfile.TemporaryDirectory() as folder:

@@ -142,7 +142,7 @@ def candidates(of: Gather, wgrad: bool, a, b, out) -> dict[str, Callable[[], Cal
     fitting = [t for t in gather_tiles.WARPS if t.shared_bytes(wgrad) <= limit]
     if wgrad and not in_fours(of.c, a):  # a thread fetches single rows of the tile, at least one of every line
         fitting = [t for t in fitting if t.tile_m <= t.threads]
-    found = {}
+    found: dict[str, Callable[[], Callable]] = {}
     for tile in [t for t in fitting if t.tile_n <= 2 * max(16, n)] or fitting:  # little of it lies beyond the product
         tiles = -(-m // tile.tile_m) * -(-n // tile.tile_n)
         for parts in gather_tiles.splits(tiles, -(-k // tile.deep), tile.blocks * multiprocessors, m * n):

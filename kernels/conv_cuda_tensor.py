@@ -62,7 +62,7 @@ def operands(problem: Conv, a, b, out) -> tuple[list[Operands], list[Callable]]:
     c, before = x.array.shape[-1], [x.copy] if x.copy else []
     if problem.direction == "wgrad":
         y = widened(b)
-        return [Operands(gather_tiles.gather(problem, c), x, y.array, problem.c_in)], before + [y.copy] * bool(y.copy)
+        return [Operands(gather_tiles.gather(problem, c), x, y.array, problem.c_in)], before + ([y.copy] if y.copy else [])
     if problem.direction == "fprop":
         return [
             Operands(gather_tiles.gather(problem, c), x, wide_filters(b, c, eights(problem.c_out)), problem.c_in)
@@ -110,7 +110,7 @@ def candidates(math: str, wgrad: bool, on: Operands, out) -> dict[str, Callable[
     m, n, k = sides(on.of, wgrad)
     limit, multiprocessors = attributes["MaxSharedMemoryPerBlockOptin"], attributes["MultiProcessorCount"]
     fitting = [t for t in gather_tiles.TENSORS if t.shared_bytes(wgrad) <= limit]
-    found = {}
+    found: dict[str, Callable[[], Callable]] = {}
     for tile in [t for t in fitting if t.tile_n <= 2 * max(16, n)] or fitting:  # little of it lies beyond the product
         tiles = -(-m // tile.tile_m) * -(-n // tile.tile_n)
         for parts in gather_tiles.splits(tiles, -(-k // tile.deep), tile.blocks * multiprocessors, m * n):

@@ -122,7 +122,7 @@ def candidates(math: str, of: Gather, wgrad: bool, kept: int, a, b, out) -> dict
     """The tiles and parts that are worth a try, by name."""
     rows, columns, steps = shape(of, wgrad)
     multiprocessors = cupy.cuda.Device().attributes["MultiProcessorCount"]
-    found = {}
+    found: dict[str, Callable[[], Callable]] = {}
     for tile in gather_tiles.GROUPS:
         if tile.columns > 2 * max(32, columns):
             continue  # most of it would lie beyond the product
@@ -150,7 +150,7 @@ def wgmma(problem: Conv, a, b):
         calls = [bound(gather_tiles.gather(problem, c), False, 0, chunked(b))]
     elif problem.direction == "wgrad":
         y = widened(b)
-        before += [y.copy] * bool(y.copy)
+        before += [y.copy] if y.copy else []
         calls = [bound(gather_tiles.gather(problem, c), True, problem.c_in, y.array)]
     else:
         phases = gather_tiles.phases(problem, c)

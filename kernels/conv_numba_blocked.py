@@ -197,10 +197,10 @@ def bound(problem: Conv, a: np.ndarray, b: np.ndarray, vector: int = 0):
     if problem.math != "float32" or problem.layout != "NHWC":
         raise ValueError(f"the Numba tiles convolve float32 in NHWC, not {problem.math} in {problem.layout}")
     out = empty(problem.out_shape, a.dtype, 5)
-    flat = [np.ascontiguousarray(array).reshape(-1) for array in (a, b)]
+    left, right = (np.ascontiguousarray(array).reshape(-1) for array in (a, b))
     parts = pixel_blocks.windows(problem)
     compute = gradient if problem.direction == "wgrad" else convolution
-    calls = [compute(w, *flat, out.reshape(-1), vector) for w in parts if w.taps_down and w.taps_across]
+    calls = [compute(w, left, right, out.reshape(-1), vector) for w in parts if w.taps_down and w.taps_across]
     bare = len(calls) < len(parts)
 
     def run():

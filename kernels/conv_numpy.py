@@ -99,7 +99,7 @@ class _Columns:
             source = images[:, begin * stride :, :, channels]
             n, h, w, c = source.strides
             shape, strides = (count, end - begin, p.q, p.r, p.s, self.channels), (n, stride * h, stride * w, h, w, c)
-            two = (-1, self.taps)
+            two: tuple[int, ...] = (-1, self.taps)
         else:
             source = images[:, channels, begin * stride :]
             n, c, h, w = source.strides

@@ -4,6 +4,8 @@ The operations are those that a Keras layer and its gradients come to. Filters a
 in both layouts; those of an NCHW problem are turned around when they are bound, and back when somebody looks.
 """
 
+from typing import Any
+
 import numpy as np
 
 from kernels import in_tensorflow, reference_conv
@@ -67,7 +69,7 @@ def _bound(problem: Conv, a, b, way: str):
     if problem.layout == "NCHW" and problem.direction != "wgrad":
         b = tensorflow.transpose(b, (2, 3, 1, 0))
     call = in_tensorflow.called(way, _formula(problem), a, b)
-    run = (lambda: _Oihw(call())) if problem.layout == "NCHW" and problem.direction == "wgrad" else call
+    run: Any = (lambda: _Oihw(call())) if problem.layout == "NCHW" and problem.direction == "wgrad" else call
     # TensorFlow takes the quickest of cuDNN's algorithms, FFT and Winograd among them.
     if in_tensorflow.on_gpu(a) and ITEM_BYTES[problem.dtype] >= 4:
         run.bound = reference_conv.transform_bound(problem)
@@ -103,7 +105,7 @@ def held(problem: Conv, a, b):
     return _in_a_row(*_with_constant_filters(problem, b.numpy()), a)
 
 
-def _with_constant_filters(problem: Conv, w: np.ndarray):
+def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarray]:
     """(the direction as Conv2D's options, its filters). A dgrad without a stride is the convolution of dy with the filters
     turned by 180 degrees, their input and output channels exchanged.
 
@@ -134,7 +136,7 @@ def _in_a_row(how: dict, filters: np.ndarray, images):
 
     @tensorflow.function(autograph=False)
     def row(images):
-        after = []
+        after: list = []
         for _ in range(HELD):
             with tensorflow.control_dependencies(after):
                 made = tensorflow.raw_ops.Conv2D(input=images, filter=tensorflow.constant(filters), **how)

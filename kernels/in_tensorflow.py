@@ -123,7 +123,7 @@ def in_a_row(formula: Callable, *tensors) -> Callable:
 
     @tensorflow.function(autograph=False)
     def row(*tensors):
-        after = []
+        after: list = []
         for _ in range(count):
             with tensorflow.control_dependencies(after):
                 made = formula(*tensors)

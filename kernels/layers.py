@@ -87,7 +87,7 @@ def conv(layer: Layer, shape: Shape, batch: int, direction: str = "fprop", dtype
     Raises: ValueError for one that cannot be.
     """
     r, s = layer.sides
-    return Conv(batch, *shape[:2], shape[2], layer.units, r, s, layer.step, layer.pad, layer.groups,
+    return Conv(batch, shape[0], shape[1], shape[2], layer.units, r, s, layer.step, layer.pad, layer.groups,
                 "NHWC", direction, dtype, math)  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Matmul in CUDA C for Hopper: TMA, wgmma and warps with roles of their own."""
 
 import functools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import cupy
@@ -21,7 +22,7 @@ class Placed(NamedTuple):
 
     array: cupy.ndarray
     pitch: int
-    copy: object = None
+    copy: Callable[[], None] | None = None
 
 
 def placed(array: cupy.ndarray, out: bool = False) -> Placed:

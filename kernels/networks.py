@@ -6,7 +6,9 @@ network is an entry of NETWORKS. kernels.layers has the records and shapes, kern
 
 import functools
 import re
+from collections.abc import Callable
 from math import prod
+from typing import Any
 
 from kernels.arrays import ITEM_BYTES
 from kernels.layers import (
@@ -28,7 +30,7 @@ __all__ = ["NETWORKS", "Layer", "Network", "Shape", "Work", "find", "footprint_b
            "known", "layer_weights", "mlp", "output", "outputs", "parameters", "sample_bytes", "sources", "step", "trainable",
            "training_flops"]  # fmt: skip
 
-_IMAGENET = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
+_IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
 
 
 def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
@@ -236,8 +238,9 @@ NETWORKS = {
     )
 }  # fmt: skip
 # Generators by name: the numbers in the name are the function's arguments.
-GENERATED = (("mlp-INPUTS-WIDTHxDEPTH-OUTPUTS", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
-             ("fashion-mlp-LAYERS", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp))  # fmt: skip
+GENERATED: tuple[tuple[str, re.Pattern, Callable[..., Network]], ...] = (
+    ("mlp-INPUTS-WIDTHxDEPTH-OUTPUTS", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
+    ("fashion-mlp-LAYERS", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp))  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1024)

@@ -1,5 +1,7 @@
 """The answers of a training step's element-wise passes, and how near a kernel must come to them."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernels.problems import Stream
@@ -54,7 +56,7 @@ def _adam(problem: Stream, w: np.ndarray, g: np.ndarray, m: np.ndarray, v: np.nd
     return w - RATE * m / (np.sqrt(v) + ADAM_EPSILON)
 
 
-ANSWERS = {
+ANSWERS: dict[str, Callable[..., np.ndarray]] = {
     "relu": lambda problem, x: np.maximum(x, 0),
     "relu_grad": lambda problem, x, dy: np.where(x > 0, dy, x.dtype.type(0)),
     "maxpool": _maxpool,

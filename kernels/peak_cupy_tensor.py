@@ -1,5 +1,7 @@
 """The arithmetic ceilings of the GPU's tensor cores: products of tiles from registers or shared memory, nothing else."""
 
+from typing import Any
+
 import cupy
 import numpy as np
 
@@ -8,15 +10,15 @@ from kernels.problems import Peak
 from kernels.registry import kernel
 
 # math -> rows and k of a product of rows x 8 x k, and the instruction's words and types. Sums are float32 (float64 of float64).
-_DOUBLE = {"PACK": "packed_f64", "WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"'}
-_MMA = {
+_DOUBLE: dict[str, Any] = {"PACK": "packed_f64", "WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"'}
+_MMA: dict[str, tuple[int, int, str, dict[str, Any]]] = {
     "float16": (16, 16, "f32.f16.f16.f32", {"PACK": "packed_f16"}),
     "bfloat16": (16, 16, "f32.bf16.bf16.f32", {"PACK": "packed_bf16"}),
     "tf32": (16, 8, "f32.tf32.tf32.f32", {"PACK": "packed_tf32"}),
     "float64": (16, 16, "f64.f64.f64.f64", {**_DOUBLE, "A_WORDS": 8, "SUMS": 4}),
 }
 _FLOAT64_BEFORE_HOPPER = (8, 4, "f64.f64.f64.f64", {**_DOUBLE, "A_WORDS": 1, "SUMS": 2})
-_SINGLE = {"WORD": "unsigned", "SUM": "float", "AS": '"r"', "TO": '"f"', "A_WORDS": 4, "SUMS": 4}
+_SINGLE: dict[str, Any] = {"WORD": "unsigned", "SUM": "float", "AS": '"r"', "TO": '"f"', "A_WORDS": 4, "SUMS": 4}
 _CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 4, 256, 4
 _LEAST_TRIPS, _MOST_TRIPS = 20, 1 << 18
 

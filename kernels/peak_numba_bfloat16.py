@@ -13,7 +13,7 @@ from numba.extending import intrinsic
 
 from kernels import simd
 from kernels.arrays import empty, numpy_dtype
-from kernels.problems import Peak
+from kernels.problems import Matmul, Peak
 from kernels.registry import kernel
 
 llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it
@@ -132,7 +132,7 @@ def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
     return rounds, trips
 
 
-def require(problem: Peak, *features: str) -> None:
+def require(problem: Peak | Matmul, *features: str) -> None:
     if problem.math != "bfloat16":
         raise ValueError(f"these instructions multiply bfloat16, not {problem.math}")
     missing = [name for name in features if not llvm.get_host_cpu_features().get(name)]

@@ -63,7 +63,8 @@ def staged(problem: PeerCopy, *data):
     out, into = several.stream(source), several.stream(target)
     size = min(STAGE_BYTES, problem.nbytes)
     slots = [cupy.cuda.alloc_pinned_memory(size) for _ in range(STAGES)]
-    full, free = [], []
+    full: list[cupy.cuda.Event] = []
+    free: list[cupy.cuda.Event] = []
     for gpu, events in ((source, full), (target, free)):
         with cupy.cuda.Device(gpu):
             events += [cupy.cuda.Event(disable_timing=True) for _ in range(STAGES)]

@@ -91,7 +91,7 @@ def check_stream(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.nda
     if problem.operation == "dropout":
         return Check("each value dropped or scaled", passes.dropped(inputs[0], output))
     if problem.operation == "maxpool_grad":
-        return Check("each window's gradient on its largest", passes.pooled_back(problem, *inputs, output))
+        return Check("each window's gradient on its largest", passes.pooled_back(problem, inputs[0], inputs[1], output))
     answer, bound = stream_answer(problem, inputs), passes.BOUNDS.get(problem.operation)
     if bound is None:
         return equal(answer, output)
@@ -161,7 +161,7 @@ def _freivalds(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounds: int = 2) -> 
     """A (B x) = C x for random whole-number x, all sums below 2^53 and so exact in float64, by rows in chunks."""
     rng = np.random.default_rng(20)
     for _ in range(rounds):
-        x = rng.integers(-64, 65, c.shape[1]).astype(np.float64)
+        x = rng.integers(-64, 65, c.shape[1:]).astype(np.float64)
         if not np.array_equal(_times(a, _times(b, x)), _times(c, x)):
             return False
     return True

@@ -37,7 +37,7 @@ def taps(problem: Conv) -> list[Tap]:
     columns = [_meets(problem.w, problem.q, j - left, problem.stride) for j in range(problem.s)]
     every = slice(None)
     return [Tap(i * problem.s + j, i, j, (every, ro, co), (every, ri, ci))
-            for i, (ro, ri) in enumerate(rows) for j, (co, ci) in enumerate(columns) if ro and ci]  # fmt: skip
+            for i, (ro, ri) in enumerate(rows) for j, (co, ci) in enumerate(columns) if ro and ri and co and ci]  # fmt: skip
 
 
 def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | None, slice | None]:

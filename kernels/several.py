@@ -95,6 +95,7 @@ def launcher(
     addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
     own, function = stream(gpu).ptr, ctypes.c_void_p(function)
     attribute = cuda._Attribute(cuda._PROGRAMMATIC_STREAM_SERIALIZATION, 0, 1)
+    given: tuple
     if early:
         config = cuda._Launch(blocks, 1, 1, threads, 1, 1, 0, own, ctypes.pointer(attribute), 1)
         call, given = cuda._driver().cuLaunchKernelEx, (ctypes.byref(config), function, addresses, None)
@@ -109,7 +110,7 @@ def launcher(
     return launch
 
 
-def on_each(works: Sequence[Callable[[], None]]) -> Callable[[], None]:
+def on_each(works: Sequence[Callable[..., None]]) -> Callable[[], None]:
     """All works, each with its own GPU as the current device, and the first again afterwards."""
     numbered = list(enumerate(works))
 

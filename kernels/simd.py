@@ -16,7 +16,7 @@ INDEX = ir.IntType(64)
 
 def features() -> set[str]:
     """Names of what the code that Numba makes may use of this CPU, as LLVM calls them; $NUMBA_CPU_FEATURES overrides it."""
-    if (asked := numba.config.CPU_FEATURES) is not None:  # type: ignore[attr-defined]
+    if (asked := numba.config.CPU_FEATURES) is not None:
         return {word[1:] for word in asked.split(",") if word.startswith("+")}
     return {name for name, there in llvm.get_host_cpu_features().items() if there}
 
@@ -108,7 +108,7 @@ def own_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    if (numba.config.CPU_NAME or llvm.get_host_cpu_name()).startswith("znver"):  # type: ignore[attr-defined]
+    if (numba.config.CPU_NAME or llvm.get_host_cpu_name()).startswith("znver"):
         set.add(function.attributes, '"tune-cpu"="sapphirerapids"')  # llvmlite's own add() knows no target's attributes
     return function
 

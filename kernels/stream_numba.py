@@ -210,6 +210,7 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
     a, threads = arrays[0], numba.get_num_threads()
     a_line = _LINE // a.itemsize
     share = -(-problem.elements // (threads * a_line)) * a_line
+    arguments: tuple
     passes = min(max(1, threads * _BYTES_A_CALL // problem.bytes_moved), _MOST_PASSES)
     if problem.operation == "read":
         out = np.empty(1, a.dtype)

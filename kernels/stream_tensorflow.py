@@ -5,6 +5,7 @@ a kernel is bound, which happens in a worker; that it is installed is known with
 """
 
 import importlib.util
+from collections.abc import Callable
 
 import numpy as np
 
@@ -144,6 +145,7 @@ def _fused(problem: Stream, arrays, jit_compile: bool):
         saved = {"reserve_space_1": mean, "reserve_space_2": variance, "reserve_space_3": third}
         return _flat(tf, tf.raw_ops.FusedBatchNormGradV3(y_backprop=dy, x=x, scale=one, **saved, **how)[0])
 
+    call: Callable
     if problem.operation == "batchnorm":
         call, arguments = (lambda x: _flat(tf, forward(x)[0])), (x,)
     else:

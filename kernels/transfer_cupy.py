@@ -6,6 +6,7 @@ Device and host targets are zeroed first, so that a copy that does nothing is no
 import ctypes
 import functools
 import weakref
+from typing import Any
 
 import cupy
 import numba
@@ -26,7 +27,7 @@ STAGE_BYTES, STAGES, STAGING_THREADS = 8 << 20, 4, 8
 
 def _view(pointer: int, nbytes: int, release, *arguments) -> np.ndarray:
     """`nbytes` at a host address as an array of bytes; `release(*arguments)` runs when nothing uses it any more."""
-    memory = (ctypes.c_ubyte * nbytes).from_address(pointer)
+    memory: Any = (ctypes.c_ubyte * nbytes).from_address(pointer)
     weakref.finalize(memory, release, *arguments)
     return np.frombuffer(memory, np.uint8)
 

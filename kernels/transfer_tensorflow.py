@@ -52,7 +52,7 @@ def numpy(problem: Transfer, data):
     device = _gpu(problem, "d2h")
     with tensorflow.device(device):
         there = tensorflow.identity(tensorflow.constant(data))
-    fresh = []
+    fresh: list = []
 
     def before():
         with tensorflow.device(device):

@@ -62,10 +62,10 @@ def fastest(gpu: str, file: str, problem: str, candidates: Mapping[str, Callable
 def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Callable[[Callable], float]) -> str:
     text = cuda.source(file) + "\n".join(candidates)
     key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
-    if (known := kept().get(key)) in candidates:
+    if (known := kept().get(key, "")) in candidates:
         return known
     runs = {name: make() for name, make in candidates.items()}
-    taken = {name: [] for name in runs}
+    taken: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(_ROUNDS):
         for name, run in runs.items():
             taken[name].append(seconds(run))

@@ -71,6 +71,11 @@ def test_clocks_threads_and_devices_are_kept_apart():
     assert "1.00 us (1.00 us to 1.00 us) on 1 thread and 2.00 us (2.00 us to 2.00 us) on 2 threads" in text
 
 
+def test_rows_that_name_no_threads_stand_beside_those_that_do():
+    made = constants([launch("tensorflow/eager", "elementwise", n, 1e-5 * n, threads=t) for t in (None, 2) for n in (1, 64)])
+    assert lines(made)[1].endswith("on the threads it takes by itself and 10.0 us (10.0 us to 10.0 us) on 2 threads")
+
+
 def test_what_happens_once_is_named_by_backend_and_jit():
     rows = [launch("numba/once", "import", 1, 0.3), launch("tensorflow/once", "compile", 1, 0.2),
             launch("cupy/once", "device_start", 1, None, status="skipped", reason="no GPU")]  # fmt: skip

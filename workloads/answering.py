@@ -6,6 +6,7 @@ import itertools
 import math
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from kernels import networks
 from kernels.problems import Inference
 from workloads import data, energy, models, serving, switches, telemetry, tensors, timing, usermodels
 from workloads.measure import now, require_memory
-from workloads.results import Measurement, Row
+from workloads.results import Measurement, Row, Samples
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 
@@ -33,7 +34,7 @@ class Ready:
     probabilities. `compiled`: (whether by predict, batch) of the graphs that this process has made already.
     """
 
-    model: object
+    model: Any
     function: Callable
     first: np.ndarray
     reference: np.ndarray
@@ -88,7 +89,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
         watch = telemetry.watch(row.settings.device, framework=True)
         if row.kernel == SERVE:
             answers, latencies = serving.serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
-            samples = (latencies, answers)
+            samples: tuple[Samples, ...] = (latencies, answers)
         else:
             samples = tuple(timing.collect(take, limits, clock, watch.before_block)
                             for clock, take in _clocks(row, ready, call).items())  # fmt: skip

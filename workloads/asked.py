@@ -86,7 +86,7 @@ def problems(args: argparse.Namespace) -> list:
         if network and network.regression and "uint8" in dtypes:
             raise options.Usage(f"{model} learns from points that are no whole numbers: not as uint8",
                                 f"python -m workloads.training --model {model} --dtypes float32 float64")  # fmt: skip
-        if whole and not args.batch:
+        if network and whole and not args.batch:
             shapes = [(count, count) for count in _sizes(args.samples or network.samples)]
         else:
             batches = _sizes(args.batch or BATCH)
@@ -215,8 +215,9 @@ def rows(args: argparse.Namespace, here) -> list:
                                 "python -m workloads.training --model peaks --targets float32 float64")  # fmt: skip
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
             own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, not network or network.regression)}
-            for form, count, *texts in itertools.product(studies.forms(device, bool(here.gpus), shown),
-                                                         threads if device == "cpu" else [None], *own.values()):  # fmt: skip
+            for (form, count), texts in itertools.product(
+                itertools.product(studies.forms(device, bool(here.gpus), shown), threads if device == "cpu" else [None]),
+                itertools.product(*own.values())):  # fmt: skip
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
                 if chosen.get("replicas", "1") != "1":
                     chosen["strategy"] = spread.STRATEGY[chosen.get("keras_backend", "tensorflow")]

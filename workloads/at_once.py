@@ -4,7 +4,7 @@ A worker a GPU, kept over all rows. How they take turns and which calls count is
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import msgspec
 
@@ -48,7 +48,8 @@ def measure(
     if len(gpus) < 2:
         raise options.Missing(f"all GPUs at once takes two or more; here {'is' if len(gpus) == 1 else 'are'} {len(gpus)}",
                               "python -m workloads.suite --quick")  # fmt: skip
-    every, workers = rows(gpus), []
+    every = rows(gpus)
+    workers: list[Worker] = []
     some = 2 * len(gpus)
     groups = [together.Group(every[i : i + some], lambda i=i: _measured(every[i : i + some], workers, args, here))
               for i in range(0, len(every), some)]  # fmt: skip
@@ -61,7 +62,7 @@ def measure(
 
 def _measured(
     group: list[Row], workers: list[Worker], args: argparse.Namespace, here: Machine
-) -> Iterator[Measurement]:
+) -> Generator[Measurement]:
     """The rows of one work: alone on each GPU, then on each of all."""
     count = len(group) // 2
     alone = group[:count]

@@ -95,7 +95,7 @@ def _above(m: Measurement, context: Context) -> str:
     judged = roofline.judge(m, context.roofs)
     return (
         f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
-        if judged.fraction
+        if judged.fraction and judged.roof
         else "above its roof"
     )
 

@@ -3,6 +3,7 @@
 import argparse
 import re
 import sys
+from typing import Any
 
 from workloads import options
 
@@ -104,7 +105,7 @@ def _of_shapes(args: argparse.Namespace) -> list:
         fields = dict(zip(("n", "h", "w", "c_in", "c_out", "r", "s", "c"), numbers, strict=False))
         filter_channels = fields.pop("c", None)
         for size in sizes:
-            of = fields | (dict.fromkeys(families.CONV_FIELDS[varies], size) if varies else {})
+            of: dict[str, Any] = fields | (dict.fromkeys(families.CONV_FIELDS[varies], size) if varies else {})
             if filter_channels not in (None, of["c_in"] / common["groups"]):
                 raise options.Usage(f"filters of {filter_channels} channels do not go with images of {of['c_in']} channels"
                                     f"{f' in {args.groups} groups' if args.groups else ''}", SHAPES)  # fmt: skip

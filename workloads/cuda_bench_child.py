@@ -10,7 +10,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -53,7 +54,8 @@ def prepared(row: Row, seed: int):
     made = measure._prepared(registry.find(row.kernel), plain, measure.inputs(row.problem, seed, False))
     for _ in range(3):
         made.run()
-    made.synchronize()
+    if made.synchronize:
+        made.synchronize()
     return made
 
 
@@ -88,7 +90,7 @@ def flushed(run: Callable, stream) -> Callable[[int], float]:
             spent += cupy.cuda.get_elapsed_time(begin, end) * 1e-3
         return spent
 
-    take.resets = True
+    take.resets = True  # type: ignore[attr-defined]  # a function may carry it
     return take
 
 
@@ -151,12 +153,11 @@ def read(told: dict, rows: list[tuple[str, Row]]) -> list[Timed]:
         summaries = [{s["tag"]: _value(s) for s in state.get("summaries") or ()} for state in states]
         if form == COLD:
             (seen,) = summaries
-            seconds = [seen.get("nv/cold/time/gpu/median") or seen.get("nv/cold/time/gpu/mean")]
+            seconds: Sequence[float | None] = [seen.get("nv/cold/time/gpu/median") or seen.get("nv/cold/time/gpu/mean")]
             count = int(seen.get("nv/cold/sample_size") or 0)
         else:
-            seconds = [s.get("nv/batch/time/gpu/mean") for s in summaries]
-            seconds = sorted(x / CALLS for x in seconds if x)
-            seconds, count = seconds[len(seconds) // 2 :][:1], len(seconds) * CALLS
+            means = sorted(x / CALLS for s in summaries if (x := s.get("nv/batch/time/gpu/mean")))
+            seconds, count = means[len(means) // 2 :][:1], len(means) * CALLS
         if not seconds or not seconds[0]:
             raise KeyError(f"cuda-bench did not time {row.kernel}: {states[0].get('skip_reason') or 'no reason given'}")
         wall = sum(s.get(f"nv/{form}/walltime") or 0.0 for s in summaries)
@@ -184,7 +185,7 @@ def restarts(row: Row, count: int, seed: int, reference_s: float) -> dict:
     times, begin = [], time.perf_counter()
     while time.perf_counter() - begin < reference_s:
         times.append(take(1))
-    told = {
+    told: dict[str, Any] = {
         "reference_s": sorted(times)[len(times) // 2],
         "ours_s": [],
         "ours_wall_s": [],

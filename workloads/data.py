@@ -48,7 +48,7 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
     """A pattern for each class, shown faintly or clearly over gray, plus noise, cut to [0, 1]; every class about equally often,
     in random order."""
     rng = np.random.default_rng(seed)
-    sides = network.input[:2] if len(network.input) == 3 else ()
+    sides: tuple[int, ...] = network.input[:2] if len(network.input) == 3 else ()
     cell = max((-(-side // _FINEST) for side in sides), default=1)
     coarse = (*(-(-side // cell) for side in sides), *network.input[len(sides) :])
     patterns = rng.random((network.classes, *coarse), dtype=np.float32)
@@ -58,7 +58,7 @@ def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32")
     chunk = max(1, min(_CHUNK, _CHUNK_VALUES // math.prod(network.input)))
     for begin in range(0, samples, chunk):  # in pieces: no temporary as large as the data set
         labels = y[begin : begin + chunk]
-        images = patterns[labels]
+        images: np.ndarray = patterns[labels]
         if cell > 1:
             images = images.repeat(cell, axis=1).repeat(cell, axis=2)[:, : sides[0], : sides[1]]
         noise = NOISE * rng.standard_normal((len(labels), *network.input), dtype=np.float32)

@@ -44,7 +44,7 @@ def _graph(model):
     return getattr(model, "_functional", None) or model
 
 
-def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: dict[int, int], seen: set[int],
+def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: dict[str, int], seen: set[int],
           trainable: bool) -> str:  # fmt: skip
     """Appends the layers of a graph in the order in which they can run; `names` are those of the tensors that are there.
     Returns the name of what gives the graph's output."""

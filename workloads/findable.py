@@ -45,7 +45,8 @@ def _holds_lambda(config) -> bool:
 
 def _of_function(name: str) -> str:
     module, _, function = name.partition(":")
-    here, spec, found = os.getcwd(), None, ""
+    here, found = os.getcwd(), ""
+    spec: ModuleSpec | None = None
     for part in module.split("."):
         source = _source(spec)
         if spec is not None and spec.submodule_search_locations is None:
@@ -73,7 +74,7 @@ def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
 
 def _source(spec: ModuleSpec | None) -> ast.Module | None:
     """The parsed source; None of what has none, is built in, or does not parse, which the worker says better."""
-    if spec is None or not spec.has_location or not str(spec.origin).endswith(".py"):
+    if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
         return None
     try:
         with open(spec.origin, "rb") as file:

@@ -82,7 +82,7 @@ def rows(args: argparse.Namespace, here) -> list:
         raise options.Usage("predict answers arrays with arrays: it has no resident mode",
                             "python -m workloads.inference --variants predict --modes roundtrip")  # fmt: skip
     batches = options.sizes([str(b) for b in args.batch])
-    asked = [(kernel, mode, batch, {}) for batch in batches for kernel, mode in ways]
+    asked: list[tuple[str, str, int, dict[str, str]]] = [(kernel, mode, batch, {}) for batch in batches for kernel, mode in ways]
     if "serve" in variants:
         flying = options.sizes([str(n) for n in args.in_flight or IN_FLIGHT])
         asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
@@ -173,10 +173,11 @@ class Table:
         notes = [f"{name}={text}" for name, text in s.switches.items() if name not in ("data", "jit_compile")]
         if m.status != "ok":
             return [*start, m.status, "-", "-", "-", "-", first, " ".join([*notes, m.reason])]
-        host, queued = (m.on(clock) and of(m.on(clock)) for clock in ("host-latency", "host-throughput"))
+        host, taken = of(m.on("host-latency")), m.on("host-throughput")
+        queued = of(taken) if taken else None
         best = queued.value if queued else host.value
         notes = ["jit compiled" if m.values.get("jit_compile") else "op by op", *notes, *m.flags]
-        return [*start, number(host.value * 1e3), number(100 * host.noise, 2), number(queued and queued.value * 1e3),
+        return [*start, number(host.value * 1e3), number(100 * host.noise, 2), number(queued.value * 1e3 if queued else None),
                 number(m.problem.batch / best), number(m.values.get("joules_per_sample")), first, " ".join(notes)]  # fmt: skip
 
     def finish(self) -> None:

@@ -132,7 +132,8 @@ def medians(samples: Samples) -> float:
 
 def together(parts: list[Samples]) -> Samples:
     """Several runs' samples as one, every process a block of its own."""
-    seconds, block = [], []
+    seconds: list[float] = []
+    block: list[int] = []
     for part in parts:
         base = max(block, default=-1) + 1
         ids = {b: base + i for i, b in enumerate(dict.fromkeys(part.block))}

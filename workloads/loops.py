@@ -239,7 +239,7 @@ def tensorflow_loop(order: Order) -> Trainer:
         def batches(samples: int):
             return cut(host_x, host_y, sizes(samples, problem.batch), rng if shuffle else None)
 
-        def run(x, y):
+        def run(x, y, *chosen):
             return step(*_on_device(order, x, y))
     else:
         with placed(order.row):

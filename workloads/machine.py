@@ -161,7 +161,7 @@ def numba_threads() -> int:
     """The threads Numba uses when it is told nothing."""
     import numba
 
-    return int(numba.config.NUMBA_NUM_THREADS)  # type: ignore[attr-defined]
+    return int(numba.config.NUMBA_NUM_THREADS)
 
 
 def software() -> dict[str, str]:

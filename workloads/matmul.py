@@ -89,10 +89,10 @@ def problems(args: argparse.Namespace) -> list:
     shapes = [(n, n, n) for n in options.sizes(args.sizes or ([] if args.shapes else ["64:2048:x2"]))] if (
         args.sizes or not args.shapes) else []  # fmt: skip
     for text in options.words(args.shapes) or []:
-        found = options.shape(text)
-        if len(found) != 3:
+        mnk = options.shape(text)
+        if len(mnk) != 3:
             raise options.Usage(f"{text!r} is not a shape MxNxK", "python -m workloads.matmul --shapes 4096x1024x512")
-        shapes.append(found)
+        shapes.append(mnk)
     layouts = options.words(args.layouts) or ["nn"]
     try:
         made = [Matmul(*mnk, dtype, math, layout=way) for mnk in shapes for way in layouts for dtype, math in precisions(args)]

@@ -7,6 +7,7 @@ import time
 import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -43,7 +44,8 @@ def obey(order) -> Measurement:
 
 def guarded(row: Row, work) -> Measurement:
     """`work()`'s Measurement, or the one that says why there is none."""
-    status, reason, flags = "failed", "", ()
+    status, reason = "failed", ""
+    flags: tuple[str, ...] = ()
     try:
         return work()
     except (registry.NotInstalled, CannotDo, DoesNotFit) as error:
@@ -153,7 +155,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     kernel = registry.find(row.kernel)
     _use_threads(row)
     check, first_call = checked(kernel, row, seed)
-    about = {"check": check.how, "max_error": _finite(check.max_error), "phases_s": {"first_call": first_call}}
+    about: dict[str, Any] = {"check": check.how, "max_error": _finite(check.max_error), "phases_s": {"first_call": first_call}}
     if not check.passed:
         return Measurement(
             row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
@@ -210,7 +212,7 @@ def _device_takes(kernel, row: Row, prepared: copies.Prepared) -> dict[str, Call
     run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
     if before:
         return {"device": lambda: timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
-    if row.settings.mode != "resident" or kernel.waits:
+    if row.settings.mode != "resident" or kernel.waits or not wait:
         return {}
     takes = {"host-throughput": lambda: timing.throughput(run, wait)}
     if row.problem.op in ("transfer", "launch"):

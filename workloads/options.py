@@ -7,6 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 OK, FAILED, USAGE, MISSING, REGRESSION, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 4, 130, 143
 MODES = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
@@ -95,6 +96,10 @@ def shape(text: str) -> tuple[int, ...]:
     return tuple(number(part) for part in text.split("x"))
 
 
+@overload
+def words(values: Sequence[str]) -> list[str]: ...
+@overload
+def words(values: None) -> None: ...
 def words(values: Sequence[str] | None) -> list[str] | None:
     """The words of a flag that takes several, separated by blanks or commas; None when the flag was not given."""
     return None if values is None else [w for v in values for w in v.split(",") if w]
@@ -183,7 +188,7 @@ def add_measuring(made: Parser) -> None:
     run.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for every row")
 
 
-def limits(args: argparse.Namespace) -> dict[str, float]:
+def limits(args: argparse.Namespace) -> dict[str, Any]:
     """min_time, min_samples, max_noise, max_time: as given, else of --fast, else of the default."""
     preset = FAST if args.fast else FINE
     return {name: preset[name] if getattr(args, name) is None else getattr(args, name) for name in preset}

@@ -51,7 +51,8 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
              turns: Turns) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:  # fmt: skip
     """What `alternated` gives, of workers that go on afterwards, one a party."""
     limits, slice_ = Limits(min_time=turns.window_s), Limits(min_time=turns.window_s / SLICES)
-    answers, rounds = [], []
+    answers: list[Measurement] = []
+    rounds: list[dict[tuple[int, ...], Taken]] = []
     for row, worker in zip(parties, workers, strict=True):
         answers.append(worker.ask(Order("prepare", row, limits, turns.seed), timeout(row.problem)))
         if answers[-1].status != "ok":

@@ -165,7 +165,7 @@ class Table:
         waited, queued = of(m.samples[0]), m.on("host-throughput")
         rate = peers.rate(m)
         return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), number(queued and of(queued).value * 1e6),
-                number(rate and rate.value / 1e9), " ".join(m.flags)]  # fmt: skip
+                number(rate.value / 1e9 if rate else None), " ".join(m.flags)]  # fmt: skip
 
     def finish(self) -> None:
         """Nothing is held back."""

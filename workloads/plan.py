@@ -23,8 +23,9 @@ FMA_MATHS = ("float32", "float64")
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
 _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
 _TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
-_PEAKS = {"cpu": {"float32": ("fma",), "float64": ("fma",)},
-          "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR}}  # fmt: skip
+_PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
+    "cpu": {"float32": ("fma",), "float64": ("fma",)},
+    "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR}}  # fmt: skip
 # Problems' fields that name what is done.
 _WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "gpus", "form")
 

@@ -8,7 +8,6 @@ the host does in those seconds is the same for both. pyperf's own loop is that o
 """
 
 import pathlib
-import sys
 
 import msgspec
 
@@ -71,18 +70,18 @@ def main() -> None:
     timed = both is not None and not (args.calibrate_loops or args.recalibrate_loops)
     first = timed and len(args.ours.read_bytes().splitlines()) % 2 == 1 if args.ours.exists() else False
 
-    def ours() -> None:
+    def ours(both: Both) -> None:
         with args.ours.open("ab") as file:
             file.write(msgspec.json.encode(both.ours(msgspec.json.decode(args.limits, type=Limits))) + b"\n")
 
     if both and not timed:
         both.check()
-    if first:
-        ours()
+    if both and first:
+        ours(both)
     runner.timeit(row.kernel, stmt="run()", globals={"run": both.run if both else None})
-    if timed and not first:
-        ours()
+    if both and timed and not first:
+        ours(both)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

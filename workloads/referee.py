@@ -58,9 +58,10 @@ def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
 
     pairs = judging.verdict_rows(here)
     turns = [judging.judged(row, judging.TURNS) for row in pairs]
-    rows = {"cpu": refereeing.cpu_rows(), "gpu": refereeing.gpu_rows(), "spread": [*judging.spread_rows(here), *turns],
-            "verdicts": pairs, "rigorous": pairs,
-            "restarts": [row for form, row in refereeing.gpu_rows() if form == refereeing.COLD][5:6]}  # fmt: skip
+    rows: dict[str, list] = {
+        "cpu": refereeing.cpu_rows(), "gpu": refereeing.gpu_rows(), "spread": [*judging.spread_rows(here), *turns],
+        "verdicts": pairs, "rigorous": pairs,
+        "restarts": [row for form, row in refereeing.gpu_rows() if form == refereeing.COLD][5:6]}  # fmt: skip
     chosen = options.sizes(args.rows) if args.rows else None
     return [(name, [r for i, r in enumerate(rows[name], 1) if chosen is None or i in chosen]) for name in matches(args)]
 
@@ -70,7 +71,8 @@ def _body(args: argparse.Namespace, command: str) -> int:
 
     made = argparse.Namespace(**vars(args))
     run = sweep.header(made, command)
-    begin, held, left_out = time.monotonic(), 0, []
+    begin, held = time.monotonic(), 0
+    left_out: list[str] = []
     with results.Writer(sweep.place(made, "referee", run), run, args.resume) as writer, sweep.signals():
         done = {m.key: m for m in writer.done if m.status == "ok"}
         try:

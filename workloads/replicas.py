@@ -10,6 +10,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -32,7 +33,7 @@ class Strategy:
 
     scope: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
     devices: tuple = ()
-    own: object = None
+    own: Any = None
     values: dict[str, float] = dataclasses.field(default_factory=dict)
     notes: dict[str, str] = dataclasses.field(default_factory=dict)
 
@@ -137,7 +138,8 @@ def all_reduce(row: Row, chosen: dict[str, str], spread: Strategy, parameters: i
     calls = [make(spread, parameters, summing) for summing in (True, False)]
     for call in calls:
         call()
-    taken, begin = [], time.perf_counter()
+    taken: list[float] = []
+    begin = time.perf_counter()
     while len(taken) < 3 or (len(taken) < ROUNDS and time.perf_counter() - begin < LONGEST_S):
         whole, scaling = (_seconds(call) for call in calls)
         taken.append(timing.rounded(max(0.0, whole - scaling) / SUMS))

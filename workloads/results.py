@@ -246,7 +246,7 @@ class Loaded(msgspec.Struct, frozen=True):
     files: tuple[str, ...]
 
 
-def files_of(run: str | pathlib.Path) -> list[pathlib.Path]:
+def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
     """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
 
     Raises: FileNotFoundError when there is none.
@@ -264,7 +264,7 @@ def files_of(run: str | pathlib.Path) -> list[pathlib.Path]:
     return files
 
 
-def read(*runs: str | pathlib.Path) -> Loaded:
+def read(*runs: str | os.PathLike) -> Loaded:
     """Reads result files, run folders or machine folders; of one row key the newest line wins.
 
     Raises: FileNotFoundError when a run has no result file.
@@ -289,7 +289,7 @@ def frame(measurements: Iterable[Measurement], roofs=None):
     return make(measurements, roofs)
 
 
-def by_machine(*runs: str | pathlib.Path) -> dict[str, Loaded]:
+def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
     """What `read` gives, apart for each machine key: rows of two machines are never one row."""
     files: dict[str, list[pathlib.Path]] = {}
     for file in (file for run in runs for file in files_of(run)):
@@ -298,7 +298,7 @@ def by_machine(*runs: str | pathlib.Path) -> dict[str, Loaded]:
     return {key: read(*group) for key, group in files.items()}
 
 
-def load(*runs: str | pathlib.Path):
+def load(*runs: str | os.PathLike):
     """Result files, run folders or machine folders as one DataFrame; with several machines, `machine` comes first.
 
     Raises: FileNotFoundError when a run has no result file.

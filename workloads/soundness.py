@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from workloads.results import Line, Measurement
+    from workloads.results import Measurement
 
 STATUSES = ("ok", "skipped", "failed", "wrong")
 # Seconds of a call, numbers of any unit, counts: nothing that was measured comes near.
@@ -16,7 +16,9 @@ _LONGEST_S, _LARGEST, _MOST = 1e9, 1e30, 1 << 60
 def finite(m: "Measurement") -> "Measurement":
     """The measurement as it may be stored: JSON has no NaN, so a row with one has failed, and says where it was."""
     groups = {"phases_s": m.phases_s.items(), "values": m.values.items(), "max_error": [("", m.max_error or 0.0)]}
-    numbers = [(f"{group} {name}", (number,)) for group, pairs in groups.items() for name, number in pairs]
+    numbers: list[tuple[str, tuple[float, ...]]] = [
+        (f"{group} {name}", (number,)) for group, pairs in groups.items() for name, number in pairs
+    ]
     numbers += [(f"series {name}", series) for name, series in m.series.items()] + [
         (s.clock, s.seconds) for s in m.samples
     ]
@@ -27,8 +29,9 @@ def finite(m: "Measurement") -> "Measurement":
     return type(m)(m.kernel, m.problem, m.settings, "failed", why, flags=m.flags, at=m.at)
 
 
-def sound(line: "Line") -> bool:
-    """Whether a line says something that can have been measured; what decodes and does not came from elsewhere."""
+def sound(line) -> bool:
+    """Whether a line, a Run or a Measurement, says something that can have been measured; what decodes and does not came from
+    elsewhere."""
     if not hasattr(line, "kernel"):
         return bool(line.machine.key)
     kernel, samples = line.kernel.split("/"), line.samples

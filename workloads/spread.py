@@ -4,6 +4,7 @@ import argparse
 import itertools
 import math
 from collections.abc import Iterable
+from typing import Any
 
 from kernels import networks
 from workloads import machine, options, plan, studies
@@ -44,10 +45,10 @@ def data_parallel(counts: Iterable[int], library: str, jit: Iterable[str] = (), 
 
 def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: str, whole: bool) -> list[Row]:
     """The rows of one case; `whole`: those too that a prediction is made from."""
-    own = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
+    own: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
     over = {"strategy": STRATEGY[library]}
 
-    def of(name: str, size: int, **given: str) -> Row:
+    def of(name: str, size: int, **given: Any) -> Row:
         samples = max(STEPS * size, min(studies.SHORT, 256 * size))
         return studies.row(name, size, samples, device="gpu:0", dtype=dtype, **own, **given)
 

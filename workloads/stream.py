@@ -100,7 +100,7 @@ def said(outcome) -> None:
     from analysis import roofline, units
 
     beyond = roofline.last_cache_bytes(outcome.run.machine, "cpu")
-    largest = {}
+    largest: dict = {}
     for m in outcome.measurements:
         seconds = roofline.seconds_of(m)
         if m.kernel == "stream/numba/loop" and seconds and m.problem.footprint_bytes > beyond:

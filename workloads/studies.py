@@ -6,6 +6,7 @@ The articles' inputs are float64 where what a fit does to them matters (seeds, s
 
 import importlib.util
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from analysis import cases
 from kernels import networks
@@ -39,7 +40,7 @@ def row(model: str, batch: int, samples: int, epochs: int = 1, device: str = "cp
     return Row(kernel, Training(model, batch, samples, epochs, dtype), settings)
 
 
-def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, str]]:
+def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, Any]]:
     """The switches of a device's forms: of a GPU the one that Keras chooses, of the CPU those named that are possible."""
     if device != "cpu":
         return [{}]
@@ -73,7 +74,7 @@ def peaks(on: list[str]) -> list[Row]:
     for device in on:
         for samples in (100, 200, 1000, 10_000, 40_000):
             for kernel in _loops():
-                ways = [{"residence": "resident"}]
+                ways: list[dict[str, Any]] = [{"residence": "resident"}]
                 if samples in (100, 40_000):
                     ways += [{"residence": "fed"}, {"residence": "resident", "targets": "float64"}]
                 found += [row("peaks", samples, samples, steps, device, kernel, **way) for way in ways]
@@ -190,7 +191,7 @@ def trace(on: list[str]) -> list[Row]:
     found = []
     for name, every in sizes.items():
         for device in on:
-            ways = [{}] + [ONE_AT_A_TIME] * (device == "cpu")
+            ways: list[dict[str, Any]] = [{}] + [ONE_AT_A_TIME] * (device == "cpu")
             found += [row(name, batch, TRACED * batch, device=device, trace="on", **way)
                       for batch in every for way in ways]  # fmt: skip
     return found

@@ -121,7 +121,8 @@ def _main(args: argparse.Namespace, command: str) -> int:
             print(
                 "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
             )
-    begin, codes, begun = time.monotonic(), [], set()
+    begin, begun = time.monotonic(), set()
+    codes: list[int] = []
     for name, flags in parts:
         left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
         if left is not None and left <= 0:

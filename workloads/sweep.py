@@ -170,7 +170,7 @@ class _Runner:
         return worker.ask(Order("measure", row, self._limits, self._args.seed), timeout)
 
     def learn(self, done: Measurement) -> None:
-        if done.status == "ok" and done.samples and getattr(done.problem, "flops", 0):
+        if done.status == "ok" and done.samples and getattr(done.problem, "flops", False):
             seconds = min(done.samples[0].seconds)
             self._seen[_way(done.row)] = (seconds, done.problem)
 
@@ -205,7 +205,8 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
         return bad
     clocks = [s.clock for s in parts[0].samples]
     epochs = costs.EPOCHS_OF * all(map(costs.by_epochs, parts))
-    samples = tuple(joined([m.on(c) for m in parts], reason or f"{epochs}{len(parts)} processes") for c in clocks)
+    samples = tuple(joined([s for m in parts for s in m.samples if s.clock == c],
+                           reason or f"{epochs}{len(parts)} processes") for c in clocks)  # fmt: skip
     flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
     once = {} if reason else {f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
                               for name in dict.fromkeys(name for m in parts for name in m.phases_s)}  # fmt: skip

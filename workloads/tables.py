@@ -1,5 +1,6 @@
 """The tables on a terminal: for products and convolutions a line a problem with the backends side by side, else a line a row."""
 
+import math
 from collections.abc import Callable, Iterable
 
 from analysis import roofline, units
@@ -28,7 +29,7 @@ class Matmuls:
                  planned: Iterable[Problem] = (), cold: bool = False):  # fmt: skip
         self._all: list[Measurement] = []
         self._group: list[Measurement] = []
-        self._columns: list[str] | None = None
+        self._columns: list[str] = []
         self._widths: list[int] = []
         self._machine, self._names, self._planned = machine, names, frozenset(planned)
         self._kind_width = max((len(_kind(p, "cold" if cold else "warm")) for p in self._planned), default=8)
@@ -52,7 +53,7 @@ class Matmuls:
         if self._planned and group[0].problem not in self._planned and not self._refining:
             self._refining = True
             print("sizes added around the crossovers:")
-        if self._columns is None:
+        if not self._columns:
             self._columns, head = self._find_columns(group), self.head(group[0].problem)
             own = {c: width for c, (_, width) in head.items()} | {"type": max(8, self._kind_width)}
             self._widths = [max(len(c), own.get(c, 8)) for c in self._columns]
@@ -85,14 +86,14 @@ class Matmuls:
         cells |= {"type": _kind(p, group[0].settings.cache), "winner": self.winner(group), "fastest": self.winner(group)}
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
-            cells[f"{_column(m)} ms"] = number(host(best).value * 1e3) if best else m.status
+            cells[f"{_column(m)} ms"] = number(_host_s(best) * 1e3) if best else m.status
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
-            if best:
+            if best and (seconds := roofline.seconds_of(best)):
                 judged = roofline.judge(best, roofs)
-                known = judged.fraction and judged.roof.note != roofline.BEST_MATMUL  # that roof still grows
-                cells[f"{side} GFLOP/s"] = number(p.flops / roofline.seconds_of(best).value / 1e9)
-                cells[f"{side} % of roof"] = f"{100 * judged.fraction.value:.0f}" if known else "-"
+                known = judged.fraction if judged.roof and judged.roof.note != roofline.BEST_MATMUL else None  # that roof grows
+                cells[f"{side} GFLOP/s"] = number(p.flops / seconds.value / 1e9)
+                cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]
 
     def winner(self, group: list[Measurement]) -> str:
@@ -109,7 +110,7 @@ class Matmuls:
         wins = []
         for mode in _MODE_WORDS:
             gpu = fastest([m for m in on_gpu if m.settings.mode == mode])
-            if gpu and host(gpu).value < host(cpu).value:
+            if gpu and _host_s(gpu) < _host_s(cpu):
                 wins.append(_MODE_WORDS[mode].removeprefix("GPU "))
         modes = {m.settings.mode for m in on_gpu}
         return "CPU" if not wins else "GPU" if len(wins) == len(modes) else "GPU " + " ".join(wins)
@@ -181,9 +182,14 @@ def host(m: Measurement) -> Estimate | None:
     return of(samples) if samples and m.status == "ok" else None
 
 
+def _host_s(m: Measurement) -> float:
+    found = host(m)
+    return found.value if found else math.inf
+
+
 def fastest(rows: list[Measurement]) -> Measurement | None:
     """The row with the lowest host latency."""
-    return min((m for m in rows if host(m)), key=lambda m: host(m).value, default=None)
+    return min((m for m in rows if host(m)), key=_host_s, default=None)
 
 
 class Lines:

@@ -77,7 +77,7 @@ def each(run: Callable, before: Callable, synchronize: Callable | None) -> Take:
             spent += time.perf_counter() - begin
         return spent
 
-    take.resets = True
+    take.resets = True  # type: ignore[attr-defined]  # a function may carry it
     return take
 
 
@@ -99,7 +99,7 @@ def device_each(run: Callable, before: Callable, stream) -> Take:
             spent += cupy.cuda.get_elapsed_time(begin, end) * 1e-3
         return spent
 
-    take.resets = True
+    take.resets = True  # type: ignore[attr-defined]  # a function may carry it
     return take
 
 

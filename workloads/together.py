@@ -8,7 +8,7 @@ import argparse
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 import msgspec
 
@@ -32,7 +32,7 @@ class Group:
     """Rows that come of one experiment, and what carries it out."""
 
     rows: list[Row]
-    measure: Callable[[], Iterator[Measurement]]
+    measure: Callable[..., Generator[Measurement]]
 
 
 def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
@@ -171,7 +171,7 @@ def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
     return groups
 
 
-def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Iterator[Measurement]:
+def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows teacher alone, student alone, teacher beside, student beside."""
     sets = ((0,), (1,), (0, 1))
     answers, rounds, bad = parties.alternated(four[:2], sets, _turns(args), here)
@@ -193,7 +193,7 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
     return groups
 
 
-def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Iterator[Measurement]:
+def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """The rows of 1, 2, 4 processes that do the same at once."""
     sets = [tuple(range(int(row.settings.switches["at_once"]))) for row in made]
     answers, rounds, bad = parties.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
@@ -212,11 +212,13 @@ def _trial_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
     return groups
 
 
-def _tried(row: Row, args: argparse.Namespace, here: Machine) -> Iterator[Measurement]:
+def _tried(row: Row, args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
     start and end are in it; a fresh process starts when its trial does."""
     variables, fresh = environment(row, parties.uuids(here)), row.settings.process == "fresh"
-    limits, taken, took = Limits(**options.limits(args)), [], []
+    limits = Limits(**options.limits(args))
+    taken: list[Measurement] = []
+    took: list[float] = []
     worker = Worker(variables)
     try:
         for _ in range(_trial_count(args)):

@@ -5,6 +5,7 @@ import dataclasses
 import importlib
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -65,7 +66,7 @@ class Order:
 class Built:
     """A compiled Keras model on its device, its first state kept. `wrong`: how it differs from its table."""
 
-    model: object
+    model: Any
     restore: Callable[[], None]
     values: dict[str, float]
     notes: dict[str, str]

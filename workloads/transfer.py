@@ -144,7 +144,7 @@ class Table:
         waited, issued = (m.on(clock) and estimate.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
         beside = f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
         moves = not m.kernel.endswith("overlap_compute")
-        rate = number(p.bytes_moved / roofline.seconds_of(m).value / 1e9) if moves else "-"
+        rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := roofline.seconds_of(m)) else "-"
         return [*start, number(waited.value * 1e6), number(100 * waited.noise, 2), number(issued.value * 1e6) if issued else "-",
                 rate, " ".join(filter(None, (beside, *m.flags)))]  # fmt: skip
 

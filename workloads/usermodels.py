@@ -4,6 +4,7 @@ import importlib
 import os
 import pathlib
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ WORDS = 10  # whole numbers that a model of these is given where no layer says h
 _MAPPED = 64  # inputs that decide a target
 
 
-def load(name: str, jit_compile: bool | str) -> tuple[object, dict[str, str]]:
+def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
     """(the compiled model, what was decided for it). A model that comes compiled stays as it is, but for `jit_compile`
     where a switch asks for it; another gets Adam and the loss that its last layer suggests.
 
@@ -105,12 +106,12 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
     rng, wants = np.random.default_rng(seed), str(model.inputs[0].dtype)
     if words := _vocabulary(model, wants):
         x = rng.integers(0, words, (count, *shape)).astype(wants if "int" in wants else dtype)
-        seen = x.reshape(count, -1)[:, :_MAPPED] / words
+        seen: np.ndarray = x.reshape(count, -1)[:, :_MAPPED] / words
     else:
         x = rng.random((count, *shape), dtype=np.float32)
         seen = x.reshape(count, -1)[:, :_MAPPED] - 0.5
         x = np.rint(x * LEVELS).astype(np.uint8) if dtype == "uint8" else x.astype(dtype, copy=False)
-    scores = seen @ rng.standard_normal((seen.shape[1], out[-1] if out else 1))
+    scores: np.ndarray = seen @ rng.standard_normal((seen.shape[1], out[-1] if out else 1))
     inner = (1,) * (len(out) - 1)  # the same target for each of a sample's places
     loss = loss_name(model)
     if "sparse" in loss:

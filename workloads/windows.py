@@ -163,7 +163,8 @@ def window(row: Row, limits: Limits, seed: int) -> Measurement:
     if key(row) not in _prepared:
         raise ValueError("the row was not prepared in this process")
     unit = _prepared[key(row)]
-    begins, ends = [], []
+    begins: list[float] = []
+    ends: list[float] = []
     stop = time.monotonic() + limits.min_time
     while not ends or ends[-1] < stop:
         begins.append(time.monotonic())
@@ -180,7 +181,8 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
     phases_s: import, device_start (a process's first), data, clear, build, first_call (the fit). values: traces of the
     train step (each is compiled, too, where jit is on), functions that TensorFlow holds, rss_bytes, final_loss.
     """
-    problem, wanted, phases = row.problem, switches.of(row), {}
+    problem, wanted = row.problem, switches.of(row)
+    phases: dict[str, float] = {}
     network = networks.find(problem.model)
     require_memory(problem, "cpu")
     phases |= tensors.begin(row.settings.device, row.settings.threads)

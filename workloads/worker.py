@@ -128,7 +128,7 @@ class Worker:
         return line
 
     def _ending(self) -> str:
-        code = self._process.wait()
+        code = self._process.wait() if self._process else 0
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
     def _last_words(self) -> str:

@@ -158,7 +158,7 @@ def _kernel(e: _Event, optimizer: str, modules: "_Modules") -> tuple[str, str, s
 class _Modules:
     """The HLO modules in a trace: instruction -> what it is. `ends`: ends of what went on in another thread, by its flow."""
 
-    def __init__(self, protos: Iterable, ends: dict[int, int]):
+    def __init__(self, protos: Iterable, ends: dict[int | None, int]):
         self.ends = ends
         self._known: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
         for proto in protos:
@@ -182,7 +182,8 @@ class _Modules:
 
 def _modules(space) -> _Modules:
     """The HLO modules that lie in a trace."""
-    protos, ends = [], {}
+    protos = []
+    ends: dict[int | None, int] = {}
     for plane in space.planes:
         stats = {key: meta.name for key, meta in plane.stat_metadata.items()}
         for meta in plane.event_metadata.values():
@@ -226,7 +227,8 @@ def _instructions(module) -> dict[str, tuple[str, tuple[str, ...]]]:
 
 def _shared(segments: list[Segment]) -> tuple[dict[int, float], dict[str, float]]:
     """(index of a segment -> its share of the time in which anything ran in its place, place -> that time), in ps."""
-    walls, busy = collections.defaultdict(float), {}
+    walls: dict[int, float] = collections.defaultdict(float)
+    busy = {}
     for place in dict.fromkeys(_place(key[0]) for _, _, key, _ in segments if key[0] not in (trace.HOST, trace.CALL)):
         own = [i for i, s in enumerate(segments) if _place(s[2][0]) == place and s[1] > s[0]]
         edges = sorted({t for i in own for t in segments[i][:2]})
@@ -248,8 +250,8 @@ def _place(where: str) -> str:
 def _added(segments: list[Segment], walls: dict[int, float], steps: int) -> Iterable[Op]:
     """The segments by kind, those apart whose mean differs by more than a power of two; the longest first."""
     each: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
-    for i, (begin, end, key, calls) in enumerate(segments):
-        for n, more in enumerate((calls, end - begin, walls.get(i, end - begin))):
+    for i, (begin, end, key, begun) in enumerate(segments):
+        for n, more in enumerate((begun, end - begin, walls.get(i, end - begin))):
             each[key][n] += more
     found: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
     for (*kind, _), (calls, ps, wall) in each.items():

@@ -55,7 +55,7 @@ def _parts(made: list[Budget]) -> list[str]:
     for b in told:
         at = {p.name: p for p in b.parts}
         cells_ = [
-            signed(at[n].seconds.value) + " (in part)" * at[n].partial if n in at and at[n].seconds else "-"
+            signed(part.seconds.value) + " (in part)" * part.partial if (part := at.get(n)) and part.seconds else "-"
             for n in names
         ]
         rows.append(
@@ -86,8 +86,8 @@ def _parts(made: list[Budget]) -> list[str]:
 
 
 def _row(b: Budget) -> tuple:
-    best = max((p for p in b.parts if is_known(p)), key=lambda p: p.seconds.value, default=None)
-    largest = f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best else "-"
+    best = max((p for p in b.parts if is_known(p)), key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
+    largest = f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best and best.seconds else "-"
     rest = f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})" if best else "-"
     return (
         name(b),

@@ -24,14 +24,15 @@ def text(value: object) -> str:
 def table(heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()) -> list[str]:
     """A Markdown table and an empty line; the first `left` columns are words, the others numbers. `optional` columns are
     left out where they say nothing (a dash or nothing in every row)."""
-    heads, rows = list(heads), [list(row) for row in rows]
-    if not rows:
+    names, cells = list(heads), [list(row) for row in rows]
+    if not cells:
         return ["Nothing was measured.", ""]
-    empty = {i for i, head in enumerate(heads) if head in optional and all(str(row[i]) in ("", "-") for row in rows)}
-    heads, *rows = [[cell for i, cell in enumerate(row) if i not in empty] for row in (heads, *rows)]
+    empty = {i for i, name in enumerate(names) if name in optional and all(str(row[i]) in ("", "-") for row in cells)}
+    names = [name for i, name in enumerate(names) if i not in empty]
+    cells = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
     left -= sum(i < left for i in empty)
-    marks = ["---"] * left + ["---:"] * (len(heads) - left)
-    return [line(heads), line(marks), *(line(text(c) for c in row) for row in rows), ""]
+    marks = ["---"] * left + ["---:"] * (len(names) - left)
+    return [line(names), line(marks), *(line(text(c) for c in row) for row in cells), ""]
 
 
 def line(cells: Iterable[str]) -> str:
@@ -80,8 +81,9 @@ def _inputs(of: "Training | Inference") -> str:
 
 def shape(problem: "Problem") -> str:
     """What tells products or convolutions of one n apart; empty of others."""
-    words = {"matmul": shapes.product, "conv": shapes.convolution}.get(problem.op)
-    return words(problem) if words else ""
+    if problem.op == "matmul":
+        return shapes.product(problem)
+    return shapes.convolution(problem) if problem.op == "conv" else ""
 
 
 def how(m: "Measurement") -> str:

@@ -2,7 +2,7 @@
 marker or a dash of its own."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -99,7 +99,7 @@ def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says
     return Trace(name, [rounded(x) for x, _ in points], ys[0], color, low=ys[1], high=ys[2], says=list(says), **how)
 
 
-def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, list]:
+def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
     """The lines and bands of a View that say where the winner changes: one where that is known, else all that may hold it.
     `before`: words before the size's, {} for who wins from there."""
     lines, bands = [], []
@@ -123,7 +123,8 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
     paths: dict[str, dict[str, dict[int, Measurement]]] = {}
     for (kernel, precision), path in by_kernel(measurements).items():
         paths.setdefault(precision, {})[kernel] = path
-    views, rows, best = [], [], {}
+    views, rows = [], []
+    best: dict[tuple[str, str], tuple[float, str, int]] = {}
     for precision in sorted(paths, key=lambda p: (p != "float32", p)):
         traces = []
         for i, (kernel, path) in enumerate(sorted(paths[precision].items(), key=_side)):

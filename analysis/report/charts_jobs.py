@@ -1,7 +1,7 @@
 """Charts of whole training jobs: when the GPU has paid back its start, and where the seconds of small data sets' jobs go."""
 
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis import job_words, jobparts, jobs
 from analysis.crossover import FINE
@@ -85,7 +85,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     )
 
 
-def _paid(e: "Estimate | None") -> dict[str, list]:
+def _paid(e: "Estimate | None") -> dict[str, Any]:
     """Where a GPU has paid back its start: a line, and its interval as far as the chart goes."""
     if e is None or e.value < 1:
         return {}

@@ -39,10 +39,10 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
                     label=f"{p.name} {bytes_rate(p.rate.value)}",
                 )
             )
-    says = " ".join(facts.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
-    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, says)
+    told = " ".join(facts.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
+    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, told)
     heads = ("device", "operation", "working set", "bandwidth", "fastest there")
-    return [Chart("memory", "Memory: bandwidth by working set", says, [view], heads, rows, "memory.svg", 2)]
+    return [Chart("memory", "Memory: bandwidth by working set", told, [view], heads, rows, "memory.svg", 2)]
 
 
 def copies(measurements: "list[Measurement]") -> list[Chart]:
@@ -82,7 +82,7 @@ def copies(measurements: "list[Measurement]") -> list[Chart]:
             )
         )
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
-    says = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
-    view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, says)
+    told = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
+    view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
     heads = ("way", "bytes", "measured", "by the law", "off by")
-    return [Chart("transfers", "Copies between host and GPU", says, [view], heads, rows, "transfers.svg", 1)]
+    return [Chart("transfers", "Copies between host and GPU", told, [view], heads, rows, "transfers.svg", 1)]

@@ -11,7 +11,7 @@ from analysis.report.charts import DASHES, PRECISIONS, Axis, Chart, Trace, View,
 from analysis.report.choose import best_resident
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
 from analysis.roofline import Roof, is_gpu, judge, pick, quick_seconds
-from analysis.roofs import WAITED
+from analysis.roofs import WAITED, call_s
 from analysis.units import digits, flops_rate, join, seconds
 
 if TYPE_CHECKING:
@@ -41,8 +41,8 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         views.append(_view("layers, their batch growing", roofs, found, says))
     for (device, precision), path in paths.items():
         rows += [(f"matmul {precision}", device, f"n = {n}", *_cells(m, roofs)) for n, m in path.items()]
-    for (label, device), path in walks.items():
-        rows += [(label, device, f"batch {layers.size_of(m.problem)}", *_cells(m, roofs)) for m in path]
+    for (label, device), walk in walks.items():
+        rows += [(label, device, f"batch {layers.size_of(m.problem)}", *_cells(m, roofs)) for m in walk]
     rows += [(roof_name(r), r.device, "a roof", "-", roof_rate(r), "-") for r in roofs if r.measured]
     heads = ("what", "device", "at", "FLOP per byte", "rate", "of its roof")
     return [
@@ -121,26 +121,27 @@ def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> l
         memory = pick(roofs, device, "memory")
         side = "GPU" if is_gpu(device) else "CPU"
         for name in dict.fromkeys(r.name for r in roofs if r.measured and (r.device, r.kind) == (device, "compute")):
-            roof = pick(roofs, device, "compute", name)
+            if (level := pick(roofs, device, "compute", name)) is None:
+                continue
             start = max(
                 low,
-                roof.rate.value
+                level.rate.value
                 / max(
                     (
                         r.rate.value
                         for r in roofs
                         if r.device == device and r.measured and r.kind in ("memory", "cache")
                     ),
-                    default=roof.rate.value / low,
+                    default=level.rate.value / low,
                 ),
             )
             color = PRECISIONS.get(name.partition(" ")[0], "ink")
-            ridge = f", ridge at {digits(roof.rate.value / memory.rate.value)} FLOP per byte" if memory else ""
+            ridge = f", ridge at {digits(level.rate.value / memory.rate.value)} FLOP per byte" if memory else ""
             made.append(
                 _line(
                     f"{side} {name}",
-                    roof_rate(roof) + ridge,
-                    [(start, roof.rate.value), (high, roof.rate.value)],
+                    roof_rate(level) + ridge,
+                    [(start, level.rate.value), (high, level.rate.value)],
                     color,
                     "solid",
                 )
@@ -229,7 +230,7 @@ def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Mea
                 continue
             at = best.setdefault((batch_family(p), m.settings.device), {})
             size = layers.size_of(p)
-            at[size] = min(at.get(size, m), m, key=quick_seconds)
+            at[size] = min(at.get(size, m), m, key=call_s)
     kept = {key: [at[size] for size in sorted(at)] for key, at in best.items() if len(at) >= _LEAST}
     ranked = sorted(
         {family for family, _ in kept},

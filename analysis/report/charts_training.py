@@ -126,13 +126,13 @@ def foretold(cases: "list[Case]") -> list[Chart]:
     ends = [rounded(min(every)), rounded(max(every))]
     traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
     near = sum(c.error <= 0.15 for c in cases)
-    says = (
+    told = (
         f"{near} of {count(len(cases), 'training')} lie within 15 % of what this machine's microbenchmarks and the trainings of "
         "other models predict; on the dashed line the prediction is right."
     )
-    view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, says)
+    view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
     heads = ("training", "device", "step is", "predicted", "measured", "off by")
-    return [Chart("foretold", "Training steps: predicted against measured", says, [view], heads, rows, "", 3)]
+    return [Chart("foretold", "Training steps: predicted against measured", told, [view], heads, rows, "", 3)]
 
 
 def _case(c: "Case") -> str:
@@ -206,7 +206,7 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
 def _plainest(a: "Answer") -> tuple:
     """Keras's own fit first, then steps by batch, then those with most sizes."""
     of = dict(a.family.fixed)
-    return not of["kernel"].endswith("/fit"), a.family.varies != "batch", a.form.mode != BY_STEP, -len(a.points)
+    return not str(of["kernel"]).endswith("/fit"), a.family.varies != "batch", a.form.mode != BY_STEP, -len(a.points)
 
 
 def _short(of: dict) -> str:

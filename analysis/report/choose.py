@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.crossover import Answer, fastest, square_rows
 from analysis.roofline import is_gpu, quick_seconds
+from analysis.roofs import call_s
 
 if TYPE_CHECKING:
     from analysis.crossover import Crossing
@@ -33,7 +34,7 @@ def _one_clock(at: "dict[int, Measurement]") -> "dict[int, Measurement]":
 
 def _preference(m: "Measurement") -> tuple[bool, float]:
     """Rows with a device clock before those without (their time holds launches too), then the fastest."""
-    return (is_gpu(m.settings.device) and m.on("device") is None, quick_seconds(m))
+    return (is_gpu(m.settings.device) and m.on("device") is None, call_s(m))
 
 
 def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":
@@ -43,7 +44,7 @@ def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], d
         p = m.problem
         if p.op == "matmul" and p.m == p.n == p.k and m.settings.mode == "resident" and quick_seconds(m):
             at = found.setdefault((m.kernel, p.math), {})
-            at[p.n] = min(at.get(p.n, m), m, key=quick_seconds)
+            at[p.n] = min(at.get(p.n, m), m, key=call_s)
     return {key: dict(sorted(at.items())) for key, at in found.items()}
 
 
@@ -90,7 +91,7 @@ def spans(a: Answer) -> list[tuple[float, float, int]]:
     if not a.points:
         return []
     between = {(c.below, c.above): place(c) for c in a.crossings}
-    made = [[a.points[0].n, a.points[0].n, a.points[0].sign]]
+    made: list[list] = [[a.points[0].n, a.points[0].n, a.points[0].sign]]
     for p, q in itertools.pairwise(a.points):
         made[-1][1] = p.n
         if p.sign == q.sign:

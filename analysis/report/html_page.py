@@ -6,7 +6,7 @@ import importlib.util
 import json
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -40,7 +40,7 @@ class Page:
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
         )
-        self.parts = self.templates.get_template("parts.html.j2").module
+        self.parts: Any = self.templates.get_template("parts.html.j2").module
         self.charts: dict[str, Chart] = {}
         self.sections: list[Section] = []
 
@@ -66,7 +66,7 @@ class Page:
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
         return "".join(found)
 
-    def told(self, make: "Callable[[Material], list[str]]") -> str:
+    def told(self, make: "Callable[..., list[str]]") -> str:
         """The Markdown lines of each run as HTML, under its name where there are several."""
         if not self.several:
             return fold.markdown(make(self.of))
@@ -118,6 +118,8 @@ def as_json(found: object) -> str:
 def plotly_js() -> str:
     """Plotly's JavaScript as the installed package brings it: gzip in base64, a third of its size, which page.js unpacks."""
     found = importlib.util.find_spec("plotly")
+    if found is None or found.origin is None:
+        raise ImportError("plotly is not installed")
     text = (pathlib.Path(found.origin).parent / "package_data" / "plotly.min.js").read_bytes()
     return base64.b64encode(gzip.compress(text, 9, mtime=0)).decode()
 

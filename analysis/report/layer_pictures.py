@@ -24,6 +24,7 @@ from analysis.report.style import (
     sizes_axis,
 )
 from analysis.roofline import judge, quick_seconds
+from analysis.roofs import call_s
 from analysis.sentences import form_name
 from analysis.units import count
 
@@ -78,7 +79,7 @@ def rates(of: Layers) -> "Figure":
 def _roofs_over(rows, of: Layers) -> dict[str, float]:
     """CPU, GPU -> the rate that the roofs allow its fastest library row."""
     found: dict[str, float] = {}
-    for m in sorted(rows, key=quick_seconds, reverse=True):
+    for m in sorted(rows, key=call_s, reverse=True):
         judged = judge(m, of.roofs)
         if judged.fraction and not layers.framework_of(m):
             found[layers.place(m)] = m.problem.flops / quick_seconds(m) / judged.fraction.value
@@ -150,7 +151,7 @@ def _legend(figure, *groups) -> None:
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
-    handles = []
+    handles: list[Patch | Line2D] = []
     for words, color, marker in (one for group in groups for one in group):
         if marker == "bar":
             handles.append(Patch(facecolor=color, alpha=0.45, label=words))

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import answers, layers, networks, sentences, shapes, steps
+from analysis.answers import Total
 from analysis.crossover import LATENCY, Answer
 from analysis.families import batch_family
 from analysis.report import cells
@@ -40,7 +41,7 @@ class Layers(msgspec.Struct, frozen=True):
     answers: tuple[Answer, ...]
     names: "dict[Problem, str]"
     roofs: tuple[Roof, ...]
-    totals: tuple[tuple[str, answers.Total], ...] = ()
+    totals: tuple[tuple[str, Total], ...] = ()
     won: tuple[str, ...] = ()  # who wins the networks' steps, in sentences
 
     def label(self, problem: "Problem") -> str:
@@ -148,7 +149,7 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
 
 def _answer_row(of: Layers, a: Answer) -> tuple:
     differs = a.default is not None and not sentences.same_answer(a, a.default)
-    default = sentences.verdict_words(a.default) if differs else "-"
+    default = sentences.verdict_words(a.default) if a.default and differs else "-"
     cache = a.form.cache if a.form.cache != "warm" else "-"
     return (of.family_label(a), a.family.size_name, sentences.precision_name(a), a.form.framework or "-", cache,
             sentences.form_name(a.form), sentences.verdict_words(a), default, f"{a.low_n}..{a.high_n}")  # fmt: skip
@@ -215,7 +216,7 @@ def _comparisons(of: Layers) -> list[str]:
     """Tables of ratios: a framework beside the best library, cold beside warm, precision and alignment."""
     heading, one, _ = SECTIONS[of.op]
     lines: list[str] = []
-    heads = ("device", "precision", "by", "at", f"{one}s", _TIMES, "least", "most")
+    heads: tuple[str, ...] = ("device", "precision", "by", "at", f"{one}s", _TIMES, "least", "most")
     for title, says, told, compared in (
         ("what a framework's way costs", f"How many times as long a {one} takes as the best library's call.",
          layers.library_sentences, [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"]),

@@ -32,7 +32,8 @@ def several(made: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
 
 
 def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
-    first, views, rows = parts[0][2], {}, []
+    first, rows = parts[0][2], []
+    views: dict[str, View] = {}
     heads = tuple(dict.fromkeys(head for *_, chart in parts for head in chart.heads))
     for i, letter, chart in parts:
         for view in chart.views:

@@ -21,7 +21,7 @@ from analysis.report.style import (
     unit_axis,
 )
 from analysis.roofline import Roof, is_gpu, pick, quick_seconds, ridge
-from analysis.roofs import WAITED
+from analysis.roofs import WAITED, call_s
 from analysis.units import bytes_rate, flops_rate, join, seconds
 
 if TYPE_CHECKING:
@@ -96,12 +96,12 @@ def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     for m in (m for op in _MARKS for m in layers.largest(measurements, op)):
         if not layers.framework_of(m):
             key = (m.problem, m.settings.device)
-            best[key] = min(best.get(key, m), m, key=quick_seconds)
+            best[key] = min(best.get(key, m), m, key=call_s)
     return list(best.values())
 
 
 def _point(m: "Measurement") -> tuple[float, float]:
-    return _intensity(m), m.problem.flops / quick_seconds(m)
+    return _intensity(m), m.problem.flops / call_s(m)
 
 
 def _powers(path: "dict[int, Measurement]") -> "dict[int, Measurement]":
@@ -118,7 +118,8 @@ def _pairs(roofs: "tuple[Roof, ...]") -> "Iterable[tuple[Roof, Roof]]":
     """Each device's best compute roofs with its memory roof, its highest one with every level."""
     for device in dict.fromkeys(r.device for r in roofs if r.measured):
         names = dict.fromkeys(r.name for r in roofs if r.measured and (r.device, r.kind) == (device, "compute"))
-        peaks, memory = [pick(roofs, device, "compute", name) for name in names], pick(roofs, device, "memory")
+        peaks = [peak for name in names if (peak := pick(roofs, device, "compute", name))]
+        memory = pick(roofs, device, "memory")
         yield from ((peak, memory) for peak in peaks if memory)
         highest = max(peaks, key=lambda r: r.rate.value, default=None)
         yield from ((highest, cache) for cache in _caches(roofs, device) if highest)
@@ -165,6 +166,8 @@ def _draw_compute(axes, roofs, left: float, right: float) -> list[tuple[float, s
         fastest = max((r.rate.value for r in (*_caches(roofs, device), memory) if r), default=0)
         for name in dict.fromkeys(r.name for r in roofs if r.measured and (r.device, r.kind) == (device, "compute")):
             roof, color = pick(roofs, device, "compute", name), PRECISIONS.get(name.partition(" ")[0], BLACK)
+            if roof is None:
+                continue
             start = max(left, roof.rate.value / fastest) if fastest else left
             axes.plot([start, right], [roof.rate.value] * 2, color=color, lw=1.6)
             if memory:

@@ -22,7 +22,7 @@ def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
 
     Raises: FileNotFoundError when there is no result file; ValueError for an unreadable one.
     """
-    groups: list[tuple[str, list[pathlib.Path], Loaded, str]] = []  # machine, files, what they hold, a name
+    groups: list[tuple[str, list[str], Loaded, str]] = []  # machine, files, what they hold, a name
     for path in paths:
         for key, loaded in by_machine(path).items():
             own = [i for i, group in enumerate(groups) if group[0] == key]

@@ -131,7 +131,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
 
 def _answer_row(a: Answer) -> tuple:
     differs = a.default is not None and not sentences.same_answer(a, a.default)
-    default = sentences.verdict_words(a.default) if differs else "the same"
+    default = sentences.verdict_words(a.default) if a.default and differs else "the same"
     form, verdict = sentences.form_name(a.form), sentences.verdict_words(a)
     return sentences.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
 
@@ -157,7 +157,7 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
     if not paths and not any(r.measured for r in roofs):
         return []
     says = " ".join(facts.other_sentences([], roofs)) or "No roof was measured."
-    heads = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
+    heads: tuple[str, ...] = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
     drawn = has_any(measurements, roofs)
     lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures and drawn)]
     measured = [_roof_row(r, roofs) for r in roofs if r.measured]

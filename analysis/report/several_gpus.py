@@ -37,7 +37,7 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
     lines = []
     for m in rows:
         waited = of(m.on("host-latency"))
-        rate = bytes_rate(peers.rate(m).value) if m.problem.nbytes >= peers.LARGE else "-"
+        rate = bytes_rate(peers.bandwidth(m).value) if m.problem.nbytes >= peers.LARGE else "-"
         lines.append((peers.words(m.problem), m.kernel.rpartition("/")[2], seconds(waited.value), width(waited),
                       seconds(peers.queued(m).value), rate))  # fmt: skip
     return ["### Copies from GPU to GPU", "", *table(heads, lines, 2)]
@@ -50,7 +50,7 @@ def _sums(measurements: "list[Measurement]") -> list[str]:
     for p in dict.fromkeys(m.problem for m in rows):
         own = {m.kernel: m for m in rows if m.problem == p}
         took = [seconds(peers.queued(own[k]).value) if k in own else "-" for k in kernels]
-        rate = bytes_rate(peers.rate(own[peers.NCCL]).value) if peers.NCCL in own else "-"
+        rate = bytes_rate(peers.bandwidth(own[peers.NCCL]).value) if peers.NCCL in own else "-"
         lines.append((p.dtype, p.form, size(p.nbytes), *took, rate))
     if not lines:
         return []

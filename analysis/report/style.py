@@ -5,6 +5,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 # Okabe and Ito (2008), without the yellow that is hard to see on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
@@ -17,7 +18,7 @@ DASHES = ((), (5, 2), (1, 1.5), (6, 2, 1, 2), (3, 1), (8, 3), (2, 2))
 _INK = {ORANGE: "#8F6000", SKY: "#20749F", GREEN: "#00704F", PURPLE: "#9C4475", RED: "#B34E00"}
 PRECISIONS = {"float32": BLUE, "float64": RED, "tf32": GREEN, "float16": PURPLE, "bfloat16": ORANGE}
 _LEFT = 0.115
-SETTINGS = {
+SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none", "svg.hashsalt": "crossover", "font.size": 10.5, "axes.grid": True, "grid.color": "#DDDDDD",
     "grid.linewidth": 0.6, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
     "legend.frameon": False, "figure.facecolor": "white", "font.family": ["sans-serif"],

@@ -65,8 +65,8 @@ def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
 def _short(a: Answer) -> str:
     """The model, and how it was trained where that is not Keras's fit."""
     of = dict(a.family.fixed)
-    variant = of["kernel"].rpartition("/")[2]
-    return of["model"] + ("" if variant == "fit" else f" {of['kernel'].split('/')[1]} {of.get('residence', variant)}")
+    _, backend, variant = str(of["kernel"]).split("/")
+    return str(of["model"]) + ("" if variant == "fit" else f" {backend} {of.get('residence', variant)}")
 
 
 def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> list[str]:

@@ -21,7 +21,7 @@ def section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> li
         return []
     lines = ["## How far to trust this", "", *told, *[""] * bool(told)]
     if beside:
-        heads = (
+        heads: tuple[str, ...] = (
             "row",
             "outsider",
             "form",
