@@ -120,7 +120,7 @@ def _traced(kernels: "list[Kernel]", execution: str) -> float:
     number grows with the logarithms of its sizes. A convolution's images are always more than a tile: its filters count."""
     if execution == OP_BY_OP:
         return fusion.operations(kernels)
-    problems = {k.problem for k in kernels if k.problem and k.part in ("matmul", "conv")}
+    problems = dict.fromkeys(k.problem for k in kernels if k.problem and k.part in ("matmul", "conv"))
     sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
     return sum(log2(max(2, size)) for size in sizes)
 

@@ -51,13 +51,14 @@ def refusal(kernel, math: str) -> str:
 
     Raises: ValueError for an unknown arithmetic.
     """
-    from kernels.problems import Peak
+    from workloads import plan
+    from workloads.results import Settings
 
-    large = Peak(math, 1 << 40)
+    some = plan.peak_problem(math, Settings(threads=1))
     if kernel.backend != "numba":
         return ""
     try:
-        kernel.bind(large, *large.inputs(1))
+        kernel.bind(some, *some.inputs(1))
     except ValueError as error:
         return str(error)
     return ""
