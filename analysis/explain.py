@@ -97,7 +97,7 @@ def _explained(args: argparse.Namespace) -> int:
     framework = _framework(of)
     more = complaints.sections(case, made, of) if case is not None else ()
     told = explanation_words.lines(made, framework, more, complaints.checked(case, made, of))
-    record = {"framework": framework, "verdict": explanation_words.verdict(made), "explanation": made}
+    record = {"framework": framework, "verdict": explanation_words.verdict(made), "explanation": made.told()}
     _print(args, record, told)
     if args.verify:
         verify(made)

@@ -89,6 +89,19 @@ class Explanation(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys((*first, *(text for p in self.sides for text in p.partial))))
 
 
+    @property
+    def withheld(self) -> bool:
+        """Whether its seconds would be guesses: most of the arithmetic is of layers that nothing here knows."""
+        return bool(self.asked.strange and self.asked.strange.most)
+
+    def told(self) -> "Explanation":
+        """What of it is to be said: all, or without what rests on seconds that are withheld."""
+        if not self.withheld:
+            return self
+        return msgspec.structs.replace(self, cpu=None, gpu=None, crossovers=(), payback=None, costs=(), what_ifs=(), at_once=(),
+                                       validation_s={})  # fmt: skip
+
+
 class Sources(msgspec.Struct, frozen=True):
     """Where predictions come from: the profiles of the CPU and of the GPU (the same, or a stored machine's for the GPU), and
     what predicts."""

@@ -59,7 +59,7 @@ def verdict(e: Explanation) -> list[str]:
     """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most. The first says
     which layers are only estimated; where these are most of the arithmetic it stands alone, and no time is told."""
     unknown = e.asked.strange
-    if unknown and unknown.most:
+    if unknown and e.withheld:
         return [_withheld(e, unknown)]
     first, *rest = _told(e)
     if unknown:
@@ -278,7 +278,7 @@ def lines(
 ) -> list[str]:
     """The whole answer, in order; `more` are a case's sections, that go after the verdict; `checked` what people believe. What
     rests on a step's time is left out where most of its arithmetic is unknown."""
-    timed = not (e.asked.strange and e.asked.strange.most)
+    timed = not e.withheld
     turns = [*map(answer_sentence, e.crossovers), *([_pays(e)] if e.cpu and e.gpu else [])]
     sections: list[Section] = [
         ("", [subject(e)]),

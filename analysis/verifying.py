@@ -27,7 +27,7 @@ def plan(e: Explanation, most: int = MOST) -> "list[tuple[Change, Estimate | Non
     """(what to measure, the predicted saving of a step): the training as it is, then the changes that save most of it."""
     base = e.sides[-1]
     own = whatif.Change("as it is", base.training, base.settings)
-    best = [w for w in e.what_ifs if w.step_saved is not None and w.job_saved is not None and w.job_saved.value > 0][:most]
+    best = [w for w in e.told().what_ifs if w.step_saved is not None and w.job_saved is not None and w.job_saved.value > 0][:most]
     return [(own, None), *((w.change, w.step_saved) for w in best)]
 
 
@@ -69,7 +69,8 @@ def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
                 continue
             if saved is None:
                 first = found
-                yield f"  a step as it is: predicted {about(base.step_s)}, measured {about(found)}"
+                foretold = "" if e.withheld else f"predicted {about(base.step_s)}, "
+                yield f"  a step as it is: {foretold}measured {about(found)}"
                 continue
             if first is None:
                 lone = "as it is was not measured, so nothing can be set against it"

@@ -6,7 +6,7 @@ from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, exactly, peaks, predict, sources
 from test_jobs import trained
 
-from analysis import beliefs, explanation, explanation_tables, explanation_words, profile
+from analysis import beliefs, explanation, explanation_tables, explanation_words, profile, verifying
 from analysis import borrowed as stored
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
@@ -194,6 +194,11 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert only.startswith("Partial: which device wins, and in what time, is not told, for nothing here knows odd (Odd), "
                                "about 53.1 % of a step's arithmetic. To measure it: ")  # fmt: skip
         assert only.endswith("-m workloads.training --model own:build --batch 2")
+        assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
+        assert list(verifying.lines(e, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
+    else:
+        assert e.told() is e
+    if most:
         seen = msgspec.structs.replace(e, measured={"cpu": exactly(2 * MS), "gpu:0": exactly(3 * MS)})
         (both,) = explanation_words.verdict(seen)
         assert " Measured, a step takes 2.00 ms on the CPU and 3.00 ms on the GPU. " in both
