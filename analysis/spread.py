@@ -44,6 +44,7 @@ PAIRS = 0.99  # of pairs of single processes that stay within a limit
 DISTURBED = {"other-load", "other-tenant", "quota"}  # what such a row's processes differ by is not its own
 # With nothing stored: the largest difference between two processes that the A/A pairs of bench-verdicts-short-calls show.
 UNKNOWN, NOTHING = 0.08, "nothing stored"
+_MODELS = ("training", "inference")  # of these problems a row is a whole model in a framework: none like a kernel's
 _ROWS = 4  # fewer tell nothing of how variances differ from row to row, nor of what rows alike have in common
 _FEW_DEGREES = 2.0  # v0 then: about what the rows of several kinds of one machine show (intel-avx512-amx-2c: 1.8)
 _NOTHING_ALIKE = (0.0, 1.0)  # of no degrees of freedom: the row's own processes alone
@@ -181,7 +182,8 @@ class Stored:
 
     def of(self, m: "Measurement", what: str = ALONE) -> Spread:
         """The spread of a row, from its own processes and those of rows alike, the nearest kind that has enough of them: of its
-        device, mode and threads and about as long as its call; these of any length; all of its device. Of OCCASIONS its own."""
+        device, mode and threads and about as long as its call; these of any length; all of its device, a framework's models and
+        kernels apart. Of OCCASIONS its own."""
         clock = clock_of(m)
         own = self._rows.get((what, _key(m), clock.clock)) if clock else None
         seconds = own.seconds if own else statistics.median(clock.seconds) if clock and clock.seconds else 0.0
@@ -198,7 +200,7 @@ class Stored:
         """What the rows like one show, and how many there are. How variances differ from row to row takes many rows to see, so
         v0 is of the rows of any length, and none too large for those that are more alike."""
         all_ = [(k, s) for key, s in self._rows.items()
-                if key[0] == what and (k := self._kinds[key])[0] == kind[0] and k[-1] == "warm"]  # fmt: skip
+                if key[0] == what and (k := self._kinds[key])[:2] == kind[:2] and k[-1] == "warm"]  # fmt: skip
         same = [s for k, s in all_ if k == kind]
         near = [s for s in same if abs(math.log10(s.seconds) - decade - 0.5) <= 1]
         every = [s for _, s in all_]
@@ -222,9 +224,10 @@ def _key(m: "Measurement") -> str:
 
 
 def _kind(m: "Measurement") -> tuple:
-    """Rows with the same kind have their spread from the same causes: device, mode, one thread or several, warm or fresh."""
+    """Rows with the same kind have their spread from the same causes: device, whether a framework runs a model or a kernel is
+    called, mode, one thread or several, warm or fresh."""
     s = m.settings
-    return ("GPU" if is_gpu(s.device) else "CPU", s.mode, s.threads == 1, s.process)
+    return ("GPU" if is_gpu(s.device) else "CPU", m.problem.op in _MODELS, s.mode, s.threads == 1, s.process)
 
 
 def stored(key: str, more: "Iterable[Measurement]" = (), root: pathlib.Path | None = None) -> Stored:

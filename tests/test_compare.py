@@ -11,6 +11,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 
 from analysis import compare, comparison, names, spread
+from kernels.problems import Training
 from workloads import baselines, matmul, options, results, show
 from workloads.results import Loaded, Measurement, Run, Samples, Settings
 
@@ -229,6 +230,18 @@ def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
     assert known.of(timed(steady(2e-5), n=99, mode="roundtrip")).limit > 3 * known.of(timed(steady(2e-5), n=99)).limit
     assert known.of(short[0]) == spread.Spread(known.of(short[1]).limit, "this row and 4 like it", 5)
     assert known.of(row("matmul/cupy/cublas", square(64), 1e-5)).source == spread.NOTHING  # no CPU says what a GPU does
+
+
+def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
+    """Five processes of a Keras fit lie 10 to 20 % apart: what they differ by is the framework's, and nothing of a product's."""
+    fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok",
+                      samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),))  # fmt: skip
+    kernels = [timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=n) for n in (128, 256, 512, 1024)]
+    for known in ([], kernels):
+        alone, beside = (spread.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
+        assert alone == beside
+    assert spread.Stored([*kernels, fit]).of(fit).source == "this row"
+    assert words(loaded(timed(steady(1.0)), fit), loaded(timed(steady(1.5)), fit))[0] == "slower"
 
 
 def test_processes_that_took_turns_have_a_spread_of_their_own():
