@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from analysis import calibration
 from analysis.combine import NONE, add
 from analysis.estimate import Estimate
-from analysis.held_out import BASELINES, TARGETS, Case, Summary, beyond, leave_one_out, noise_floors, off, summaries
+from analysis.held_out import BASELINES, TARGETS, WORK, Case, Summary, apart, beyond, leave_one_out, off, summaries
 from analysis.prediction import Prediction
 from analysis.rules import RULE_WORDS, RULES
 from analysis.units import count, percent
@@ -119,8 +119,8 @@ def lines(of: "Profile", ablated: bool = True) -> list[str]:
     return [*said, "", "Without one rule at a time:", "", *ablations(of, cases)] if ablated else said
 
 
-def brief(of: "Profile", saved: Iterable[Prediction] = ()) -> list[str]:
-    """The error table in a few columns, what is in it, and the errors of saved predictions: what a README has."""
+def brief(of: "Profile", saved: dict[str, list[Prediction]] | None = None) -> list[str]:
+    """The error table in a few columns, what is in it, and the errors of sets of saved predictions: what a README has."""
     cases = leave_one_out(of)
     found = summaries(cases, of)
     head = ["device", "steps", "models", "trainings", "median error", "mean error", "best simpler prediction's median"]
@@ -130,29 +130,40 @@ def brief(of: "Profile", saved: Iterable[Prediction] = ()) -> list[str]:
         beside = "-" if best is None else f"{percent(best)} ({name})"
         device = DEVICES.get(s.device, s.device)
         lines.append(_row([device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), beside]))
-    beside = saved_line(saved, of)
-    return [*lines, "", *_floors(found, of), *([beside, ""] if beside else []), counts(cases, of)[0]]
+    bounds = {(s.device, s.bound) for s in found}
+    alone = leave_one_out(of, RULES - {"calibrated"})
+    by = [f"{DEVICES.get(d, d)} {_errors(alone, d)}" for d in dict.fromkeys(c.device for c in alone)]
+    said = [f"No step on the {DEVICES.get(d, d)} that is known well enough is work-bound."
+            for d, bound in sorted(bounds) if bound == "all" and (d, WORK) not in bounds]  # fmt: skip
+    said += ["Without the four numbers that are fitted on the other models' trainings, from microbenchmarks alone, median and mean "
+             f"are {'; '.join(by)}.", *floors(found, of), saved_line(saved or {}, of), counts(cases, of)[0]]  # fmt: skip
+    return [*lines, *(line for sentence in said if sentence for line in ("", sentence))]
 
 
-def _floors(found: Iterable[Summary], of: "Profile") -> list[str]:
+def floors(found: Iterable[Summary], of: "Profile") -> list[str]:
     """How far single processes of a training lie apart, and the errors beyond twice that; a sentence a device."""
     said = []
-    for s in found:
-        if s.bound != "all" or s.floor is None:
+    for s in (s for s in found if s.bound == "all"):
+        if not (each := apart(of, s.device)):
             continue
-        of_ = count(len(noise_floors(of, s.device)), "training")
-        said += [f"On the {DEVICES.get(s.device, s.device)} five processes of a training lie {percent(s.floor)} from their "
-                 f"middle (median of {of_}): with errors below twice that as none, the median is {percent(s.counted[0])} and "
-                 f"the mean {percent(s.counted[1])}.", ""]  # fmt: skip
+        between = percent(statistics.median(one.between for one in each))
+        beyond_ = (f"{percent(s.floor)} of it beyond each one's own noise: with errors below twice that as none, the median is "
+                   f"{percent(s.counted[0])} and the mean {percent(s.counted[1])}" if s.floor is not None else
+                   f"no more than each one's own noise, {percent(statistics.median(one.within for one in each))}, makes: no "
+                   "error counts as none for it")  # fmt: skip
+        said += [f"On the {DEVICES.get(s.device, s.device)} the steps of five processes of a training have a standard deviation "
+                 f"of {between} ({count(len(each), 'training')}), {beyond_}."]  # fmt: skip
     return said
 
 
 def counts(cases: list[Case], of: "Profile") -> list[str]:
     """How many trainings are in the table, which of them count in full, and why the others are not in it."""
     told = sum(c.seen.told for c in cases)
+    fed = sum(c.seen.with_feed for c in cases)
     said = (f"{len(cases)} steps of {len(of.trainings)} trainings: {told} known to {percent(calibration.NOISY)} or better, whose "
             f"errors count in full; {len(cases) - told} known less well, whose errors count from the end of the measured "
-            "interval and which fit nothing.")  # fmt: skip
+            f"interval and which fit nothing. Of {fed}, told by short fits, what a fit does for each step's samples is in the "
+            "step, measured and predicted; what bounds a step is told without it.")  # fmt: skip
     return [said, "Not in it: " + "; ".join(f"{n} ({why})" for why, n in calibration.left_out(of).items()) + "."]
 
 
@@ -197,16 +208,22 @@ def _measured(predictions: Iterable[Prediction], of: "Profile") -> "Iterator[tup
         yield p, rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
 
 
-def saved_line(predictions: Iterable[Prediction], of: "Profile") -> str:
-    """The errors of predictions that were saved before they were measured, a sentence; "" where none was measured."""
-    found: dict[str, list[tuple[float, Seen]]] = {}
-    for p, seen in _measured(predictions, of):
-        if seen is not None:
-            found.setdefault(DEVICES.get(p.settings.device, p.settings.device), []).append((p.told_by(seen.with_feed), seen))
-    if not found:
-        return ""
-    return ("Predictions that were written down before anything of their trainings was measured: "
-            + " ".join(_checked(device, each, False) for device, each in found.items()))  # fmt: skip
+def saved_line(sets: dict[str, list[Prediction]], of: "Profile") -> str:
+    """The errors of sets of predictions that were saved before they were measured, by their names, a sentence; "" where none was
+    measured."""
+    said = []
+    for name, predictions in sets.items():
+        found: dict[str, list[float]] = {}
+        measured = [(p, seen) for p, seen in _measured(predictions, of) if seen is not None]
+        for p, seen in measured:
+            if seen.told:
+                found.setdefault(p.settings.device, []).append(off(p.told_by(seen.with_feed), seen.step.value))
+        each = [f"{DEVICES.get(d, d)} {percent(statistics.median(e))} in the median, {percent(statistics.fmean(e))} in the "
+                f"mean of {len(e)}" for d, e in sorted(found.items())]  # fmt: skip
+        if each:
+            said.append(f"{name}, {len(measured)} of {len(predictions)} measured: {' and '.join(each)}")
+    about = "Predictions written down before anything of their trainings was measured, each set by the predictor of its day"
+    return f"{about}, were off by ({'; '.join(said)})." if said else ""
 
 
 def _checked(device: str, found: "list[tuple[float, Seen]]", shared: bool) -> str:

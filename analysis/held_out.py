@@ -2,6 +2,7 @@
 predictions of the same kind come to. In words and tables: analysis.error_tables.
 """
 
+import math
 import statistics
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -25,13 +26,14 @@ if TYPE_CHECKING:
 OVERHEAD, WORK = "overhead-bound", "work-bound"
 CONSTANT, LINE, SPEC, MEASURED = "constant", "a + b FLOPs + c launches", "data-sheet roofline", "measured roofline"
 BASELINES = (CONSTANT, LINE, SPEC, MEASURED)
+_NORMAL_95 = 1.96  # standard deviations to either end of an interval of 95 %
 TARGETS = {"median": 0.10, "mean": 0.15}
 
 
 class Case(msgspec.Struct, frozen=True):
     """One training predicted without its model: seconds: of the step as it was measured, with what of the fit is in that;
-    `bound` says what most of its step is, baselines: the seconds that each simpler prediction gives (those that it can
-    give)."""
+    `bound` says what most of the warm step by itself is, baselines: the seconds that each simpler prediction gives (those that
+    it can give)."""
 
     seen: "Seen"
     predicted: Prediction
@@ -55,9 +57,8 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> bool:
-        """Whether the measured step's interval and the predicted one's meet."""
-        predicted, measured = self.seconds, self.seen.step
-        return predicted.low <= measured.high and measured.low <= predicted.high
+        """Whether the measured step lies in the predicted interval."""
+        return self.seconds.low <= self.seen.step.value <= self.seconds.high
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -100,7 +101,7 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
         fitted = calibration.calibration(of, s.row.settings, leaving_out=s.row.problem.model, rules=rules)
         seconds = add(made.step_s, s.feed(fitted))
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
-        bound = OVERHEAD if floor > s.step.value / 2 else WORK
+        bound = OVERHEAD if floor > made.step_s.value / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
     return found
 
@@ -173,19 +174,30 @@ def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:
 
 
 def noise_floor(of: "Profile", device: str) -> float | None:
-    """The five-process noise floor of a device: the median of its trainings'; None where there are none."""
-    return statistics.median(found) if (found := noise_floors(of, device)) else None
+    """The five-process noise floor of a device: how far single processes lie apart beyond what each one's own noise makes, as a
+    share of the step, the middle of its trainings; None where none were taken in several processes, or that is lost in noise."""
+    found = [math.sqrt(max(0.0, each.between**2 - each.within**2)) for each in apart(of, device)]
+    return statistics.median(found) or None if found else None
 
 
-def noise_floors(of: "Profile", device: str) -> list[float]:
-    """Of each of a device's trainings that were taken in several processes how far the steps of these lie from their middle, in
-    the middle."""
+class Apart(msgspec.Struct, frozen=True):
+    """How far the steps of several processes of a training lie apart, and what each one's own interval makes of that: standard
+    deviations as shares of their middle."""
+
+    between: float
+    within: float
+
+
+def apart(of: "Profile", device: str) -> list[Apart]:
+    """Of each of a device's trainings that were taken in several processes. An interval of 95 % counts as of a normal number,
+    which takes more for a process's own noise than the few repeats behind it make."""
     found = []
     for m in of.trainings:
         each = costs.processes(m) if m.settings.device == device else []
-        steps = [c.step.value for part in each if (c := costs.costs(part))]
-        if len(steps) > 1 and (middle := statistics.median(steps)) > 0:
-            found.append(statistics.median(abs(step / middle - 1) for step in steps))
+        steps = [c.step for part in each if (c := costs.costs(part))]
+        if len(steps) > 1 and (middle := statistics.median(e.value for e in steps)) > 0:
+            own = statistics.fmean(((e.high - e.low) / 2 / _NORMAL_95) ** 2 for e in steps)
+            found.append(Apart(statistics.stdev(e.value for e in steps) / middle, math.sqrt(own) / middle))
     return found
 
 

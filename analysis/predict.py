@@ -192,8 +192,8 @@ def left_out(args: argparse.Namespace) -> int:
     if beside := traced.budget_lines(of):
         print("\n".join(["", "Budgets beside traces:", "", *beside, *traced.errors(of)]))
     if args.readme:
-        files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"))  # by the day; the last says it
-        saved = prediction.load(str(files[-1])) if files else ()
+        files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
+        saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}
         put_errors(pathlib.Path(args.readme), error_tables.brief(of, saved), args.leave_one_out[0])
     return options.OK
 

@@ -76,7 +76,7 @@ def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
                 Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%")
             )
         if s.floor is not None:
-            rows = count(len(held_out.noise_floors(of, s.device)), "training")
+            rows = count(len(held_out.apart(of, s.device)), "training")
             for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):
                 less = f"{name} error, those below twice the five-process floor ({percent(s.floor)}, of {rows}) as none"
                 found.append(Figure(f"{less}, {s.device}, {s.bound}", f"<= {percent(wanted)}", exactly(100 * value),
@@ -311,11 +311,12 @@ def main(argv: list[str]) -> int:
         *whole,
         explaining(run),
     ]
-    lacks = {"floor": held_out.noise_floor(of, GPU) is None, "trace": not any(map(switches.traced, of.trainings))}
+    lacks = {"floor": not held_out.apart(of, GPU), "trace": not any(map(switches.traced, of.trainings))}
     none = [text for name, text in NOT_MEASURED.items() if lacks[name]]
     lacking = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = ["Every training predicted with all trainings of its model left out; intervals by drawing whole models.", "",
-             *error_tables.counts(every, of), "", "Complaints:", "", *said, "",
+             *error_tables.counts(every, of), "", *error_tables.floors(held_out.summaries(every, of), of), "",
+             "Complaints:", "", *said, "",
              *(["What-ifs:", "", *compared, *left, ""] if compared or left else []),
              *(["Budgets beside traces:", "", *beside, ""] if beside else []),
              *(["Not measured:", "", *none, *lacking] if none or lacking else [])]  # fmt: skip

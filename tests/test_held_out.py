@@ -65,15 +65,34 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
         series = {name: tuple(factor * x for x in taken) for name, taken in row.series.items()}
         return msgspec.structs.replace(row, samples=samples, series=series)
 
-    fresh = sweep.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])  # 4 % from the middle, in the middle
+    fresh = sweep.merged([times(factor) for factor in (0.94, 0.96, 1.0, 1.03, 1.05)])
     whole = profile.profile([*base.measurements, fresh, of.trainings[1]], GPU_MACHINE)
-    assert held_out.noise_floor(whole, "cpu") == pytest.approx(0.04)
+    # from their mean, 0.996: 0.056, 0.036, 0.004, 0.034 and 0.054, squared 0.00852 in all, over 4; each one's fits agree
+    assert held_out.noise_floor(whole, "cpu") == pytest.approx(0.00852**0.5 / 2)
+    assert [one.within for one in held_out.apart(whole, "cpu")] == [pytest.approx(0, abs=1e-9)]
     assert held_out.noise_floor(whole, "gpu:0") is None
     every = held_out.summaries(uncalibrated(whole), whole)[-1]
     assert every.mean == pytest.approx(0.125)
     assert every.counted == (pytest.approx(0.1), pytest.approx(0.1))
     told = error_tables.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
-    assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.00 %" in told
+    assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.62 %" in told
+
+
+def test_processes_that_differ_by_no_more_than_each_ones_own_noise_tell_no_floor(base, monkeypatch):
+    of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.2})
+
+    def told(*each):
+        monkeypatch.setattr(held_out, "apart", lambda of, device: list(each))
+        monkeypatch.setattr(error_tables, "apart", held_out.apart)
+        found = held_out.summaries(uncalibrated(of), of)
+        return held_out.noise_floor(of, "cpu"), error_tables.floors(found, of)
+
+    floor, said = told(held_out.Apart(0.10, 0.12))
+    assert floor is None and said[0] == (
+        "On the CPU the steps of five processes of a training have a standard deviation of 10.0 % (1 training), no more than "
+        "each one's own noise, 12.0 %, makes: no error counts as none for it.")  # fmt: skip
+    floor, said = told(held_out.Apart(0.13, 0.12))
+    assert floor == pytest.approx(0.05) and "5.00 % of it beyond each one's own noise: with errors below" in said[0]
 
 
 def test_the_simpler_predictions_know_the_other_models_alone(base):
