@@ -50,8 +50,17 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def gain(self) -> Estimate | None:
-        """How many times as fast as one GPU with the same batch in all, by the step."""
-        return _ratio(step(self.one), step(self.several)) if self.one else None
+        """How many times as fast as one GPU with the same batch in all, by the step; None where either step may be as short as
+        its noise."""
+        if self.one is None or min(step(m).low for m in (self.one, self.several)) <= 0:
+            return None
+        return _ratio(step(self.one), step(self.several))
+
+    @property
+    def by_epoch(self) -> Estimate | None:
+        """The same by a warm epoch of as many steps, with what it costs beside them."""
+        sides = [m and m.on("host-latency") for m in (self.one, self.several)]
+        return _ratio(*(estimate.of(samples) for samples in sides)) if all(sides) else None
 
     @property
     def scaled(self) -> Estimate | None:
@@ -84,7 +93,7 @@ class Case(msgspec.Struct, frozen=True):
     def foretold_gain(self) -> Estimate | None:
         """How many times as fast as one GPU with the same batch in all it was foretold to be."""
         made = self.foretold_step
-        return _ratio(step(self.one), made) if self.one and made else None
+        return _ratio(step(self.one), made) if self.one and self.gain and made else None
 
     @property
     def off(self) -> float | None:

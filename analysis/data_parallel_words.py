@@ -40,10 +40,11 @@ def _group(case: Case) -> tuple:
 
 
 def _reach(cases: list[Case]) -> list[str]:
-    """The trainings that gain most and least from so many GPUs, the most GPUs first; nothing of a single one."""
+    """The trainings that gain most and least from so many GPUs, of those that surely gain or lose, the most GPUs first; nothing
+    of a single one."""
     groups: dict[tuple, list[tuple[Case, Estimate]]] = {}
     for case in sorted(cases, key=lambda c: -c.count):
-        if gain := case.gain:
+        if (gain := case.gain) and sure(gain):
             groups.setdefault((case.count, way(case.several)), []).append((case, gain))
     said = []
     for (n, how), own in groups.items():
@@ -53,6 +54,11 @@ def _reach(cases: list[Case]) -> list[str]:
                     for (c, e), word in ((most, "most"), (least, "least"))]  # fmt: skip
             said.append(f"{n} GPUs instead of one: of {len(own)} trainings {'; '.join(ends)} ({how}).")
     return said
+
+
+def sure(gain: Estimate) -> bool:
+    """Whether something is surely won or lost: the interval does not hold 1."""
+    return not gain.low <= 1 <= gain.high
 
 
 def library(case: Case) -> str:
@@ -83,15 +89,29 @@ def _of_group(cases: list[Case]) -> list[str]:
     """How much sooner, by the batch; the same batch a GPU; the sum, the losses and the memory."""
     first, n = cases[0], cases[0].count
     model = first.several.problem.model
-    told = [f"{between(c.gain)} times as fast at batch {c.several.problem.batch} in all{_foretold(c)}" for c in cases if c.gain]
+    told = [f"{between(c.gain)} times as fast{'' if sure(c.gain) else ', or no faster,'} at batch {c.several.problem.batch} in "
+            f"all{_foretold(c)}" for c in cases if c.gain]  # fmt: skip
     said = []
     if told:
         said.append(f"{n} GPUs train {name(first)} {join(told)} ({way(first.several)}).")
+    whole = [f"{between(e)} times as fast at batch {c.several.problem.batch} in all"
+             for c in cases if (e := _apart_by_epoch(c))]  # fmt: skip
+    if whole:
+        said.append(f"By whole warm epochs of only {first.several.problem.steps} steps {n} GPUs train {name(first)} "
+                    f"{join(whole)} ({way(first.several)}).")  # fmt: skip
     grown = [f"{between(c.scaled)} times the samples a second with {c.several.problem.batch // n} a GPU"
              for c in cases if c.scaled]  # fmt: skip
     if grown:
         said.append(f"With the same batch on each GPU as one had, {model} does {join(grown)}.")
     return said + [s for s in (_sums(cases), _losses(cases), *(_memory(c) for c in cases[-1:])) if s]
+
+
+def _apart_by_epoch(case: Case) -> Estimate | None:
+    """The gain by whole epochs, where the step does not tell one or tells another."""
+    whole, gain = case.by_epoch, case.gain
+    if whole is None or (gain and whole.low <= gain.high and gain.low <= whole.high):
+        return None
+    return whole
 
 
 def _foretold(case: Case) -> str:
@@ -126,6 +146,8 @@ def _losses(cases: list[Case]) -> str:
     if steps <= data_parallel.FIRST:
         return f"{said}."
     later = max(d for c in cases if (d := data_parallel.loss_difference(c, None)) is not None)
+    if later <= max(apart):
+        return f"{said}, and of all {steps} too."
     return f"{said}; rounding grows from step to step, to {percent(later)} after {steps}."
 
 
@@ -141,6 +163,8 @@ def _memory(case: Case) -> str:
                 f"{case.count}.")  # fmt: skip
     share = several[1] / one[1] * case.count
     shared = "shared" if HALF[0] <= share <= HALF[1] else "shared in part"
+    if several[1] >= one[1]:
+        shared = f"not shared, each holds {times(several[1] / one[1])} as much"
     return (f"Memory of a step of {p.model} at batch {p.batch}: weights, optimizer and batch take {size(one[0])} on one GPU "
             f"and {size(several[0])} on each of {case.count}, as each holds all weights; activations and gradients "
             f"{size(one[1])} and {size(several[1])}: {shared}.")  # fmt: skip
@@ -148,7 +172,7 @@ def _memory(case: Case) -> str:
 
 def _jit(every: "list[Measurement]") -> list[str]:
     """What another jit setting costs on one GPU: where several have not the one that Keras takes on one, that is a trap."""
-    said = []
+    found: list[tuple[float, str]] = []
     fits = [m for m in every if m.kernel == data_parallel.FIT and m.status == "ok" and m.on("host-latency")]
     refused = [m for m in every if m.kernel == data_parallel.FIT and m.status == "skipped" and switches.replicas(m) > 1
                and m.settings.switches.get("jit_compile") == "on"]  # fmt: skip
@@ -159,13 +183,14 @@ def _jit(every: "list[Measurement]") -> list[str]:
         jitted = next((o for o in one if o.values.get("jit_compile")), None)
         if jitted is None or m.values.get("jit_compile"):
             continue
-        own, other = data_parallel.step(m).value, data_parallel.step(jitted).value
+        own, other = data_parallel.step(m), data_parallel.step(jitted)
         why = ", and turning it on there is refused" if refused else ""
-        told = f"{times(own / other)} as long" if own > other else f"they are {times(other / own)} as fast"
-        said.append(f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it take "
-                    f"{seconds(own)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as Keras runs by "
-                    f"itself, {seconds(other)}: {told}.")  # fmt: skip
-    return said
+        longer = Estimate(own.value / other.value, own.low / other.high, own.high / other.low if other.low > 0 else math.inf)
+        told = f"{between(longer)} times as long{'' if sure(longer) else ', or as long'}"
+        found.append((longer.value, f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it "
+                      f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
+                      f"Keras runs by itself, {seconds(other.value)}: {told}."))  # fmt: skip
+    return [said for _, said in sorted(found)]
 
 
 def _depth(cases: list[Case]) -> list[str]:

@@ -135,8 +135,8 @@ def brief(of: "Profile", saved: dict[str, list[Prediction]] | None = None) -> li
     by = [f"{DEVICES.get(d, d)} {_errors(alone, d)}" for d in dict.fromkeys(c.device for c in alone)]
     said = [f"No step on the {DEVICES.get(d, d)} that is known well enough is work-bound."
             for d, bound in sorted(bounds) if bound == "all" and (d, WORK) not in bounds]  # fmt: skip
-    said += ["Without the four numbers that are fitted on the other models' trainings, from microbenchmarks alone, median and mean "
-             f"are {'; '.join(by)}.", *floors(found, of), saved_line(saved or {}, of), counts(cases, of)[0]]  # fmt: skip
+    said += ["Without the four numbers that are fitted on the other models' trainings, from microbenchmarks alone, median and "
+             f"mean are {'; '.join(by)}.", *floors(found, of), saved_line(saved or {}, of), counts(cases, of)[0]]  # fmt: skip
     return [*lines, *(line for sentence in said if sentence for line in ("", sentence))]
 
 
@@ -221,9 +221,9 @@ def saved_line(sets: dict[str, list[Prediction]], of: "Profile") -> str:
         each = [f"{DEVICES.get(d, d)} {percent(statistics.median(e))} in the median, {percent(statistics.fmean(e))} in the "
                 f"mean of {len(e)}" for d, e in sorted(found.items())]  # fmt: skip
         if each:
-            said.append(f"{name}, {len(measured)} of {len(predictions)} measured: {' and '.join(each)}")
+            said.append(f"{name} ({len(measured)} of {len(predictions)} measured) {' and '.join(each)}")
     about = "Predictions written down before anything of their trainings was measured, each set by the predictor of its day"
-    return f"{about}, were off by ({'; '.join(said)})." if said else ""
+    return f"{about}: {'; '.join(said)}." if said else ""
 
 
 def _checked(device: str, found: "list[tuple[float, Seen]]", shared: bool) -> str:

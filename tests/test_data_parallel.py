@@ -142,6 +142,26 @@ def test_what_is_said_of_a_model():
     assert data_parallel_words.lines([fit(4e-3), fit(4e-3, 32)]) == []
 
 
+def test_where_steps_tell_nothing_epochs_speak(monkeypatch):
+    """Epochs of 3 ms a step on two GPUs, of 2 ms on one; a step of 1 ms on two that may be none at all."""
+    rows, noisy = (two(3e-3), fit(2e-3)), Estimate(1e-3, -0.5e-3, 2.5e-3)
+    known = {"2": noisy, "1": Estimate(2e-3, 1.9e-3, 2.1e-3)}
+    monkeypatch.setattr(data_parallel, "step", lambda m: known[m.settings.switches.get("replicas", "1")])
+    case = only(*rows)
+    assert case.gain is None and case.off is None and case.by_epoch.value == pytest.approx(2 / 3)
+    said = data_parallel_words.lines(rows)
+    assert said[0] == ("By whole warm epochs of only 8 steps 2 GPUs train cifar10-cnn (S0) 0.667 (0.667..0.667) times as fast at "
+                       "batch 64 in all (Keras on JAX, jit on).")  # fmt: skip
+    assert not any("times as fast at batch 64 in all (foretold" in s for s in said)
+
+
+def test_a_gain_that_may_be_none_is_said_to_be(monkeypatch):
+    wide = {"1": Estimate(2e-3, 1.9e-3, 2.1e-3), "2": Estimate(1.5e-3, 1e-3, 2.5e-3)}
+    monkeypatch.setattr(data_parallel, "step", lambda m: wide[m.settings.switches.get("replicas", "1")])
+    said = data_parallel_words.lines((two(1.5e-3), fit(2e-3)))
+    assert said[0].startswith("2 GPUs train cifar10-cnn (S0) 1.33 (0.760..2.10) times as fast, or no faster, at batch 64 in all")
+
+
 def test_the_trainings_that_gain_most_and_least_come_first_the_most_gpus_before_others():
     four = fit(2e-3, 64, 4, "DataParallel", values={"jit_compile": 1.0})
     less = fit(5e-3, 32, 4, "DataParallel", values={"jit_compile": 1.0})
@@ -195,8 +215,8 @@ def test_a_second_gpu_turns_xla_off_under_mirrored_strategy():
             fit(None, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "on"}, status="skipped", reason="XLA")]  # fmt: skip
     (said,) = [s for s in data_parallel_words.lines(rows) if "Under" in s]
     assert said == ("Under MirroredStrategy Keras turns XLA off, and turning it on there is refused: 2 GPUs without it take "
-                    "6.00 ms a step of cifar10-cnn at batch 64, one GPU with it, as Keras runs by itself, 2.00 ms: 3.00 times as "
-                    "long.")  # fmt: skip
+                    "6.00 ms a step of cifar10-cnn at batch 64, one GPU with it, as Keras runs by itself, 2.00 ms: 3.00 "
+                    "(3.00..3.00) times as long.")  # fmt: skip
     assert "refused" not in " ".join(data_parallel_words.lines(rows[:2]))
 
 

@@ -57,5 +57,5 @@ def test_saved_predictions_are_told_in_a_sentence():
     saved = msgspec.structs.replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
     told = error_tables.saved_line({"first": [saved, msgspec.structs.replace(saved, execution="compiled")]}, of)
-    assert told.endswith("were off by (first, 1 of 2 measured: CPU 75.0 % in the median, 75.0 % in the mean of 1).")
+    assert told.endswith("of its day: first (1 of 2 measured) CPU 75.0 % in the median, 75.0 % in the mean of 1.")
     assert error_tables.saved_line({"first": []}, of) == ""

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
 
     from workloads.results import Measurement
 
-HEADS = ("training", "how", "GPUs", "batch in all", "a GPU", "step on one", "step on all", "times as fast", "foretold", "off",
-         "samples a second at the same batch a GPU", "all-reduce", "bus bandwidth", "weights and optimizer, each",
-         "activations, one GPU", "activations, each", "losses differ by")  # fmt: skip
+HEADS = ("training", "how", "GPUs", "batch in all", "a GPU", "step on one", "step on all", "times as fast", "by short epochs",
+         "foretold", "off", "samples a second at the same batch a GPU", "all-reduce", "bus bandwidth",
+         "weights and optimizer, each", "activations, one GPU", "activations, each", "losses differ by")  # fmt: skip
 _ABOUT = ("A step on one GPU with the same batch in all, and on all GPUs, each with its part; the jit setting is the same on "
-          "both sides. Foretold: one GPU's step with a part of the batch and the all-reduce of the gradients; at least what "
-          "feeding all GPUs takes.")  # fmt: skip
+          "both sides. By short epochs: with all that a warm epoch of as many steps as were measured costs. Foretold: one GPU's "
+          "step with a part of the batch and the all-reduce of the gradients, at least what feeding all GPUs takes; a dash where "
+          "no row tells one of them.")  # fmt: skip
 
 
 def section(measurements: "Iterable[Measurement]") -> list[str]:
@@ -41,6 +42,7 @@ def row(case: Case) -> tuple[str, ...]:
     return (data_parallel_words.name(case), data_parallel_words.way(m), str(case.count), f"{m.problem.batch:,}",
             f"{m.problem.batch // case.count:,}", seconds(data_parallel.step(one).value) if one else "-",
             seconds(data_parallel.step(m).value), data_parallel_words.between(case.gain) if case.gain else "-",
+            data_parallel_words.between(case.by_epoch) if case.by_epoch else "-",
             digits(case.foretold_gain.value) if case.foretold_gain else "-",
             f"{'+' if case.off > 0 else '-'}{percent(abs(case.off))}" if case.off is not None else "-",
             f"{digits(case.scaled.value)}x" if case.scaled else "-", seconds(reduced.value) if reduced else "-",
