@@ -266,7 +266,8 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     made = jobs.pairs(every)
     said = [answer_sentence(a) for a in jobs.answers(every)]
     said += [payback_sentence(p) for p in made if not p.setup.switches]
-    said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence, loss_words.sentence) for p in made))
+    said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
+    said += filter(None, (loss_words.sentence(p, every) for p in made))
     return [*said, *way_sentences(every), *change_sentences(every), *start_sentences(every)]
 
 

@@ -1,9 +1,14 @@
 """What trainings learned, in words: a row's losses, and where the two devices end apart."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from analysis import jobs
 from analysis.training_words import subject
 from analysis.units import count, digits, percent, times
+from workloads.results import SAMPLES
 
 if TYPE_CHECKING:
     from analysis.jobs import Pair
@@ -27,19 +32,42 @@ def _last_losses(a: "Measurement", b: "Measurement") -> tuple[str, float, float]
     return None
 
 
-def sentence(pair: "Pair") -> str:
-    """Where the two devices end at losses that differ by more than a factor: by how much, and what could be why; "" where they
-    agree, or both have learned nearly all that there is."""
-    cpu, gpu = pair.cpus[0].row, pair.gpu.row
-    if not (found := _last_losses(cpu, gpu)):
+def sentence(pair: "Pair", measurements: "Iterable[Measurement]" = ()) -> str:
+    """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
+    and what could be why, if none of the `measurements` says that it is not; "" where they agree, or both have learned nearly
+    all that there is."""
+    gpu = pair.gpu.row
+    cpu = next((side.row for side in pair.cpus if _same_samples(side.row, gpu)), None)
+    if not (cpu and (found := _last_losses(cpu, gpu))):
         return ""
     when, a, b = found
-    if max(a, b) <= _OTHER * min(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
+    if not _apart(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
         return ""
-    why = ("; the GPU's products are in TF32 (10 bits of fraction where float32 has 23): with --tf32 off they are not"
-           if gpu.values.get("tf32") else "")  # fmt: skip
     return (f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU and {digits(b)} on the GPU, "
-            f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{why}.")  # fmt: skip
+            f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{_why(pair, cpu, measurements)}.")  # fmt: skip
+
+
+def _same_samples(a: "Measurement", b: "Measurement") -> bool:
+    return a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
+
+
+def _apart(a: float, b: float) -> bool:
+    return max(a, b) > _OTHER * min(a, b)
+
+
+def _why(pair: "Pair", cpu: "Measurement", measurements: "Iterable[Measurement]") -> str:
+    """TF32, where the GPU uses it and the same training without it is not known to end as far from the CPU."""
+    gpu = pair.gpu.row
+    if not gpu.values.get("tf32"):
+        return ""
+    plain = msgspec.structs.replace(pair.setup, switches=tuple(sorted((*pair.setup.switches, ("tf32", "off")))))
+    for m in measurements:
+        if m.problem.op == "training" and m.settings.device == gpu.settings.device and jobs.setup_of(m) == plain:
+            found = _last_losses(cpu, m) if m.status == "ok" and _same_samples(cpu, m) else None
+            if found and _apart(*found[1:]):
+                return f"; with --tf32 off it is {digits(found[2])} on the GPU too"
+    return ("; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off they "
+            "are not")  # fmt: skip
 
 
 def losses(m: "Measurement") -> str:

@@ -1,8 +1,9 @@
 """Result files: what is written is what is read; torn, foreign and newer files; one writer."""
 
+import msgspec
 import pytest
 
-from kernels.problems import Matmul
+from kernels.problems import Matmul, Training
 from workloads import results
 from workloads.results import Machine, Measurement, Run, Samples, Settings
 
@@ -59,6 +60,19 @@ def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
         with results.Writer(tmp_path / name / "matmul.jsonl", run(at=at)) as writer:
             writer.append(row(1, seconds=seconds))
     assert results.read(tmp_path).measurements == (row(1, seconds=2.0),)
+
+
+def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
+    """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
+    old, new = (Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok") for n in (8, 16))
+    later = msgspec.structs.replace(new, problem=Training("lenet", 4, 24), notes={"samples": "2"})
+    path = tmp_path / "training.jsonl"
+    write(path, old, row(1))
+    with results.Writer(path, msgspec.structs.replace(run(), sources="123"), True) as writer:
+        writer.append(new)
+        writer.append(later)
+    told = [m.notes for m in results.read(path).measurements]
+    assert told == [{"samples": "as of sources def"}, {}, {"samples": "as of sources 123"}, {"samples": "2"}]
 
 
 def test_an_existing_file_is_never_overwritten(tmp_path):

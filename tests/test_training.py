@@ -13,9 +13,9 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import budget
 from kernels import networks
 from kernels.problems import Training
-from workloads import keras_child, measure, models, options, results, sweep, tensors, trainers, training
+from workloads import data, keras_child, measure, models, options, results, sweep, tensors, trainers, training
 from workloads.keras_child import Broken
-from workloads.results import Row, Settings
+from workloads.results import SAMPLES, Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Worker, environment
 
@@ -61,6 +61,7 @@ def test_a_row_says_what_a_fit_an_epoch_and_a_step_took_and_of_what_it_was_made(
     assert len(trained.series["accuracy"]) == 3
     assert trained.values["peak_memory_bytes"] > 100e6
     assert trained.notes["backend"].startswith("tensorflow ") and trained.notes["gpu"] == "hidden"
+    assert trained.notes[SAMPLES] == data.VERSION
 
 
 def test_a_smaller_last_batch_is_compiled_by_itself(train, trained):

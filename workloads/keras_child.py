@@ -15,7 +15,7 @@ from kernels.arrays import ITEM_BYTES
 from kernels.problems import Training
 from workloads import data, fits, machine, replicas, switches, telemetry, tensors, trainers, usermodels
 from workloads.measure import DoesNotFit, now, require_memory
-from workloads.results import Measurement, Row
+from workloads.results import SAMPLES, Measurement, Row
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 
@@ -131,7 +131,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     values |= more.get("values", {})
     series |= more.get("series", {})
     series = {name: fits.kept(values_) for name, values_ in series.items()}
-    notes = trainer.notes | more.get("notes", {})
+    notes = trainer.notes | more.get("notes", {}) | {SAMPLES: data.VERSION}
     return {"samples": (samples,), "series": series, "check": trainer.check, "flags": flags, "notes": notes}
 
 

@@ -18,6 +18,9 @@ from workloads.options import Usage
 from workloads.soundness import finite, sound
 
 SCHEMA = 1
+# The note of a training that says which samples it learned from: the version of made-up ones (workloads.data.VERSION), or of
+# rows from before there was one what `decode` says. Losses of two rows are compared where it is the same.
+SAMPLES = "samples"
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -217,7 +220,10 @@ class Writer:
 
 
 def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
-    """(runs, measurements, bad lines counted) of a result file's lines; of one row key the last line wins."""
+    """(runs, measurements, bad lines counted) of a result file's lines; of one row key the last line wins.
+
+    A training without a note of its samples gets one: `as of sources HASH`, those of its run.
+    """
     runs: list[Run] = []
     rows: dict[str, Measurement] = {}
     bad = 0
@@ -232,6 +238,8 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
         elif isinstance(line, Run):
             runs.append(line)
         else:
+            if line.problem.op == "training" and SAMPLES not in line.notes and runs:
+                line = msgspec.structs.replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
             rows.pop(line.key, None)
             rows[line.key] = line
     return runs, list(rows.values()), bad

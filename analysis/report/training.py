@@ -75,7 +75,7 @@ def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> 
         return data_parallel.section(measurements)
     pairs = jobs.pairs(measurements)
     lines = _answers(jobs.answers(measurements), images) + _small(job_words.small_datasets(pairs), images)
-    lines += _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs)
+    lines += _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs, measurements)
     lines += _changes(measurements)
     return lines + data_parallel.section(measurements)
 
@@ -213,8 +213,8 @@ def _factor(step: Estimate, best: Estimate) -> str:
     return "the best" if step is best else job_words.factor_words(step, best)
 
 
-def _losses(pairs: list[Pair]) -> list[str]:
-    said = [f"- {text(s)}" for s in map(loss_words.sentence, pairs) if s]
+def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
+    said = [f"- {text(s)}" for pair in pairs if (s := loss_words.sentence(pair, measurements))]
     return ["### Losses that differ", "", *said, ""] if said else []
 
 
