@@ -13,7 +13,19 @@ from test_results_load import write
 
 from analysis import report
 from analysis.crossover import crossovers
-from analysis.report import cells, choose, command, material, movement, page, pictures, roofline, sections, style
+from analysis.report import (
+    cells,
+    choose,
+    command,
+    html_answer,
+    material,
+    movement,
+    page,
+    pictures,
+    roofline,
+    sections,
+    style,
+)
 from analysis.roofline import roofs
 from workloads import options, results
 
@@ -187,6 +199,19 @@ def test_commands_lose_the_folders_of_the_machine():
     assert cells.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == (
         "python -m workloads.matmul -o c --sizes 64 --data=y")  # fmt: skip
     assert cells.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
+
+
+def test_the_head_names_every_commit_newest_first():
+    """Six runs of five commits and two sources: four commits and how many more, not the last one's alone."""
+    commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
+    runs = [msgspec.structs.replace(fake.run(fake.GPU_MACHINE), commit=commit, sources="0123456789abcdef" if i else "f" * 16,
+                                    started_at=f"2025-01-0{6 - i}T00:00:00Z") for i, commit in enumerate(commits)]  # fmt: skip
+    said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
+    assert sections.made_of(runs) == sections.made_of(runs[::-1]) == said
+    assert sections.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
+    loaded = results.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
+    assert sections.header(loaded)[3].endswith(f"; {said}")
+    assert html_answer._head(material.Material(loaded))["made_of"] == said
 
 
 def test_bands_touch_each_other_and_turn_at_the_crossing():

@@ -75,6 +75,17 @@ def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
     assert told == [{"samples": "as of sources def"}, {}, {"samples": "as of sources 123"}, {"samples": "2"}]
 
 
+def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsys):
+    path = tmp_path / "matmul.jsonl"
+    write(path)
+    for sources, lines in (("123", [row(1)]), ("123", []), ("456", [row(2)])):
+        with results.Writer(path, msgspec.structs.replace(run(), sources=sources), True) as writer:
+            for line in lines:
+                writer.append(line)
+    said = f"{path}: the last run in it was of sources 123, this one is of 456; its rows stay as they are\n"
+    assert capsys.readouterr().err == said
+
+
 def test_an_existing_file_is_never_overwritten(tmp_path):
     write(tmp_path / "matmul.jsonl")
     with pytest.raises(results.Refused, match="add --resume") as refused:

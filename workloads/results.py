@@ -8,6 +8,7 @@ import fcntl
 import hashlib
 import os
 import pathlib
+import sys
 from collections.abc import Iterable
 
 import msgspec
@@ -198,6 +199,9 @@ class Writer:
                 raise Refused(f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; "
                               "leave --resume out")  # fmt: skip
         self._file.truncate(text.rfind(b"\n") + 1)
+        if self.done and runs and runs[-1].sources != run.sources:
+            print(f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; its rows "
+                  "stay as they are", file=sys.stderr)  # fmt: skip
 
     def append(self, line: Line) -> None:
         line = finite(line) if isinstance(line, Measurement) else line

@@ -42,7 +42,8 @@ def _head(of: "Material") -> dict:
         "machine": machine,
         "badge": {"word": word, "why": why},
         "dates": join(sorted({r.started_at[:10] for r in loaded.runs})),
-        "commit": run.commit if run else "",
+        "made_of": sections.made_of(loaded.runs) if run else "",
+        "commits": join(dict.fromkeys(r.commit for r in loaded.runs)),
         "counted": f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
         "files": files,
     }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from analysis.report.material import Material
-    from workloads.results import Loaded, Measurement
+    from workloads.results import Loaded, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
@@ -28,6 +28,7 @@ NUMBERS = ("kernel", "problem", "how", "math", "device", "threads", "time", "+-"
 # Columns that are left out where they say nothing (a dash or nothing in every row).
 OPTIONAL = ("how", "math", "threads", "device time", "queued", "rate", "of its roof", "status, flags")
 MOST_NUMBERS = 2500  # rows that the Markdown lists
+MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
 _RIDGE = "ridge, FLOP per byte"
 _WHERE_TIME_GOES = (
@@ -76,11 +77,25 @@ def header(loaded: "Loaded") -> list[str]:
         f"# Where the GPU starts to win: {text(run.machine.key)}", "",
         f"- Machine: {text(facts.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
         + (", virtual" if run.machine.virtual else ""),
-        f"- Date: {join(dates)}; commit {text(run.commit)}, sources {text(run.sources)}",
+        f"- Date: {join(dates)}; {text(made_of(loaded.runs))}",
         f"- {badge(loaded.measurements)}",
         f"- Run again with {typed}; measured in {join(files)}",
         "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder", "",
     ]  # fmt: skip
+
+
+def made_of(runs: "Iterable[Run]") -> str:
+    """The commits and sources of the runs, newest first: `commits 3b57fefff and 390eacb90, sources 77dde8d25 and acf0fabd5`."""
+    newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
+    return ", ".join([_hashes("commit", (r.commit for r in newest)), _hashes("sources", (r.sources for r in newest))])
+
+
+def _hashes(what: str, found: "Iterable[str]") -> str:
+    """Each once, shortened; behind MOST_HASHES of them how many more."""
+    every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in (f.partition("+") for f in found)))
+    more = [f"{len(every) - MOST_HASHES} more"] if len(every) > MOST_HASHES else []
+    plural = "s" * (len(every) > 1 and not what.endswith("s"))
+    return f"{what}{plural} {join([*every[:MOST_HASHES], *more])}"
 
 
 def commands_section(runs: "Iterable[Material]") -> list[str]:
