@@ -64,7 +64,8 @@ def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
 
 def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
     """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
-    old, new = (Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok") for n in (8, 16))
+    old, new = (Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok", series={"loss": (2.0, 1.0)})
+                for n in (8, 16))  # fmt: skip
     later = msgspec.structs.replace(new, problem=Training("lenet", 4, 24), notes={"samples": "2"})
     path = tmp_path / "training.jsonl"
     write(path, old, row(1))

@@ -226,7 +226,7 @@ class Writer:
 def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
     """(runs, measurements, bad lines counted) of a result file's lines; of one row key the last line wins.
 
-    A training without a note of its samples gets one: `as of sources HASH`, those of its run.
+    A row with losses and no note of its samples gets one: `as of sources HASH`, those of its run.
     """
     runs: list[Run] = []
     rows: dict[str, Measurement] = {}
@@ -242,7 +242,7 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
         elif isinstance(line, Run):
             runs.append(line)
         else:
-            if line.problem.op == "training" and SAMPLES not in line.notes and runs:
+            if "loss" in line.series and SAMPLES not in line.notes and runs:
                 line = msgspec.structs.replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
             rows.pop(line.key, None)
             rows[line.key] = line
