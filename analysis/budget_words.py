@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
+from analysis.training_words import switch_words
 from analysis.units import count, join, seconds
 from kernels import networks
 
@@ -78,9 +79,16 @@ def sentences(
 ) -> list[str]:
     """A sentence for every training row whose budget is wanted, and for those without a time."""
     rows = list(measurements)
-    lost = [m for m in rows if m.problem.op == "training" and m.status != "ok"]
-    return [*(sentence(b) for b in budgets(rows, machine) if wanted(b)),
-            *(f"{subject(m)} has no time on {where(m)} ({m.status}): {m.reason}" for m in lost)]  # fmt: skip
+    without = [m for m in rows if m.problem.op == "training" and m.status != "ok"]
+    return [*(sentence(b) for b in budgets(rows, machine) if wanted(b)), *map(lost, without)]
+
+
+def lost(m: "Measurement") -> str:
+    """That a row has no time and why, with what is not the usual of it: other rows of its model and batch may have one."""
+    given = m.settings.switches
+    how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + switch_words(given, ("replicas",))
+    on = f"{given['replicas']} GPUs" if given.get("replicas", "1") != "1" else where(m)
+    return f"{subject(m)}{f' ({join(how)})' if how else ''} has no time on {on} ({m.status}): {m.reason}"
 
 
 def table(made: list[Budget]) -> list[str]:

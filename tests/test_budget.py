@@ -9,6 +9,7 @@ from made_profile import EPOCH, FIT, LATENCY, LINK, RATE, STEP
 from analysis import budget, budget_words, costs, prediction, profile
 from analysis.combine import HIDDEN, Calibration
 from analysis.estimate import Estimate
+from analysis.report import budgets
 from kernels.problems import Training
 from workloads.results import Settings
 
@@ -129,6 +130,12 @@ def test_lines_put_devices_side_by_side_and_failed_rows_into_words(whole):
     assert "| a step | CPU | GPU |" in lines
     assert "cifar10-cnn (S0) at batch 32 has no time on GPU 1 (failed): TensorFlow finds no GPU" in lines
     assert "- conv: libraries' rows (the GPU)" in lines
+    several = {"data": "synthetic", "jit_compile": "on", "replicas": "4", "strategy": "MirroredStrategy"}
+    refused = row("training/keras/fit", S0, None, device="gpu:0", status="skipped", reason="XLA compiles none")
+    refused = msgspec.structs.replace(refused, settings=Settings("gpu:0", switches=several))
+    said = "cifar10-cnn (S0) at batch 32 (jit on and MirroredStrategy) has no time on 4 GPUs (skipped): XLA compiles none"
+    assert said in budget_words.lines([training("gpu:0"), refused], GPU_MACHINE)
+    assert f"- {said}" in budgets.section([], [training("gpu:0"), refused])
     assert budget_words.lines([]) == []
 
 

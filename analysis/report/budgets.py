@@ -24,17 +24,14 @@ _UNMEASURED = "not measured: "  # how the reason of a part begins that a command
 def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Iterable[str] = ()) -> list[str]:
     """A line a training and device, what to measure for more, and the whole budgets where any part of a step is known; without
     the sentences that the page has `said` already."""
-    rows = [m for m in measurements if m.problem.op == "training"]
+    every = list(measurements)
+    rows = [m for m in every if m.problem.op == "training"]
     if not rows:
         return []
-    lost = [
-        f"- {text(budget_words.subject(m))} has no time on {budget_words.where(m)} ({m.status}): {text(m.reason)}"
-        for m in rows
-        if m.status != "ok"
-    ]
+    lost = [f"- {text(budget_words.lost(m))}" for m in rows if m.status != "ok"]
     heads = ("training", "device", "an epoch's seconds a step", "+-", "largest part known", "not explained", "losses", "flags")
     lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
-    told = [*together.lines(rows), *job_words.start_sentences(rows), *traced.lines(rows)]  # whose question is not a step's time
+    told = [*together.lines(every), *job_words.start_sentences(rows), *traced.lines(rows)]  # whose question is not a step's time
     more = [f"- {text(line)}" for line in told if line not in set(said)]
     lines += [*more, *([""] if more else [])]
     if made:
