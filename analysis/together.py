@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.estimate import Estimate, of, verdict
 from analysis.roofline import is_gpu
 from analysis.units import count, digits, join, seconds
+from workloads.results import Samples
 
 if TYPE_CHECKING:
     from workloads.results import Measurement
@@ -22,8 +23,15 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
 
 
 def slowdown(alone: "Measurement", together: "Measurement", clock: str = "host-latency") -> Estimate:
-    """How many times as long a step takes together as alone: by rounds, which took turns."""
-    return verdict(alone.on("host-latency"), together.on(clock), paired=True).ratio
+    """How many times as long a step takes together as alone."""
+    a, b = alone.on("host-latency"), together.on(clock)
+    return _by_rounds(of(b).value / of(a).value, a, b)
+
+
+def _by_rounds(value: float, old: "Samples | None", new: "Samples | None") -> Estimate:
+    """A ratio of medians, those that tables show, with the interval of the rounds' own ratios: they took turns."""
+    rounds = verdict(old, new, paired=True).ratio
+    return Estimate(value, min(value, rounds.low), max(value, rounds.high))
 
 
 def _beside(m: "Measurement") -> str:
@@ -48,7 +56,8 @@ def beside_sentences(done: "list[Measurement]") -> list[str]:
             continue
         slower = [slowdown(a, m) for a, m in zip(alone, (student, teacher), strict=True)]
         step, answer = (of(m.on("host-latency")) for m in alone)
-        both = max((of(m.on("host-latency")) for m in (student, teacher)), key=lambda e: e.value)
+        longer = max((student, teacher), key=lambda m: of(m.on("host-latency")).value)
+        both = of(longer.on("host-latency"))
         said.append(
             f"A frozen teacher ({teacher.problem.model}) answering on the {_where(teacher)} while the student "
             f"({student.problem.model}, batch {student.problem.batch}) trains on the {_where(student)}: the student's step takes "
@@ -57,7 +66,7 @@ def beside_sentences(done: "list[Measurement]") -> list[str]:
         )
         said.append(
             f"A step and the teacher's answer to its batch take {seconds(step.value + answer.value)} one after the other "
-            f"({seconds(step.value)} and {seconds(answer.value)}) and {seconds(both.value)} at once: {_gain(step, answer, both)}."
+            f"({seconds(step.value)} and {seconds(answer.value)}) and {seconds(both.value)} at once: {_gain(alone, longer)}."
         )
     return said
 
@@ -66,13 +75,23 @@ def _doubt(ratio: Estimate) -> str:
     return " (can't tell)" if ratio.low <= 1 <= ratio.high else ""
 
 
-def _gain(step: Estimate, answer: Estimate, both: Estimate) -> str:
-    """What both at once bring against one after the other."""
-    gain = Estimate((step.value + answer.value) / both.value, (step.low + answer.low) / both.high,
-                    (step.high + answer.high) / both.low)  # fmt: skip
+def _gain(alone: "list[Measurement]", longer: "Measurement") -> str:
+    """What both at once, which take as long as the longer of them, bring against one after the other."""
+    both = longer.on("host-latency")
+    sums = tuple(map(sum, zip(*(_rounds(m.on("host-latency")) for m in alone), strict=True)))
+    after = Samples("host-latency", sums, 1, tuple(range(len(sums))), "")
+    gain = _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
     if gain.low <= 1 <= gain.high:
         return f"can't tell which is quicker, {_words(gain)} times as fast"
     return f"{_words(gain)} times as fast" if gain.low > 1 else f"{_words(gain.inverse())} times as long"
+
+
+def _rounds(samples) -> list[float]:
+    """The median of each round of a Samples record."""
+    rounds: dict[int, list[float]] = {}
+    for s, block in zip(samples.seconds, samples.block, strict=True):
+        rounds.setdefault(block, []).append(s)
+    return [median(own) for own in rounds.values()]
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":

@@ -11,7 +11,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
 
 from analysis import job_words, sentences
 from analysis import together as said
-from analysis.report import page
+from analysis.report import budgets, page
 from analysis.report.material import Material
 from kernels.problems import Inference, Training
 from workloads import (
@@ -173,11 +173,11 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     assert [(m.problem.op, m.problem.model, m.settings.device, m.settings.switches["beside"]) for m in shown] == [
         ("inference", "vgg-small", "cpu", "nothing"), ("training", "cifar10-cnn", "gpu:0", "nothing"),
         ("inference", "vgg-small", "cpu", "student"), ("training", "cifar10-cnn", "gpu:0", "teacher")]  # fmt: skip
-    assert [m.on("host-latency").seconds for m in shown] == [(0.1,) * 9] * 2 + [(0.2,) * 9] * 2
-    assert shown[0].on("host-latency").block == (0, 0, 0, 1, 1, 1, 2, 2, 2)
+    assert [m.on("host-latency").seconds for m in shown] == [(0.1,) * 12] * 2 + [(0.2,) * 12] * 2
+    assert shown[0].on("host-latency").block == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
     assert [verb for verb, _ in workers.asked[:2]] == ["prepare", "prepare"]
     ops = [op[0] for _, op in workers.asked[2:]]  # four units a window; every other round in the opposite order
-    assert "".join(ops) == "iiii" "tttt" "iiiitttt" + "iiiitttt" "tttt" "iiii" + "iiii" "tttt" "iiiitttt"
+    assert "".join(ops) == ("iiii" "tttt" "iiiitttt" + "iiiitttt" "tttt" "iiii") * 2
     assert all(worker.closed for worker in workers.every)
     assert (outcome.exit_code, outcome.left) == (0, 0)
     read = results.read(tmp_path).measurements
@@ -213,10 +213,10 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     found = outcome.measurements
     assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == [
         ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]  # fmt: skip
-    assert [len(m.on("host-latency").seconds) for m in found] == [9, 18, 36]
+    assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48]
     assert found[0].on("host-throughput") is None
-    assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 3)  # two steps in 0.2 s
-    assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 3)
+    assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
+    assert found[2].on("host-throughput").seconds == pytest.approx([0.1] * 4)
     assert len(workers.every) == 4
     (line,) = said.lines(found)
     more = "at once make 1.00 (1.00..1.00) times as many steps a second in all"
@@ -270,6 +270,44 @@ def test_a_slowdown_that_may_be_none_says_so():
     slower, gain = said.lines(rows)
     assert " times as long as alone (can't tell), the teacher's answer 3.00 (3.00..3.00) times." in slower
     assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
+
+
+def rounds(row: Row, *seconds: float, clock: str = "host-latency", **given: str) -> Measurement:
+    """A round a number, on the clock of its own and on that of every row."""
+    taken = tuple(Samples(name, seconds, 1, tuple(range(len(seconds))), "") for name in dict.fromkeys((clock, "host-latency")))
+    return msgspec.structs.replace(timed(row, {}, **given), samples=taken)
+
+
+def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals():
+    """Medians 3 and 1.68 ms are 1.79 times as many, the rounds' own ratios 1.79, 1.67 and 1.9. Of a teacher 10 + 3 ms after each
+    other and 10.8 at once are 1.20 times as fast, the rounds' own 1.20, 1.21 and 1.19."""
+    alone = rounds(STUDENT, 0.0030, 0.0028, 0.0032, beside="nothing", at_once="1")
+    both = rounds(STUDENT, 0.00168, 0.00168, 0.00168, clock="host-throughput", beside="fits", at_once="2")
+    (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
+    assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == (0.003 / 0.00168, True, True)
+    shown = page.markdown(Material(results.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False)
+    assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
+    assert "queued" not in shown and "2 at once make 1.79 (" in shown
+    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
+    rows = [rounds(STUDENT, 0.003, 0.0031, 0.0029, beside="nothing"), rounds(teacher, 0.010, 0.010, 0.010, beside="nothing"),
+            rounds(STUDENT, 0.004, 0.004, 0.004, beside="teacher"), rounds(teacher, 0.0108, 0.0108, 0.0108, beside="student")]
+    assert said.lines(rows)[1].endswith("10.8 ms at once: 1.20 (1.18..1.23) times as fast.")
+
+
+def test_a_fast_study_has_rounds_enough_to_tell_one_and_a_half_times_as_long():
+    """Three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide."""
+    slow = (0.0162, 0.01535, 0.0126, 0.0150)
+    told = [said.slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, together.FAST_ROUNDS)]
+    assert told[0].low < 1 < told[1].low
+
+
+def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
+    """The teacher's rows are of inference: a page that answers something else first still has them in its trainings' section."""
+    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
+    rows = [timed(row, {"host-latency": 0.01}, beside=beside) for row, others in ((STUDENT, "teacher"), (teacher, "student"))
+            for beside in ("nothing", others)]  # fmt: skip
+    assert len(said.lines(rows)) == 2
+    assert set(budgets.section([], rows)) >= {f"- {line}" for line in said.lines(rows)}
 
 
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
@@ -401,7 +439,7 @@ def test_rows_of_these_studies_are_no_ordinary_rows():
 def test_the_plan_has_a_time(tmp_path):
     args = arguments(tmp_path)
     assert together.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
-    assert together.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 3 * (2 * 1.3 + 0.5) + 4 * 20)
+    assert together.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
 
 
 def test_the_plan_names_a_process_for_each_trial(tmp_path):

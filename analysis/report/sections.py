@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-NUMBERS = ("kernel", "problem", "how", "math", "device", "threads", "time", "+-", "device time", "queued", "rate",
-           "of its roof", "status, flags")  # fmt: skip
+NUMBERS = ("kernel", "problem", "how", "math", "device", "threads", "time", "+-", "device time", "queued", "by all at once",
+           "rate", "of its roof", "status, flags")  # fmt: skip
 # Columns that are left out where they say nothing (a dash or nothing in every row).
-OPTIONAL = ("how", "math", "threads", "device time", "queued", "rate", "of its roof", "status, flags")
+OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
 MOST_NUMBERS = 2500  # rows that the Markdown lists
 MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
@@ -233,12 +233,13 @@ def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]", h
         key = (m.kernel, m.reason)
         skipped[key] = skipped.get(key, 0) + 1
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
-    said = f"A time of `{several[0]}` is that of all of them." if (several := _several(timed)) else ""
+    said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
+    said += ["By all at once: the seconds over the steps of all processes together."] if any(map(_side_by_side, timed)) else []
     found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
     if len(numbers) > MOST_NUMBERS:
         found = [f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
                  "`python -m analysis.export --to csv RUN` writes them.", ""]  # fmt: skip
-    return ["## All numbers", "", *([said, ""] if said else []), *found, *(["", *left] if left else [])]
+    return ["## All numbers", "", *([" ".join(said), ""] if said else []), *found, *(["", *left] if left else [])]
 
 
 def _several(measurements: "list[Measurement]") -> list[str]:
@@ -246,13 +247,20 @@ def _several(measurements: "list[Measurement]") -> list[str]:
     return [cells.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
 
 
+def _side_by_side(m: "Measurement") -> bool:
+    """Whether a row is of several processes that trained the same at once."""
+    return m.settings.switches.get("beside") == "fits"
+
+
 def number_row(m: "Measurement", judged: Judged) -> tuple:
     """The cells of a row in NUMBERS."""
-    host = cells.on(m, "host-latency")
+    host, queued, of_all = cells.on(m, "host-latency"), cells.on(m, "host-throughput"), None
+    if _side_by_side(m):
+        queued, of_all = None, queued
     doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
     return (m.kernel, cells.problem(m), cells.how(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
             cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
-            cells.time(cells.on(m, "host-throughput")), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
+            *(cells.time(e) for e in (queued, of_all)), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
 
 
 def order(m: "Measurement") -> tuple:
