@@ -83,7 +83,8 @@ def copy_lines(rows: "list[Measurement]") -> list[str]:
     told = [f"No direct copies: {reason}; what is copied goes through the host." for reason in
             dict.fromkeys(m.reason for m in refused)]  # fmt: skip
     direct, staged = ([m for m in done if m.kernel.endswith(f"/{way}")] for way in ("direct", "staged"))
-    large = _largest([m for m in direct if m.problem.ways == 1])
+    one_way = [m for m in direct if m.problem.ways == 1]
+    large = _largest(one_way)
     if large:
         slow, fast = (pick(large, key=lambda m: bandwidth(m).value) for pick in (min, max))
         apart = bandwidth(slow).high < ALIKE * bandwidth(fast).low
@@ -101,10 +102,12 @@ def copy_lines(rows: "list[Measurement]") -> list[str]:
         one = next((m for m in large if _pair(m) == _pair(both)), None)
         times = f", {digits(bandwidth(both).value / bandwidth(one).value)} times one way" if one else ""
         told.append(f"Both ways at once: {bytes_rate(bandwidth(both).value)}{times}.")
-    small = [m for m in direct if m.problem.nbytes == min(m.problem.nbytes for m in direct) < LARGE]
+    small = [m for m in one_way if m.problem.nbytes == min(m.problem.nbytes for m in one_way) < LARGE]
     if small:
-        waited = min((of(m.on("host-latency")) for m in small), key=lambda e: e.value)
-        told.append(f"A copy of {size(small[0].problem.nbytes)} that is waited for takes {seconds(waited.value)}.")
+        waited = sorted(of(m.on("host-latency")).value for m in small)
+        took = " to ".join(dict.fromkeys(seconds(s) for s in (waited[0], waited[-1])))
+        pairs = f", over {len(small)} pairs" if len(small) > 1 else ""
+        told.append(f"A copy of {size(small[0].problem.nbytes)} that is waited for takes {took}{pairs}.")
     for through in _largest(staged)[:1]:
         straight = next((m for m in large if m.problem == through.problem), None)
         times = f", {digits(bandwidth(straight).value / bandwidth(through).value)} times slower" if straight else ""

@@ -7,8 +7,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis import fleet_devices
+from analysis import crossover, fleet_devices
 from analysis import peers as words
+from analysis.report import sections, several_gpus
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import at_once, machine, options, parties, peers, results, suite, windows
 from workloads.results import Measurement, Row, Settings
@@ -196,6 +197,10 @@ def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
     assert "data already on the GPU" in told[0] and told[0].endswith("while all GPUs work: it stays where it is.")
     assert "pinned" in told[1] and told[1].endswith("while all GPUs work: it moves.")
     assert words.crossover_lines(rows_at_once(1.5)) == []  # without a CPU there is none
+    rows = [*cpu, *rows_at_once(1.5)]
+    section = "\n".join(sections.crossover_section(rows, crossover.crossovers(rows), False))
+    assert f'stands under "{several_gpus.TITLE}"' in section and "no crossover" not in section
+    assert f"## {several_gpus.TITLE}" in several_gpus.section(rows)
 
 
 def test_copies_are_told_pair_by_pair():
@@ -208,6 +213,8 @@ def test_copies_are_told_pair_by_pair():
     rows = [row("direct", PeerCopy(0, 1, large), 400e9), row("direct", PeerCopy(1, 0, large), 200e9),
             row("direct", PeerCopy(0, 1, large, 2), 700e9), row("direct", PeerCopy(0, 1, 4), 1e9),
             row("staged", PeerCopy(0, 1, large), 25e9)]  # fmt: skip
+    slow = fake.row("peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1")
+    assert words.copy_lines([*rows, slow])[3] == "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
     assert words.copy_lines(rows) == [
         "Copies of 256 MiB straight from GPU to GPU: gpu-0 to gpu-1 400 GB/s and gpu-1 to gpu-0 200 GB/s.",
         "The slowest pair, gpu-1 to gpu-0, has 50.0 % of the fastest's.",

@@ -3,10 +3,10 @@
 import pathlib
 from typing import TYPE_CHECKING
 
-from analysis import facts, sentences
+from analysis import facts, peers, sentences
 from analysis.crossover import Answer, square_rows
 from analysis.estimate import of
-from analysis.report import again, cells
+from analysis.report import again, cells, several_gpus
 from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
 from analysis.report.roofline import has_any
@@ -135,6 +135,9 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     says = sentences.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
     lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
     if not told:
+        if peers.crossover_lines(measurements):
+            return [*lines, "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
+                    f'under "{several_gpus.TITLE}".', ""]  # fmt: skip
         there = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
         why = "The GPU has no square products here" if there else "No GPU was measured"
         return [*lines, f"{why}, so there is no crossover.", ""]
