@@ -71,15 +71,23 @@ def _why(pair: "Pair", cpu: "Measurement", measurements: "Iterable[Measurement]"
 
 
 def losses(m: "Measurement") -> str:
-    """What a row learned: its own fit's losses, first and last, and those of a short run from the first weights."""
+    """What a row learned: its own fit's losses, first and last, and those of a short run from the first weights; that it does
+    not learn where they do not fall."""
     said = []
     for name, epochs in (("job_", m.problem.epochs), ("", len(m.series.get("loss", ())))):
         if taken := m.series.get(f"{name}loss"):
-            right = m.series.get(f"{name}accuracy")
+            right = m.series.get(f"{name}accuracy", ())
             accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
             what = "" if name else " of few samples"
-            said.append(f"loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}")
+            stuck = "" if _falls(taken, right) else "does not learn: "
+            said.append(f"{stuck}loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}")
     return "; ".join(said)
+
+
+def _falls(taken: tuple[float, ...], right: tuple[float, ...]) -> bool:
+    """Whether the losses of several epochs fall as far as their digits show; where nearly all is learned they need not."""
+    learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
+    return len(taken) < 2 or learned or (taken[-1] < taken[0] and _loss(taken[-1]) != _loss(taken[0]))
 
 
 def _loss(value: float) -> str:

@@ -144,6 +144,22 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     assert loss_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"
 
 
+def test_a_loss_that_does_not_fall_is_said_not_to_learn():
+    """Of several epochs alone, to the digits that are shown, and not where nearly everything is learned in the first."""
+    m = trained("vgg-small", 2048, 16384, (0.0, 0.0, 1e-3), device="gpu:0")
+
+    def said(*loss: float, accuracy: tuple[float, ...] = ()) -> str:
+        m.series.update({"loss": loss, "accuracy": accuracy})
+        return loss_words.losses(m)
+
+    stuck = said(13.75, 14.5, 14.5, accuracy=(0.0977, 0.1, 0.1))
+    assert stuck == "does not learn: loss 13.8 to 14.5, accuracy 9.77 % to 10.0 % in 3 epochs of few samples"
+    assert said(2.3031, 2.3029).startswith("does not learn: loss 2.30 to 2.30 in 2 epochs")
+    for fine in ((2.31, 2.29), (14.5,), (0.02, 0.03)):
+        assert said(*fine).startswith("loss ")
+    assert said(0.1, 0.12, accuracy=(0.95, 0.96)).startswith("loss ")
+
+
 def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_it_is_off_too():
     """2.29 on a GPU against 0.763 is 3.00 times: said of one version's samples alone; with TF32 off 2.30, so not its doing."""
     cpu, gpu = (trained("cifar10-cnn", 32, 2048, (0.0, 0.0, 1e-3), device=d) for d in ("cpu", "gpu:0"))
