@@ -242,18 +242,23 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     return said
 
 
-_ONCE = (("import_s", "import the framework"), ("device_start_s", "start the device"), ("build_s", "build the model"),
-         ("first_call_s", "finish the first step"))  # fmt: skip
+_ONCE = (("import_s", "import the framework"), ("device_start_s", "start the device"), ("build_s", "build the model"))
+_FIRST = {True: ("first_call_s", "finish the first step"), False: ("first_call_s", "compile and finish the first fit")}
 
 
 def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """What comes before training, a sentence a row of fresh processes: the middle process and the range of them all."""
+    """What comes before training, a sentence a row of several processes: the middle process and the range of them all. Where rows
+    of fresh processes were asked for just that, those that trained on in several are left out."""
+    every = [m for m in measurements  # trials have a sentence of their own
+             if m.problem.op == "training" and "import_s" in m.series and switches.ordinary(m)]  # fmt: skip
+    asked = {(m.problem.model, m.settings.device, jobs.form_of(m)) for m in every if m.settings.process == "fresh"}
     said = []
-    for m in measurements:
-        if m.problem.op != "training" or "import_s" not in m.series or not switches.ordinary(m):
-            continue  # trials have a sentence of their own
+    for m in every:
+        fresh = m.settings.process == "fresh"
+        if not fresh and (m.problem.model, m.settings.device, jobs.form_of(m)) in asked:
+            continue
         parts = [f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
-                 for name, what in _ONCE if (taken := m.series.get(name))]  # fmt: skip
+                 for name, what in (*_ONCE, _FIRST[fresh]) if (taken := m.series.get(name))]  # fmt: skip
         form = jobs.form_of(m)
         where = "GPU" if is_gpu(m.settings.device) else f"CPU ({form})" if form else "CPU"
         said.append(f"{m.problem.model} on the {where}: {len(m.series['import_s'])} fresh processes took {join(parts)}.")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
+_FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
 _NO_LOSS = 1e-6
 
 
@@ -85,9 +86,9 @@ def losses(m: "Measurement") -> str:
 
 
 def _falls(taken: tuple[float, ...], right: tuple[float, ...]) -> bool:
-    """Whether the losses of several epochs fall as far as their digits show; where nearly all is learned they need not."""
+    """Whether the losses of several epochs fall by more than next to nothing; where nearly all is learned they need not."""
     learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
-    return len(taken) < 2 or learned or (taken[-1] < taken[0] and _loss(taken[-1]) != _loss(taken[0]))
+    return len(taken) < 2 or learned or taken[-1] < (1 - _FALL) * taken[0]
 
 
 def _loss(value: float) -> str:

@@ -110,8 +110,9 @@ def _floor(pair: Pair, found: list[Pair]) -> list[str]:
     small, large = (min(smaller, key=lambda p: (p.setup.batch, p.setup.dtype != s.dtype)), pair) if smaller else (pair, most)
     gpu, cpu = ([side.costs.step.value for side in sides]
                 for sides in ((large.gpu, small.gpu), (large.cpu(BY_STEP), small.cpu(BY_STEP))))  # fmt: skip
+    goes = "falls" if cpu[1] < cpu[0] else "goes"
     return [f"the GPU's step takes {seconds(gpu[0])} at batch {large.setup.batch:,} and still {seconds(gpu[1])} "
-            f"({percent(gpu[1] / gpu[0])}) at batch {small.setup.batch:,}, where the CPU's falls from {seconds(cpu[0])} to "
+            f"({percent(gpu[1] / gpu[0])}) at batch {small.setup.batch:,}, where the CPU's {goes} from {seconds(cpu[0])} to "
             f"{seconds(cpu[1])}"]  # fmt: skip
 
 

@@ -229,7 +229,7 @@ def verdict_words(a: Answer) -> str:
         case "cpu-throughout":
             return f"the CPU wins throughout{band_words(a)}"
         case "several":
-            turns = [f"from {n_words(c, name)} the {c.to.upper()}" for c in a.crossings]
+            turns = [f"the {c.to.upper()} from {n_words(c, name)}" for c in a.crossings]
             changes = "once" if len(turns) == 1 else f"{len(turns)} times"
             start = a.points[0].n if a.points[0].sign else a.crossings[0].below
             first = "CPU" if a.crossings[0].to == "gpu" else "GPU"

@@ -47,6 +47,9 @@ def test_a_smaller_batch_tells_what_of_the_step_does_not_shrink():
     (found,) = [b for b in published.beside([*s0(15.63, 3.126), *more]) if b.here]
     assert ("the GPU's step takes 2.00 ms at batch 32 and still 1.20 ms (60.0 %) at batch 1, "
             "where the CPU's falls from 10.0 ms to 3.00 ms") in found.why  # fmt: skip
+    more[0] = trained("cifar10-cnn", 1, 256, (0.0, 0.0, 12e-3))
+    (found,) = [b for b in published.beside([*s0(15.63, 3.126), *more]) if b.here]
+    assert any(why.endswith("where the CPU's goes from 10.0 ms to 12.0 ms") for why in found.why)
 
 
 def test_other_settings_are_not_the_articles_and_unknown_times_are_said_to_be():

@@ -58,8 +58,8 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
      "intervals (measured range 64..128)"),
     ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "can't tell at n = 64, where the times differ by less than their intervals; "
      "elsewhere the GPU wins (measured range 64..128)"),
-    ({64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)}, "the winner changes 2 times: at n = 64 the CPU wins, from n = "
-     "80, between the measured 64 and 100 the GPU and from n = 102 the CPU (measured range 64..104)"),
+    ({64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)}, "the winner changes 2 times: at n = 64 the CPU wins, the GPU "
+     "from n = 80, between the measured 64 and 100 and the CPU from n = 102 (measured range 64..104)"),
     ({64: (2.0, 1.0)}, "the GPU wins already at the smallest size (at n = 64, the only size measured)"),
 ])  # fmt: skip
 def test_every_kind_of_answer_in_words(times, words):

@@ -327,6 +327,16 @@ def test_a_row_of_starts_has_its_times_and_no_step(capsys):
                     "1.00 s (900 ms..1.10 s) to finish the first step."]  # fmt: skip
 
 
+def test_processes_that_train_on_are_not_told_as_starts_of_one_step():
+    """A first fit of 16 steps is no first step; where fresh processes were asked for their start, theirs alone is told."""
+    once = {"import_s": (8.0,), "first_call_s": (1.0,)}
+    starts, whole = (Measurement(FIT, Training("cifar10-cnn", 32, 512), Settings("gpu:0", process=process), "ok", series=series)
+                     for process, series in (("fresh", once), ("warm", once | {"first_call_s": (2.0,)})))  # fmt: skip
+    (said,) = job_words.start_sentences([whole])
+    assert said.endswith(" and 2.00 s (2.00 s..2.00 s) to compile and finish the first fit.")
+    assert job_words.start_sentences([whole, starts]) == job_words.start_sentences([starts]) != []
+
+
 def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     """A file of predictions of a model at batch 64, on such devices with such switches."""
     from analysis import prediction

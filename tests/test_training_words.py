@@ -145,7 +145,7 @@ def test_losses_in_words_and_where_the_devices_end_apart():
 
 
 def test_a_loss_that_does_not_fall_is_said_not_to_learn():
-    """Of several epochs alone, to the digits that are shown, and not where nearly everything is learned in the first."""
+    """Of several epochs alone, by half a percent at least, and not where nearly everything is learned in the first."""
     m = trained("vgg-small", 2048, 16384, (0.0, 0.0, 1e-3), device="gpu:0")
 
     def said(*loss: float, accuracy: tuple[float, ...] = ()) -> str:
@@ -154,8 +154,8 @@ def test_a_loss_that_does_not_fall_is_said_not_to_learn():
 
     stuck = said(13.75, 14.5, 14.5, accuracy=(0.0977, 0.1, 0.1))
     assert stuck == "does not learn: loss 13.8 to 14.5, accuracy 9.77 % to 10.0 % in 3 epochs of few samples"
-    assert said(2.3031, 2.3029).startswith("does not learn: loss 2.30 to 2.30 in 2 epochs")
-    for fine in ((2.31, 2.29), (14.5,), (0.02, 0.03)):
+    assert said(2.306, 2.301).startswith("does not learn: loss 2.31 to 2.30 in 2 epochs")
+    for fine in ((2.306, 2.294), (14.5,), (0.02, 0.03)):
         assert said(*fine).startswith("loss ")
     assert said(0.1, 0.12, accuracy=(0.95, 0.96)).startswith("loss ")
 
