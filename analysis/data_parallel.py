@@ -15,7 +15,7 @@ import msgspec
 
 from analysis import costs, estimate
 from analysis.estimate import Estimate
-from workloads import switches
+from workloads import results, switches
 
 if TYPE_CHECKING:
     from workloads.results import Measurement
@@ -188,8 +188,8 @@ def bus_bytes_per_s(case: Case) -> float | None:
 
 def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
     """The largest difference of a loss of the first steps (None: of all that were kept) to one GPU's, as a share of it; None
-    where they were not both taken."""
-    if case.one is None:
+    where they were not both taken, or not on the same samples."""
+    if case.one is None or case.one.notes.get(results.SAMPLES) != case.several.notes.get(results.SAMPLES):
         return None
     own, other = (m.series.get("step_loss", ())[:steps] for m in (case.several, case.one))
     return max((abs(a - b) / abs(b) for a, b in zip(own, other, strict=False) if b), default=None)

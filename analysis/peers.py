@@ -142,8 +142,8 @@ def sum_lines(rows: "list[Measurement]") -> list[str]:
             )
         for suffix, how in _LAUNCHED.items():
             if ratios := speed_ups(done, dtype, suffix):
-                words = join(f"{_interval(r)} times at {size(n)}" for n, r in ratios.items())
-                told.append(f"Our one-shot kernel against NCCL, {dtype}, {how}: as fast {words}.")
+                words = join(f"{_interval(r)} at {size(n)}" for n, r in ratios.items())
+                told.append(f"Our one-shot kernel is so many times as fast as NCCL, {dtype}, {how}: {words}.")
     return told
 
 

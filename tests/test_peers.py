@@ -241,7 +241,7 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
     told = words.sum_lines(rows)
     assert told[0] == ("All-reduce of float32 over GPUs 0 and 1 through NCCL: 268 GB/s of bus bandwidth at 256 MiB, half of that "
                        "from 64.0 MiB on; 4.00 KiB take 20.0 us queued.")  # fmt: skip
-    assert told[1].endswith("as fast 3.00 (3.00..3.00) times at 4.00 KiB.") and "2.50" in told[2] and len(told) == 3
+    assert told[1].endswith("the host's part: 3.00 (3.00..3.00) at 4.00 KiB.") and "2.50" in told[2] and len(told) == 3
 
 
 def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
