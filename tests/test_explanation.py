@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, exactly, peaks, predict, sources
-from test_jobs import trained
+from test_jobs import by_its_epochs, trained
 
-from analysis import beliefs, explanation, explanation_tables, explanation_words, profile, verifying
+from analysis import beliefs, explanation, explanation_tables, explanation_words, profile, verdicts, verifying
 from analysis import borrowed as stored
+from analysis.cases import Reported
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
 from analysis.explanation import Asked, Sources
@@ -113,6 +114,40 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     text = "\n".join(explanation_tables.budget_lines(e))
     assert "360 us (22.0 %)" in text  # 2 - 1.64, of 1.64: the remainder, signed
     assert "-1.16 ms (-53.8 %)" in text
+
+
+def feeding(training, *args, **given):
+    """The predictor of known laws, with 100 us for each of a fit's samples before its first epoch."""
+    return msgspec.structs.replace(predict(training, *args, **given), held_s=exactly(1e-4 * training.samples))
+
+
+def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remainder():
+    """5 ms in fits of 640 samples: 3.2 ms of it are those of 32 samples, so 1.8 are left beside the predicted 2.164; a row whose
+    own epochs tell its step has none of it."""
+    rows = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, 5e-3), device="gpu:0"),
+            by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 1.5e-3)))]  # fmt: skip
+    e = explained(of=msgspec.structs.replace(sources(*rows), predict=feeding))
+    assert list(e.fed) == ["gpu:0"] and e.fed["gpu:0"].value == pytest.approx(3.2 * MS)
+    table = {line[:41].strip(): line[41:].split("  ") for line in explanation_tables.budget_lines(e)}
+    cells = {name: [cell.strip() for cell in each if cell.strip()] for name, each in table.items()}
+    assert cells["of it the fit's work for a step's samples"] == ["-", "3.20 ms"]
+    assert cells["not explained (measured less predicted)"] == ["-140 us (-8.54 %)", "-364 us (-6.79 %)"]  # of 1.64 and 5.364
+    assert cells["what is predicted lies"] == ["outside the measured interval"] * 2
+    noisy = msgspec.structs.replace(e, measured={"gpu:0": Estimate(5 * MS, 4 * MS, 5.4 * MS)})
+    assert explanation_tables.budget_lines(noisy)[9].split("  ")[-1].strip() == "inside the measured interval"
+
+
+def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_least_noise_everywhere():
+    """Those told by their own epochs first, whatever their type; then the least noisy; never the last one read."""
+    short = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, s), noise=n, device=d)
+             for d in ("cpu", "gpu:0") for s, n in ((3e-3, 0.01), (4e-3, 0.1))]  # fmt: skip
+    long = [by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, s), noise=0.05, dtype="float64", device=d))
+            for d, s in (("cpu", 2e-3), ("gpu:0", 1e-3))]  # fmt: skip
+    reported = Reported(T, "gpu", "faster")
+    for rows, steps in ((short, (3e-3, 3e-3)), ([*long, *short], (2e-3, 1e-3)), ([*short, *long], (2e-3, 1e-3))):
+        e, found = explained(of=sources(*rows)), verdicts.measured(reported, rows)
+        assert (e.measured["cpu"].value, e.measured["gpu:0"].value) == pytest.approx(steps)
+        assert (found.cpu, found.gpu) == (e.measured["cpu"], e.measured["gpu:0"])
 
 
 def test_a_budgets_parts_add_up_to_the_step():
