@@ -18,7 +18,7 @@ from analysis.crossover import Answer, Family, Form, Point, Side
 from analysis.estimate import Estimate
 from analysis.memory import Memory, memory
 from analysis.price import Cost, cost
-from analysis.profile import Lacking
+from analysis.profile import Lacking, all_of
 from analysis.strange import Strange, strange
 from analysis.whatif import WhatIf
 from kernels import networks
@@ -142,7 +142,7 @@ def explain(asked: Asked, of: Sources) -> Explanation:
         except Lacking as error:
             lacking["the CPU" if device == "cpu" else "the GPU"] = error
     if not sides:
-        raise next(iter(lacking.values()))
+        raise all_of(lacking.values())
     cpu, gpu = sides.get("cpu"), sides.get(GPU)
     main = gpu or sides["cpu"]
     other = whatif.other_device(main, cpu if main is gpu else None)

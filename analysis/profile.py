@@ -18,6 +18,7 @@ from analysis.estimate import Estimate, middle
 from analysis.links import Link
 from analysis.overheads import Constant
 from analysis.sources import HELD, LIBRARIES
+from analysis.units import join
 from kernels.problems import Conv, Matmul, Stream
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ class Lacking(ValueError):
     """A profile lacks rows that a prediction needs; `commands` are the command lines that measure them."""
 
     def __init__(self, what: str, commands: Iterable[str]):
-        self.commands = tuple(commands)
+        self.what, self.commands = what, tuple(commands)
         super().__init__(f"the profile has {what}; measure with: {'; '.join(self.commands)}")
+
+
+def all_of(each: Iterable[Lacking]) -> Lacking:
+    """All that is lacking and every command that measures it, each named once."""
+    every = list(each)
+    return Lacking(join(dict.fromkeys(e.what for e in every)), dict.fromkeys(c for e in every for c in e.commands))
 
 
 class Read(msgspec.Struct, frozen=True):

@@ -383,6 +383,16 @@ def test_two_sides_that_lack_rows_are_an_error():
         explained(of=msgspec.structs.replace(sources(), predict=made))
 
 
+def test_what_two_sides_lack_is_named_at_once():
+    def made(training, settings, *args, **keywords):
+        raise Lacking(f"no rows of {settings.device}", [f"measure {settings.device}", "measure both"])
+
+    with pytest.raises(Lacking) as missing:
+        explained(of=msgspec.structs.replace(sources(), predict=made))
+    assert str(missing.value) == ("the profile has no rows of cpu and no rows of gpu:0; measure with: measure cpu; measure both; "
+                                  "measure gpu:0")  # fmt: skip
+
+
 def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
     e = explained(of=sources(with_gpu=False))
     assert e.gpu is None and not e.crossovers and e.lacks == ()
