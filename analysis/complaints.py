@@ -7,7 +7,7 @@ from analysis import beliefs, data_parallel_words, overheads, published, verdict
 from analysis.cases import Case, Complaint, Question
 from analysis.explanation import GPU, Explanation, Sources, predictor, settings_of
 from analysis.explanation_tables import OVERHEAD, PARTS, about
-from analysis.explanation_words import Section, answer_sentence, likeliest
+from analysis.explanation_words import Section, answer_sentence, likeliest, unsure
 from analysis.jobs import BY_STEP
 from analysis.units import digits, join, percent, seconds, size, times
 from kernels import networks
@@ -78,14 +78,12 @@ def flips(e: Explanation, varies: str) -> str:
     if found is None:
         return f"From which {varies} the GPU wins needs both devices' rows."
     said, end = answer_sentence(found), {"gpu-at-smallest": 0, "cpu-throughout": -1}.get(likeliest(found).kind)
-    if end is None:
+    if end is None or unsure(found):
         return said
-    p = found.points[end]
-    least = "already" if end == 0 else "still"
-    return (
-        f"{said} It does not flip here: {least} at {varies} = {p.n:,} a step takes {seconds(p.gpu.seconds.value)} on "
-        f"the GPU and {seconds(p.cpu.seconds.value)} on the CPU."
-    )
+    p, least = found.points[end], "already" if end == 0 else "still"
+    likely = "likely " * bool(found.bands)
+    return (f"{said} It {likely}does not flip here: {least} at {varies} = {p.n:,} a step takes "
+            f"{seconds(p.gpu.seconds.value)} on the GPU and {seconds(p.cpu.seconds.value)} on the CPU.")  # fmt: skip
 
 
 def copies(e: Explanation) -> str:

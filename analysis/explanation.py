@@ -290,13 +290,16 @@ def _side(p: "Prediction", by: Callable) -> Side:
 
 
 def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
-    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does."""
+    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does.
+    Infinite where its epochs may be shorter and likely are not: `low` is the earliest."""
     begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
     gain = Estimate(cpu.epoch_total_s.value - gpu.epoch_total_s.value, cpu.epoch_total_s.low - gpu.epoch_total_s.high,
                     cpu.epoch_total_s.high - gpu.epoch_total_s.low)  # fmt: skip
     later = begins[1] - begins[0]
-    if gain.value <= 0:
+    if gain.high <= 0:
         return None
+    if gain.value <= 0:
+        return Estimate(math.inf, max(0.0, later) / gain.high, math.inf)
     if later <= 0:
         return Estimate(0.0, 0.0, 0.0)
     return Estimate(later / gain.value, later / gain.high, later / gain.low if gain.low > 0 else math.inf)

@@ -1,12 +1,24 @@
 """An explanation's numbers and words on a predictor whose laws are known (fake_predictions): every number worked out by hand."""
 
+import math
+
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, exactly, peaks, predict, sources
 from test_jobs import by_its_epochs, trained
 
-from analysis import beliefs, explanation, explanation_tables, explanation_words, profile, verdicts, verifying
+from analysis import (
+    beliefs,
+    complaints,
+    crossover,
+    explanation,
+    explanation_tables,
+    explanation_words,
+    profile,
+    verdicts,
+    verifying,
+)
 from analysis import borrowed as stored
 from analysis.cases import Reported
 from analysis.combine import HIDDEN
@@ -66,6 +78,50 @@ def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
     )
 
 
+def along(*ratios) -> crossover.Answer:
+    """Who wins at width 10, 20, 40 ...: the CPU takes so many times the GPU's second, (low, high) about it or exactly."""
+    def side(value, low, high):
+        return crossover.Side("predicted", "", None, "float32", Estimate(value, low, high))
+
+    each = [(ratio if isinstance(ratio, tuple) else (ratio,) * 3) for ratio in ratios]
+    points = [crossover.Point(10 * 2**i, side(*ends), side(1.0, 1.0, 1.0)) for i, ends in enumerate(each)]
+    family = crossover.Family("training", "width", ("width",))
+    return crossover.classify("float32", crossover.Form("a step"), points, family=family)
+
+
+CPU_LIKELY, GPU_LIKELY = (0.8, 0.5, 1.25), (1.25, 0.8, 2.0)
+
+
+@pytest.mark.parametrize(("ratios", "said"), [
+    # no size is sure: nobody wins
+    ((CPU_LIKELY, GPU_LIKELY), "no winner can be told at any width looked at; likelier is the CPU at width = 10 and the GPU at "
+     "20 (predicted over width 10 to 20)"),
+    ((GPU_LIKELY, CPU_LIKELY, GPU_LIKELY), "no winner can be told at any width looked at; likelier is the GPU (predicted over "
+     "width 10 to 40)"),
+    # three turns in one band are one, at sqrt(10 x 20) = 14.1 to sqrt(40 x 80) = 56.6; without the band they are three
+    ((CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, GPU_LIKELY, 2.0), "the GPU wins from somewhere between width = 15 and 57 on (too close "
+     "to be sure at width 10 to 80; predicted over width 10 to 160)"),
+    ((0.8, 1.25, 0.8, 1.25), "the CPU wins at width = 10, from width = 15 the GPU, from width = 29 the CPU and from width = 57 "
+     "the GPU (predicted over width 10 to 80)"),
+    # two turns in one band are none, where the same device wins on both sides
+    ((0.5, CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, 0.5), "the CPU likely wins at every width looked at (too close to be sure at "
+     "width 20 to 80; predicted over width 10 to 160)"),
+    # 20 x 2 ** (ln 1.25 / ln 2.5) = 23.7
+    ((GPU_LIKELY, GPU_LIKELY, 0.5), "the GPU likely wins at width = 10, from width = 24 the CPU (too close to be sure at width "
+     "10 to 20; predicted over width 10 to 40)")])  # fmt: skip
+def test_who_wins_claims_no_more_than_its_own_bracket(ratios, said):
+    assert explanation_words.answer_sentence(along(*ratios)) == f"By a step, {said}."
+
+
+def test_that_it_does_not_flip_is_said_where_a_winner_is_sure():
+    for ratios, words in (((2.0, 2.0), " It does not flip here: already at width = 10 a step takes 1.00 s on the GPU"),
+                          ((GPU_LIKELY, 2.0), " It likely does not flip here: already"),
+                          ((GPU_LIKELY, GPU_LIKELY), "")):  # fmt: skip
+        made = along(*ratios)
+        said = complaints.flips(msgspec.structs.replace(explained(), crossovers=(made,)), "width")
+        assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words) and bool(words) == ("flip" in said)
+
+
 def test_a_winner_that_is_not_sure_is_called_likely():
     of = msgspec.structs.replace(sources(), predict=lambda *a, **k: predict(*a, spread=0.3, **k))
     assert explanation_words.verdict(explained(of=of))[0].startswith(
@@ -101,6 +157,17 @@ def test_payback_in_epochs():
     assert apart.high == float("inf")  # its epochs may be longer
     assert explained().payback is None
     assert explanation_words._pays(explained()).endswith("its epochs are no shorter: it never catches up.")
+
+
+def test_where_epochs_may_be_shorter_that_it_never_catches_up_is_not_said():
+    """A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s."""
+    e = explained()
+    slow = msgspec.structs.replace(e.cpu, step_s=Estimate(1.64 * MS, 1.5 * MS, 6.164 * MS))
+    paid = explanation.payback(slow, e.gpu)
+    assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
+    said = explanation_words._pays(msgspec.structs.replace(e, cpu=slow, payback=paid))
+    assert said == ("The GPU's job begins 4.00 s later, and whether its epochs are shorter cannot be told: it is ahead after "
+                    "10.0 epochs at the earliest, or never; this job has 10.")  # fmt: skip
 
 
 def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():

@@ -11,7 +11,19 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 
-from analysis import calibration, combine, components, costs, fusion, held_out, predict, prediction, profile, step_work, whatif
+from analysis import (
+    calibration,
+    combine,
+    components,
+    costs,
+    fusion,
+    held_out,
+    predict,
+    prediction,
+    profile,
+    step_work,
+    whatif,
+)
 from analysis.combine import DEVICE, HOST, Calibration
 from analysis.estimate import Estimate
 from analysis.prediction import HIDDEN, RULES
