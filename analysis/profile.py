@@ -219,7 +219,7 @@ def read(*runs: str, mixed: bool = False) -> Profile:
     if len(machines) > 1 and not mixed:
         first = next(iter(machines))
         raise Usage(f"these rows are of {len(machines)} machines ({', '.join(machines)}), whose times are no one machine's; "
-                    f"name one: --profile reports/{first}, or mix them on purpose with --mixed")  # fmt: skip
+                    f"name one, as reports/{first}, or mix them on purpose with --mixed")  # fmt: skip
     loaded = list(machines.values())
     rows = tuple(m for part in loaded for m in part.measurements)
     return profile(rows, loaded[0].runs[-1].machine if loaded[0].runs else None, "+".join(machines))

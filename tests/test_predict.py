@@ -421,6 +421,7 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
      (["--model", "lenet", "--profile", "nowhere"], "no result file in nowhere"),
      (["--model", "lenet", "--profile", "RUNS", "--device", "gpu:3"], "no rows of gpu:3"),
      (["--model", "lenet", "--profile", "RUNS", "--switch", "jit=on"], "unknown switch jit=on"),
+     (["--model", "lenet", "--profile", "RUNS", "--dtype", "float99"], "argument --dtype: invalid choice: 'float99'"),
      (["--check", "nowhere.json", "RUNS"], "holds no predictions"), (["--check", "nowhere.json"], "needs the RUN")],
 )  # fmt: skip
 def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
