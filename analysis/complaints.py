@@ -112,11 +112,11 @@ def kept_on_device(e: Explanation) -> str:
 
 
 def dispatch_not_pcie(e: Explanation) -> str:
-    """Starting and launching set against the link."""
+    """Starting and launching set against the link; the calls that copy are of neither."""
     if not e.gpu:
         return "Dispatch and launch against PCIe need a GPU's rows."
     parts = e.gpu.parts
-    host = sum(parts[n].value for n in OVERHEAD if n in parts)
+    host = sum(parts[n].value for n in ("dispatch", "launches") if n in parts)
     link = parts["transfer bytes"].value if "transfer bytes" in parts else 0.0
     step = e.gpu.step_s.value
     word = "not PCIe" if link < host else "PCIe"
@@ -218,12 +218,14 @@ def _several(e: Explanation, of: Sources) -> list[str]:
         f"batch, and the dispatch of a step ({seconds(host)} here) stays: no gain without larger batches.",
         "More layers than fit one GPU are not helped by it: every GPU holds the whole model.",
         *(data_parallel_words.lines(of.gpu.measurements if of.gpu else ())
-          or ["Not measured here: python -m workloads.training --study data-parallel (with two GPUs or more)"]),
+          or ["What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two "
+              "or more"]),
     ]  # fmt: skip
 
 
 def _counted(e: Explanation, of: Sources) -> list[str]:
-    return ["Lanes count only where arithmetic is the largest part of a step; what was measured is below."]
+    rest = "what was measured is below" if e.cpu and e.gpu else "to set a count beside steps takes both devices' rows"
+    return [f"Lanes count only where arithmetic is the largest part of a step; {rest}."]
 
 
 _QUESTIONS: dict[str, Callable] = {"S3a": _residence, "S3c": _several, "S3e": _counted,

@@ -37,13 +37,12 @@ def subject(e: Explanation) -> str:
 
 def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", where: str) -> str:
     """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
-    rows = [m for m in measurements if m.settings.device != "cpu"
-            and (m.problem.op in ("training", "inference") or "/tensorflow/" in m.kernel)]  # fmt: skip
+    rows = [m for m in measurements if m.settings.device != "cpu" and _of_tensorflow(m)]
     used = [m for m in rows if m.status == "ok"]
     if used:
-        trained = next((m for m in used if m.problem.op == "training"), None)
+        trained = sum(m.problem.op == "training" for m in used)
         built = next((m.notes["cuda"] for m in used if "cuda" in m.notes), "")
-        checked = " (its weights lay on it while it trained)" if trained else ""
+        checked = f", {trained:,} of them trainings with their weights on it" if trained else ""
         said = f"On {where} TensorFlow saw the GPU and used it in {count(len(used), 'measurement')}{checked}"
         return f"{said}; TensorFlow is {built}." if built else f"{said}."
     if refused := next((m for m in rows if m.status == "failed"), None):
@@ -53,6 +52,12 @@ def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", whe
                 "python -m workloads.doctor says so.")  # fmt: skip
     return (f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees; "
             f"{STORED_GPU} sets a stored GPU beside it).")  # fmt: skip
+
+
+def _of_tensorflow(m: "Measurement") -> bool:
+    """Whether TensorFlow did what was measured, by itself or below Keras."""
+    library, below = m.kernel.split("/")[1], m.settings.switches.get("keras_backend", "tensorflow")
+    return "tensorflow" in (library, below if library == "keras" else "")
 
 
 def verdict(e: Explanation) -> list[str]:
@@ -73,7 +78,8 @@ def _withheld(e: Explanation, unknown: "Strange") -> str:
     each = [f"{about(step)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, step in e.measured.items()]
     beside = f" Measured, a step takes {join(each)}." if each else ""
     t = e.asked.training
-    command = shlex.join(["python", "-m", "workloads.training", "--model", t.model, "--batch", str(t.batch)])
+    words = ["--model", t.model, "--batch", str(t.batch), "--samples", str(t.samples), "--epochs", str(t.epochs)]
+    command = shlex.join(["python", "-m", "workloads.training", *words, *(["--dtypes", t.dtype] * (t.dtype != "float32"))])
     return (f"Partial: which device wins, and in what time, is not told, for nothing here knows {unknown.names}, about "
             f"{percent(unknown.arithmetic)} of a step's arithmetic.{beside} To measure it: {options.typed(command)}")  # fmt: skip
 

@@ -295,7 +295,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         (only,) = explanation_words.verdict(e)
         assert only.startswith("Partial: which device wins, and in what time, is not told, for nothing here knows odd (Odd), "
                                "about 53.1 % of a step's arithmetic. To measure it: ")  # fmt: skip
-        assert only.endswith("-m workloads.training --model own:build --batch 2")
+        assert only.endswith("-m workloads.training --model own:build --batch 2 --samples 8 --epochs 1")
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
         assert list(verifying.lines(e, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:
@@ -312,9 +312,17 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
 def test_whether_the_framework_used_the_gpu_is_told_from_rows():
     t = row("training/keras/fit", T, 1e-3, device="gpu:0", notes={"cuda": "built for 12.5.1"})
     assert explanation_words.seen((t,), GPU_MACHINE, "box") == (
-        "On box TensorFlow saw the GPU and used it in 1 measurement (its weights lay on it while it trained); "
+        "On box TensorFlow saw the GPU and used it in 1 measurement, 1 of them trainings with their weights on it; "
         "TensorFlow is built for 12.5.1."
     )
+    launch = Launch("step", 10)
+    others = [row("launch/tensorflow/fit", launch, 1e-3, device="gpu:0"), row("launch/tensorflow/fit", launch, 1e-3),
+              row("launch/cupy/ufunc", Launch("elementwise", 1), 1e-5, device="gpu:0"),
+              row("training/jax/loop", T, 1e-3, device="gpu:0"), trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0",
+                                                                         keras_backend="jax")]  # fmt: skip
+    assert explanation_words.seen((t, *others), GPU_MACHINE, "box").startswith(
+        "On box TensorFlow saw the GPU and used it in 2 measurements, 1 of them trainings with their weights on it")
+    assert explanation_words.seen(tuple(others[:1]), GPU_MACHINE, "box").endswith("used it in 1 measurement.")
     why = "TensorFlow finds no GPU: no libcudnn"
     lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason=why)
     assert explanation_words.seen((lost,), GPU_MACHINE, "box") == f"On box TensorFlow did not use the GPU: {why}."
