@@ -7,7 +7,7 @@ from analysis import beliefs, data_parallel_words, overheads, published, verdict
 from analysis.cases import Case, Complaint, Question
 from analysis.explanation import GPU, Explanation, Sources, predictor, settings_of
 from analysis.explanation_tables import OVERHEAD, PARTS, about
-from analysis.explanation_words import Section, answer_sentence, likeliest
+from analysis.explanation_words import Section, answer_sentence, likeliest, unsure
 from analysis.jobs import BY_STEP
 from analysis.units import digits, join, percent, seconds, size, times
 from kernels import networks
@@ -78,14 +78,12 @@ def flips(e: Explanation, varies: str) -> str:
     if found is None:
         return f"From which {varies} the GPU wins needs both devices' rows."
     said, end = answer_sentence(found), {"gpu-at-smallest": 0, "cpu-throughout": -1}.get(likeliest(found).kind)
-    if end is None:
+    if end is None or unsure(found):
         return said
-    p = found.points[end]
-    least = "already" if end == 0 else "still"
-    return (
-        f"{said} It does not flip here: {least} at {varies} = {p.n:,} a step takes {seconds(p.gpu.seconds.value)} on "
-        f"the GPU and {seconds(p.cpu.seconds.value)} on the CPU."
-    )
+    p, least = found.points[end], "already" if end == 0 else "still"
+    likely = "likely " * bool(found.bands)
+    return (f"{said} It {likely}does not flip here: {least} at {varies} = {p.n:,} a step takes "
+            f"{seconds(p.gpu.seconds.value)} on the GPU and {seconds(p.cpu.seconds.value)} on the CPU.")  # fmt: skip
 
 
 def copies(e: Explanation) -> str:
@@ -114,11 +112,11 @@ def kept_on_device(e: Explanation) -> str:
 
 
 def dispatch_not_pcie(e: Explanation) -> str:
-    """Starting and launching set against the link."""
+    """Starting and launching set against the link; the calls that copy are of neither."""
     if not e.gpu:
         return "Dispatch and launch against PCIe need a GPU's rows."
     parts = e.gpu.parts
-    host = sum(parts[n].value for n in OVERHEAD if n in parts)
+    host = sum(parts[n].value for n in ("dispatch", "launches") if n in parts)
     link = parts["transfer bytes"].value if "transfer bytes" in parts else 0.0
     step = e.gpu.step_s.value
     word = "not PCIe" if link < host else "PCIe"
@@ -220,12 +218,14 @@ def _several(e: Explanation, of: Sources) -> list[str]:
         f"batch, and the dispatch of a step ({seconds(host)} here) stays: no gain without larger batches.",
         "More layers than fit one GPU are not helped by it: every GPU holds the whole model.",
         *(data_parallel_words.lines(of.gpu.measurements if of.gpu else ())
-          or ["Not measured here: python -m workloads.training --study data-parallel (with two GPUs or more)"]),
+          or ["What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two "
+              "or more"]),
     ]  # fmt: skip
 
 
 def _counted(e: Explanation, of: Sources) -> list[str]:
-    return ["Lanes count only where arithmetic is the largest part of a step; what was measured is below."]
+    rest = "what was measured is below" if e.cpu and e.gpu else "to set a count beside steps takes both devices' rows"
+    return [f"Lanes count only where arithmetic is the largest part of a step; {rest}."]
 
 
 _QUESTIONS: dict[str, Callable] = {"S3a": _residence, "S3c": _several, "S3e": _counted,

@@ -50,6 +50,7 @@ def parser() -> options.Parser:
     how.add_argument(
         "--gpu-profile", metavar="RUN", help="take the GPU from these rows of another machine, the CPU from RUN"
     )
+    how.add_argument("--mixed", action="store_true", help="take rows of several machines as one profile")
     how.add_argument("--price-gpu", type=_price, metavar="MONEY", help="an hour of the machine with the GPU")
     how.add_argument("--price-cpu", type=_price, metavar="MONEY", help="an hour of the machine without")
     how.add_argument("--verify", action="store_true", help="measure the best what-ifs here, beside what was predicted")
@@ -132,15 +133,15 @@ def _print(args: argparse.Namespace, record: dict, told: list[str]) -> None:
 def sources(args: argparse.Namespace) -> "Sources":
     """The profiles that the command names.
 
-    Raises: Usage for a run that is not there, and for rows of several machines.
+    Raises: Usage for a run that is not there, and for rows of several machines unless they are mixed on purpose.
     """
     from analysis import profile
     from analysis.explanation import Sources
     from analysis.prediction import predict
 
-    here = profile.read(*args.runs) if args.runs else _local(profile)
+    here = profile.read(*args.runs, mixed=args.mixed) if args.runs else _local(profile)
     if args.gpu_profile:
-        gpu = profile.read(args.gpu_profile)
+        gpu = profile.read(args.gpu_profile, mixed=args.mixed)
         if not any(device != "cpu" for device in gpu.devices):
             raise options.Usage(f"{args.gpu_profile} has no row of a GPU", EXAMPLE)
         return Sources(here, gpu, predict)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import crossover, jobs, whatif
+from analysis import costs, crossover, jobs, whatif
 from analysis.borrowed import completed, host_factor, rescaled, start_factor, total
 from analysis.combine import HOST
 from analysis.crossover import Answer, Family, Form, Point, Side
 from analysis.estimate import Estimate
 from analysis.memory import Memory, memory
 from analysis.price import Cost, cost
-from analysis.profile import Lacking
+from analysis.profile import Lacking, all_of
 from analysis.strange import Strange, strange
 from analysis.whatif import WhatIf
 from kernels import networks
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from analysis.prediction import Prediction
     from analysis.profile import Profile
     from kernels.networks import Network
+    from workloads.results import Measurement
 
 GPU = "gpu:0"
 _MOST_BATCH, _BATCH_STEP = 4096, 4
@@ -60,7 +61,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 class Explanation(msgspec.Struct, frozen=True):
     """Everything that is said of a training. `cpu` and `gpu` are None without rows of that side, and `lacks` says what is
-    missing. `borrowed`: the GPU is a stored one, its host terms scaled by `host_factor`."""
+    missing. measured: seconds of a step of this very training, `fed` what of them is the fit's work for each step's samples,
+    which short fits cannot tell from the step. `borrowed`: the GPU is a stored one, its host terms scaled by `host_factor`."""
 
     asked: Asked
     cpu: "Prediction | None"
@@ -77,6 +79,7 @@ class Explanation(msgspec.Struct, frozen=True):
     commands: tuple[str, ...] = ()
     borrowed: str = ""
     host_factor: Estimate | None = None
+    fed: dict[str, Estimate] = {}
 
     @property
     def sides(self) -> "tuple[Prediction, ...]":
@@ -139,7 +142,7 @@ def explain(asked: Asked, of: Sources) -> Explanation:
         except Lacking as error:
             lacking["the CPU" if device == "cpu" else "the GPU"] = error
     if not sides:
-        raise next(iter(lacking.values()))
+        raise all_of(lacking.values())
     cpu, gpu = sides.get("cpu"), sides.get(GPU)
     main = gpu or sides["cpu"]
     other = whatif.other_device(main, cpu if main is gpu else None)
@@ -148,15 +151,16 @@ def explain(asked: Asked, of: Sources) -> Explanation:
     validation = {d: validating(asked, p) for d, p in sides.items()} if asked.validation else {}
     held = tuple(memory(asked.of, asked.training, device, of_.measurements, of_.machine)
                  for device in sides if (of_ := _profile(of, device)))  # fmt: skip
-    costs = tuple(cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
-                  for d, p in sides.items())  # fmt: skip
+    prices = tuple(cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
+                   for d, p in sides.items())  # fmt: skip
     lacks = tuple(f"{where}: {error}" for where, error in lacking.items())
     commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
     crossed, paid = (_crossovers(asked, predict), payback(cpu, gpu)) if cpu and gpu else ((), None)
     together = tuple(whatif.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
     key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else ("", None)
-    return Explanation(asked, cpu, gpu, measured(asked, of), crossed, paid, held, costs, tuple(ranked), together, validation,
-                       lacks, commands, key, factor)  # fmt: skip
+    rows = measured(asked, of)
+    return Explanation(asked, cpu, gpu, {d: step for d, (_, step) in rows.items()}, crossed, paid, held, prices, tuple(ranked),
+                       together, validation, lacks, commands, key, factor, fed(rows, predict))  # fmt: skip
 
 
 def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
@@ -182,18 +186,30 @@ def _profile(of: Sources, device: str) -> "Profile":
     return of.cpu if device == "cpu" or of.gpu is None else of.gpu
 
 
-def measured(asked: Asked, of: Sources) -> dict[str, Estimate]:
-    """Device -> seconds of a measured step of this very training, where there is one: beside the prediction, never in it."""
-    found = {}
+def measured(asked: Asked, of: Sources) -> "dict[str, tuple[Measurement, Estimate]]":
+    """Device -> (row, seconds) of a measured step of this very training, where there is one, of several rows the one that tells
+    it best (jobs.trust): beside the prediction, never in it. A fit casts other inputs before its steps."""
+    found, t = {}, asked.training
     for device in ("cpu", *(GPU,) * (of.gpu is not None)):
-        wanted = settings_of(asked, device).switches
+        wanted = (whatif.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
+        steps = []
         for m in jobs.trainings(_profile(of, device).measurements):
-            p, t = m.problem, asked.training
-            if (m.settings.device, m.settings.switches, m.settings.threads) != (device, wanted, None):
-                continue
-            same = (p.model, p.batch, p.dtype) == (t.model, t.batch, t.dtype) and m.kernel == "training/keras/fit"
-            if same and (law := jobs.law(m)):
-                found[device] = law.step
+            own = (m.kernel, m.problem.model, m.problem.batch, m.settings.device, m.settings.switches, m.settings.threads)
+            if own == wanted and (law := jobs.law(m)) and law.step.value > 0:
+                steps.append((m, law.step))
+        if steps:
+            found[device] = min(steps, key=lambda told: jobs.trust(told[0], told[1], t.dtype))
+    return found
+
+
+def fed(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> dict[str, Estimate]:
+    """Device -> seconds of its measured step that are what the fit does with each step's samples, as predicted for that row;
+    nothing of a row whose own epochs tell its step."""
+    found = {}
+    for device, (m, _) in rows.items():
+        if not costs.by_epochs(m):
+            with contextlib.suppress(Lacking):
+                found[device] = predict(m.problem, m.settings).held_s.scaled(1 / m.problem.steps)
     return found
 
 
@@ -274,13 +290,16 @@ def _side(p: "Prediction", by: Callable) -> Side:
 
 
 def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
-    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does."""
+    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does.
+    Infinite where its epochs may be shorter and likely are not: `low` is the earliest."""
     begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
     gain = Estimate(cpu.epoch_total_s.value - gpu.epoch_total_s.value, cpu.epoch_total_s.low - gpu.epoch_total_s.high,
                     cpu.epoch_total_s.high - gpu.epoch_total_s.low)  # fmt: skip
     later = begins[1] - begins[0]
-    if gain.value <= 0:
+    if gain.high <= 0:
         return None
+    if gain.value <= 0:
+        return Estimate(math.inf, max(0.0, later) / gain.high, math.inf)
     if later <= 0:
         return Estimate(0.0, 0.0, 0.0)
     return Estimate(later / gain.value, later / gain.high, later / gain.low if gain.low > 0 else math.inf)

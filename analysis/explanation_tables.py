@@ -60,9 +60,16 @@ def budget_lines(e: Explanation) -> list[str]:
     if e.measured:
         each = [e.measured.get(p.settings.device) for p in e.sides]
         found.append(_row("measured", [about(step) if step else "-" for step in each], width))
-        rest = [f"{signed(e.measured[d].value - p.step_s.value)} ({percent(e.measured[d].value / p.step_s.value - 1)})"
-                if (d := p.settings.device) in e.measured else "-" for p in e.sides]  # fmt: skip
+        fed = [e.fed.get(p.settings.device) for p in e.sides]
+        if any(work and work.value > _NOTHING for work in fed):
+            found.append(_row("of it the fit's work for a step's samples", [about(w) if w else "-" for w in fed], width))
+        told = [p.step_s.value + (work.value if work else 0.0) for p, work in zip(e.sides, fed, strict=True)]
+        pairs = list(zip(each, told, strict=True))
+        rest = [f"{signed(step.value - s)} ({percent(step.value / s - 1)})" if step else "-" for step, s in pairs]
         found.append(_row("not explained (measured less predicted)", rest, width))
+        where = [f"{'in' if step.low <= s <= step.high else 'out'}side the measured interval" if step else "-"
+                 for step, s in pairs]  # fmt: skip
+        found.append(_row("what is predicted lies", where, width))
     t = e.asked.training
     for words, part in ((f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
                         ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import crossover
-from analysis.crossover import Answer, Side
+from analysis.crossover import Answer, Crossing, Side
 from analysis.estimate import Estimate
 from analysis.explanation import Explanation, job_s
 from analysis.explanation_tables import LITTLE, PARTS, about, budget_lines, device_words, what_if_lines
@@ -37,13 +37,12 @@ def subject(e: Explanation) -> str:
 
 def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", where: str) -> str:
     """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
-    rows = [m for m in measurements if m.settings.device != "cpu"
-            and (m.problem.op in ("training", "inference") or "/tensorflow/" in m.kernel)]  # fmt: skip
+    rows = [m for m in measurements if m.settings.device != "cpu" and _of_tensorflow(m)]
     used = [m for m in rows if m.status == "ok"]
     if used:
-        trained = next((m for m in used if m.problem.op == "training"), None)
+        trained = sum(m.problem.op == "training" for m in used)
         built = next((m.notes["cuda"] for m in used if "cuda" in m.notes), "")
-        checked = " (its weights lay on it while it trained)" if trained else ""
+        checked = f", {trained:,} of them trainings with their weights on it" if trained else ""
         said = f"On {where} TensorFlow saw the GPU and used it in {count(len(used), 'measurement')}{checked}"
         return f"{said}; TensorFlow is {built}." if built else f"{said}."
     if refused := next((m for m in rows if m.status == "failed"), None):
@@ -53,6 +52,12 @@ def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", whe
                 "python -m workloads.doctor says so.")  # fmt: skip
     return (f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees; "
             f"{STORED_GPU} sets a stored GPU beside it).")  # fmt: skip
+
+
+def _of_tensorflow(m: "Measurement") -> bool:
+    """Whether TensorFlow did what was measured, by itself or below Keras."""
+    library, below = m.kernel.split("/")[1], m.settings.switches.get("keras_backend", "tensorflow")
+    return "tensorflow" in (library, below if library == "keras" else "")
 
 
 def verdict(e: Explanation) -> list[str]:
@@ -73,7 +78,8 @@ def _withheld(e: Explanation, unknown: "Strange") -> str:
     each = [f"{about(step)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, step in e.measured.items()]
     beside = f" Measured, a step takes {join(each)}." if each else ""
     t = e.asked.training
-    command = shlex.join(["python", "-m", "workloads.training", "--model", t.model, "--batch", str(t.batch)])
+    words = ["--model", t.model, "--batch", str(t.batch), "--samples", str(t.samples), "--epochs", str(t.epochs)]
+    command = shlex.join(["python", "-m", "workloads.training", *words, *(["--dtypes", t.dtype] * (t.dtype != "float32"))])
     return (f"Partial: which device wins, and in what time, is not told, for nothing here knows {unknown.names}, about "
             f"{percent(unknown.arithmetic)} of a step's arithmetic.{beside} To measure it: {options.typed(command)}")  # fmt: skip
 
@@ -147,23 +153,47 @@ def _turns(e: Explanation) -> list[str]:
 def answer_sentence(a: Answer) -> str:
     """A predicted crossover by its likeliest values, and where the intervals leave it open: `By a step, the GPU wins from
     batch = 24 on (too close to tell at batch 16 to 64; predicted over batch 1 to 1,024).`"""
-    name, likely = a.family.varies, likeliest(a)
-    match likely.kind:
-        case "gpu-from":
-            said = f"the GPU wins from {name} = {_at(likely.crossings[0].at.value)} on"
-        case "gpu-at-smallest":
-            said = f"the GPU wins at every {name} looked at"
-        case "cpu-throughout":
-            said = f"the CPU wins at every {name} looked at"
-        case "several":
-            first = "CPU" if likely.crossings[0].to == "gpu" else "GPU"
-            turns = join(f"from {name} = {_at(c.at.value)} the {c.to.upper()}" for c in likely.crossings)
-            said = f"the {first} wins at {name} = {a.low_n:,}, {turns}"
-        case _:
-            said = "no winner can be told"
+    name = a.family.varies
     bands = [f"{first:,}" if first == last else f"{first:,} to {last:,}" for first, last in a.bands]
-    close = f"too close to be sure at {name} {join(bands)}; " if bands else ""
-    return f"By {a.form.mode}, {said} ({close}predicted over {name} {a.low_n:,} to {a.high_n:,})."
+    close = f"too close to be sure at {name} {join(bands)}; " if bands and not unsure(a) else ""
+    return f"By {a.form.mode}, {_wins(a)} ({close}predicted over {name} {a.low_n:,} to {a.high_n:,})."
+
+
+def unsure(a: Answer) -> bool:
+    """Whether no size has a winner that is sure."""
+    return a.bands == ((a.low_n, a.high_n),)
+
+
+def _wins(a: Answer) -> str:
+    """Who wins where, by the likeliest values; turns that lie in one band are one, or none where the winner is the same after
+    them."""
+    name, ends = a.family.varies, ["GPU" if p.ratio.value > 1 else "CPU" for p in (a.points[0], a.points[-1])]
+    each = f"number of {name}" if name == "samples" else name
+    if unsure(a):
+        likelier = ends[0] if ends[0] == ends[1] else f"{ends[0]} at {name} = {a.low_n:,} and the {ends[1]} at {a.high_n:,}"
+        return f"no winner can be told at any {each} looked at; likelier is the {likelier}"
+    turns = _turned(a)
+    if not turns:
+        return f"the {ends[0]} {'likely ' * bool(a.bands)}wins at every {each} looked at"
+    if len(turns) == 1 and ends[0] == "CPU":
+        return f"the GPU wins from {turns[0][0]} on"
+    likely = "likely " * (a.points[0].sign == 0)
+    return f"the {ends[0]} {likely}wins at {name} = {a.low_n:,}, {join(f'from {at} the {to}' for at, to in turns)}"
+
+
+def _turned(a: Answer) -> list[tuple[str, str]]:
+    """(where, the device that wins from there) of each turn of the likeliest values; of several in one band it is somewhere
+    between the first and the last."""
+    groups: dict[tuple[int, int], list[Crossing]] = {}
+    for c in likeliest(a).crossings:
+        band = next((b for b in a.bands if c.below <= b[1] and b[0] <= c.above), (c.below, c.above))
+        groups.setdefault(band, []).append(c)
+    made = []
+    for found in (f for f in groups.values() if len(f) % 2):
+        first, last = (_at(c.at.value) for c in (found[0], found[-1]))
+        between, beyond = ("somewhere between ", f" and {last}") if len(found) > 1 else ("", "")
+        made.append((f"{between}{a.family.varies} = {first}{beyond}", found[0].to.upper()))
+    return made
 
 
 def _at(size_: float) -> str:
@@ -183,9 +213,13 @@ def _certain(side: Side) -> Side:
 def _pays(e: Explanation) -> str:
     cpu, gpu = e.sides
     later = _begin(gpu) - _begin(cpu)
+    begins = f"The GPU's job begins {seconds(abs(later))} {'later' if later > 0 else 'earlier'}"
     if e.payback is None:
-        begins = f"The GPU's job begins {seconds(abs(later))} {'later' if later > 0 else 'earlier'}"
         return f"{begins} and its epochs are no shorter: it never catches up."
+    if math.isinf(e.payback.value):
+        earliest = f"after {digits(e.payback.low)} epochs" if e.payback.low else "from the first epoch"
+        return (f"{begins}, and whether its epochs are shorter cannot be told: it is ahead {earliest} at the earliest, or never; "
+                f"this job has {e.asked.training.epochs:,}.")  # fmt: skip
     if e.payback.value == 0:
         return "The GPU's job begins no later than the CPU's, so it is ahead from the first epoch."
     far = (

@@ -183,7 +183,9 @@ def lines(found: list[Beside]) -> list[str]:
     for b in found:
         model = dict(b.measured.family.fixed)["model"]
         off = "-" if b.error is None else "one has none" if math.isinf(b.error) else percent(b.error)
-        cells = [str(model), b.varies, b.by, words(b.measured), words(b.foretold), off, percent(max(b.regrets))]
+        cross = values_cross(b.foretold) if b.error is not None and len(b.foretold.crossings) != 1 else None
+        told = words(b.foretold) + (f" (values cross at {cross:.3g})" if cross else "")
+        cells = [str(model), b.varies, b.by, words(b.measured), told, off, percent(max(b.regrets))]
         said.append("| " + " | ".join(cells) + " |")
     errors = [b.error for b in found if b.error is not None]
     regrets = [r for b in found for r in b.regrets]

@@ -4,6 +4,7 @@ job with its start-up and compilation; and how many epochs a GPU needs to pay ba
 What a row's parts cost is analysis.costs'; brackets, signs and their words are analysis.crossover's.
 """
 
+import math
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -143,6 +144,12 @@ def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs |
         none = Estimate(0.0, 0.0, 0.0)
         return msgspec.structs.replace(found, fit=none, epoch=none, step=of(own))
     return found
+
+
+def trust(m: "Measurement", step: Estimate, dtype: str) -> tuple[bool, float, bool]:
+    """What the rows of one step are sorted by, the one that tells it best first: by its own epochs, as short fits have in a step
+    what a fit does with its samples; then with little noise; then with inputs of that type, others being cast before a step."""
+    return not costs.by_epochs(m), step.noise if step.value > 0 else math.inf, m.problem.dtype != dtype
 
 
 def job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:

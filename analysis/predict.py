@@ -48,7 +48,7 @@ def parser() -> options.Parser:
     what.add_argument("--samples", nargs="+", metavar="N", help="samples an epoch (the network's own)")
     what.add_argument("--epochs", type=int, metavar="N", help="epochs (the network's own)")
     what.add_argument(
-        "--dtype", default="float32", metavar="TYPE", help="of the inputs: float32, float64, uint8 (float32)"
+        "--dtype", default="float32", choices=("float32", "float64", "uint8"), help="of the inputs (float32)"
     )
     what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu:0 (those of the profile)")
     what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[],

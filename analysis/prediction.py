@@ -28,7 +28,7 @@ from analysis.combine import (
 )
 from analysis.components import FIT, components, execution_of
 from analysis.estimate import Estimate
-from analysis.profile import Lacking, Profile
+from analysis.profile import Lacking, Profile, all_of
 from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
 from analysis.units import join
@@ -112,16 +112,19 @@ def predict(training: Training, settings: Settings, of: Profile, network: "Netwo
         network: of a user's own model; None: that of kernels.networks by the training's name.
         rules: the combination rules that hold; fewer for an ablation.
         fitted: the calibration; None: from the profile's trainings of other models.
-        kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), which no calibration is of.
+        kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), of whose step no calibration is; building
+            and compiling are those of fits.
 
-    Raises: Lacking for a profile without the rows that this needs; ValueError for a model that is not known.
+    Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known.
     """
     network = network or networks.find(training.model)
     made = components(training, settings, of, network, rules, kernel)
-    for missing in made.lacking.values():
-        raise missing
+    if made.lacking:
+        raise all_of(made.lacking.values())
     if fitted is None:
-        fitted = calibration(of, settings, leaving_out=training.model, rules=rules) if kernel == FIT else Calibration()
+        fitted = calibration(of, settings, leaving_out=training.model, rules=rules)
+        if kernel != FIT:  # a loop builds and compiles the same model
+            fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted, rules)
     step = within(add(*parts.values()), fitted.spread)
     start = add(made.start_s, Estimate(*[fitted.build_s] * 3)) if made.start_s.high > 0 else made.start_s

@@ -18,6 +18,7 @@ from analysis.estimate import Estimate, middle
 from analysis.links import Link
 from analysis.overheads import Constant
 from analysis.sources import HELD, LIBRARIES
+from analysis.units import join
 from kernels.problems import Conv, Matmul, Stream
 
 if TYPE_CHECKING:
@@ -28,8 +29,14 @@ class Lacking(ValueError):
     """A profile lacks rows that a prediction needs; `commands` are the command lines that measure them."""
 
     def __init__(self, what: str, commands: Iterable[str]):
-        self.commands = tuple(commands)
+        self.what, self.commands = what, tuple(commands)
         super().__init__(f"the profile has {what}; measure with: {'; '.join(self.commands)}")
+
+
+def all_of(each: Iterable[Lacking]) -> Lacking:
+    """All that is lacking and every command that measures it, each named once."""
+    every = list(each)
+    return Lacking(join(dict.fromkeys(e.what for e in every)), dict.fromkeys(c for e in every for c in e.commands))
 
 
 class Read(msgspec.Struct, frozen=True):
@@ -212,7 +219,7 @@ def read(*runs: str, mixed: bool = False) -> Profile:
     if len(machines) > 1 and not mixed:
         first = next(iter(machines))
         raise Usage(f"these rows are of {len(machines)} machines ({', '.join(machines)}), whose times are no one machine's; "
-                    f"name one: --profile reports/{first}, or mix them on purpose with --mixed")  # fmt: skip
+                    f"name one, as reports/{first}, or mix them on purpose with --mixed")  # fmt: skip
     loaded = list(machines.values())
     rows = tuple(m for part in loaded for m in part.measurements)
     return profile(rows, loaded[0].runs[-1].machine if loaded[0].runs else None, "+".join(machines))

@@ -106,8 +106,9 @@ def _floor(pair: Pair, found: list[Pair]) -> list[str]:
     if not others:
         return ["no row of another batch tells what of the GPU's step is dispatch"]
     smaller = [p for p in others if p.setup.batch < s.batch]
-    most = max(others, key=lambda p: (p.setup.batch, p.setup.dtype == s.dtype))
-    small, large = (min(smaller, key=lambda p: (p.setup.batch, p.setup.dtype != s.dtype)), pair) if smaller else (pair, most)
+    chosen = min(p.setup.batch for p in smaller) if smaller else max(p.setup.batch for p in others)
+    other = min((p for p in others if p.setup.batch == chosen), key=lambda p: jobs.trust(p.gpu.row, p.gpu.costs.step, s.dtype))
+    small, large = (other, pair) if smaller else (pair, other)
     gpu, cpu = ([side.costs.step.value for side in sides]
                 for sides in ((large.gpu, small.gpu), (large.cpu(BY_STEP), small.cpu(BY_STEP))))  # fmt: skip
     goes = "falls" if cpu[1] < cpu[0] else "goes"

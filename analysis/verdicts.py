@@ -9,7 +9,7 @@ import msgspec
 
 from analysis import jobs, links, overheads
 from analysis.estimate import Estimate, middle
-from analysis.jobs import BY_STEP, Pair
+from analysis.jobs import BY_STEP, Device, Pair
 from analysis.units import bytes_rate, percent, seconds, size, times
 from kernels import networks
 
@@ -52,24 +52,27 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measured(reported: "Reported", measurements: "Iterable[Measurement]") -> Measured | None:
-    """The verdict on a reported training by rows of its model at the nearest batch, those that know its step best (a fit casts
-    other inputs to float32 before its steps); None without both devices."""
+    """The verdict on a reported training by rows of its model at the nearest batch, of each device the one that tells its step
+    best (jobs.trust); None without both devices."""
     every = list(measurements)
     wanted = reported.training
     near = [p for p in jobs.pairs(every) if _like(p, wanted.model) and _distance(p, wanted.batch) <= math.log(NEAR)]
     if not near:
         return None
-    pair = min(near, key=lambda p: (_distance(p, wanted.batch), _noise(p), p.setup.dtype != wanted.dtype))
+    batch = min(near, key=lambda p: _distance(p, wanted.batch)).setup.batch
+    there = [p for p in near if p.setup.batch == batch]
+    pair = min(there, key=lambda p: _trust(p.gpu, wanted.dtype))
+    cpu = min((p.cpu(BY_STEP) for p in there), key=lambda side: _trust(side, wanted.dtype))
     step = pair.gpu.costs.step
-    return Measured(reported, pair.setup.batch, pair.cpu(BY_STEP).costs.step, step, _parts(pair, every, step.value))
+    return Measured(reported, batch, cpu.costs.step, step, _parts(pair, every, step.value))
 
 
 def _like(pair: Pair, model: str) -> bool:
     return pair.setup.model == model and pair.setup.kernel == FIT and not pair.setup.switches
 
 
-def _noise(pair: Pair) -> float:
-    return max(pair.gpu.costs.step.noise, pair.cpu(BY_STEP).costs.step.noise)
+def _trust(side: Device, dtype: str) -> tuple:
+    return jobs.trust(side.row, side.costs.step, dtype)
 
 
 def _distance(pair: Pair, batch: int) -> float:

@@ -44,6 +44,7 @@ def test_a_gain_is_decomposed_into_how_far_each_device_moved():
 
 def test_a_smaller_batch_tells_what_of_the_step_does_not_shrink():
     more = [trained("cifar10-cnn", 1, 256, (0.0, 0.0, 3e-3)), trained("cifar10-cnn", 1, 256, (0.0, 0.0, 1.2e-3), device="gpu:0")]
+    more += [trained("cifar10-cnn", 1, 128, (0.0, 0.0, 9e-3), device=d, noise=0.1) for d in ("cpu", "gpu:0")]  # knows it worse
     (found,) = [b for b in published.beside([*s0(15.63, 3.126), *more]) if b.here]
     assert ("the GPU's step takes 2.00 ms at batch 32 and still 1.20 ms (60.0 %) at batch 1, "
             "where the CPU's falls from 10.0 ms to 3.00 ms") in found.why  # fmt: skip

@@ -111,6 +111,9 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
     written(tmp_path / "b", CPU_MACHINE)
     code, _, err = said(capsys, "--case", "S0", str(tmp_path))
     assert code == options.USAGE and "of 2 machines" in err[0]
+    assert "or mix them on purpose with --mixed" in err[0] and "--profile" not in err[0]
+    code, out, _ = said(capsys, "--case", "S0", "--mixed", str(tmp_path))
+    assert code == options.OK and "Verdict" in out
 
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):

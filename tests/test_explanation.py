@@ -1,13 +1,26 @@
 """An explanation's numbers and words on a predictor whose laws are known (fake_predictions): every number worked out by hand."""
 
+import math
+
 import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, exactly, peaks, predict, sources
-from test_jobs import trained
+from test_jobs import by_its_epochs, trained
 
-from analysis import beliefs, explanation, explanation_tables, explanation_words, profile, verifying
+from analysis import (
+    beliefs,
+    complaints,
+    crossover,
+    explanation,
+    explanation_tables,
+    explanation_words,
+    profile,
+    verdicts,
+    verifying,
+)
 from analysis import borrowed as stored
+from analysis.cases import Reported
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
 from analysis.explanation import Asked, Sources
@@ -65,6 +78,50 @@ def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
     )
 
 
+def along(*ratios) -> crossover.Answer:
+    """Who wins at width 10, 20, 40 ...: the CPU takes so many times the GPU's second, (low, high) about it or exactly."""
+    def side(value, low, high):
+        return crossover.Side("predicted", "", None, "float32", Estimate(value, low, high))
+
+    each = [(ratio if isinstance(ratio, tuple) else (ratio,) * 3) for ratio in ratios]
+    points = [crossover.Point(10 * 2**i, side(*ends), side(1.0, 1.0, 1.0)) for i, ends in enumerate(each)]
+    family = crossover.Family("training", "width", ("width",))
+    return crossover.classify("float32", crossover.Form("a step"), points, family=family)
+
+
+CPU_LIKELY, GPU_LIKELY = (0.8, 0.5, 1.25), (1.25, 0.8, 2.0)
+
+
+@pytest.mark.parametrize(("ratios", "said"), [
+    # no size is sure: nobody wins
+    ((CPU_LIKELY, GPU_LIKELY), "no winner can be told at any width looked at; likelier is the CPU at width = 10 and the GPU at "
+     "20 (predicted over width 10 to 20)"),
+    ((GPU_LIKELY, CPU_LIKELY, GPU_LIKELY), "no winner can be told at any width looked at; likelier is the GPU (predicted over "
+     "width 10 to 40)"),
+    # three turns in one band are one, at sqrt(10 x 20) = 14.1 to sqrt(40 x 80) = 56.6; without the band they are three
+    ((CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, GPU_LIKELY, 2.0), "the GPU wins from somewhere between width = 15 and 57 on (too close "
+     "to be sure at width 10 to 80; predicted over width 10 to 160)"),
+    ((0.8, 1.25, 0.8, 1.25), "the CPU wins at width = 10, from width = 15 the GPU, from width = 29 the CPU and from width = 57 "
+     "the GPU (predicted over width 10 to 80)"),
+    # two turns in one band are none, where the same device wins on both sides
+    ((0.5, CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, 0.5), "the CPU likely wins at every width looked at (too close to be sure at "
+     "width 20 to 80; predicted over width 10 to 160)"),
+    # 20 x 2 ** (ln 1.25 / ln 2.5) = 23.7
+    ((GPU_LIKELY, GPU_LIKELY, 0.5), "the GPU likely wins at width = 10, from width = 24 the CPU (too close to be sure at width "
+     "10 to 20; predicted over width 10 to 40)")])  # fmt: skip
+def test_who_wins_claims_no_more_than_its_own_bracket(ratios, said):
+    assert explanation_words.answer_sentence(along(*ratios)) == f"By a step, {said}."
+
+
+def test_that_it_does_not_flip_is_said_where_a_winner_is_sure():
+    for ratios, words in (((2.0, 2.0), " It does not flip here: already at width = 10 a step takes 1.00 s on the GPU"),
+                          ((GPU_LIKELY, 2.0), " It likely does not flip here: already"),
+                          ((GPU_LIKELY, GPU_LIKELY), "")):  # fmt: skip
+        made = along(*ratios)
+        said = complaints.flips(msgspec.structs.replace(explained(), crossovers=(made,)), "width")
+        assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words) and bool(words) == ("flip" in said)
+
+
 def test_a_winner_that_is_not_sure_is_called_likely():
     of = msgspec.structs.replace(sources(), predict=lambda *a, **k: predict(*a, spread=0.3, **k))
     assert explanation_words.verdict(explained(of=of))[0].startswith(
@@ -102,6 +159,17 @@ def test_payback_in_epochs():
     assert explanation_words._pays(explained()).endswith("its epochs are no shorter: it never catches up.")
 
 
+def test_where_epochs_may_be_shorter_that_it_never_catches_up_is_not_said():
+    """A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s."""
+    e = explained()
+    slow = msgspec.structs.replace(e.cpu, step_s=Estimate(1.64 * MS, 1.5 * MS, 6.164 * MS))
+    paid = explanation.payback(slow, e.gpu)
+    assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
+    said = explanation_words._pays(msgspec.structs.replace(e, cpu=slow, payback=paid))
+    assert said == ("The GPU's job begins 4.00 s later, and whether its epochs are shorter cannot be told: it is ahead after "
+                    "10.0 epochs at the earliest, or never; this job has 10.")  # fmt: skip
+
+
 def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     own = ("cifar10-cnn", 32, 3200)
     rows = [trained(*own, (0.0, 0.0, 2e-3)), trained(*own, (0.0, 0.0, 1e-3), device="gpu:0"),
@@ -113,6 +181,40 @@ def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     text = "\n".join(explanation_tables.budget_lines(e))
     assert "360 us (22.0 %)" in text  # 2 - 1.64, of 1.64: the remainder, signed
     assert "-1.16 ms (-53.8 %)" in text
+
+
+def feeding(training, *args, **given):
+    """The predictor of known laws, with 100 us for each of a fit's samples before its first epoch."""
+    return msgspec.structs.replace(predict(training, *args, **given), held_s=exactly(1e-4 * training.samples))
+
+
+def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remainder():
+    """5 ms in fits of 640 samples: 3.2 ms of it are those of 32 samples, so 1.8 are left beside the predicted 2.164; a row whose
+    own epochs tell its step has none of it."""
+    rows = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, 5e-3), device="gpu:0"),
+            by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 1.5e-3)))]  # fmt: skip
+    e = explained(of=msgspec.structs.replace(sources(*rows), predict=feeding))
+    assert list(e.fed) == ["gpu:0"] and e.fed["gpu:0"].value == pytest.approx(3.2 * MS)
+    table = {line[:41].strip(): line[41:].split("  ") for line in explanation_tables.budget_lines(e)}
+    cells = {name: [cell.strip() for cell in each if cell.strip()] for name, each in table.items()}
+    assert cells["of it the fit's work for a step's samples"] == ["-", "3.20 ms"]
+    assert cells["not explained (measured less predicted)"] == ["-140 us (-8.54 %)", "-364 us (-6.79 %)"]  # of 1.64 and 5.364
+    assert cells["what is predicted lies"] == ["outside the measured interval"] * 2
+    noisy = msgspec.structs.replace(e, measured={"gpu:0": Estimate(5 * MS, 4 * MS, 5.4 * MS)})
+    assert explanation_tables.budget_lines(noisy)[9].split("  ")[-1].strip() == "inside the measured interval"
+
+
+def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_least_noise_everywhere():
+    """Those told by their own epochs first, whatever their type; then the least noisy; never the last one read."""
+    short = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, s), noise=n, device=d)
+             for d in ("cpu", "gpu:0") for s, n in ((3e-3, 0.01), (4e-3, 0.1))]  # fmt: skip
+    long = [by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, s), noise=0.05, dtype="float64", device=d))
+            for d, s in (("cpu", 2e-3), ("gpu:0", 1e-3))]  # fmt: skip
+    reported = Reported(T, "gpu", "faster")
+    for rows, steps in ((short, (3e-3, 3e-3)), ([*long, *short], (2e-3, 1e-3)), ([*short, *long], (2e-3, 1e-3))):
+        e, found = explained(of=sources(*rows)), verdicts.measured(reported, rows)
+        assert (e.measured["cpu"].value, e.measured["gpu:0"].value) == pytest.approx(steps)
+        assert (found.cpu, found.gpu) == (e.measured["cpu"], e.measured["gpu:0"])
 
 
 def test_a_budgets_parts_add_up_to_the_step():
@@ -193,7 +295,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         (only,) = explanation_words.verdict(e)
         assert only.startswith("Partial: which device wins, and in what time, is not told, for nothing here knows odd (Odd), "
                                "about 53.1 % of a step's arithmetic. To measure it: ")  # fmt: skip
-        assert only.endswith("-m workloads.training --model own:build --batch 2")
+        assert only.endswith("-m workloads.training --model own:build --batch 2 --samples 8 --epochs 1")
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
         assert list(verifying.lines(e, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:
@@ -210,9 +312,17 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
 def test_whether_the_framework_used_the_gpu_is_told_from_rows():
     t = row("training/keras/fit", T, 1e-3, device="gpu:0", notes={"cuda": "built for 12.5.1"})
     assert explanation_words.seen((t,), GPU_MACHINE, "box") == (
-        "On box TensorFlow saw the GPU and used it in 1 measurement (its weights lay on it while it trained); "
+        "On box TensorFlow saw the GPU and used it in 1 measurement, 1 of them trainings with their weights on it; "
         "TensorFlow is built for 12.5.1."
     )
+    launch = Launch("step", 10)
+    others = [row("launch/tensorflow/fit", launch, 1e-3, device="gpu:0"), row("launch/tensorflow/fit", launch, 1e-3),
+              row("launch/cupy/ufunc", Launch("elementwise", 1), 1e-5, device="gpu:0"),
+              row("training/jax/loop", T, 1e-3, device="gpu:0"), trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0",
+                                                                         keras_backend="jax")]  # fmt: skip
+    assert explanation_words.seen((t, *others), GPU_MACHINE, "box").startswith(
+        "On box TensorFlow saw the GPU and used it in 2 measurements, 1 of them trainings with their weights on it")
+    assert explanation_words.seen(tuple(others[:1]), GPU_MACHINE, "box").endswith("used it in 1 measurement.")
     why = "TensorFlow finds no GPU: no libcudnn"
     lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason=why)
     assert explanation_words.seen((lost,), GPU_MACHINE, "box") == f"On box TensorFlow did not use the GPU: {why}."
@@ -346,6 +456,16 @@ def test_two_sides_that_lack_rows_are_an_error():
 
     with pytest.raises(Lacking, match=r"workloads\.suite"):
         explained(of=msgspec.structs.replace(sources(), predict=made))
+
+
+def test_what_two_sides_lack_is_named_at_once():
+    def made(training, settings, *args, **keywords):
+        raise Lacking(f"no rows of {settings.device}", [f"measure {settings.device}", "measure both"])
+
+    with pytest.raises(Lacking) as missing:
+        explained(of=msgspec.structs.replace(sources(), predict=made))
+    assert str(missing.value) == ("the profile has no rows of cpu and no rows of gpu:0; measure with: measure cpu; measure both; "
+                                  "measure gpu:0")  # fmt: skip
 
 
 def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():

@@ -267,6 +267,11 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
         points = [Point(2**i, *pair) for i, pair in enumerate(sides)]
         return crossover.classify("float32", Form("a step"), points)
 
+    def named(a):
+        from analysis.crossover import Family
+
+        return msgspec.structs.replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
+
     up, always = answer(0.5, 0.5, 2.0), answer(2.0, 2.0, 2.0)
     assert foretold.Beside("batch", "a step", up, up, ()).error == pytest.approx(0)
     assert math.isinf(foretold.Beside("batch", "a step", up, always, ()).error)
@@ -278,5 +283,7 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     assert foretold.Beside("batch", "a step", up, unsure, ()).error == pytest.approx(
         2 * 2**0.5 / up.crossings[0].at.value - 1
     )
+    row = foretold.lines([foretold.Beside("batch", "a step", named(up), named(unsure), (0.0,))])[2]
+    assert " | cannot tell (values cross at 2.83) | " in row
     shifted = answer(0.25, 0.5, 0.5, 2.0)
     assert foretold.Beside("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)

@@ -11,7 +11,19 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 
-from analysis import calibration, combine, components, fusion, held_out, predict, prediction, profile, step_work
+from analysis import (
+    calibration,
+    combine,
+    components,
+    costs,
+    fusion,
+    held_out,
+    predict,
+    prediction,
+    profile,
+    step_work,
+    whatif,
+)
 from analysis.combine import DEVICE, HOST, Calibration
 from analysis.estimate import Estimate
 from analysis.prediction import HIDDEN, RULES
@@ -277,6 +289,25 @@ def test_compiling_and_casting_are_told_by_other_models_trainings():
     assert made.fit_s.value == pytest.approx(FIT + 3e-9 * 2048 * 784 * 8, rel=0.01)
 
 
+def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
+    """50 ms for each logarithm of its products' sizes: the smaller model's 2 log2(32 x 78,400) + 3 log2(32 x 1,000) = 87.414, the
+    predicted one's with 3 log2(32 x 10,000) more = 142.278; twice, as 2,050 samples end in a smaller batch. A resident training
+    that was measured so takes what is predicted, and only the fit, its epochs and its steps are saved."""
+    once = {"import": 4.0, "device_start": 0.0, "build": 0.25}
+    other = training("mlp-784-100x1-10", 32, 1e-3, "gpu:0", phases_s={**once, "compile": 0.05 * 87.414})
+    of = profile.profile([*made_profile.everything(), other], GPU_MACHINE)
+    what = msgspec.structs.replace(MLP, samples=2050, epochs=3)
+    home = Settings("gpu:0", switches={"residence": "resident"})
+    fit, loop = prediction.predict(what, GPU, of), prediction.predict(what, home, of, kernel="training/tensorflow/loop")
+    assert loop.compile_s.value == pytest.approx(2 * 0.05 * 142.278, rel=1e-5) and loop.start_s.value == 4.25
+    assert (loop.compile_s, loop.start_s) == (fit.compile_s, fit.start_s)
+    made = {"compile": 0.05 * 142.278, "compile_last": 0.05 * 142.278}
+    seen = training(MLP.model, 32, loop.step_s.value, "gpu:0", 0.0, 0.0, 2050, 3, phases_s=once | made)
+    assert costs.job_seconds(costs.costs(seen), 3, 65).value == pytest.approx(loop.job_s.value, rel=1e-5)
+    saved = fit.fit_s.value + 3 * (fit.epoch_total_s.value - 65 * loop.step_s.value)
+    assert whatif.saved(fit, loop).value == pytest.approx(saved)
+
+
 def test_the_model_that_is_predicted_is_never_fitted_on():
     of = profile.profile(made_profile.everything(), GPU_MACHINE)
     true = {
@@ -303,6 +334,12 @@ def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
     with pytest.raises(prediction.Lacking) as missing:
         seconds(lacking("conv"), what=Training("cifar10-cnn", 32, 2048))
     assert "workloads.conv" in missing.value.commands[0]
+    with pytest.raises(prediction.Lacking) as missing:  # all of it at once, each command once
+        seconds(lacking("conv", "matmul", "launch"), what=Training("cifar10-cnn", 32, 2048))
+    needs = "no conv rows of cpu, no matmul rows of cpu and no step with almost no work on cpu"
+    assert str(missing.value).startswith(f"the profile has {needs}; measure with: ")
+    assert [c.split()[2] for c in missing.value.commands] == ["workloads.conv", "workloads.matmul", "workloads.launch"]
+    assert all(c in str(missing.value) for c in missing.value.commands)
 
 
 def test_a_users_own_network_is_predicted_as_one_from_the_tables(whole):
@@ -384,6 +421,7 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
      (["--model", "lenet", "--profile", "nowhere"], "no result file in nowhere"),
      (["--model", "lenet", "--profile", "RUNS", "--device", "gpu:3"], "no rows of gpu:3"),
      (["--model", "lenet", "--profile", "RUNS", "--switch", "jit=on"], "unknown switch jit=on"),
+     (["--model", "lenet", "--profile", "RUNS", "--dtype", "float99"], "argument --dtype: invalid choice: 'float99'"),
      (["--check", "nowhere.json", "RUNS"], "holds no predictions"), (["--check", "nowhere.json"], "needs the RUN")],
 )  # fmt: skip
 def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):

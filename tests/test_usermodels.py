@@ -136,3 +136,14 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monke
     saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
     with pytest.raises(ValueError, match="has the precision that it was saved with"):
         keras_child._own_samples(saved, switches.of(saved), 1)
+
+
+def test_a_model_whose_code_ends_the_process_fails_with_that_as_the_reason(tmp_path, monkeypatch):
+    (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)")
+    (tmp_path / "ends_when_called.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
+    monkeypatch.setenv(switches.FOLDER, str(tmp_path))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name, words in (("ends_at_once", "importing ends_at_once fails: SystemExit: 3"),
+                        ("ends_when_called", r"ends_when_called:build\(\) fails: SystemExit: 0")):  # fmt: skip
+        with pytest.raises(Broken, match=words):
+            usermodels.load(f"{name}:build", "auto")

@@ -65,13 +65,13 @@ def _from_function(name: str):
         build = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Broken(f"importing {module} fails: {_short(error)}") from error
     if not callable(build):
         raise Broken(f"{module} has no function {function}")
     try:
         model = build()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise Broken(f"{name}() fails: {_short(error)}") from error
     import keras
 
@@ -81,7 +81,7 @@ def _from_function(name: str):
     return model
 
 
-def _short(error: Exception) -> str:
+def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
 
 
