@@ -1,5 +1,5 @@
-"""The crossover foretold: who wins along batch, width, depth or samples by predicted seconds, after how many epochs a GPU has
-paid back its start; beside what was measured, with what following the prediction would have lost.
+"""The crossover foretold: who wins along batch, width, depth or samples by predicted seconds; beside what was measured, with
+what following the prediction would have lost.
 """
 
 import itertools
@@ -115,25 +115,6 @@ def along(training: "Training", varies: str, sizes: Iterable[int], cpu: "tuple[S
 def _point(size: int, sides: "list[tuple[Settings, Estimate]]", dtype: str) -> Point:
     cpu, gpu = (Side(FIT, s.device, s.threads, dtype, e) for s, e in sides)
     return Point(size, cpu, gpu)
-
-
-def break_even(cpu: Prediction, gpu: Prediction) -> Estimate | None:
-    """Epochs after which the GPU has finished first; 0 where it does not begin later, None where its epochs are no shorter. The
-    upper end is infinite where they may be no shorter."""
-    later = _difference(_once(gpu), _once(cpu))
-    gain = _difference(cpu.epoch_total_s, gpu.epoch_total_s)
-    if gain.value <= 0:
-        return None
-    high = max(0.0, later.high) / gain.low if gain.low > 0 else math.inf
-    return Estimate(max(0.0, later.value) / gain.value, max(0.0, later.low) / gain.high, high)
-
-
-def _once(made: Prediction) -> Estimate:
-    return _sum(made.start_s, made.compile_s, made.fit_s)
-
-
-def _difference(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
 
 
 def beside(of: "Profile", varies: Iterable[str] = VARIES) -> list[Beside]:

@@ -98,10 +98,13 @@ def payback_sentence(pair: Pair) -> str:
     begins = f"begins in {seconds(gpu_s)}, the CPU in {seconds(cpu_s)}"
     an = f"an epoch takes {seconds(pair.gpu.epoch(pair.steps).value)} and {seconds(cpu.epoch(pair.steps).value)}"
     longer = pair.gpu.epoch(pair.steps).value - cpu.epoch(pair.steps).value
-    if found is None and gpu_s < cpu_s and longer > 0:
+    if gpu_s < cpu_s and longer > 0:
         end = f"so the GPU, which begins sooner, is overtaken after {digits((cpu_s - gpu_s) / longer)} epochs"
     elif found is None:
         end = "so the GPU never catches up"
+    elif found.value == inf:
+        end = (f"so whether the GPU catches up cannot be told: after {digits(found.low)} epochs at the earliest, or never"
+               if found.low else "so which one is ahead cannot be told")  # fmt: skip
     elif found.value == 0:
         end = "so the GPU is ahead from the first epoch"
     else:

@@ -270,12 +270,15 @@ def answers(measurements: "Iterable[Measurement]", varies: Iterable[str] = VARIE
 
 def payback(pair: Pair) -> Estimate | None:
     """Epochs after which the GPU, which begins later, has finished first; 0 where it does not begin later, None where its
-    epochs are no shorter. The upper end is infinite where they may be no shorter."""
+    epochs are no shorter. The upper end is infinite where they may be no shorter, and all but the lower one, the earliest, where
+    they may be shorter and likely are not."""
     cpu = opponent(pair)
     later = _difference(pair.gpu.begins(pair.steps), cpu.begins(pair.steps))
     gain = _difference(cpu.epoch(pair.steps), pair.gpu.epoch(pair.steps))
-    if gain.value <= 0:
+    if gain.high <= 0:
         return None
+    if gain.value <= 0:
+        return Estimate(float("inf"), max(0.0, later.low) / gain.high, float("inf"))
     if later.value <= 0:
         return Estimate(0.0, 0.0, max(0.0, later.high / gain.low) if gain.low > 0 else float("inf"))
     low = max(0.0, later.low) / gain.high

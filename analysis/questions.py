@@ -3,6 +3,7 @@
 An answer is what one reads at once, the answer itself first and fewer than 40 words, and what more there is to say.
 """
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -212,7 +213,7 @@ def _training(q: Asked) -> Answered:
     for p in plain:
         cpu, gpu = p.cpu(BY_STEP).costs.step, p.gpu.costs.step
         wins["gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"] += 1
-    pays = [e.value for p in plain if (e := jobs.payback(p)) is not None]
+    pays = [e.value for p in plain if (e := jobs.payback(p)) is not None and e.value < math.inf]
     return (
         f"In {wins['gpu']} of the {count(len(plain), 'training')} measured on both devices its step is shorter, in {wins['cpu']} "
         f"the CPU's is; {wins['neither']} are too close to tell.",

@@ -221,20 +221,6 @@ def test_a_model_without_such_a_size_is_refused():
     assert foretold.sized(Training("fashion-mlp-5", 32, 2048), "depth", 8).model == "fashion-mlp-8"
 
 
-def job(epoch, once):
-    exact = Estimate(epoch, epoch, epoch)
-    zero = Estimate(0.0, 0.0, 0.0)
-    return prediction.Prediction(
-        Training("lenet", 32, 32), CPU, {}, exact, zero, zero, zero, Estimate(once, once, once), "", (), ""
-    )
-
-
-def test_the_epochs_that_pay_back_a_gpus_start():
-    assert foretold.break_even(job(2.0, 1.0), job(0.5, 7.0)).value == pytest.approx(4.0)
-    assert foretold.break_even(job(0.5, 1.0), job(2.0, 7.0)) is None
-    assert foretold.break_even(job(2.0, 9.0), job(0.5, 7.0)).value == 0
-
-
 def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
     """CPU steps half as long as predicted: the GPU wins later than was foretold, and between both it is a loss to follow."""
     names = [f"mlp-784-{w}x2-10" for w in (16, 64, 256, 1024, 4096)]

@@ -1,6 +1,7 @@
 """Crossovers of training by step and by whole job, when a GPU pays its start back, the CPU's forms, the small-dataset study:
 on rows that follow laws whose answers are worked out by hand."""
 
+import math
 import xml.etree.ElementTree
 
 import msgspec
@@ -9,6 +10,7 @@ from fake_measurements import row
 
 from analysis import job_words, jobs, sentences
 from analysis.crossover import Answer
+from analysis.estimate import Estimate
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP
 from analysis.report import training as section
 from analysis.training_words import training_sentences
@@ -141,6 +143,11 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     (pair,) = jobs.pairs(slow)
     assert jobs.payback(pair) is None
     assert job_words.payback_sentence(pair).endswith("so the GPU never catches up.")
+    likely = msgspec.structs.replace(pair.gpu.costs, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
+    unsure = msgspec.structs.replace(pair, gpu=msgspec.structs.replace(pair.gpu, costs=likely))
+    paid = jobs.payback(unsure)  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
+    assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
+    assert job_words.payback_sentence(unsure).endswith("so which one is ahead cannot be told.")
     soon = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
             trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]  # fmt: skip
     (pair,) = jobs.pairs(soon)  # a second sooner, and 10 ms an epoch longer

@@ -55,7 +55,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
                 job_words.subject(pair.setup),
                 *(seconds(s.begins(pair.steps).value) for s in (cpu, pair.gpu)),
                 *(seconds(s.epoch(pair.steps).value) for s in (cpu, pair.gpu)),
-                "never" if paid is None else digits(paid.value),
+                "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value),
             )
         )
     heads = (
@@ -87,7 +87,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
 
 def _paid(e: "Estimate | None") -> dict[str, Any]:
     """Where a GPU has paid back its start: a line, and its interval as far as the chart goes."""
-    if e is None or e.value < 1:
+    if e is None or e.value < 1 or e.value == inf:
         return {}
     low, high = (min(max(end, _EPOCHS[0]), _EPOCHS[-1]) for end in (e.low, e.high))
     words = f"paid back after {digits(e.value)}"

@@ -170,6 +170,8 @@ def _paid(paid: Estimate | None) -> str:
     """Epochs, with their interval."""
     if paid is None:
         return "never"
+    if paid.value == inf:
+        return f"cannot be told ({digits(paid.low)} at the earliest)" if paid.low else "cannot be told"
     ends = f"{digits(paid.low)} or more" if paid.high == inf else f"{digits(paid.low)}..{digits(paid.high)}"
     return f"{digits(paid.value)} ({ends})" if paid.value else "0: ahead from the first"
 
