@@ -4,6 +4,7 @@ import json
 import pathlib
 import subprocess
 
+import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
 from fake_predictions import MS, exactly, predict, sources
@@ -166,6 +167,9 @@ def test_what_was_predicted_stands_beside_what_was_measured():
 
     lines = list(verifying.lines(explained(), measured))
     assert "  a step as it is: predicted 2.16 ms, measured 2.40 ms" in lines
+    held = msgspec.structs.replace(explained().gpu, held_s=exactly(100 * 0.3 * MS))  # 100 steps of 32 of 3,200 samples
+    fed = list(verifying.lines(msgspec.structs.replace(explained(), gpu=held), measured))
+    assert "  a step as it is: predicted 2.46 ms, measured 2.40 ms" in fed
     # 2.4 - 1.6 ms on the CPU, predicted 0.524; 2.4 - 3.2 / 16 at batch 512, predicted 1.97
     assert any(
         "use the CPU: saves predicted 524 us, measured 800 us of a step's work (off by 34.5 % of the saving, 12.8 %"
