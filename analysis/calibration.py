@@ -175,10 +175,16 @@ def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) ->
 def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> Calibration:
     """What happens once, from the other models' trainings: compilations, building, casting samples."""
     built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
-    rates = [rate for m in of_.trainings if m.problem.model != leaving_out and m.settings.device == device
-             if (rate := _casting(m))]  # fmt: skip
+    rates = [rate for model, on, rate in _castings(of_) if model != leaving_out and on == device]
     return Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0,
                        cast_s=median(rates).value if rates else None)  # fmt: skip
+
+
+def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
+    """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
+    if _casting not in of_.kept:
+        of_.kept[_casting] = [(m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))]
+    return of_.kept[_casting]
 
 
 def _casting(m: "Measurement") -> float | None:

@@ -56,7 +56,8 @@ def measured(reported: "Reported", measurements: "Iterable[Measurement]") -> Mea
     best (jobs.trust); None without both devices."""
     every = list(measurements)
     wanted = reported.training
-    near = [p for p in jobs.pairs(every) if _like(p, wanted.model) and _distance(p, wanted.batch) <= math.log(NEAR)]
+    own = [m for m in every if m.problem.op == "training" and m.problem.model == wanted.model]
+    near = [p for p in jobs.pairs(own) if _like(p, wanted.model) and _distance(p, wanted.batch) <= math.log(NEAR)]
     if not near:
         return None
     batch = min(near, key=lambda p: _distance(p, wanted.batch)).setup.batch
