@@ -23,7 +23,7 @@ LIMITS, SEED, TIMEOUT_S, STEPS = Limits(max_time=0.3), 1, 300, 20
 LEARNS = Training("cifar10-cnn", 32, 4096, 10, "float64")  # of 640 samples nothing is learned in some epochs
 ALIKE = Training("cifar10-cnn", 32, 32 * STEPS)
 WATCHED = Training("cifar10-cnn", 32, 160)  # a short fit, whose clock is looked at before it, as of every warm fit
-STAMPED = Training("cifar10-cnn", 32, 512, 3)  # the epochs of fits longer than --max-time are stamped
+STAMPED = Training("cifar10-cnn", 32, 160, 3)  # the epochs of fits longer than --max-time are stamped
 WATCH, STAMPS = "the look at the clock before it", "its epochs stamped"
 EXACT = {"data": "synthetic", "dropout": "off", "shuffle": "off", "tf32": "off"}
 PAIRS, SECONDS, NOISE = (20, 400), (8.0, 30.0), 0.005  # pairs of fits and their seconds: at least, at most; narrow enough
