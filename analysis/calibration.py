@@ -182,9 +182,9 @@ def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> 
 
 def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
     """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
-    if _casting not in of_.kept:
-        of_.kept[_casting] = [(m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))]
-    return of_.kept[_casting]
+    if "castings" not in of_.kept:
+        of_.kept["castings"] = [(m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))]
+    return of_.kept["castings"]
 
 
 def _casting(m: "Measurement") -> float | None:

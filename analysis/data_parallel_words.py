@@ -185,8 +185,8 @@ def _jit(every: "list[Measurement]") -> list[str]:
             continue
         own, other = data_parallel.step(m), data_parallel.step(jitted)
         why = ", and turning it on there is refused" if refused else ""
-        longer = Estimate(own.value / other.value, own.low / other.high, own.high / other.low if other.low > 0 else math.inf)
-        told = f"{between(longer)} times as long{'' if sure(longer) else ', or as long'}"
+        longer = data_parallel.ratio(own, other)
+        told = f"{between(longer)} times as long{'' if sure(longer) else ', or no longer'}"
         found.append((longer.value, f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it "
                       f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
                       f"Keras runs by itself, {seconds(other.value)}: {told}."))  # fmt: skip

@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 DEVICES = {"cpu": "CPU", "gpu:0": "GPU"}
 
+
 def table(found: Iterable[Summary]) -> list[str]:
     """The error table as Markdown, a line a device and bound."""
     head = ["device", "steps", "models", "trainings", "median error", "mean error", "known less well", "median, mean of all",
             "in the interval", "noise floor", "counted from the floor", *BASELINES]  # fmt: skip
     lines = [_row(head), _row(["---"] * 2 + ["---:"] * (len(head) - 2))]
     for s in found:
-        floor = percent(s.floor) if s.floor is not None else "not measured"
+        floor = percent(s.floor) if s.floor is not None else "-"
         counted = f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-"
         lines.append(_row([s.device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), str(s.wide),
                            f"{percent(s.every[0])}, {percent(s.every[1])}", percent(s.covered), floor, counted,
@@ -190,8 +191,8 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
     if not found:
         here = {(m.problem.model, m.problem.batch, m.settings.device) for m in of.trainings}
         known = sum((p.training.model, p.training.batch, p.settings.device) in here for p in predictions)
-        why = (f"{count(known, 'training')} of these are here, but not the microbenchmarks that say how they run: give the "
-               "machine's whole folder, such as reports/nvidia-h200.") if known else ""  # fmt: skip
+        why = (f"Rows of {count(known, 'training')} of these are here, but not the microbenchmarks that say how they run: give "
+               "the machine's whole folder, such as reports/nvidia-h200.") if known else ""  # fmt: skip
         return [*lines, "", why or "None of them was measured in these runs."]
     about = ("A step told by short fits has in it what a fit does for each step's samples before its first epoch; where that was "
              "not saved with the prediction, the last column adds what this profile says of it (to add).")  # fmt: skip

@@ -32,8 +32,8 @@ TARGETS = {"median": 0.10, "mean": 0.15}
 
 class Case(msgspec.Struct, frozen=True):
     """One training predicted without its model: seconds: of the step as it was measured, with what of the fit is in that;
-    `bound` says what most of the warm step by itself is, baselines: the seconds that each simpler prediction gives (those that
-    it can give)."""
+    `bound` says what most of the measured step is without that, baselines: the seconds that each simpler prediction gives
+    (those that it can give)."""
 
     seen: "Seen"
     predicted: Prediction
@@ -99,9 +99,10 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
     for s in seen:
         made = predict(s.row.problem, s.row.settings, of, rules=rules)
         fitted = calibration.calibration(of, s.row.settings, leaving_out=s.row.problem.model, rules=rules)
-        seconds = add(made.step_s, s.feed(fitted))
+        feed = s.feed(fitted)
+        seconds = add(made.step_s, feed)
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
-        bound = OVERHEAD if floor > made.step_s.value / 2 else WORK
+        bound = OVERHEAD if floor > (s.step.value - feed.value) / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))
     return found
 

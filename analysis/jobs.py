@@ -278,11 +278,11 @@ def payback(pair: Pair) -> Estimate | None:
     if gain.high <= 0:
         return None
     if gain.value <= 0:
-        return Estimate(float("inf"), max(0.0, later.low) / gain.high, float("inf"))
+        return Estimate(math.inf, max(0.0, later.low) / gain.high, math.inf)
     if later.value <= 0:
-        return Estimate(0.0, 0.0, max(0.0, later.high / gain.low) if gain.low > 0 else float("inf"))
+        return Estimate(0.0, 0.0, max(0.0, later.high / gain.low) if gain.low > 0 else math.inf)
     low = max(0.0, later.low) / gain.high
-    return Estimate(later.value / gain.value, low, later.high / gain.low if gain.low > 0 else float("inf"))
+    return Estimate(later.value / gain.value, low, later.high / gain.low if gain.low > 0 else math.inf)
 
 
 def opponent(pair: Pair) -> Device:

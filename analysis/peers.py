@@ -20,7 +20,6 @@ GRAPH = "_graph"
 _LAUNCHED = {GRAPH: "recorded in CUDA graphs, so without the host's part", "": "each call launched by the host"}
 _SMALL = 256 << 10  # sums of at most this are what the one-shot kernel is for
 _SAME = 0.02
-_ALONE = "as fast as alone"
 LARGE = 1 << 20  # of smaller copies no bandwidth is told
 ALIKE = 0.9  # of the fastest pair's bandwidth: pairs that all reach it are told together
 _WORK = {
@@ -66,7 +65,8 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
 def story(measurements: "Iterable[Measurement]") -> list[str]:
     """What is asked first, one of each: the copies, the sum, ours beside it, and what GPUs hold each other up in."""
     rows = list(measurements)
-    held_up = [line for line in at_once_lines(rows) if _ALONE not in line] or at_once_lines(rows)[:1]
+    together = _at_once(rows)
+    held_up = [line for slower, line in together if slower] or [line for _, line in together[:1]]
     return [*copy_lines(rows)[:1], *sum_lines(rows)[:2], *held_up]
 
 
@@ -177,6 +177,11 @@ def _work(m: "Measurement") -> tuple:
 
 def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
     """For each work on the GPUs themselves, and on their links to the host, how much longer it takes when all are at it."""
+    return [line for _, line in _at_once(rows)]
+
+
+def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
+    """Each line with whether a GPU is held up in it."""
     told = []
     seen: dict[tuple, list[tuple[Measurement, Measurement, Estimate]]] = {}
     for alone, m, ratio in slowdowns(rows):
@@ -193,11 +198,12 @@ def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
         rates = (
             "" if p.operation == "matmul" else f": {bytes_rate(bandwidth(m).value)} against {bytes_rate(bandwidth(alone).value)}"
         )
-        if worst.low <= 1 + _SAME:
-            how = f"{_ALONE} (at most {_interval(worst)} times as long, {gpu})"
+        slower = worst.low > 1 + _SAME
+        if not slower:
+            how = f"as fast as alone (at most {_interval(worst)} times as long, {gpu})"
         else:
             how = f"a call takes {_interval(worst)} times as long as alone on {gpu}, the one most held up{rates}"
-        told.append(f"All {p.together} GPUs at once with {what}: {how}.")
+        told.append((slower, f"All {p.together} GPUs at once with {what}: {how}."))
     return told
 
 

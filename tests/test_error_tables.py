@@ -44,8 +44,8 @@ def test_trainings_without_their_machines_microbenchmarks_say_what_to_give():
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]
     assert error_tables.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
-        "1 training of these are here, but not the microbenchmarks that say how they run: give the machine's whole folder, such "
-        "as reports/nvidia-h200.")  # fmt: skip
+        "Rows of 1 training of these are here, but not the microbenchmarks that say how they run: give the machine's whole "
+        "folder, such as reports/nvidia-h200.")  # fmt: skip
     none = error_tables.check_lines([saved], profile.profile([], GPU_MACHINE))[-1]
     assert none == "None of them was measured in these runs."
 

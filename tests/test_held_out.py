@@ -9,7 +9,7 @@ from fake_measurements import GPU_MACHINE, tensor_peaks
 from made_profile import training
 
 from analysis import calibration, error_tables, foretold, held_out, prediction, profile
-from analysis.combine import Calibration
+from analysis.combine import HOST, Calibration
 from analysis.estimate import Estimate
 from kernels.problems import Training
 from workloads import sweep
@@ -53,6 +53,18 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     assert work.median == pytest.approx(0.15)
     assert every.mean == pytest.approx(0.1)
     assert every.floor is None
+
+
+def test_what_a_fit_does_with_its_samples_bounds_no_step(base, monkeypatch):
+    """A step of which so much is the fit's that its floor is two thirds of the rest."""
+    of = measured(base, {("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
+    case = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
+    floor = sum(case.predicted.parts[name].value for name in HOST if name in case.predicted.parts and name != "transfer bytes")
+    work = case.seen.step.value - 1.5 * floor
+    assert case.bound == "work-bound" and work > 0
+    monkeypatch.setattr(calibration.Seen, "feed", lambda self, fitted: Estimate(work, work, work))
+    again = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
+    assert again.bound == "overhead-bound" and again.predicted == case.predicted
 
 
 def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):

@@ -183,6 +183,8 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
     assert told[3] == ("All 2 GPUs at once with copies from the host of 256 MiB: a call takes 1.50 (1.50..1.50) times as long "
                        "as alone on gpu-0, the one most held up: 33.2 GB/s against 49.8 GB/s.")  # fmt: skip
     assert len(told) == 5
+    assert words.story(rows) == [told[3]]  # who is held up comes first; where nobody is, that one works as fast as alone
+    assert words.story(rows_at_once(1.0)) == [told[0]]
 
 
 def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():

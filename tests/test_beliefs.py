@@ -1,0 +1,66 @@
+"""The newcomers' beliefs, checked on a predictor whose laws are known (fake_predictions): every number worked out by hand."""
+
+from fake_measurements import GPU_MACHINE, row
+from fake_predictions import peaks, predict, sources
+
+from analysis import beliefs, explanation, profile
+from analysis.explanation import Asked, Sources
+from kernels.problems import Inference, Training
+
+T = Training("cifar10-cnn", 32, 3200, 10)
+
+
+def checked(training=T, *more):
+    of = sources(*more)
+    asked = Asked(training)
+    return {
+        b.name: b
+        for b in beliefs.check(explanation.explain(asked, of), of.cpu, of.gpu, explanation.predictor(asked, of))
+    }
+
+
+def test_flops_do_not_decide_a_small_step():
+    belief = checked()["flops"]
+    # peaks of 100 and 1 TFLOP/s; steps of 1.64 and 2.164 ms
+    assert belief.verdict == beliefs.FALSE
+    assert "should be 100 times as fast" in belief.why and "its step is 1.32 times slower" in belief.why
+    assert "28 to 56" in belief.why
+
+
+def test_without_peaks_nothing_is_said_of_flops():
+    of = sources()
+    bare = Sources(
+        *[profile.profile([m for m in of.gpu.measurements if m.problem.op != "peak"], GPU_MACHINE)] * 2, predict
+    )
+    e = explanation.explain(Asked(T), bare)
+    assert beliefs.flops(e, bare.cpu, bare.gpu).verdict == beliefs.UNKNOWN
+    assert len(peaks()) == 3
+
+
+def test_the_copy_is_named_only_where_it_is_most_of_the_step():
+    belief = checked()["copy"]
+    assert belief.verdict == beliefs.FALSE and "6.10 % of a step" in belief.why  # 132 us of 2.164 ms
+    large = checked(Training("cifar10-cnn", 8192, 16384))["copy"]
+    assert large.verdict == beliefs.PARTLY  # 8.29 of 18.5 ms
+
+
+def test_bigger_batches_turn_the_step_but_change_learning():
+    belief = checked()["batch"]
+    # at batch 512: CPU 11.24 ms, GPU 3.124 ms
+    assert belief.verdict == beliefs.HOLDS and "from 0.758 to 3.60 times" in belief.why
+    assert "7 times an epoch and not 100" in belief.why
+    assert checked(Training("peaks", 100, 100))["batch"].verdict == beliefs.UNKNOWN
+
+
+def test_inference_is_looked_up_in_rows_of_answers():
+    assert checked()["inference"].verdict == beliefs.UNKNOWN
+    rows = []
+    for batch, cpu, gpu in ((1, 1e-3, 1e-3), (64, 64e-3, 2e-3)):
+        for device, seconds in (("cpu", cpu), ("gpu:0", gpu)):
+            rows.append(
+                row("inference/keras/call", Inference("cifar10-cnn", batch), seconds, device=device, mode="roundtrip")
+            )
+    belief = checked(T, *rows)["inference"]
+    assert belief.verdict == beliefs.FALSE
+    assert "1.00 times at batch 1 and 32.0 times at batch 64 as fast as the CPU" in belief.why
+    assert "0.758 times as fast" in belief.why
