@@ -22,8 +22,16 @@ from pip._vendor.packaging.utils import canonicalize_name
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PYTHONS = ("3.11", "3.12", "3.13")
-SETS = ("", "keras report", "keras report fleet dev", "keras report cuda12", "keras report fleet dev cuda12",
-        "keras report cuda13", "referee", "fuzz")  # fmt: skip
+SETS = (
+    "",
+    "keras report",
+    "keras report fleet dev",
+    "keras report cuda12",
+    "keras report fleet dev cuda12",
+    "keras report cuda13",
+    "referee",
+    "fuzz",
+)
 
 
 def interpreters():
@@ -46,8 +54,23 @@ def resolve(pip, requirements, pins, work):
     constraints, report = work / "pins.txt", work / "report.json"
     constraints.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
     done = subprocess.run(
-        [*pip, "install", "--dry-run", "--ignore-installed", "--quiet", "--only-binary", ":all:", "--report", report,
-         "-c", constraints, *requirements], capture_output=True, text=True)  # fmt: skip
+        [
+            *pip,
+            "install",
+            "--dry-run",
+            "--ignore-installed",
+            "--quiet",
+            "--only-binary",
+            ":all:",
+            "--report",
+            report,
+            "-c",
+            constraints,
+            *requirements,
+        ],
+        capture_output=True,
+        text=True,
+    )
     if done.returncode:
         print(done.stderr[-2000:], file=sys.stderr)
         return None

@@ -47,8 +47,13 @@ def family_name(family: Family) -> str:
     return f"convolution {shapes.conv_words(of)}"
 
 
-def every(measurements: "Iterable[Measurement]", op: str, varies: Iterable[str] = crossover.VARIES, least=None,
-          forms=(LATENCY, THROUGHPUT, *COPIES)) -> list[Answer]:  # fmt: skip
+def every(
+    measurements: "Iterable[Measurement]",
+    op: str,
+    varies: Iterable[str] = crossover.VARIES,
+    least=None,
+    forms=(LATENCY, THROUGHPUT, *COPIES),
+) -> list[Answer]:
     """The answers of all families of an operation but the square products of libraries from warm caches."""
     measurements = list(measurements)
     found: list[Answer] = []
@@ -96,12 +101,24 @@ def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> li
         return whole if whole < inf else None
 
     def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
-        sides = ((f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU"))
+        sides = (
+            (f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU")
+        )
         return tuple((name, time) for name, time in sides if time is not None)
 
-    return [Total(batch, math, len(group), tuple(dict.fromkeys(w.direction for w in group)), sum(w.flops for w in group),
-                  sum_of(group, "", False), sum_of(group, "", True), in_frameworks(group))
-            for (batch, math), group in groups.items()]  # fmt: skip
+    return [
+        Total(
+            batch,
+            math,
+            len(group),
+            tuple(dict.fromkeys(w.direction for w in group)),
+            sum(w.flops for w in group),
+            sum_of(group, "", False),
+            sum_of(group, "", True),
+            in_frameworks(group),
+        )
+        for (batch, math), group in groups.items()
+    ]
 
 
 def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", what: str) -> list[str]:
@@ -113,13 +130,16 @@ def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", wha
         if sums:
             many, _, of = what.partition(" ")
             every = f"all {t.works} {what}" if t.works > 1 else f"the one {many.removesuffix('s')} {of}"
-            said.append(f"{t.math}, batch {t.batch}: {every} ({join(t.directions)}, {digits(t.flops / 1e9)} GFLOP) "
-                        f"take{'s' * (t.works == 1)} {join(sums)}, the fastest kernel each, one call at a time.")  # fmt: skip
+            said.append(
+                f"{t.math}, batch {t.batch}: {every} ({join(t.directions)}, {digits(t.flops / 1e9)} GFLOP) "
+                f"take{'s' * (t.works == 1)} {join(sums)}, the fastest kernel each, one call at a time."
+            )
     return said
 
 
-def lines(answers: Iterable[Answer], measurements: "Iterable[Measurement]", machine: "Machine | None" = None,
-          most: int = 12) -> list[str]:  # fmt: skip
+def lines(
+    answers: Iterable[Answer], measurements: "Iterable[Measurement]", machine: "Machine | None" = None, most: int = 12
+) -> list[str]:
     """A sentence for each answer, `most` of them, and how many more there are; without a GPU the one that says so."""
     answers = list(answers)
     if answers and all(a.kind == "no-gpu" for a in answers):
@@ -138,8 +158,11 @@ def summaries(answers: Iterable[Answer]) -> list[str]:
         if a.points and a.family != SQUARES:
             form = (a.family.op, a.family.varies, sentences.precision_name(a), sentences.form_name(a.form))
             groups.setdefault((*form, a.form.framework, a.form.cache), []).append(a)
-    return [_summary(op, varies, precision, form, group)
-            for (op, varies, precision, form, *_), group in groups.items() if len(group) > 1]  # fmt: skip
+    return [
+        _summary(op, varies, precision, form, group)
+        for (op, varies, precision, form, *_), group in groups.items()
+        if len(group) > 1
+    ]
 
 
 def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer]) -> str:
@@ -151,18 +174,25 @@ def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer
         if of := kinds.get(kind, []):
             found = [a.crossings[0] for a in of] if kind == "gpu-from" else []
             ends = sorted(end for c in found for end in ((c.below, c.above) if c.wide else (c.at.value,)))
-            words = {"gpu-at-smallest": f"the GPU wins already at {family.smallest}", "cpu-throughout": "the CPU wins throughout",
-                     "several": "the GPU loses again somewhere", "cant-tell": "one can't tell"}  # fmt: skip
+            words = {
+                "gpu-at-smallest": f"the GPU wins already at {family.smallest}",
+                "cpu-throughout": "the CPU wins throughout",
+                "several": "the GPU loses again somewhere",
+                "cant-tell": "one can't tell",
+            }
             between = " to ".join(dict.fromkeys(sentences.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
             parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
     low, high = min(a.low_n for a in group), max(a.high_n for a in group)
     noun = {"conv": "convolutions", "matmul": "products"}[op]
-    return (f"{', '.join([precision, *how, form])}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
-            f"(measured range {low}..{high}).")  # fmt: skip
+    return (
+        f"{', '.join([precision, *how, form])}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
+        f"(measured range {low}..{high})."
+    )
 
 
-def story(measurements: "Iterable[Measurement]", op: str, ceilings: "tuple[Roof, ...]" = (),
-          machine: "Machine | None" = None) -> list[str]:  # fmt: skip
+def story(
+    measurements: "Iterable[Measurement]", op: str, ceilings: "tuple[Roof, ...]" = (), machine: "Machine | None" = None
+) -> list[str]:
     """The layers of an operation in a few sentences: who wins with the data there and with copies as people write them, in
     the first precision, and how fast each device is; [] without any."""
     rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]

@@ -56,11 +56,15 @@ def flops(e: "Explanation", cpu: "Profile", gpu: "Profile") -> Belief:
     busy = work / there[1] / gpu_side.step_s.value
     right = 1 / _NEAR <= step / ratio <= _NEAR
     faster = f"{times(step)} as fast" if step >= 1 else f"{times(1 / step)} slower"
-    return Belief("flops", words, HOLDS if right else FALSE,
-                  f"by their measured peaks ({flops_rate(there[1])} in {there[0]} and {flops_rate(here[1])}) the GPU "
-                  f"should be {times(ratio)} as fast, and an article's count of lanes gives {_LANES[0]} to "
-                  f"{_LANES[1]} times; its step is {faster}, because the step's {digits(work / 1e9)} GFLOP take "
-                  f"{percent(busy)} of it at that peak")  # fmt: skip
+    return Belief(
+        "flops",
+        words,
+        HOLDS if right else FALSE,
+        f"by their measured peaks ({flops_rate(there[1])} in {there[0]} and {flops_rate(here[1])}) the GPU "
+        f"should be {times(ratio)} as fast, and an article's count of lanes gives {_LANES[0]} to "
+        f"{_LANES[1]} times; its step is {faster}, because the step's {digits(work / 1e9)} GFLOP take "
+        f"{percent(busy)} of it at that peak",
+    )
 
 
 def _peak(profile: "Profile", on_gpu: bool, maths: tuple[str, ...]) -> tuple[str, float] | None:
@@ -88,12 +92,16 @@ def copy(e: "Explanation") -> Belief:
     still = max(0.0, step - calls - moved)
     verdict = HOLDS if share > _MUCH else PARTLY if share > _MUCH / 2 else FALSE
     wins = cpu_side.step_s.value < still
-    return Belief("copy", "it is the PCIe copy", verdict,
-                  f"the batch's {digits(nbytes / 1e6)} MB take {seconds(moved)} on the link and their calls "
-                  f"{seconds(calls)}, {percent(share)} of a step; without any copy it would still take "
-                  f"{seconds(still)}"
-                  + (", more than the CPU's" if wins else "") + (f"; at {bytes_rate(nbytes / moved)} while they "
-                                                                 f"move" if moved > 0 else ""))  # fmt: skip
+    return Belief(
+        "copy",
+        "it is the PCIe copy",
+        verdict,
+        f"the batch's {digits(nbytes / 1e6)} MB take {seconds(moved)} on the link and their calls "
+        f"{seconds(calls)}, {percent(share)} of a step; without any copy it would still take "
+        f"{seconds(still)}"
+        + (", more than the CPU's" if wins else "")
+        + (f"; at {bytes_rate(nbytes / moved)} while they move" if moved > 0 else ""),
+    )
 
 
 def batch(e: "Explanation", predict: Callable | None) -> Belief:
@@ -110,11 +118,15 @@ def batch(e: "Explanation", predict: Callable | None) -> Belief:
     gains = [p.step_s.value / t.batch / (q.step_s.value / larger) for p, q in made]
     before, after = cpu_side.step_s.value / gpu_side.step_s.value, made[1][1].step_s.value / made[0][1].step_s.value
     verdict = HOLDS if before < 1 < after else PARTLY if gains[0] > _NEAR else FALSE
-    return Belief("batch", words, verdict,
-                  f"at batch {larger:,} instead of {t.batch:,} a sample costs {digits(gains[0])} times less on the "
-                  f"GPU and {digits(gains[1])} times less on the CPU, so the GPU's step goes from {digits(before)} "
-                  f"to {digits(after)} times the CPU's speed; but the weights are then updated "
-                  f"{-(-t.samples // larger):,} times an epoch and not {t.steps:,}, which changes what is learned")  # fmt: skip
+    return Belief(
+        "batch",
+        words,
+        verdict,
+        f"at batch {larger:,} instead of {t.batch:,} a sample costs {digits(gains[0])} times less on the "
+        f"GPU and {digits(gains[1])} times less on the CPU, so the GPU's step goes from {digits(before)} "
+        f"to {digits(after)} times the CPU's speed; but the weights are then updated "
+        f"{-(-t.samples // larger):,} times an epoch and not {t.steps:,}, which changes what is learned",
+    )
 
 
 def same_inference(e: "Explanation", gpu: "Profile") -> Belief:
@@ -124,14 +136,20 @@ def same_inference(e: "Explanation", gpu: "Profile") -> Belief:
     own = [one for one in found if one[0].model == model] or found
     if not own:
         forward = networks.inference_flops(e.asked.of) / max(1, networks.training_flops(e.asked.of))
-        why = (f"answering does {percent(forward)} of a training step's FLOPs, but no answers were measured (python "
-               f"-m workloads.inference --model {model})")  # fmt: skip
+        why = (
+            f"answering does {percent(forward)} of a training step's FLOPs, but no answers were measured (python "
+            f"-m workloads.inference --model {model})"
+        )
         return Belief("inference", words, UNKNOWN, why)
     case, _, a = own[0]
     near = min(a.points, key=lambda p: abs(math.log(p.n / e.asked.training.batch)))
     step = cpu_side.step_s.value / gpu_side.step_s.value
     alike = (near.ratio.value > 1) == (step > 1) and 1 / _NEAR < near.ratio.value / step < _NEAR
     told = [f"{digits(p.ratio.value)} times at batch {p.n}" for p in dict.fromkeys((a.points[0], near, a.points[-1]))]
-    return Belief("inference", words, HOLDS if alike else FALSE,
-                  f"the GPU answers {case.name} {join(told)} as fast as the CPU, measured, and it is {digits(step)} "
-                  f"times as fast in this training at batch {e.asked.training.batch}")  # fmt: skip
+    return Belief(
+        "inference",
+        words,
+        HOLDS if alike else FALSE,
+        f"the GPU answers {case.name} {join(told)} as fast as the CPU, measured, and it is {digits(step)} "
+        f"times as fast in this training at batch {e.asked.training.batch}",
+    )

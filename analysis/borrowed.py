@@ -52,7 +52,9 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
     return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)
 
 
-def completed(made: "Prediction", stored: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
+def completed(
+    made: "Prediction", stored: "Prediction", factor: Estimate, start: Estimate | None = None
+) -> "Prediction":
     """A prediction of this machine's CPU, with what of its job no row here tells as the stored machine's CPU has it, its host
     scaled; half to twice as much."""
     taken = {}
@@ -63,7 +65,9 @@ def completed(made: "Prediction", stored: "Prediction", factor: Estimate, start:
     if not taken:
         return made
     partial = [text for text in made.partial if not text.startswith("of the whole job")]
-    words = f"of the whole job {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
+    words = (
+        f"of the whole job {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
+    )
     return msgspec.structs.replace(made, **taken, partial=(*partial, words))
 
 

@@ -38,10 +38,16 @@ def subject(training: "Measurement") -> str:
 
 def sentence(made: Budget) -> str:
     """The budget in one or two sentences: the step, what accounts for it, and what is not explained."""
-    known = [f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})" for p in made.parts
-             if p.seconds and p.seconds.value and p.name != HIDDEN]  # fmt: skip
-    known += [f"less {seconds(abs(p.seconds.value))} that are done {HIDDEN}" for p in made.parts
-              if p.seconds and p.seconds.value and p.name == HIDDEN]  # fmt: skip
+    known = [
+        f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})"
+        for p in made.parts
+        if p.seconds and p.seconds.value and p.name != HIDDEN
+    ]
+    known += [
+        f"less {seconds(abs(p.seconds.value))} that are done {HIDDEN}"
+        for p in made.parts
+        if p.seconds and p.seconds.value and p.name == HIDDEN
+    ]
     shared = (
         ", with its share of the fit and its epochs" if {EPOCH_SHARE, FIT_SHARE} & {p.name for p in made.parts} else ""
     )

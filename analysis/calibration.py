@@ -114,8 +114,13 @@ def calibration(
 
 
 def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: frozenset[str]) -> Calibration:
-    others = [s for s in steps_seen(of_, rules) if s.row.problem.model != leaving_out and s.told
-              and (s.row.settings.device, s.made.execution) == (device, execution)]  # fmt: skip
+    others = [
+        s
+        for s in steps_seen(of_, rules)
+        if s.row.problem.model != leaving_out
+        and s.told
+        and (s.row.settings.device, s.made.execution) == (device, execution)
+    ]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     once = _once(of_, others, device, leaving_out)
     if "calibrated" not in rules or len(models) < FEWEST:
@@ -139,7 +144,9 @@ def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tup
 
     def residuals(x: np.ndarray) -> np.ndarray:
         *numbers, holding = np.exp(x)
-        return np.concatenate([weight * np.log((_steps(arrays, *numbers) + holding * fed) / measured), x / np.array(_HELD)])
+        return np.concatenate(
+            [weight * np.log((_steps(arrays, *numbers) + holding * fed) / measured), x / np.array(_HELD)]
+        )
 
     return tuple(np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
 
@@ -150,9 +157,21 @@ def _arrays(seen: list[Seen]) -> np.ndarray:
     def total(made: Components, names) -> float:
         return sum(made.parts[name].value for name in names if name in made.parts)
 
-    return np.array([(s.made.dispatch.value, s.made.launches.value, total(s.made, ("transfer calls",)), total(s.made, COPYING),
-                      total(s.made, DEVICE), *_path(s.made), total(s.made, (PIPELINE,)), s.made.on_gpu)
-                     for s in seen]).T  # fmt: skip
+    return np.array(
+        [
+            (
+                s.made.dispatch.value,
+                s.made.launches.value,
+                total(s.made, ("transfer calls",)),
+                total(s.made, COPYING),
+                total(s.made, DEVICE),
+                *_path(s.made),
+                total(s.made, (PIPELINE,)),
+                s.made.on_gpu,
+            )
+            for s in seen
+        ]
+    ).T
 
 
 def _path(made: Components) -> tuple[float, float, float]:
@@ -176,14 +195,19 @@ def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> 
     """What happens once, from the other models' trainings: compilations, building, casting samples."""
     built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
     rates = [rate for model, on, rate in _castings(of_) if model != leaving_out and on == device]
-    return Calibration(compile_s=_compilations(others), build_s=median(built).value if built else 0.0,
-                       cast_s=median(rates).value if rates else None)  # fmt: skip
+    return Calibration(
+        compile_s=_compilations(others),
+        build_s=median(built).value if built else 0.0,
+        cast_s=median(rates).value if rates else None,
+    )
 
 
 def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
     """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
     if "castings" not in of_.kept:
-        of_.kept["castings"] = [(m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))]
+        of_.kept["castings"] = [
+            (m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))
+        ]
     return of_.kept["castings"]
 
 

@@ -66,9 +66,14 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
     """
     parts = applied(made, fitted)
     issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
-    beside = 0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
-    lanes = [add(copying, issuing), add(copying, device)] if made.on_gpu else [
-        add(issuing, copying, device, Estimate(-beside, -beside, -beside))]  # fmt: skip
+    beside = (
+        0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
+    )
+    lanes = (
+        [add(copying, issuing), add(copying, device)]
+        if made.on_gpu
+        else [add(issuing, copying, device, Estimate(-beside, -beside, -beside))]
+    )
     if feeding.value > max(lane.value for lane in lanes):
         lanes.append(feeding)
     else:  # wholly hidden
@@ -100,7 +105,9 @@ def fitting(made: Components, fitted: Calibration) -> Estimate:
 
 def casting(made: Components, fitted: Calibration) -> Estimate:
     """Seconds that a call of fit takes to cast and copy its samples."""
-    cast = made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
+    cast = (
+        made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
+    )
     return Estimate(cast, cast / 2, cast * 2)
 
 

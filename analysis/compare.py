@@ -24,12 +24,23 @@ def parser() -> options.Parser:
     made = options.parser("analysis.compare", LONG, EXAMPLE)
     made.add_argument("old", metavar="OLD", help="what it was")
     made.add_argument("new", metavar="NEW", help="what it is")
-    made.add_argument("--fail-on", type=options.regression, metavar="RULE",
-                      help="exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'")  # fmt: skip
-    made.add_argument("--clock", choices=("device", "host-latency", "host-throughput", "host-issue"),
-                      help="which clock counts (default: device on a GPU where there is one, else host-latency)")  # fmt: skip
-    made.add_argument("--min-effect", type=_share, metavar="P%", help="claim nothing below this (2%%; the spread between "
-                      "processes still counts)")  # fmt: skip
+    made.add_argument(
+        "--fail-on",
+        type=options.regression,
+        metavar="RULE",
+        help="exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'",
+    )
+    made.add_argument(
+        "--clock",
+        choices=("device", "host-latency", "host-throughput", "host-issue"),
+        help="which clock counts (default: device on a GPU where there is one, else host-latency)",
+    )
+    made.add_argument(
+        "--min-effect",
+        type=_share,
+        metavar="P%",
+        help="claim nothing below this (2%%; the spread between processes still counts)",
+    )
     made.add_argument("--any-machine", action="store_true", help="compare runs of two different machines all the same")
     made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
     made.add_argument("-v", "--verbose", action="store_true", help="the rows that are the same too")
@@ -78,9 +89,11 @@ def compare(old: "Loaded", new: "Loaded", any_machine: bool = False, asked: str 
 
     a, b = comparison.machine_keys(old.runs), comparison.machine_keys(new.runs)
     if a != b and not any_machine:
-        raise options.Usage(f"OLD was measured on {', '.join(a) or 'what no line names'}, NEW on {', '.join(b) or 'the same'}: "
-                            "that compares the machines, not the code; add --any-machine if it is what you want",
-                            asked)  # fmt: skip
+        raise options.Usage(
+            f"OLD was measured on {', '.join(a) or 'what no line names'}, NEW on {', '.join(b) or 'the same'}: "
+            "that compares the machines, not the code; add --any-machine if it is what you want",
+            asked,
+        )
     return comparison.comparison(old, new, **how)
 
 
@@ -93,8 +106,26 @@ def records(made: "Comparison") -> list[dict]:
     for r in (r for word in comparison.WORDS for r in made.of(word)):
         ratio = r.verdict.ratio
         times = (middle(r.old.on(r.clock)), middle(r.new.on(r.clock)))
-        told.append(dict(zip(HEAD, (r.name, r.clock, *times, ratio.value, ratio.low, ratio.high, r.word, r.least.limit,
-                                    r.least.source, " ".join(r.flags)), strict=True)))  # fmt: skip
+        told.append(
+            dict(
+                zip(
+                    HEAD,
+                    (
+                        r.name,
+                        r.clock,
+                        *times,
+                        ratio.value,
+                        ratio.low,
+                        ratio.high,
+                        r.word,
+                        r.least.limit,
+                        r.least.source,
+                        " ".join(r.flags),
+                    ),
+                    strict=True,
+                )
+            )
+        )
     return told
 
 
@@ -133,13 +164,17 @@ def told(made: "Comparison") -> list[str]:
         if rows:
             lines.append(f"only in {where}: {count(len(rows), 'row')}, such as {names.row(rows[0])}")
     if made.rows and not made.stored and all(r.least.source == NOTHING for r in made.rows):
-        lines.append(f"what single processes differ by is not known of this machine, so nothing below {percent(UNKNOWN)} is "
-                     f"claimed; measure it once: {options.typed('python -m workloads.referee --only spread')}, or compare runs "
-                     "made with --rigorous")  # fmt: skip
+        lines.append(
+            f"what single processes differ by is not known of this machine, so nothing below {percent(UNKNOWN)} is "
+            f"claimed; measure it once: {options.typed('python -m workloads.referee --only spread')}, or compare runs "
+            "made with --rigorous"
+        )
     if here := sum(r.least.source.startswith(ONE_OCCASION) for r in made.rows):
         again = options.typed("python -m workloads.referee --only spread --turns 10 --resume")
-        lines.append(f"of {count(here, 'row')} over processes it is not known what another hour changes, so nothing below what "
-                     f"single processes differ by is claimed; processes of five moments tell: {again}")  # fmt: skip
+        lines.append(
+            f"of {count(here, 'row')} over processes it is not known what another hour changes, so nothing below what "
+            f"single processes differ by is claimed; processes of five moments tell: {again}"
+        )
     return lines
 
 
@@ -179,8 +214,15 @@ def _cells(r: "Compared") -> tuple[str, ...]:
     from analysis.units import percent, seconds
 
     ratio = r.verdict.ratio
-    return (r.word, f"{ratio.value:.3f}", f"{ratio.low:.3f}..{ratio.high:.3f}", percent(r.least.limit),
-            *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)), r.name, " ".join(r.flags))  # fmt: skip
+    return (
+        r.word,
+        f"{ratio.value:.3f}",
+        f"{ratio.low:.3f}..{ratio.high:.3f}",
+        percent(r.least.limit),
+        *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
+        r.name,
+        " ".join(r.flags),
+    )
 
 
 def verdict(made: "Comparison", share: float | None) -> int:

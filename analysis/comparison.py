@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 MIN_EFFECT = 0.02  # of single processes; never below the spread between them
 WIDEST = 0.25  # where processes differ by more, nothing is said to be the same
 OVER_PROCESSES = 0.005  # of rows over several processes in turns, or where it is known what other occasions change
-SIDE_BY_SIDE = "side by side"  # the note of rows taken in alternating blocks, with a text that no other rows have: pairs
+SIDE_BY_SIDE = (
+    "side by side"  # the note of rows taken in alternating blocks, with a text that no other rows have: pairs
+)
 ONE_OCCASION = "single processes of "  # of rows over processes where it is not known what occasions differ by
 _BROKEN = ("failed", "wrong")
 WORDS = ("slower", "faster", "same", "can't tell")
@@ -68,8 +70,9 @@ class Comparison(msgspec.Struct, frozen=True):
         return tuple(r for r in self.of("slower") if r.verdict.ratio.value > 1 + share)
 
 
-def comparison(old: "Loaded", new: "Loaded", *, clock: str = "", min_effect: float | None = None,
-               stored: Stored | None = None) -> Comparison:  # fmt: skip
+def comparison(
+    old: "Loaded", new: "Loaded", *, clock: str = "", min_effect: float | None = None, stored: Stored | None = None
+) -> Comparison:
     """Compares the rows that both have.
 
     Args:
@@ -91,7 +94,9 @@ def comparison(old: "Loaded", new: "Loaded", *, clock: str = "", min_effect: flo
         elif made := _compared(a, b, clock, min_effect, stored):
             rows.append(made)
     both = {r.old.key for r in rows} | {b.key for b in broken}
-    only_old, only_new = (tuple(m for m in side.values() if _timed(m) and m.key not in both) for side in (before, after))
+    only_old, only_new = (
+        tuple(m for m in side.values() if _timed(m) and m.key not in both) for side in (before, after)
+    )
     return Comparison(differences(old, new), tuple(rows), tuple(broken), only_old, only_new, len(stored))
 
 
@@ -124,8 +129,9 @@ def _verdict(x: "Samples", y: "Samples", paired: bool, least: float) -> Verdict:
     return verdict(x, y, paired=paired, min_effect=least)
 
 
-def least_effect(row: "Measurement", x: "Samples", y: "Samples", asked: float | None, stored: Stored,
-                 paired: bool = False) -> Spread:  # fmt: skip
+def least_effect(
+    row: "Measurement", x: "Samples", y: "Samples", asked: float | None, stored: Stored, paired: bool = False
+) -> Spread:
     """The smallest difference that may be claimed of a row, and what says so. `paired`: the processes took turns, so that only
     what such processes differ by counts, where that is known, and of rows over processes nothing beyond their intervals. Two runs
     over processes that did not take turns differ by what occasions do; where that is not known they are as single processes."""
@@ -167,8 +173,11 @@ def _facts(a: "Machine", b: "Machine") -> list[str]:
 
 
 def _changed(titles: dict[str, str], a: dict[str, str], b: dict[str, str]) -> list[str]:
-    return [f"{titles.get(name, name)}: {a.get(name, 'none')} -> {b.get(name, 'none')}"
-            for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name)]  # fmt: skip
+    return [
+        f"{titles.get(name, name)}: {a.get(name, 'none')} -> {b.get(name, 'none')}"
+        for name in dict.fromkeys([*a, *b])
+        if a.get(name) != b.get(name)
+    ]
 
 
 def machine_keys(runs: "Iterable[Run]") -> tuple[str, ...]:

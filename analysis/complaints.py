@@ -16,9 +16,16 @@ if TYPE_CHECKING:
     from analysis.whatif import WhatIf
     from kernels.problems import Training
 
-_BELIEFS = {"S0": ("flops", "copy", "batch"), "S1a": ("flops", "batch"), "S1b": ("flops", "batch"),
-            "S2": ("flops", "copy", "batch"), "S4": ("copy", "flops"), "keras-249": ("copy", "batch"),
-            "tensorflow-5995": ("copy", "batch"), "indepth-mnist": ("flops", "copy")}  # fmt: skip
+_BELIEFS = {
+    "S0": ("flops", "copy", "batch"),
+    "S1a": ("flops", "batch"),
+    "S1b": ("flops", "batch"),
+    "S2": ("flops", "copy", "batch"),
+    "S4": ("copy", "flops"),
+    "keras-249": ("copy", "batch"),
+    "tensorflow-5995": ("copy", "batch"),
+    "indepth-mnist": ("flops", "copy"),
+}
 
 
 def sections(case: Case | Question | Complaint, e: Explanation, of: Sources) -> tuple[Section, ...]:
@@ -68,8 +75,10 @@ def floor(e: Explanation, of: Sources) -> str:
     if not constant:
         return f"A step has a floor on the GPU: {own}."
     beside = f", on the CPU {seconds(cpu.seconds.value)}" if cpu else ""
-    return (f"A step on the GPU has a floor of {about(constant.seconds)} (measured on a model with almost no "
-            f"work{beside}): less no network takes; {own}.")  # fmt: skip
+    return (
+        f"A step on the GPU has a floor of {about(constant.seconds)} (measured on a model with almost no "
+        f"work{beside}): less no network takes; {own}."
+    )
 
 
 def flips(e: Explanation, varies: str) -> str:
@@ -82,8 +91,10 @@ def flips(e: Explanation, varies: str) -> str:
         return said
     p, least = found.points[end], "already" if end == 0 else "still"
     likely = "likely " * bool(found.bands)
-    return (f"{said} It {likely}does not flip here: {least} at {varies} = {p.n:,} a step takes "
-            f"{seconds(p.gpu.seconds.value)} on the GPU and {seconds(p.cpu.seconds.value)} on the CPU.")  # fmt: skip
+    return (
+        f"{said} It {likely}does not flip here: {least} at {varies} = {p.n:,} a step takes "
+        f"{seconds(p.gpu.seconds.value)} on the GPU and {seconds(p.cpu.seconds.value)} on the CPU."
+    )
 
 
 def copies(e: Explanation) -> str:
@@ -93,9 +104,11 @@ def copies(e: Explanation) -> str:
     calls, moved = (e.gpu.parts[n].value if n in e.gpu.parts else 0.0 for n in ("transfer calls", "transfer bytes"))
     t = e.asked.training
     nbytes = min(t.batch, t.samples) * networks.sample_bytes(e.asked.of, t.dtype)
-    return (f"Copying each batch ({size(nbytes)}) takes {seconds(calls)} for the calls and {seconds(moved)} for the "
-            f"bytes: {percent((calls + moved) / e.gpu.step_s.value)} of the GPU's step of "
-            f"{seconds(e.gpu.step_s.value)}.")  # fmt: skip
+    return (
+        f"Copying each batch ({size(nbytes)}) takes {seconds(calls)} for the calls and {seconds(moved)} for the "
+        f"bytes: {percent((calls + moved) / e.gpu.step_s.value)} of the GPU's step of "
+        f"{seconds(e.gpu.step_s.value)}."
+    )
 
 
 def _what_if(e: Explanation, residence: str) -> "WhatIf | None":
@@ -107,8 +120,10 @@ def kept_on_device(e: Explanation) -> str:
     found = _what_if(e, "resident")
     if found is None or found.job_saved is None or found.step_saved is None:
         return f"Keeping the data on the device could not be predicted{f': {found.why}' if found else ''}."
-    return (f"Keeping the data on the device saves {about(found.step_saved)} of each step and "
-            f"{about(found.job_saved)} of the job.")  # fmt: skip
+    return (
+        f"Keeping the data on the device saves {about(found.step_saved)} of each step and "
+        f"{about(found.job_saved)} of the job."
+    )
 
 
 def dispatch_not_pcie(e: Explanation) -> str:
@@ -120,9 +135,11 @@ def dispatch_not_pcie(e: Explanation) -> str:
     link = parts["transfer bytes"].value if "transfer bytes" in parts else 0.0
     step = e.gpu.step_s.value
     word = "not PCIe" if link < host else "PCIe"
-    return (f"It is {'dispatch and launch, ' if link < host else ''}{word}: starting the step and its kernels takes "
-            f"{seconds(host)} ({percent(min(1.0, host / step))} of the step), the bytes on the link {seconds(link)} "
-            f"({percent(link / step)}).")  # fmt: skip
+    return (
+        f"It is {'dispatch and launch, ' if link < host else ''}{word}: starting the step and its kernels takes "
+        f"{seconds(host)} ({percent(min(1.0, host / step))} of the step), the bytes on the link {seconds(link)} "
+        f"({percent(link / step)})."
+    )
 
 
 def larger_batch(e: Explanation, of: Sources) -> str:
@@ -142,18 +159,22 @@ def arithmetic_a_launch(e: Explanation, of: Sources, case: Complaint) -> list[st
     """FLOPs for each operation of the reported trainings beside each other, and who is predicted to win each."""
     each = {r.training.model: a_kernel(r.training) for r in case.reported}
     (small, few), (large, many) = ((name, each[name]) for name in each)
-    told = [f"Arithmetic for each operation of a step: {digits(few[0] / 1e6)} MFLOP in {small} ({few[1]} "
-            f"operations), {digits(many[0] / 1e6)} MFLOP in {large} ({many[1]}): {digits(many[0] / few[0])} times as "
-            "much, while launching an operation costs the same."]  # fmt: skip
+    told = [
+        f"Arithmetic for each operation of a step: {digits(few[0] / 1e6)} MFLOP in {small} ({few[1]} "
+        f"operations), {digits(many[0] / 1e6)} MFLOP in {large} ({many[1]}): {digits(many[0] / few[0])} times as "
+        "much, while launching an operation costs the same."
+    ]
     predict = predictor(e.asked, of)
     for r in case.reported:
         if not (e.cpu and e.gpu):
             break
         cpu, gpu = (predict(r.training, settings_of(e.asked, device)).step_s for device in ("cpu", GPU))
         ratio = cpu.value / gpu.value
-        told.append(f"{r.training.model} at batch {r.training.batch}: predicted {seconds(gpu.value)} a step on the "
-                    f"GPU and {seconds(cpu.value)} on the CPU, the {'GPU' if ratio > 1 else 'CPU'} "
-                    f"{times(max(ratio, 1 / ratio))} as fast (reported: {r.words}).")  # fmt: skip
+        told.append(
+            f"{r.training.model} at batch {r.training.batch}: predicted {seconds(gpu.value)} a step on the "
+            f"GPU and {seconds(cpu.value)} on the CPU, the {'GPU' if ratio > 1 else 'CPU'} "
+            f"{times(max(ratio, 1 / ratio))} as fast (reported: {r.words})."
+        )
     return told
 
 
@@ -217,10 +238,14 @@ def _several(e: Explanation, of: Sources) -> list[str]:
         "TensorFlow uses one GPU unless a tf.distribute strategy shares each batch among several. Then each does a part of the "
         f"batch, and the dispatch of a step ({seconds(host)} here) stays: no gain without larger batches.",
         "More layers than fit one GPU are not helped by it: every GPU holds the whole model.",
-        *(data_parallel_words.lines(of.gpu.measurements if of.gpu else ())
-          or ["What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two "
-              "or more"]),
-    ]  # fmt: skip
+        *(
+            data_parallel_words.lines(of.gpu.measurements if of.gpu else ())
+            or [
+                "What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two "
+                "or more"
+            ]
+        ),
+    ]
 
 
 def _counted(e: Explanation, of: Sources) -> list[str]:
@@ -228,8 +253,13 @@ def _counted(e: Explanation, of: Sources) -> list[str]:
     return [f"Lanes count only where arithmetic is the largest part of a step; {rest}."]
 
 
-_QUESTIONS: dict[str, Callable] = {"S3a": _residence, "S3c": _several, "S3e": _counted,
-    "S3b": lambda e, of: _inference(of), "S3d": lambda e, of: _teacher(of)}  # fmt: skip
+_QUESTIONS: dict[str, Callable] = {
+    "S3a": _residence,
+    "S3c": _several,
+    "S3e": _counted,
+    "S3b": lambda e, of: _inference(of),
+    "S3d": lambda e, of: _teacher(of),
+}
 
 
 def _inference(of: Sources) -> list[str]:

@@ -76,8 +76,14 @@ def _given(settings: Settings) -> tuple[tuple[str, str], ...]:
     return tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS))
 
 
-def components(training: Training, settings: Settings, of: Profile, network: Network, rules: frozenset[str] = RULES,
-               kernel: str = FIT) -> Components:  # fmt: skip
+def components(
+    training: Training,
+    settings: Settings,
+    of: Profile,
+    network: Network,
+    rules: frozenset[str] = RULES,
+    kernel: str = FIT,
+) -> Components:
     """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
     of = of if "inside" in rules else of.outside
     chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
@@ -104,15 +110,27 @@ def components(training: Training, settings: Settings, of: Profile, network: Net
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
     fits = kernel == FIT
     return Components(
-        training, execution, device != "cpu", dispatch, count, launches,
+        training,
+        execution,
+        device != "cpu",
+        dispatch,
+        count,
+        launches,
         {**copies, **parts, **(_pipeline(of, network, batch, chosen, rules) if fits else {})},
-        _epoch(of, device, execution) if fits else _NONE, _fit(of, device, execution) if fits else _NONE,
-        _compile(of, device, execution), _start(of, device), fusion.count(kernels), tuple(dict.fromkeys(partial)), lacking,
+        _epoch(of, device, execution) if fits else _NONE,
+        _fit(of, device, execution) if fits else _NONE,
+        _compile(of, device, execution),
+        _start(of, device),
+        fusion.count(kernels),
+        tuple(dict.fromkeys(partial)),
+        lacking,
         work.sources,
         _gathered(of, network, training, chosen, device) if fits else _NONE,
-        _traced(kernels, execution), _cast_bytes(network, training), _given(settings),
+        _traced(kernels, execution),
+        _cast_bytes(network, training),
+        _given(settings),
         work.path,
-    )  # fmt: skip
+    )
 
 
 def _traced(kernels: "list[Kernel]", execution: str) -> float:
@@ -227,14 +245,21 @@ def _cast_bytes(network: Network, training: Training) -> int:
 def _compile(of: Profile, device: str, execution: str) -> Estimate:
     """A first compilation of the small model."""
     jit = "on" if execution == COMPILED else "off"
-    return (of.constant("compile-keras", device) or of.constant("compile-tensorflow", device, jit)
-            or of.constant("compile-tensorflow", "cpu", jit) or _NONE)  # fmt: skip
+    return (
+        of.constant("compile-keras", device)
+        or of.constant("compile-tensorflow", device, jit)
+        or of.constant("compile-tensorflow", "cpu", jit)
+        or _NONE
+    )
 
 
 def _start(of: Profile, device: str) -> Estimate:
     """Import and start of the device: of any training of the device, as neither knows of its model; else of launch rows."""
-    seen = [m.phases_s["import"] + m.phases_s.get("device_start", 0.0) for m in of.trainings
-            if m.settings.device == device and "import" in m.phases_s]  # fmt: skip
+    seen = [
+        m.phases_s["import"] + m.phases_s.get("device_start", 0.0)
+        for m in of.trainings
+        if m.settings.device == device and "import" in m.phases_s
+    ]
     if seen:
         return median(seen)
     found = [e for e in (of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)) if e]

@@ -70,8 +70,11 @@ def job_seconds(costs: Costs, epochs: int, steps: int) -> Estimate:
 
 def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
     """(epochs, steps) -> seconds of the row's short fits, fewest first."""
-    found = {(int(match[1]), int(match[2])): values for name, values in m.series.items()
-             if (match := _FORM.fullmatch(name)) and values}  # fmt: skip
+    found = {
+        (int(match[1]), int(match[2])): values
+        for name, values in m.series.items()
+        if (match := _FORM.fullmatch(name)) and values
+    }
     return dict(sorted(found.items()))
 
 
@@ -94,8 +97,12 @@ def processes(m: "Measurement") -> "list[Measurement]":
             each.setdefault(int(process), {})[form] = taken
     if len(each) < 2:
         return [m]
-    return [msgspec.structs.replace(m, series=series, samples=tuple(_block(s, i) for s in m.samples), phases_s=_phases(m, i))
-            for i, series in sorted(each.items())]  # fmt: skip
+    return [
+        msgspec.structs.replace(
+            m, series=series, samples=tuple(_block(s, i) for s in m.samples), phases_s=_phases(m, i)
+        )
+        for i, series in sorted(each.items())
+    ]
 
 
 def _phases(m: "Measurement", process: int) -> dict[str, float]:
@@ -148,7 +155,10 @@ def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs
         return None
     made = each[0]
     if len(each) > 1:
-        several = {part: estimate.median([getattr(one, part).value for one in each]) for part in ("fit", "epoch", "step", "feed")}
+        several = {
+            part: estimate.median([getattr(one, part).value for one in each])
+            for part in ("fit", "epoch", "step", "feed")
+        }
         made = msgspec.structs.replace(made, **several)
     build, compiled, last = (_phase(m, name) for name in _MADE)
     return msgspec.structs.replace(made, build=build, compile=compiled, compile_last=last, start=start(m, measurements))

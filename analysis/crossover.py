@@ -29,10 +29,32 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 __all__ = [
-    "AS_WRITTEN", "COPIES", "FINE", "FORMS", "LATENCY", "SQUARES", "THROUGHPUT", "VARIES", "Answer", "Crossing", "Family",
-    "Form", "Point", "Side", "classify", "conv_crossovers", "crossovers", "dense_crossovers", "fastest", "forms_of",
-    "framework_of", "precision_of", "refine", "square_rows", "teaching_rungs",
-]  # fmt: skip
+    "AS_WRITTEN",
+    "COPIES",
+    "FINE",
+    "FORMS",
+    "LATENCY",
+    "SQUARES",
+    "THROUGHPUT",
+    "VARIES",
+    "Answer",
+    "Crossing",
+    "Family",
+    "Form",
+    "Point",
+    "Side",
+    "classify",
+    "conv_crossovers",
+    "crossovers",
+    "dense_crossovers",
+    "fastest",
+    "forms_of",
+    "framework_of",
+    "precision_of",
+    "refine",
+    "square_rows",
+    "teaching_rungs",
+]
 
 # A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
 FINE = 1.05
@@ -137,8 +159,9 @@ class Answer(msgspec.Struct, frozen=True):
         return tuple(dict.fromkeys(p.cpu.math for p in self.points if p.cpu.math != self.precision))
 
 
-def crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "",
-               cache: str = "warm") -> tuple[Answer, ...]:  # fmt: skip
+def crossovers(
+    measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "", cache: str = "warm"
+) -> tuple[Answer, ...]:
     """One Answer for each precision and form that was measured of the square products, float32 first; without a GPU, one a
     precision.
 
@@ -149,16 +172,22 @@ def crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | No
     return _answers(SQUARES, square_rows(measurements, framework, cache), forms, framework, cache)
 
 
-def conv_crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "",
-                    cache: str = "warm", varies: Iterable[str] = VARIES,
-                    least: "Mapping[str, int] | None" = None) -> tuple[Answer, ...]:  # fmt: skip
+def conv_crossovers(
+    measurements: "Iterable[Measurement]",
+    forms: Iterable[Form] | None = None,
+    framework: str = "",
+    cache: str = "warm",
+    varies: Iterable[str] = VARIES,
+    least: "Mapping[str, int] | None" = None,
+) -> tuple[Answer, ...]:
     """The same for convolutions, family by family (analysis.families.conv_rows): in batch, in channels, in image size."""
     found = conv_rows(measurements, framework, cache, varies, least)
     return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
 
 
-def dense_crossovers(measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "",
-                     cache: str = "warm") -> tuple[Answer, ...]:  # fmt: skip
+def dense_crossovers(
+    measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "", cache: str = "warm"
+) -> tuple[Answer, ...]:
     """The same for products of a dense layer's shape in its batch."""
     found = dense_rows(measurements, framework, cache)
     return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
@@ -229,8 +258,11 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Fami
 
 def _is_form(m: "Measurement", form: Form) -> bool:
     s = m.settings
-    return (is_gpu(s.device) and (s.mode, s.reuse) == (form.mode, form.reuse)
-            and (not form.as_written or _variant(m) == "operator"))  # fmt: skip
+    return (
+        is_gpu(s.device)
+        and (s.mode, s.reuse) == (form.mode, form.reuse)
+        and (not form.as_written or _variant(m) == "operator")
+    )
 
 
 def _variant(m: "Measurement") -> str:
@@ -257,8 +289,9 @@ def _gap(where: str, who: str, rows) -> str:
     return f"{where}: no {who} time ({'; '.join(reasons) or 'not measured'})"
 
 
-def classify(precision: str, form: Form, points: Iterable[Point], gaps: Iterable[str] = (),
-             family: Family = SQUARES) -> Answer:  # fmt: skip
+def classify(
+    precision: str, form: Form, points: Iterable[Point], gaps: Iterable[str] = (), family: Family = SQUARES
+) -> Answer:
     """The answer that the points (at least one, by growing n) give."""
     points = tuple(points)
     told = [i for i, p in enumerate(points) if p.sign]
@@ -273,8 +306,9 @@ def classify(precision: str, form: Form, points: Iterable[Point], gaps: Iterable
         kind = "cant-tell"
     else:
         kind = "gpu-at-smallest" if signs[0] > 0 else "cpu-throughout"
-    return Answer(precision, form, kind, points[0].n, points[-1].n, points, crossings, _bands(points), tuple(gaps),
-                  family=family)  # fmt: skip
+    return Answer(
+        precision, form, kind, points[0].n, points[-1].n, points, crossings, _bands(points), tuple(gaps), family=family
+    )
 
 
 def _bands(points) -> tuple[tuple[int, int], ...]:

@@ -63,8 +63,10 @@ class Curve:
         and the distance at which they were read."""
         if len(self.points) < 3:
             return 0.5, 1.0
-        found = [(abs(off - self.off[i]), distance) for i, (off, distance)
-                 in enumerate(self._read(self.at[i], i) for i in range(len(self.points)))]  # fmt: skip
+        found = [
+            (abs(off - self.off[i]), distance)
+            for i, (off, distance) in enumerate(self._read(self.at[i], i) for i in range(len(self.points)))
+        ]
         return (float(np.quantile([e for e, _ in found], _QUANTILE)), float(np.median([d for _, d in found])) or 1.0)
 
     def _read(self, at: np.ndarray, left_out: int | None) -> tuple[float, float]:

@@ -112,8 +112,14 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
         if count < 2 or _IDLE.fullmatch(m.problem.model):
             continue
         part, strategy = m.problem.batch // count, m.settings.switches["strategy"]
-        idle = [o for o in trained if _IDLE.fullmatch(o.problem.model) and _alike(o, m) and o.problem.batch == m.problem.batch
-                and _sample(o) == _sample(m)]  # fmt: skip
+        idle = [
+            o
+            for o in trained
+            if _IDLE.fullmatch(o.problem.model)
+            and _alike(o, m)
+            and o.problem.batch == m.problem.batch
+            and _sample(o) == _sample(m)
+        ]
         own = [o for o in trained if o.problem.model == m.problem.model and _alike(o, m)]
         alone = (_like(own, m.problem.batch, "", 1), _like(own, part, "", 1), _like(own, part, strategy, 1))
         fed_one, fed_several = (_like(idle, m.problem.batch, strategy, n) for n in (1, count))
@@ -123,15 +129,23 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
 
 def _is_sum(m: "Measurement", count: int) -> bool:
     """Whether a row is NCCL's all-reduce of float32 over so many GPUs."""
-    return (m.problem.op == "collective" and "nccl" in m.kernel and m.problem.dtype == "float32"
-            and len(m.problem.members) == count and bool(m.samples))  # fmt: skip
+    return (
+        m.problem.op == "collective"
+        and "nccl" in m.kernel
+        and m.problem.dtype == "float32"
+        and len(m.problem.members) == count
+        and bool(m.samples)
+    )
 
 
 def _alike(a: "Measurement", b: "Measurement") -> bool:
     """Whether two rows were trained in the same way, but for the number of GPUs."""
     ways = [{name: text for name, text in m.settings.switches.items() if name not in _STRATEGY} for m in (a, b)]
-    return (ways[0] == ways[1] and (a.problem.dtype, a.settings.device, a.settings.threads)
-            == (b.problem.dtype, b.settings.device, b.settings.threads))  # fmt: skip
+    return ways[0] == ways[1] and (a.problem.dtype, a.settings.device, a.settings.threads) == (
+        b.problem.dtype,
+        b.settings.device,
+        b.settings.threads,
+    )
 
 
 def _sample(m: "Measurement") -> int:
@@ -146,8 +160,11 @@ def _sample(m: "Measurement") -> int:
 
 def _like(rows: "list[Measurement]", batch: int, strategy: str, count: int) -> "Measurement | None":
     """The row of that batch, strategy ("" none) and number of GPUs with the most samples."""
-    fitting = [m for m in rows if (m.problem.batch, m.settings.switches.get("strategy", ""), switches.replicas(m))
-               == (batch, strategy, count)]  # fmt: skip
+    fitting = [
+        m
+        for m in rows
+        if (m.problem.batch, m.settings.switches.get("strategy", ""), switches.replicas(m)) == (batch, strategy, count)
+    ]
     return max(fitting, key=lambda m: m.problem.samples, default=None)
 
 

@@ -50,8 +50,10 @@ def _reach(cases: list[Case]) -> list[str]:
     for (n, how), own in groups.items():
         if len({c.several.problem for c, _ in own}) > 1:
             least, most = (pick(own, key=lambda one: one[1].value) for pick in (min, max))
-            ends = [f"{name(c)} gains {word}, {between(e)} times as fast at batch {c.several.problem.batch} in all"
-                    for (c, e), word in ((most, "most"), (least, "least"))]  # fmt: skip
+            ends = [
+                f"{name(c)} gains {word}, {between(e)} times as fast at batch {c.several.problem.batch} in all"
+                for (c, e), word in ((most, "most"), (least, "least"))
+            ]
             said.append(f"{n} GPUs instead of one: of {len(own)} trainings {'; '.join(ends)} ({how}).")
     return said
 
@@ -89,18 +91,30 @@ def _of_group(cases: list[Case]) -> list[str]:
     """How much sooner, by the batch; the same batch a GPU; the sum, the losses and the memory."""
     first, n = cases[0], cases[0].count
     model = first.several.problem.model
-    told = [f"{between(c.gain)} times as fast{'' if sure(c.gain) else ', or no faster,'} at batch {c.several.problem.batch} in "
-            f"all{_foretold(c)}" for c in cases if c.gain]  # fmt: skip
+    told = [
+        f"{between(c.gain)} times as fast{'' if sure(c.gain) else ', or no faster,'} at batch {c.several.problem.batch} in "
+        f"all{_foretold(c)}"
+        for c in cases
+        if c.gain
+    ]
     said = []
     if told:
         said.append(f"{n} GPUs train {name(first)} {join(told)} ({way(first.several)}).")
-    whole = [f"{between(e)} times as fast at batch {c.several.problem.batch} in all"
-             for c in cases if (e := _apart_by_epoch(c))]  # fmt: skip
+    whole = [
+        f"{between(e)} times as fast at batch {c.several.problem.batch} in all"
+        for c in cases
+        if (e := _apart_by_epoch(c))
+    ]
     if whole:
-        said.append(f"By whole warm epochs of only {first.several.problem.steps} steps {n} GPUs train {name(first)} "
-                    f"{join(whole)} ({way(first.several)}).")  # fmt: skip
-    grown = [f"{between(c.scaled)} times the samples a second with {c.several.problem.batch // n} a GPU"
-             for c in cases if c.scaled]  # fmt: skip
+        said.append(
+            f"By whole warm epochs of only {first.several.problem.steps} steps {n} GPUs train {name(first)} "
+            f"{join(whole)} ({way(first.several)})."
+        )
+    grown = [
+        f"{between(c.scaled)} times the samples a second with {c.several.problem.batch // n} a GPU"
+        for c in cases
+        if c.scaled
+    ]
     if grown:
         said.append(f"With the same batch on each GPU as one had, {model} does {join(grown)}.")
     return said + [s for s in (_sums(cases), _losses(cases), *(_memory(c) for c in cases[-1:])) if s]
@@ -130,8 +144,10 @@ def _sums(cases: list[Case]) -> str:
         return ""
     moved = case.several.values["all_reduce_bytes"]
     share = taken.value / data_parallel.step(case.several).value
-    return (f"Adding up its {size(moved)} of gradients takes {seconds(taken.value)} (bus bandwidth {bytes_rate(bandwidth)}), "
-            f"{percent(share)} of a step at batch {case.several.problem.batch}.")  # fmt: skip
+    return (
+        f"Adding up its {size(moved)} of gradients takes {seconds(taken.value)} (bus bandwidth {bytes_rate(bandwidth)}), "
+        f"{percent(share)} of a step at batch {case.several.problem.batch}."
+    )
 
 
 def _losses(cases: list[Case]) -> str:
@@ -159,27 +175,47 @@ def _memory(case: Case) -> str:
     if not (several and one):
         if len(peaks) < 2:
             return ""
-        return (f"At batch {p.batch} in all {p.model} holds at most {size(peaks[0])} on one GPU and {size(peaks[1])} on each of "
-                f"{case.count}.")  # fmt: skip
+        return (
+            f"At batch {p.batch} in all {p.model} holds at most {size(peaks[0])} on one GPU and {size(peaks[1])} on each of "
+            f"{case.count}."
+        )
     share = several[1] / one[1] * case.count
     shared = "shared" if HALF[0] <= share <= HALF[1] else "shared in part"
     if several[1] >= one[1]:
         shared = f"not shared, each holds {times(several[1] / one[1])} as much"
-    return (f"Memory of a step of {p.model} at batch {p.batch}: weights, optimizer and batch take {size(one[0])} on one GPU "
-            f"and {size(several[0])} on each of {case.count}, as each holds all weights; activations and gradients "
-            f"{size(one[1])} and {size(several[1])}: {shared}.")  # fmt: skip
+    return (
+        f"Memory of a step of {p.model} at batch {p.batch}: weights, optimizer and batch take {size(one[0])} on one GPU "
+        f"and {size(several[0])} on each of {case.count}, as each holds all weights; activations and gradients "
+        f"{size(one[1])} and {size(several[1])}: {shared}."
+    )
 
 
 def _jit(every: "list[Measurement]") -> list[str]:
     """What another jit setting costs on one GPU: where several have not the one that Keras takes on one, that is a trap."""
     found: list[tuple[float, str]] = []
     fits = [m for m in every if m.kernel == data_parallel.FIT and m.status == "ok" and m.on("host-latency")]
-    refused = [m for m in every if m.kernel == data_parallel.FIT and m.status == "skipped" and switches.replicas(m) > 1
-               and m.settings.switches.get("jit_compile") == "on"]  # fmt: skip
-    for m in (m for m in fits if m.settings.switches.get("strategy") == "MirroredStrategy" and switches.replicas(m) > 1):
-        one = [o for o in fits if o.problem.model == m.problem.model and o.problem.batch == m.problem.batch
-               and o.settings.device == m.settings.device and switches.replicas(o) == 1 and "strategy" not in o.settings.switches
-               and o.settings.switches.get("keras_backend") is None and o.settings.switches.get("dropout") == "off"]  # fmt: skip
+    refused = [
+        m
+        for m in every
+        if m.kernel == data_parallel.FIT
+        and m.status == "skipped"
+        and switches.replicas(m) > 1
+        and m.settings.switches.get("jit_compile") == "on"
+    ]
+    for m in (
+        m for m in fits if m.settings.switches.get("strategy") == "MirroredStrategy" and switches.replicas(m) > 1
+    ):
+        one = [
+            o
+            for o in fits
+            if o.problem.model == m.problem.model
+            and o.problem.batch == m.problem.batch
+            and o.settings.device == m.settings.device
+            and switches.replicas(o) == 1
+            and "strategy" not in o.settings.switches
+            and o.settings.switches.get("keras_backend") is None
+            and o.settings.switches.get("dropout") == "off"
+        ]
         jitted = next((o for o in one if o.values.get("jit_compile")), None)
         if jitted is None or m.values.get("jit_compile"):
             continue
@@ -187,9 +223,14 @@ def _jit(every: "list[Measurement]") -> list[str]:
         why = ", and turning it on there is refused" if refused else ""
         longer = data_parallel.ratio(own, other)
         told = f"{between(longer)} times as long{'' if sure(longer) else ', or no longer'}"
-        found.append((longer.value, f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it "
-                      f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
-                      f"Keras runs by itself, {seconds(other.value)}: {told}."))  # fmt: skip
+        found.append(
+            (
+                longer.value,
+                f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it "
+                f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
+                f"Keras runs by itself, {seconds(other.value)}: {told}.",
+            )
+        )
     return [said for _, said in sorted(found)]
 
 
@@ -207,9 +248,11 @@ def _depth(cases: list[Case]) -> list[str]:
                 continue
             grown = [held[2][0] - held[0][0], held[3][0] - held[1][0]]
             more, all_ = [size(b) for b in grown], [size(sum(b)) for b in held[2:]]
-            said.append(f"Data-parallel training does not help depth: from {few[1]} to {many[1]} hidden layers "
-                        f"{few[0]} needs {more[0]} more for weights and optimizer on one GPU and {more[1]} more on each of "
-                        f"{deep.count}; in all {all_[0]} on one and {all_[1]} on each.")  # fmt: skip
+            said.append(
+                f"Data-parallel training does not help depth: from {few[1]} to {many[1]} hidden layers "
+                f"{few[0]} needs {more[0]} more for weights and optimizer on one GPU and {more[1]} more on each of "
+                f"{deep.count}; in all {all_[0]} on one and {all_[1]} on each."
+            )
     return said
 
 
@@ -234,10 +277,14 @@ def _claims(cases: list[Case]) -> list[str]:
             continue
         none = all(small.value < FEW for (_, small), _ in ends)
         grows = all(large.low > small.high for (_, small), (_, large) in ends)
-        told = [f"{a.several.problem.model} on {a.count} GPUs {digits(x.value)} times as fast at batch "
-                f"{a.several.problem.batch} and {digits(y.value)} at {b.several.problem.batch}"
-                for (a, x), (b, y) in ends]  # fmt: skip
-        said.append(f"S3c says that more GPUs do nothing by themselves and that the gain comes from bigger batches in all: with "
-                    f"Keras on {_LIBRARY.get(backend, backend)} the first {'holds' if none else 'does not hold'} at the smallest "
-                    f"batch, the second {'holds' if grows else 'does not hold for every model'} ({join(told)}).")  # fmt: skip
+        told = [
+            f"{a.several.problem.model} on {a.count} GPUs {digits(x.value)} times as fast at batch "
+            f"{a.several.problem.batch} and {digits(y.value)} at {b.several.problem.batch}"
+            for (a, x), (b, y) in ends
+        ]
+        said.append(
+            f"S3c says that more GPUs do nothing by themselves and that the gain comes from bigger batches in all: with "
+            f"Keras on {_LIBRARY.get(backend, backend)} the first {'holds' if none else 'does not hold'} at the smallest "
+            f"batch, the second {'holds' if grows else 'does not hold for every model'} ({join(told)})."
+        )
     return said

@@ -121,8 +121,10 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
     draws = np.sort(numbers(np.median(rounds[:, picks], axis=2)), axis=1)
     last, tail, wider = RESAMPLES - 1, (1 - CONFIDENCE) / 2, _few_blocks(count)
     low, high = draws[:, math.floor(tail * last)], draws[:, math.ceil((1 - tail) * last)]
-    return tuple(Estimate(float(v), float(v + min(a - v, 0) * wider), float(v + max(b - v, 0) * wider))
-                 for v, a, b in zip(values, low, high, strict=True))  # fmt: skip
+    return tuple(
+        Estimate(float(v), float(v + min(a - v, 0) * wider), float(v + max(b - v, 0) * wider))
+        for v, a, b in zip(values, low, high, strict=True)
+    )
 
 
 @functools.lru_cache(maxsize=_KEPT)

@@ -25,15 +25,22 @@ _DESCRIBING_S = 60
 def parser() -> options.Parser:
     """The command line of python -m analysis.explain."""
     made = options.parser("analysis.explain", LONG, EXAMPLE)
-    made.add_argument("runs", nargs="*", metavar="RUN", help="a result file, a run folder or a machine folder "
-                      "(default: the runs of this machine under reports/local)")  # fmt: skip
+    made.add_argument(
+        "runs",
+        nargs="*",
+        metavar="RUN",
+        help="a result file, a run folder or a machine folder (default: the runs of this machine under reports/local)",
+    )
     what = made.add_argument_group("what to explain")
     what.add_argument("--case", metavar="ID", help="an article's system or a complaint")
     what.add_argument(
         "--model", metavar="NAME", help="a name, package.module:function that builds a model, or file.keras"
     )
-    for flag, about in (("--batch", "samples a step (32)"), ("--samples", "samples an epoch (the model's own)"),
-                        ("--epochs", "epochs (the model's own)")):  # fmt: skip
+    for flag, about in (
+        ("--batch", "samples a step (32)"),
+        ("--samples", "samples an epoch (the model's own)"),
+        ("--epochs", "epochs (the model's own)"),
+    ):
         what.add_argument(flag, type=options.number, metavar="N", help=about)
     what.add_argument(
         "--validation", type=options.number, metavar="N", help="samples evaluated after each epoch (none)"
@@ -54,8 +61,13 @@ def parser() -> options.Parser:
     how.add_argument("--price-gpu", type=_price, metavar="MONEY", help="an hour of the machine with the GPU")
     how.add_argument("--price-cpu", type=_price, metavar="MONEY", help="an hour of the machine without")
     how.add_argument("--verify", action="store_true", help="measure the best what-ifs here, beside what was predicted")
-    how.add_argument("--time-limit", type=options.number, default=_DESCRIBING_S, metavar="S",
-                     help=f"seconds that building your model may take ({_DESCRIBING_S})")  # fmt: skip
+    how.add_argument(
+        "--time-limit",
+        type=options.number,
+        default=_DESCRIBING_S,
+        metavar="S",
+        help=f"seconds that building your model may take ({_DESCRIBING_S})",
+    )
     how.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
     return made
 
@@ -169,8 +181,13 @@ def _asked(args: argparse.Namespace):
     from kernels.problems import Training
     from workloads import switches
 
-    given = {"residence": args.input, "jit_compile": args.jit, "tf32": args.tf32, "precision": args.precision,
-             "steps_per_execution": args.steps_per_execution and str(args.steps_per_execution)}  # fmt: skip
+    given = {
+        "residence": args.input,
+        "jit_compile": args.jit,
+        "tf32": args.tf32,
+        "precision": args.precision,
+        "steps_per_execution": args.steps_per_execution and str(args.steps_per_execution),
+    }
     given = {name: text for name, text in given.items() if text}
     prices = {name: price for name, price in (("gpu", args.price_gpu), ("cpu", args.price_cpu)) if price is not None}
     more: dict[str, Any] = {"switches": given, "validation": args.validation or 0, "prices": prices}

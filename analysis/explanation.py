@@ -91,7 +91,6 @@ class Explanation(msgspec.Struct, frozen=True):
         first = [self.asked.strange.words] if self.asked.strange else []
         return tuple(dict.fromkeys((*first, *(text for p in self.sides for text in p.partial))))
 
-
     @property
     def withheld(self) -> bool:
         """Whether its seconds would be guesses: most of the arithmetic is of layers that nothing here knows."""
@@ -101,8 +100,9 @@ class Explanation(msgspec.Struct, frozen=True):
         """What of it is to be said: all, or without what rests on seconds that are withheld."""
         if not self.withheld:
             return self
-        return msgspec.structs.replace(self, cpu=None, gpu=None, crossovers=(), payback=None, costs=(), what_ifs=(), at_once=(),
-                                       validation_s={})  # fmt: skip
+        return msgspec.structs.replace(
+            self, cpu=None, gpu=None, crossovers=(), payback=None, costs=(), what_ifs=(), at_once=(), validation_s={}
+        )
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -149,24 +149,47 @@ def explain(asked: Asked, of: Sources) -> Explanation:
     found = whatif.what_ifs(main, predict)
     ranked = sorted([w for w in (other, *found) if w], key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
     validation = {d: validating(asked, p) for d, p in sides.items()} if asked.validation else {}
-    held = tuple(memory(asked.of, asked.training, device, of_.measurements, of_.machine)
-                 for device in sides if (of_ := _profile(of, device)))  # fmt: skip
-    prices = tuple(cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
-                   for d, p in sides.items())  # fmt: skip
+    held = tuple(
+        memory(asked.of, asked.training, device, of_.measurements, of_.machine)
+        for device in sides
+        if (of_ := _profile(of, device))
+    )
+    prices = tuple(
+        cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
+        for d, p in sides.items()
+    )
     lacks = tuple(f"{where}: {error}" for where, error in lacking.items())
     commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
     crossed, paid = (_crossovers(asked, predict), payback(cpu, gpu)) if cpu and gpu else ((), None)
     together = tuple(whatif.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
     key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else ("", None)
     rows = measured(asked, of)
-    return Explanation(asked, cpu, gpu, {d: step for d, (_, step) in rows.items()}, crossed, paid, held, prices, tuple(ranked),
-                       together, validation, lacks, commands, key, factor, fed(rows, predict))  # fmt: skip
+    return Explanation(
+        asked,
+        cpu,
+        gpu,
+        {d: step for d, (_, step) in rows.items()},
+        crossed,
+        paid,
+        held,
+        prices,
+        tuple(ranked),
+        together,
+        validation,
+        lacks,
+        commands,
+        key,
+        factor,
+        fed(rows, predict),
+    )
 
 
 def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
     """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
     host."""
-    factor, start = (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else (None, None)
+    factor, start = (
+        (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else (None, None)
+    )
 
     def predict(training: Training, settings: Settings, kernel: str = whatif.FIT) -> "Prediction":
         made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)
@@ -176,7 +199,9 @@ def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
             return rescaled(made, factor, start)
         with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays untold
             if made.untold and kernel == whatif.FIT:
-                return completed(made, of.predict(training, settings, of.gpu, asked.network, kernel=kernel), factor, start)
+                return completed(
+                    made, of.predict(training, settings, of.gpu, asked.network, kernel=kernel), factor, start
+                )
         return made
 
     return predict
@@ -194,7 +219,14 @@ def measured(asked: Asked, of: Sources) -> "dict[str, tuple[Measurement, Estimat
         wanted = (whatif.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
         steps = []
         for m in jobs.trainings(_profile(of, device).measurements):
-            own = (m.kernel, m.problem.model, m.problem.batch, m.settings.device, m.settings.switches, m.settings.threads)
+            own = (
+                m.kernel,
+                m.problem.model,
+                m.problem.batch,
+                m.settings.device,
+                m.settings.switches,
+                m.settings.threads,
+            )
             if own == wanted and (law := jobs.law(m)) and law.step.value > 0:
                 steps.append((m, law.step))
         if steps:
@@ -256,8 +288,14 @@ def _of_width(model: str, width: int) -> str:
     return f"{head.rpartition('-')[0]}-{width}x{tail}"
 
 
-def over(asked: Asked, varies: str, trainings: Callable[[int], Training], sizes: Iterable[int], predict: Callable,
-         by: Callable) -> Answer | None:  # fmt: skip
+def over(
+    asked: Asked,
+    varies: str,
+    trainings: Callable[[int], Training],
+    sizes: Iterable[int],
+    predict: Callable,
+    by: Callable,
+) -> Answer | None:
     """Who wins along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie close;
     None where fewer than two sizes can be."""
     points: dict[int, Point] = {}
@@ -293,8 +331,11 @@ def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
     """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does.
     Infinite where its epochs may be shorter and likely are not: `low` is the earliest."""
     begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
-    gain = Estimate(cpu.epoch_total_s.value - gpu.epoch_total_s.value, cpu.epoch_total_s.low - gpu.epoch_total_s.high,
-                    cpu.epoch_total_s.high - gpu.epoch_total_s.low)  # fmt: skip
+    gain = Estimate(
+        cpu.epoch_total_s.value - gpu.epoch_total_s.value,
+        cpu.epoch_total_s.low - gpu.epoch_total_s.high,
+        cpu.epoch_total_s.high - gpu.epoch_total_s.low,
+    )
     later = begins[1] - begins[0]
     if gain.high <= 0:
         return None

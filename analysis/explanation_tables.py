@@ -62,19 +62,26 @@ def budget_lines(e: Explanation) -> list[str]:
         found.append(_row("measured", [about(step) if step else "-" for step in each], width))
         fed = [e.fed.get(p.settings.device) for p in e.sides]
         if any(work and work.value > _NOTHING for work in fed):
-            found.append(_row("of it the fit's work for a step's samples", [about(w) if w else "-" for w in fed], width))
+            found.append(
+                _row("of it the fit's work for a step's samples", [about(w) if w else "-" for w in fed], width)
+            )
         told = [p.step_s.value + (work.value if work else 0.0) for p, work in zip(e.sides, fed, strict=True)]
         pairs = list(zip(each, told, strict=True))
         rest = [f"{signed(step.value - s)} ({percent(step.value / s - 1)})" if step else "-" for step, s in pairs]
         found.append(_row("not explained (measured less predicted)", rest, width))
-        where = [f"{'in' if step.low <= s <= step.high else 'out'}side the measured interval" if step else "-"
-                 for step, s in pairs]  # fmt: skip
+        where = [
+            f"{'in' if step.low <= s <= step.high else 'out'}side the measured interval" if step else "-"
+            for step, s in pairs
+        ]
         found.append(_row("what is predicted lies", where, width))
     t = e.asked.training
-    for words, part in ((f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
-                        ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),
-                        ("the fit beyond its epochs", lambda p: p.fit_s), ("compiling", lambda p: p.compile_s),
-                        ("import, device start, building", lambda p: p.start_s)):  # fmt: skip
+    for words, part in (
+        (f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
+        ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),
+        ("the fit beyond its epochs", lambda p: p.fit_s),
+        ("compiling", lambda p: p.compile_s),
+        ("import, device start, building", lambda p: p.start_s),
+    ):
         found.append(_row(words, [_known(p, part(p)) for p in e.sides], width))
     if e.validation_s:
         found.append(
@@ -119,8 +126,10 @@ def what_if_words(w: "WhatIf", whole_job: float) -> str:
     if w.job_saved is None or w.step_saved is None:
         return f"{w.change.words}: {w.why}"
     sure = "" if w.helps else ", not told from nothing"
-    return (f"{w.change.words}: saves {about(w.job_saved)} of the job ({percent(w.job_saved.value / whole_job)}{sure}), "
-            f"{signed(w.step_saved.value)} of a step's work" + (f"; {w.change.note}" if w.change.note else ""))  # fmt: skip
+    return (
+        f"{w.change.words}: saves {about(w.job_saved)} of the job ({percent(w.job_saved.value / whole_job)}{sure}), "
+        f"{signed(w.step_saved.value)} of a step's work" + (f"; {w.change.note}" if w.change.note else "")
+    )
 
 
 def _at_once(e: Explanation) -> str:
@@ -132,8 +141,10 @@ def _at_once(e: Explanation) -> str:
         ]
         return f"Several trainings at once on the GPU, measured: {join(told)}."
     busy = device_busy(e.sides[-1])
-    return (f"Several trainings at once: the GPU computes for {percent(busy)} of a step, so others could use the "
-            "rest; what they gain was not measured (python -m workloads.training --study together).")  # fmt: skip
+    return (
+        f"Several trainings at once: the GPU computes for {percent(busy)} of a step, so others could use the "
+        "rest; what they gain was not measured (python -m workloads.training --study together)."
+    )
 
 
 def device_busy(p: "Prediction") -> float:

@@ -48,10 +48,14 @@ def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", whe
     if refused := next((m for m in rows if m.status == "failed"), None):
         return f"On {where} TensorFlow did not use the GPU: {refused.reason}."
     if machine and machine.gpus:
-        return (f"{where} has a GPU ({machine.gpus[0].name}), but whether TensorFlow sees it was not measured; "
-                "python -m workloads.doctor says so.")  # fmt: skip
-    return (f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees; "
-            f"{STORED_GPU} sets a stored GPU beside it).")  # fmt: skip
+        return (
+            f"{where} has a GPU ({machine.gpus[0].name}), but whether TensorFlow sees it was not measured; "
+            "python -m workloads.doctor says so."
+        )
+    return (
+        f"On {where} no GPU was measured: all of this is about its CPU (python -m workloads.doctor says what it sees; "
+        f"{STORED_GPU} sets a stored GPU beside it)."
+    )
 
 
 def _of_tensorflow(m: "Measurement") -> bool:
@@ -68,8 +72,10 @@ def verdict(e: Explanation) -> list[str]:
         return [_withheld(e, unknown)]
     first, *rest = _told(e)
     if unknown:
-        first = (f"{first.removesuffix('.')}; partial: of {unknown.names}, about {percent(unknown.arithmetic)} of a step's "
-                 "arithmetic, nothing is known here and all is estimated.")  # fmt: skip
+        first = (
+            f"{first.removesuffix('.')}; partial: of {unknown.names}, about {percent(unknown.arithmetic)} of a step's "
+            "arithmetic, nothing is known here and all is estimated."
+        )
     return [first, *rest]
 
 
@@ -79,17 +85,24 @@ def _withheld(e: Explanation, unknown: "Strange") -> str:
     beside = f" Measured, a step takes {join(each)}." if each else ""
     t = e.asked.training
     words = ["--model", t.model, "--batch", str(t.batch), "--samples", str(t.samples), "--epochs", str(t.epochs)]
-    command = shlex.join(["python", "-m", "workloads.training", *words, *(["--dtypes", t.dtype] * (t.dtype != "float32"))])
-    return (f"Partial: which device wins, and in what time, is not told, for nothing here knows {unknown.names}, about "
-            f"{percent(unknown.arithmetic)} of a step's arithmetic.{beside} To measure it: {options.typed(command)}")  # fmt: skip
+    command = shlex.join(
+        ["python", "-m", "workloads.training", *words, *(["--dtypes", t.dtype] * (t.dtype != "float32"))]
+    )
+    return (
+        f"Partial: which device wins, and in what time, is not told, for nothing here knows {unknown.names}, about "
+        f"{percent(unknown.arithmetic)} of a step's arithmetic.{beside} To measure it: {options.typed(command)}"
+    )
 
 
 def _told(e: Explanation) -> list[str]:
     if not (e.cpu and e.gpu):
         (only,) = e.sides
         beside = f", and {join(only.untold)}, which no row tells" if only.untold else ""
-        told = [f"Only {device_words(only)} could be predicted: a step takes {about(only.step_s)}, the whole job "
-                f"{about(job_s(e, only))}{beside}.", _largest(e)]  # fmt: skip
+        told = [
+            f"Only {device_words(only)} could be predicted: a step takes {about(only.step_s)}, the whole job "
+            f"{about(job_s(e, only))}{beside}.",
+            _largest(e),
+        ]
         return [*told, *_best(e)]
     return [_winner(e), _largest(e), *_turns(e), _pays(e), *_best(e)][:5]
 
@@ -107,7 +120,9 @@ def _winner(e: Explanation) -> str:
     turned = (
         f" (by the step alone the {'GPU' if step > 1 else 'CPU'} is ahead)" if (step > 1) != (likelier == "gpu") else ""
     )
-    by_step = f"a step takes {seconds(gpu_side.step_s.value)} on the GPU and {seconds(cpu_side.step_s.value)} on the CPU"
+    by_step = (
+        f"a step takes {seconds(gpu_side.step_s.value)} on the GPU and {seconds(cpu_side.step_s.value)} on the CPU"
+    )
     whole = f"the whole job {about(gpu)} and {about(cpu)}, start-up and compilation included"
     return f"{close if word == 'neither' else sure}{turned}: {by_step}; {whole}."
 
@@ -118,8 +133,10 @@ def _winner_of_steps(e: Explanation, untold: tuple[str, ...]) -> str:
     word = faster(cpu, gpu)
     close = "It is too close to tell which is faster by the step"
     who = close if word == "neither" else f"By the step the {word.upper()} is faster"
-    return (f"{who}: {about(gpu)} on the GPU and {about(cpu)} on the CPU. Who finishes a whole job first cannot be told: "
-            f"{join(untold)} was not measured.")  # fmt: skip
+    return (
+        f"{who}: {about(gpu)} on the GPU and {about(cpu)} on the CPU. Who finishes a whole job first cannot be told: "
+        f"{join(untold)} was not measured."
+    )
 
 
 def faster(cpu: Estimate, gpu: Estimate) -> str:
@@ -170,7 +187,9 @@ def _wins(a: Answer) -> str:
     name, ends = a.family.varies, ["GPU" if p.ratio.value > 1 else "CPU" for p in (a.points[0], a.points[-1])]
     each = f"number of {name}" if name == "samples" else name
     if unsure(a):
-        likelier = ends[0] if ends[0] == ends[1] else f"{ends[0]} at {name} = {a.low_n:,} and the {ends[1]} at {a.high_n:,}"
+        likelier = (
+            ends[0] if ends[0] == ends[1] else f"{ends[0]} at {name} = {a.low_n:,} and the {ends[1]} at {a.high_n:,}"
+        )
         return f"no winner can be told at any {each} looked at; likelier is the {likelier}"
     turns = _turned(a)
     if not turns:
@@ -218,8 +237,10 @@ def _pays(e: Explanation) -> str:
         return f"{begins} and its epochs are no shorter: it never catches up."
     if math.isinf(e.payback.value):
         earliest = f"after {digits(e.payback.low)} epochs" if e.payback.low else "from the first epoch"
-        return (f"{begins}, and whether its epochs are shorter cannot be told: it is ahead {earliest} at the earliest, or never; "
-                f"this job has {e.asked.training.epochs:,}.")  # fmt: skip
+        return (
+            f"{begins}, and whether its epochs are shorter cannot be told: it is ahead {earliest} at the earliest, or never; "
+            f"this job has {e.asked.training.epochs:,}."
+        )
     if e.payback.value == 0:
         return "The GPU's job begins no later than the CPU's, so it is ahead from the first epoch."
     far = (
@@ -227,8 +248,10 @@ def _pays(e: Explanation) -> str:
         if math.isfinite(e.payback.high)
         else f"{digits(e.payback.low)} or more"
     )
-    return (f"The GPU's job begins {seconds(later)} later (start-up and compilation), which it has paid back after "
-            f"{digits(e.payback.value)} epochs ({far}); this job has {e.asked.training.epochs:,}.")  # fmt: skip
+    return (
+        f"The GPU's job begins {seconds(later)} later (start-up and compilation), which it has paid back after "
+        f"{digits(e.payback.value)} epochs ({far}); this job has {e.asked.training.epochs:,}."
+    )
 
 
 def _begin(p: "Prediction") -> float:
@@ -268,8 +291,10 @@ def memory_sentence(m: Memory, samples: int) -> str:
         return f"{said}: not even a batch of 1 fits into the {size(m.capacity)} of {where}."
     if m.largest_batch.low > samples:
         return f"{said}; {where} has {size(m.capacity)}, so all {samples:,} samples would fit even as one batch."
-    return (f"{said}; {where} has {size(m.capacity)}, so the largest batch that fits is about {_at(fits)} "
-            f"({_at(m.largest_batch.low)} to {_at(m.largest_batch.high)}).")  # fmt: skip
+    return (
+        f"{said}; {where} has {size(m.capacity)}, so the largest batch that fits is about {_at(fits)} "
+        f"({_at(m.largest_batch.low)} to {_at(m.largest_batch.high)})."
+    )
 
 
 def cost_sentence(c: Cost) -> str:
@@ -280,9 +305,11 @@ def cost_sentence(c: Cost) -> str:
         if c.money
         else f"has no price here ({flag} PER_HOUR)"
     )
-    power = (f"and takes {digits(c.joules.value)} J ({digits(c.joules.value / 3.6e6)} kWh; power as in the "
-             f"{c.watts_from})" if c.joules
-             else "and its energy is not known: no row has its power")  # fmt: skip
+    power = (
+        f"and takes {digits(c.joules.value)} J ({digits(c.joules.value / 3.6e6)} kWh; power as in the {c.watts_from})"
+        if c.joules
+        else "and its energy is not known: no row has its power"
+    )
     return f"The job on {where} {money}, {power}."
 
 
@@ -291,13 +318,18 @@ def caveats(e: Explanation) -> list[str]:
     found = [f"Partial: {text}." for text in e.partial]
     if e.borrowed:
         f = e.host_factor
-        scaled = (f"what the host does for it is taken as {digits(f.value)} ({digits(f.low)} to {digits(f.high)}) "
-                  f"times as long as "
-                  "there, as this machine's calls are" if f else "its host's times are taken as they are there: no "
-                                                                 "call was measured on both")  # fmt: skip
-        found.append(f"The GPU is not of this machine: its times are those stored of {e.borrowed}; {scaled}; copies "
-                     "are its link's. Your own GPU will differ: a data-center GPU such as an H200 is not a "
-                     "laptop's, whose arithmetic and memory can be ten times slower.")  # fmt: skip
+        scaled = (
+            f"what the host does for it is taken as {digits(f.value)} ({digits(f.low)} to {digits(f.high)}) "
+            f"times as long as "
+            "there, as this machine's calls are"
+            if f
+            else "its host's times are taken as they are there: no call was measured on both"
+        )
+        found.append(
+            f"The GPU is not of this machine: its times are those stored of {e.borrowed}; {scaled}; copies "
+            "are its link's. Your own GPU will differ: a data-center GPU such as an H200 is not a "
+            "laptop's, whose arithmetic and memory can be ten times slower."
+        )
     found += [f"Missing: {text}." for text in e.lacks]
     if not e.gpu and not e.lacks:
         found.append(f"These rows are of no GPU; {STORED_GPU} takes one that was measured elsewhere.")

@@ -64,17 +64,49 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
     for index, (m, samples) in enumerate(timed(measurements)):
         times = [_NS * s for s in blocks(samples)]
         threads = m.settings.threads or 1
-        own = {"run_name": name(m), "family_index": index, "per_family_instance_index": 0, "repetitions": len(times),
-               "threads": threads}  # fmt: skip
-        made += [{"name": name(m), **own, "run_type": "iteration", "repetition_index": i, "iterations": samples.calls,
-                  "real_time": t, "cpu_time": t, "time_unit": "ns", **_counters(m, t)} for i, t in enumerate(times)]  # fmt: skip
+        own = {
+            "run_name": name(m),
+            "family_index": index,
+            "per_family_instance_index": 0,
+            "repetitions": len(times),
+            "threads": threads,
+        }
+        made += [
+            {
+                "name": name(m),
+                **own,
+                "run_type": "iteration",
+                "repetition_index": i,
+                "iterations": samples.calls,
+                "real_time": t,
+                "cpu_time": t,
+                "time_unit": "ns",
+                **_counters(m, t),
+            }
+            for i, t in enumerate(times)
+        ]
         if len(times) > 1:
             deviation = statistics.stdev(times)
-            told = {"mean": statistics.fmean(times), "median": statistics.median(times), "stddev": deviation,
-                    "cv": deviation / statistics.fmean(times)}  # fmt: skip
-            made += [{"name": f"{name(m)}_{word}", **own, "run_type": "aggregate", "aggregate_name": word,
-                      "aggregate_unit": "percentage" if word == "cv" else "time", "iterations": len(times), "real_time": value,
-                      "cpu_time": value, "time_unit": "ns"} for word, value in told.items()]  # fmt: skip
+            told = {
+                "mean": statistics.fmean(times),
+                "median": statistics.median(times),
+                "stddev": deviation,
+                "cv": deviation / statistics.fmean(times),
+            }
+            made += [
+                {
+                    "name": f"{name(m)}_{word}",
+                    **own,
+                    "run_type": "aggregate",
+                    "aggregate_name": word,
+                    "aggregate_unit": "percentage" if word == "cv" else "time",
+                    "iterations": len(times),
+                    "real_time": value,
+                    "cpu_time": value,
+                    "time_unit": "ns",
+                }
+                for word, value in told.items()
+            ]
     return {"context": _context(run), "benchmarks": made}
 
 
@@ -89,11 +121,26 @@ def _context(run: "Run | None") -> dict:
     here = run.machine
     sizes = [(n[:2], n[2:], size) for n, size in here.caches_bytes.items()]
     kinds = {"": "Unified", "d": "Data", "i": "Instruction"}
-    caches = [{"type": kinds.get(kind, "Unified"), "level": int(level[1:]), "size": size, "num_sharing": 0}
-              for level, kind, size in sizes if level[1:].isdigit()]  # fmt: skip
-    return {"date": run.started_at, "host_name": here.key, "executable": run.command, "num_cpus": here.cores, "mhz_per_cpu": 0,
-            "cpu_scaling_enabled": False, "caches": caches, "load_avg": [], "library_build_type": "release", "cpu": here.cpu,
-            "gpus": [gpu.name for gpu in here.gpus], "commit": run.commit, **run.software}  # fmt: skip
+    caches = [
+        {"type": kinds.get(kind, "Unified"), "level": int(level[1:]), "size": size, "num_sharing": 0}
+        for level, kind, size in sizes
+        if level[1:].isdigit()
+    ]
+    return {
+        "date": run.started_at,
+        "host_name": here.key,
+        "executable": run.command,
+        "num_cpus": here.cores,
+        "mhz_per_cpu": 0,
+        "cpu_scaling_enabled": False,
+        "caches": caches,
+        "load_avg": [],
+        "library_build_type": "release",
+        "cpu": here.cpu,
+        "gpus": [gpu.name for gpu in here.gpus],
+        "commit": run.commit,
+        **run.software,
+    }
 
 
 def bencher(measurements: "Iterable[Measurement]") -> dict:
@@ -123,8 +170,15 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
         time = of(samples)
         off = max(time.high - time.value, time.value - time.low)
         extra = [f"{samples.clock}, {len(samples.seconds)} samples in {len(blocks(samples))} blocks", *m.flags]
-        made.append({"name": name(m), "unit": "ns", "value": _NS * time.value, "range": f"± {_NS * off:.6g}",
-                     "extra": "\n".join(extra)})  # fmt: skip
+        made.append(
+            {
+                "name": name(m),
+                "unit": "ns",
+                "value": _NS * time.value,
+                "range": f"± {_NS * off:.6g}",
+                "extra": "\n".join(extra),
+            }
+        )
     return made
 
 
@@ -153,8 +207,11 @@ def text(loaded: "Loaded", to: str) -> str:
 
     if to in ("csv", "md"):
         return table(loaded, to)
-    made = {"google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.runs[-1] if loaded.runs else None),
-            "bencher": lambda: bencher(loaded.measurements), "github": lambda: github(loaded.measurements)}[to]()  # fmt: skip
+    made = {
+        "google-benchmark": lambda: google_benchmark(loaded.measurements, loaded.runs[-1] if loaded.runs else None),
+        "bencher": lambda: bencher(loaded.measurements),
+        "github": lambda: github(loaded.measurements),
+    }[to]()
     return json.dumps(made, indent=1, allow_nan=False) + "\n"
 
 
@@ -166,8 +223,10 @@ def _body(args: argparse.Namespace) -> int:
 
     keys = {r.machine.key for part in loaded for r in part.runs}
     if len(keys) > 1:
-        raise options.Usage(f"these runs are of several machines ({', '.join(sorted(keys))}); export each by itself",
-                            f"python -m analysis.export {args.runs[0]} --to {args.to}")  # fmt: skip
+        raise options.Usage(
+            f"these runs are of several machines ({', '.join(sorted(keys))}); export each by itself",
+            f"python -m analysis.export {args.runs[0]} --to {args.to}",
+        )
     made = text(results.read(*args.runs), args.to)
     if not args.output:
         sys.stdout.write(made)
@@ -176,8 +235,10 @@ def _body(args: argparse.Namespace) -> int:
         with open(args.output, "x", encoding="utf-8") as file:
             file.write(made)
     except OSError as error:
-        raise options.Usage(f"cannot write {args.output}: {error.strerror}",
-                            f"python -m analysis.export {args.runs[0]} --to {args.to} -o other-file") from error  # fmt: skip
+        raise options.Usage(
+            f"cannot write {args.output}: {error.strerror}",
+            f"python -m analysis.export {args.runs[0]} --to {args.to} -o other-file",
+        ) from error
     print(args.output)
     return options.OK
 

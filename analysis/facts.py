@@ -25,8 +25,14 @@ def machine_words(machine: "Machine") -> str:
 
 
 def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
-    return [m for m in measurements if m.problem.op == op and is_gpu(m.settings.device) == gpu
-            and m.settings.mode == "resident" and quick_seconds(m)]  # fmt: skip
+    return [
+        m
+        for m in measurements
+        if m.problem.op == op
+        and is_gpu(m.settings.device) == gpu
+        and m.settings.mode == "resident"
+        and quick_seconds(m)
+    ]
 
 
 def _side(m: "Measurement") -> str:
@@ -62,7 +68,11 @@ def _rate(m: "Measurement", roofs) -> str:
     told = f"at n = {m.problem.n} {what} ({_side(m)}) reaches {flops_rate(rate)}"
     if judged.fraction is None or judged.roof is None:
         return f"{told} ({judged.note})"
-    over = " (the CPU was slower while that was measured)" if judged.fraction.value > 1 and not is_gpu(m.settings.device) else ""
+    over = (
+        " (the CPU was slower while that was measured)"
+        if judged.fraction.value > 1 and not is_gpu(m.settings.device)
+        else ""
+    )
     return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}{over}"
 
 
@@ -83,9 +93,11 @@ def library_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """How much faster the CPU library is than our Numba kernels and than plain loops, at the largest n they share."""
     measurements = [m for m in measurements if m.problem.op == "matmul" and not is_gpu(m.settings.device)]
     library = _by_size(m for m in measurements if m.kernel.startswith("matmul/numpy/"))
-    others = {"our own register tiles in Numba": _by_size(m for m in measurements if m.kernel == "matmul/numba/simd"),
-              "our parallel Numba loops": _by_size(m for m in measurements if m.kernel == "matmul/numba/parallel"),
-              "plain loops compiled by Numba": _by_size(m for m in measurements if m.kernel == _PLAIN)}
+    others = {
+        "our own register tiles in Numba": _by_size(m for m in measurements if m.kernel == "matmul/numba/simd"),
+        "our parallel Numba loops": _by_size(m for m in measurements if m.kernel == "matmul/numba/parallel"),
+        "plain loops compiled by Numba": _by_size(m for m in measurements if m.kernel == _PLAIN),
+    }
     said = []
     for name, rows in others.items():
         if shared := library.keys() & rows.keys():
@@ -120,13 +132,17 @@ def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
     elif (held := level(roofs, s.device, p.footprint_bytes, s.threads)) is None:
         which = f"it would be memory-bound, but its {size(p.footprint_bytes)} fit a cache, whose roof was not measured"
     elif held.kind == "cache":
-        which = (f"it would be memory-bound, but its {size(p.footprint_bytes)} fit {held.name}, which gives "
-                 f"{bytes_rate(held.rate.value)}")  # fmt: skip
+        which = (
+            f"it would be memory-bound, but its {size(p.footprint_bytes)} fit {held.name}, which gives "
+            f"{bytes_rate(held.rate.value)}"
+        )
     else:
         which = "it is memory-bound, so memory is the limit"
-    return [f"A matmul of n = {p.n} does {digits(intensity)} FLOP for each byte it must move, and this CPU's ridge "
-            f"point ({flops_rate(compute.rate.value)} over {bytes_rate(memory.rate.value)}) is "
-            f"{digits(corner)}: {which}."]  # fmt: skip
+    return [
+        f"A matmul of n = {p.n} does {digits(intensity)} FLOP for each byte it must move, and this CPU's ridge "
+        f"point ({flops_rate(compute.rate.value)} over {bytes_rate(memory.rate.value)}) is "
+        f"{digits(corner)}: {which}."
+    ]
 
 
 def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -134,14 +150,20 @@ def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     best = best_at_largest(list(measurements), gpu=False)
     if best is None:
         return []
-    same = {m.settings.threads: taken for m in measurements
-            if (m.kernel, m.problem, m.settings.mode) == (best.kernel, best.problem, best.settings.mode)
-            and m.settings.threads and (taken := quick_seconds(m))}  # fmt: skip
+    same = {
+        m.settings.threads: taken
+        for m in measurements
+        if (m.kernel, m.problem, m.settings.mode) == (best.kernel, best.problem, best.settings.mode)
+        and m.settings.threads
+        and (taken := quick_seconds(m))
+    }
     if 1 not in same or len(same) < 2:
         return []
     most = max(same)
-    return [f"At n = {best.problem.n} {most} threads are {times(same[1] / same[most])} as fast as one "
-            f"({best.kernel.partition('/')[2]}: {seconds(same[most])} against {seconds(same[1])})."]  # fmt: skip
+    return [
+        f"At n = {best.problem.n} {most} threads are {times(same[1] / same[most])} as fast as one "
+        f"({best.kernel.partition('/')[2]}: {seconds(same[most])} against {seconds(same[1])})."
+    ]
 
 
 def other_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
@@ -178,10 +200,14 @@ def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | N
     for device in dict.fromkeys(p.device for p in found):
         most = max((p.threads or 0 for p in found if p.device == device), default=0)
         own = [p for p in found if p.device == device and (p.threads or 0) == most]
-        best = {p.name: max((q for q in own if q.name == p.name), key=lambda q: q.rate.value)
-                for p in sorted(own, key=lambda p: p.from_bytes)}  # fmt: skip
-        words = [f"{bytes_rate(p.rate.value)} from {name} (working sets of {size(p.from_bytes)} to {size(p.to_bytes)})"
-                 for name, p in best.items()]  # fmt: skip
+        best = {
+            p.name: max((q for q in own if q.name == p.name), key=lambda q: q.rate.value)
+            for p in sorted(own, key=lambda p: p.from_bytes)
+        }
+        words = [
+            f"{bytes_rate(p.rate.value)} from {name} (working sets of {size(p.from_bytes)} to {size(p.to_bytes)})"
+            for name, p in best.items()
+        ]
         threads = f" with {count(most, 'thread')}" if most else ""
         said.append(f"Memory of {device_name(device)}{threads} gives {join(words)}.")
     return said
@@ -194,8 +220,10 @@ def launch_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
         waited, queued = (pick(roofs, device, "launch", name) for name in (WAITED, QUEUED))
         words = [f"{seconds(1 / waited.rate.value)} when the program waits for it"] if waited else []
         words += [f"{seconds(1 / queued.rate.value)} of the device's time when many are queued"] if queued else []
-        said.append(f"A call of {device_name(device)} that computes nothing takes {join(words)}; however little there is to "
-                    "compute, a call costs that.")  # fmt: skip
+        said.append(
+            f"A call of {device_name(device)} that computes nothing takes {join(words)}; however little there is to "
+            "compute, a call costs that."
+        )
     return said
 
 
@@ -219,7 +247,9 @@ def device_name(device: str) -> str:
     return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
 
 
-def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None" = None) -> str:
+def trouble_sentence(
+    measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None" = None
+) -> str:
     """Failed rows, wrong answers and impossible rates in one sentence; "" when there are none.
 
     A virtual CPU is lent more or less of its host from minute to minute, so its rows may pass a roof measured in a
@@ -234,8 +264,10 @@ def trouble_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, 
     above = [m for m in measurements if (ABOVE in m.flags or is_above(m, roofs)) and not _lent(m, machine)]
     if above:
         lie = "lies" if len(above) == 1 else "lie"
-        parts.append(f"{count(len(above), 'row')} {lie} above the roof, which is impossible: the machine was slower while "
-                     f"the roof was measured, or units, precision or counting are wrong: {_named(above)}")  # fmt: skip
+        parts.append(
+            f"{count(len(above), 'row')} {lie} above the roof, which is impossible: the machine was slower while "
+            f"the roof was measured, or units, precision or counting are wrong: {_named(above)}"
+        )
     return f"{'; '.join(parts)}." if parts else ""
 
 
@@ -243,13 +275,17 @@ def _lent(m: "Measurement", machine: "Machine | None") -> bool:
     return machine is not None and machine.virtual and not is_gpu(m.settings.device)
 
 
-def beyond_sentence(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None") -> list[str]:
+def beyond_sentence(
+    measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]", machine: "Machine | None"
+) -> list[str]:
     """CPU rows of a virtual machine above their roof."""
     above = [m for m in measurements if _lent(m, machine) and is_above(m, roofs)]
     if not above:
         return []
     rows = f"{count(len(above), 'row')} of the CPU {'passes' if len(above) == 1 else 'pass'} the roof measured"
-    return [f"{rows}: this virtual machine was lent more of its host then than while the roof was measured: {_named(above)}."]
+    return [
+        f"{rows}: this virtual machine was lent more of its host then than while the roof was measured: {_named(above)}."
+    ]
 
 
 def _named(rows, why=lambda m: "") -> str:

@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
-_DENSE_FIELDS = {"nn": ("m",), "nt": ("m",), "tn": ("k",)}  # the batch is summed over where the weights' gradient is made
+_DENSE_FIELDS = {
+    "nn": ("m",),
+    "nt": ("m",),
+    "tn": ("k",),
+}  # the batch is summed over where the weights' gradient is made
 VARIES = tuple(CONV_FIELDS)
 # Sizes that make a family by themselves. Two layers of a network that differ in channels or image size alone are no sweep.
 _LEAST = {"batch": 2, "channels": 3, "size": 3}
@@ -67,8 +71,9 @@ class Family(msgspec.Struct, frozen=True):
     @property
     def smallest(self) -> str:
         """Its smallest size, in words."""
-        return {"batch": "the smallest batch", "channels": "the fewest channels",
-                "size": "the smallest images"}.get(self.varies, "the smallest size")  # fmt: skip
+        return {"batch": "the smallest batch", "channels": "the fewest channels", "size": "the smallest images"}.get(
+            self.varies, "the smallest size"
+        )
 
 
 # Kernels that stand for no side: what they time is not one call of a program. TensorFlow's `held` are 50 convolutions in one.
@@ -106,17 +111,25 @@ def framework_of(m: "Measurement") -> str:
     return backend if backend in registry.FRAMEWORKS else ""
 
 
-def comparable(measurements: "Iterable[Measurement]", op: str, framework: str = "", cache: str = "warm") -> "list[Measurement]":
+def comparable(
+    measurements: "Iterable[Measurement]", op: str, framework: str = "", cache: str = "warm"
+) -> "list[Measurement]":
     """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
     teaching rungs and what fresh processes say."""
     rungs = teaching_rungs()
     wanted = (op, framework, cache, "warm")
-    return [m for m in measurements if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
-            and m.kernel not in rungs and m.kernel.rpartition("/")[2] not in _ASIDE]  # fmt: skip
+    return [
+        m
+        for m in measurements
+        if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
+        and m.kernel not in rungs
+        and m.kernel.rpartition("/")[2] not in _ASIDE
+    ]
 
 
-def square_rows(measurements: "Iterable[Measurement]", framework: str = "",
-                cache: str = "warm") -> "dict[str, dict[int, list[Measurement]]]":  # fmt: skip
+def square_rows(
+    measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm"
+) -> "dict[str, dict[int, list[Measurement]]]":
     """precision -> n -> rows of the square, untransposed matmuls; a framework's only when it is named."""
     return rows_of(measurements, SQUARES, framework, cache)
 
@@ -130,8 +143,13 @@ def rows_of(measurements: "Iterable[Measurement]", family: Family, framework: st
     return found
 
 
-def conv_rows(measurements: "Iterable[Measurement]", framework: str = "", cache: str = "warm", varies: Iterable[str] = VARIES,
-              least: Mapping[str, int] | None = None) -> dict[Family, Rows]:  # fmt: skip
+def conv_rows(
+    measurements: "Iterable[Measurement]",
+    framework: str = "",
+    cache: str = "warm",
+    varies: Iterable[str] = VARIES,
+    least: Mapping[str, int] | None = None,
+) -> dict[Family, Rows]:
     """The convolutions as families: all other fields are equal. A row may be in several, a family of channels has as many
     in as out, one of sizes square images. `least`: so many sizes make a family."""
     found: dict[Family, Rows] = {}
@@ -164,5 +182,8 @@ def _add(found: dict[Family, Rows], family: Family, m: "Measurement") -> None:
 
 
 def _sweeps(found: dict[Family, Rows], least: Mapping[str, int]) -> dict[Family, Rows]:
-    return {family: rows for family, rows in found.items()
-            if max(len(sizes) for sizes in rows.values()) >= least[family.varies]}  # fmt: skip
+    return {
+        family: rows
+        for family, rows in found.items()
+        if max(len(sizes) for sizes in rows.values()) >= least[family.varies]
+    }

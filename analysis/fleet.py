@@ -20,8 +20,12 @@ def parser() -> options.Parser:
     made = options.parser("analysis.fleet", LONG, EXAMPLE)
     made.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
     made.add_argument("--against", metavar="RUN", help="the baseline (default: the newest saved that has the device)")
-    made.add_argument("--fail-on", type=options.regression, metavar="RULE",
-                      help="exit 4 when a device is below by more than this, or rows failed: 'slower>3%%'")  # fmt: skip
+    made.add_argument(
+        "--fail-on",
+        type=options.regression,
+        metavar="RULE",
+        help="exit 4 when a device is below by more than this, or rows failed: 'slower>3%%'",
+    )
     made.add_argument("--save", metavar="NAME", help="keep the run as the baseline NAME")
     made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
     made.add_argument("-v", "--verbose", action="store_true", help="the devices that are as they should be too")

@@ -64,8 +64,10 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
     findings: list[Finding] = []
     reasons: dict[int, list[str]] = defaultdict(list)
     before = readable(known)
-    spreads = {key: spread.stored(key, (m for d in found if d.machine.key == key for m in d.rows.values()))
-               for key in {d.machine.key for d in found}}  # fmt: skip
+    spreads = {
+        key: spread.stored(key, (m for d in found if d.machine.key == key for m in d.rows.values()))
+        for key in {d.machine.key for d in found}
+    }
     for i, device in enumerate(found):
         baseline = stored_baseline(device, before)
         own = against_baseline(device, baseline, spreads[device.machine.key], least) if baseline else []
@@ -81,8 +83,11 @@ def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least:
         judged = {id(f.device) for f in fleet}
         for i in same:
             if id(found[i]) not in judged:
-                reasons[i].append(f"{len(same)} alike are fewer than {FEWEST}" if len(same) < FEWEST else
-                                  f"fewer than {FEWEST} have a row in common with it")  # fmt: skip
+                reasons[i].append(
+                    f"{len(same)} alike are fewer than {FEWEST}"
+                    if len(same) < FEWEST
+                    else f"fewer than {FEWEST} have a row in common with it"
+                )
     either = {id(f.device) for f in findings}
     unjudged = tuple((d, ", ".join(reasons[i])) for i, d in enumerate(found) if id(d) not in either)
     return Judged(found, tuple(findings), unjudged)
@@ -147,11 +152,18 @@ def across(alike: list[Device], known: spread.Stored, least: float = LEAST) -> l
     return [f for what, rows in groups.items() for f in _outside(alike, what, rows, known, least)]
 
 
-def _outside(alike: list[Device], what: str, rows: Mapping[int, list[tuple[Measurement, float]]], known: spread.Stored,
-             least: float) -> list[Finding]:  # fmt: skip
+def _outside(
+    alike: list[Device],
+    what: str,
+    rows: Mapping[int, list[tuple[Measurement, float]]],
+    known: spread.Stored,
+    least: float,
+) -> list[Finding]:
     """Each device's place among the others in one quantity; `rows` are its own, each with the median seconds of all devices."""
-    at = {i: statistics.median(math.log((roofs.quick_seconds(m) or middle) / middle) for m, middle in own)
-          for i, own in rows.items()}  # fmt: skip
+    at = {
+        i: statistics.median(math.log((roofs.quick_seconds(m) or middle) / middle) for m, middle in own)
+        for i, own in rows.items()
+    }
     center = statistics.median(at.values())
     sigma = _SIGMA * statistics.median(abs(x - center) for x in at.values())
     everyone = [m for own in rows.values() for m, _ in own]
@@ -169,9 +181,14 @@ def _ratio(m: Measurement, reference: float) -> Estimate:
     return estimate.of(roofs.clock_of(m)).scaled(1 / reference)
 
 
-_FLAGS = {"power-cap": "at its power limit", "thermal": "too hot", "other-tenant": "another process computes on it",
-          "other-load": "other processes use its CPUs", "steal": "its hypervisor takes CPU time",
-          "quota": "a CPU quota holds it back"}  # fmt: skip
+_FLAGS = {
+    "power-cap": "at its power limit",
+    "thermal": "too hot",
+    "other-tenant": "another process computes on it",
+    "other-load": "other processes use its CPUs",
+    "steal": "its hypervisor takes CPU time",
+    "quota": "a CPU quota holds it back",
+}
 
 
 def causes(before: list[Measurement], now: list[Measurement]) -> str:

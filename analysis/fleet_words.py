@@ -4,8 +4,21 @@ from analysis.fleet_devices import LOST, Device
 from analysis.fleet_judged import Finding, Judged
 from analysis.units import count, join, percent
 
-HEAD = ("node", "device", "model", "quantity", "against", "rows", "below", "low", "high", "least", "beyond", "flagged",
-        "cause")  # fmt: skip
+HEAD = (
+    "node",
+    "device",
+    "model",
+    "quantity",
+    "against",
+    "rows",
+    "below",
+    "low",
+    "high",
+    "least",
+    "beyond",
+    "flagged",
+    "cause",
+)
 
 
 def name(device: Device) -> str:
@@ -52,16 +65,46 @@ def broken(judged: Judged) -> list[str]:
 
 def records(judged: Judged) -> list[dict]:
     """The findings as plain records in the columns of HEAD, by device."""
-    return [dict(zip(HEAD, (f.device.node, f.device.device, f.device.model, f.quantity, f.against, f.rows, f.below.value,
-                            f.below.low, f.below.high, f.least, f.beyond if f.beyond < 1e300 else None, f.flagged, f.cause),
-                     strict=True)) for f in judged.findings]  # fmt: skip
+    return [
+        dict(
+            zip(
+                HEAD,
+                (
+                    f.device.node,
+                    f.device.device,
+                    f.device.model,
+                    f.quantity,
+                    f.against,
+                    f.rows,
+                    f.below.value,
+                    f.below.low,
+                    f.below.high,
+                    f.least,
+                    f.beyond if f.beyond < 1e300 else None,
+                    f.flagged,
+                    f.cause,
+                ),
+                strict=True,
+            )
+        )
+        for f in judged.findings
+    ]
 
 
 def table(judged: Judged) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """(head, rows) for reading: a line a finding."""
     head = ("device", "quantity", "against", "rows", "below", "95 % interval", "least", "flagged")
     rows: list[tuple[str, ...]] = [
-            (name(f.device), f.quantity, f.against, str(f.rows), percent(f.below.value),
-             f"{percent(f.below.low)} .. {percent(f.below.high)}", percent(f.least), "yes" if f.flagged else "")
-            for f in judged.findings]  # fmt: skip
+        (
+            name(f.device),
+            f.quantity,
+            f.against,
+            str(f.rows),
+            percent(f.below.value),
+            f"{percent(f.below.low)} .. {percent(f.below.high)}",
+            percent(f.least),
+            "yes" if f.flagged else "",
+        )
+        for f in judged.findings
+    ]
     return head, rows

@@ -43,7 +43,9 @@ class Beside(msgspec.Struct, frozen=True):
     def error(self) -> float | None:
         """How far the foretold crossing lies from the measured one; infinite where only one of both is there, None where neither
         is. Where the measured one is clear, the foretold is where the predicted seconds cross, clear or not."""
-        seen, told = (a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.foretold))
+        seen, told = (
+            a.crossings[0].at.value if len(a.crossings) == 1 else None for a in (self.measured, self.foretold)
+        )
         if seen is None:
             return None if told is None else math.inf
         if told is None:
@@ -96,8 +98,15 @@ def sized(training: "Training", varies: str, size: int) -> "Training":
     return msgspec.structs.replace(training, model=name)
 
 
-def along(training: "Training", varies: str, sizes: Iterable[int], cpu: "tuple[Settings, Profile]",
-          gpu: "tuple[Settings, Profile]", by: str = BY_STEP, network: "Network | None" = None) -> Answer:  # fmt: skip
+def along(
+    training: "Training",
+    varies: str,
+    sizes: Iterable[int],
+    cpu: "tuple[Settings, Profile]",
+    gpu: "tuple[Settings, Profile]",
+    by: str = BY_STEP,
+    network: "Network | None" = None,
+) -> Answer:
     """Who wins at each size by predicted seconds, and where the winner changes. A user's own `network` may vary in batch,
     samples and epochs alone.
 
@@ -141,8 +150,10 @@ def _beside(of: "Profile", varies: str, by: str, sizes: "dict[int, Pair]") -> Be
         steps = jobs.planned_steps(pair.setup, samples)
         sides = (min(pair.cpus, key=lambda c: jobs.seconds_by(c, by, steps, epochs).value), pair.gpu)
         took = [jobs.seconds_by(side, by, steps, epochs) for side in sides]
-        every = [[seconds_by(predict(d.row.problem, d.row.settings, of), by, steps, epochs) for d in group]
-                 for group in (pair.cpus, (pair.gpu,))]  # fmt: skip
+        every = [
+            [seconds_by(predict(d.row.problem, d.row.settings, of), by, steps, epochs) for d in group]
+            for group in (pair.cpus, (pair.gpu,))
+        ]
         said = [min(group, key=lambda e: e.value) for group in every]
         rows = [side.row.settings for side in sides]
         measured.append(_point(size, list(zip(rows, took, strict=True)), pair.setup.dtype))
@@ -177,8 +188,12 @@ def lines(found: list[Beside]) -> list[str]:
             f"{near} of {len(errors)} crossings foretold within {percent(WITHIN)} (to reach: {percent(SHARE)} of them).",
         ]
     little = sum(r <= LOST for r in regrets)
-    return [*said, "", f"Following the prediction loses at most {percent(LOST)} in {little} of {len(regrets)} cases "
-            f"(to reach: {percent(OF)} of them)."]  # fmt: skip
+    return [
+        *said,
+        "",
+        f"Following the prediction loses at most {percent(LOST)} in {little} of {len(regrets)} cases "
+        f"(to reach: {percent(OF)} of them).",
+    ]
 
 
 def words(answer: Answer) -> str:

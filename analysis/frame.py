@@ -14,10 +14,31 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 COLUMNS = (
-    "dtype", "math", "mode", "reuse", "device", "threads", "cache", "switches", "median_s", "low_s", "high_s",
-    "device_median_s", "throughput_median_s", "first_call_s", "flops", "bytes_moved", "flops_per_s", "bytes_per_s",
-    "roof_fraction", "joules_per_sample", "noise", "status", "reason", "flags",
-)  # fmt: skip
+    "dtype",
+    "math",
+    "mode",
+    "reuse",
+    "device",
+    "threads",
+    "cache",
+    "switches",
+    "median_s",
+    "low_s",
+    "high_s",
+    "device_median_s",
+    "throughput_median_s",
+    "first_call_s",
+    "flops",
+    "bytes_moved",
+    "flops_per_s",
+    "bytes_per_s",
+    "roof_fraction",
+    "joules_per_sample",
+    "noise",
+    "status",
+    "reason",
+    "flags",
+)
 _WHOLE = ("reuse", "threads")  # counts of FLOPs and bytes can pass 2^63, so they are floats
 _TEXT = ("dtype", "math", "mode", "device", "cache", "switches", "status", "reason", "flags")
 
@@ -54,21 +75,35 @@ def _record(m: "Measurement", roofs) -> dict:
     host, best, judged = _median(m, "host-latency"), seconds_of(m), judge(m, roofs)
     op, backend, variant = m.kernel.split("/", 2)
     return {
-        "op": op, "backend": backend, "variant": variant, **{f: getattr(p, f) for f in own_fields(p)},
-        "dtype": getattr(p, "dtype", None), "math": getattr(p, "math", None),
-        "mode": s.mode, "reuse": s.reuse, "device": s.device, "threads": s.threads, "cache": s.cache,
+        "op": op,
+        "backend": backend,
+        "variant": variant,
+        **{f: getattr(p, f) for f in own_fields(p)},
+        "dtype": getattr(p, "dtype", None),
+        "math": getattr(p, "math", None),
+        "mode": s.mode,
+        "reuse": s.reuse,
+        "device": s.device,
+        "threads": s.threads,
+        "cache": s.cache,
         "switches": " ".join(f"{name}={text}" for name, text in sorted(s.switches.items())),
-        "median_s": host and host.value, "low_s": host and host.low, "high_s": host and host.high,
+        "median_s": host and host.value,
+        "low_s": host and host.low,
+        "high_s": host and host.high,
         "device_median_s": _value(_median(m, "device")),
         "throughput_median_s": _value(_median(m, "host-throughput")),
-        "first_call_s": m.phases_s.get("first_call"), "flops": flops, "bytes_moved": moved,
+        "first_call_s": m.phases_s.get("first_call"),
+        "flops": flops,
+        "bytes_moved": moved,
         "flops_per_s": flops / best.value if flops and best else None,
         "bytes_per_s": moved / best.value if moved and best else None,
         "roof_fraction": _value(judged.fraction),
-        "joules_per_sample": m.values.get("joules_per_sample"), "noise": host and host.noise,
-        "status": m.status, "reason": m.reason,
+        "joules_per_sample": m.values.get("joules_per_sample"),
+        "noise": host and host.noise,
+        "status": m.status,
+        "reason": m.reason,
         "flags": " ".join((*m.flags, judged.flag) if judged.flag else m.flags),
-    }  # fmt: skip
+    }
 
 
 def _median(m: "Measurement", clock: str):

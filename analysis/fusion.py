@@ -61,15 +61,16 @@ def kernel(*works: Work, problem: Problem | None = None, count: int = 1) -> Kern
     name = works[0].name if len(works) == 1 else f"{works[0].name} to {works[-1].direction}"
     widest = max(works, key=lambda w: w.problem.bytes_moved if w.problem else 0)
     operations = sum(OPERATIONS.get(_what(w), 1) for w in works)
-    return Kernel(name, _PARTS[works[0].kind], problem or widest.problem, operations, widest.why, count,
-                  works[0].layer)  # fmt: skip
+    return Kernel(name, _PARTS[works[0].kind], problem or widest.problem, operations, widest.why, count, works[0].layer)
 
 
 # Activations that a product's own kernel applies on a CPU, with oneDNN, which is TensorFlow's default on CPUs with AVX512-VNNI;
 # without it tanh and sigmoid stand alone, and so do the sums that are a convolution's bias gradients.
 # Source: TensorFlow's remapper.cc, and its optimized graphs.
-_IN_PRODUCT = {"dense": ("relu", "elu", "relu6", "leaky_relu", "tanh", "sigmoid"),
-               "conv": ("relu", "elu", "relu6", "leaky_relu")}  # fmt: skip
+_IN_PRODUCT = {
+    "dense": ("relu", "elu", "relu6", "leaky_relu", "tanh", "sigmoid"),
+    "conv": ("relu", "elu", "relu6", "leaky_relu"),
+}
 
 
 def op_by_op(works: Iterable[Work], device: str = "") -> list[Kernel]:
@@ -92,10 +93,16 @@ def compiled(works: Iterable[Work], device: str = "cpu") -> list[Kernel]:
     works = list(works)
     sums = {w.layer: w for w in works if w.direction == "bias_grad"}
     forward = [w for w in works if w.direction == "fprop" or (w.kind == "pass" and not _is_backward(w))]
-    backward = [w for w in reversed(works) if w.direction in ("dgrad", "wgrad")
-                or (w.kind == "pass" and _is_backward(w) and w.direction != "bias_grad")]  # fmt: skip
-    found = [*_chains(forward), *_chains(backward),
-             *(kernel(w, count=_KERNELS.get(w.direction, 1)) for w in works if w.kind == "loss")]  # fmt: skip
+    backward = [
+        w
+        for w in reversed(works)
+        if w.direction in ("dgrad", "wgrad") or (w.kind == "pass" and _is_backward(w) and w.direction != "bias_grad")
+    ]
+    found = [
+        *_chains(forward),
+        *_chains(backward),
+        *(kernel(w, count=_KERNELS.get(w.direction, 1)) for w in works if w.kind == "loss"),
+    ]
     for w in (w for w in works if w.kind == "optimizer"):
         summed = sums.pop(w.layer, None) if w.direction.endswith(" bias") else None
         if summed and _what(w) == "sgd":

@@ -221,7 +221,17 @@ def _summary(every: list[Case], bound: str, floor: float | None) -> Summary:
     named = {
         name: [off(c.baselines[name], c.seen.step.value) for c in group if name in c.baselines] for name in BASELINES
     }
-    return Summary(group[0].device, bound, len(group), len({c.seen.row.problem.model for c in group}), statistics.median(errors),
-                   statistics.fmean(errors), floor, (statistics.median(counted), statistics.fmean(counted)),
-                   len(every) - len(group), (statistics.median(all_errors), statistics.fmean(all_errors)),
-                   statistics.fmean(c.held for c in every), {n: statistics.median(e) for n, e in named.items() if e})  # fmt: skip
+    return Summary(
+        group[0].device,
+        bound,
+        len(group),
+        len({c.seen.row.problem.model for c in group}),
+        statistics.median(errors),
+        statistics.fmean(errors),
+        floor,
+        (statistics.median(counted), statistics.fmean(counted)),
+        len(every) - len(group),
+        (statistics.median(all_errors), statistics.fmean(all_errors)),
+        statistics.fmean(c.held for c in every),
+        {n: statistics.median(e) for n, e in named.items() if e},
+    )

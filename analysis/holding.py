@@ -24,10 +24,19 @@ def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
     """
     key = (sources.HOLDER, device)
     if key not in of.kept:
-        rows = [m for m in of.measurements if m.kernel == sources.HOLDER and m.settings.device == device
-                and m.status == "ok" and m.samples and m.problem.nbytes / 2 > _TELLING]  # fmt: skip
-        of.kept[key] = curve((Point((math.log(m.problem.nbytes / 2),), middle(m.samples[0]), 0.0, m.problem.nbytes / 2)
-                              for m in rows), False)  # fmt: skip
+        rows = [
+            m
+            for m in of.measurements
+            if m.kernel == sources.HOLDER
+            and m.settings.device == device
+            and m.status == "ok"
+            and m.samples
+            and m.problem.nbytes / 2 > _TELLING
+        ]
+        of.kept[key] = curve(
+            (Point((math.log(m.problem.nbytes / 2),), middle(m.samples[0]), 0.0, m.problem.nbytes / 2) for m in rows),
+            False,
+        )
     if made := of.kept[key]:
         return made.seconds((math.log(nbytes),), 0.0, nbytes)
     there, plain = of.law(sources.CONSTANT, _GPU), of.law(sources.COPIERS[0], _GPU)

@@ -39,7 +39,12 @@ QUEUED = Way(f"{KERAS}/call", "resident", "host-throughput", "samples already on
 ROUNDTRIP = Way(f"{KERAS}/call", "roundtrip", "host-latency", "array to array by a tf.function")
 PREDICT = Way(f"{KERAS}/predict", "roundtrip", "host-latency", "array to array by model.predict")
 WAYS = (RESIDENT, QUEUED, ROUNDTRIP, PREDICT)
-_AS = {RESIDENT: "already on the device", QUEUED: "already on the device", ROUNDTRIP: "array to array", PREDICT: "model.predict"}
+_AS = {
+    RESIDENT: "already on the device",
+    QUEUED: "already on the device",
+    ROUNDTRIP: "array to array",
+    PREDICT: "model.predict",
+}
 SERVE = f"{KERAS}/serve"
 
 
@@ -69,9 +74,14 @@ def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement
 def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
     """The fastest row of a side at a batch, and its seconds a call."""
     clock = way.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
-    timed = [(m, of(s)) for m in rows
-             if (m.kernel, m.settings.mode, m.problem.batch, is_gpu(m.settings.device)) == (way.kernel, way.mode, batch, gpu)
-             and m.status == "ok" and (s := m.on(clock)) and s.seconds]  # fmt: skip
+    timed = [
+        (m, of(s))
+        for m in rows
+        if (m.kernel, m.settings.mode, m.problem.batch, is_gpu(m.settings.device)) == (way.kernel, way.mode, batch, gpu)
+        and m.status == "ok"
+        and (s := m.on(clock))
+        and s.seconds
+    ]
     return min(timed, key=lambda pair: pair[1].value, default=None)
 
 
@@ -89,7 +99,9 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
                 if cpu and gpu:
                     points.append(Point(batch, *(_as_side(case, m, seconds) for m, seconds in (cpu, gpu))))
             if points:
-                tried = tuple(sorted({m.problem.batch for m in rows if (m.kernel, m.settings.mode) == (way.kernel, way.mode)}))
+                tried = tuple(
+                    sorted({m.problem.batch for m in rows if (m.kernel, m.settings.mode) == (way.kernel, way.mode)})
+                )
                 answer = classify(case.precision, way.form, points, family=family)
                 found.append((case, way, msgspec.structs.replace(answer, tried=tried)))
     return found
@@ -179,7 +191,7 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
         return []
     told = []
     for gpu in (True, False):
-        for onednn in ((None,) if gpu else (None, "1", "0")):
+        for onednn in (None,) if gpu else (None, "1", "0"):
             mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
             fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1]))
             if fewest and most:
@@ -190,7 +202,9 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
                 told.append(f"{many} on the {'GPU' if gpu else 'CPU'}{how}")
     if not told:
         return []
-    return [f"{case.name}: from batch {batches[0]} to {batches[-1]} the samples a second, array to array, become {join(told)}."]
+    return [
+        f"{case.name}: from batch {batches[0]} to {batches[-1]} the samples a second, array to array, become {join(told)}."
+    ]
 
 
 def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
@@ -208,7 +222,10 @@ def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         way = min(ways, key=lambda w: (-len(ways[w]), WAYS.index(w)))
         metered, of_what = ways[way], next((m.notes.get("energy", "") for m in ways[way].values()), "")
         ends = sorted(metered)[:1] + sorted(metered)[1:][-1:]
-        each = [f"{digits(metered[b].values['joules_per_sample'])} J on the {'GPU' if gpu else 'CPU'} at batch {b}" for b in ends]
+        each = [
+            f"{digits(metered[b].values['joules_per_sample'])} J on the {'GPU' if gpu else 'CPU'} at batch {b}"
+            for b in ends
+        ]
         told.append(f"{join(each)} ({', '.join(filter(None, (_AS[way], of_what)))})")
     return [f"{case.name}: a sample takes {join(told)}."] if told else []
 
@@ -226,8 +243,10 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         if not served:
             continue
         best = max(served, key=lambda n: served[n][0])
-        words = [f"{digits(served[n][0])} with {n} in flight (each waits {digits(1e3 * served[n][1])} ms)"
-                 for n in dict.fromkeys((min(served), best))]  # fmt: skip
+        words = [
+            f"{digits(served[n][0])} with {n} in flight (each waits {digits(1e3 * served[n][1])} ms)"
+            for n in dict.fromkeys((min(served), best))
+        ]
         largest = max((m.problem.batch for m in rows if side([m], ROUNDTRIP, gpu, m.problem.batch)), default=0)
         whole = side(rows, ROUNDTRIP, gpu, largest) if largest else None
         batched = f"; batches of {largest} give {_rate(whole, largest)}" if whole else ""

@@ -91,8 +91,10 @@ def _pairs(of: "Profile", device: str, op: str) -> list[tuple[float, float]]:
             if m.kernel.split("/")[1] == "tensorflow" and m.settings.cache == "warm" and (s := m.on("host-latency")):
                 found.setdefault(variant(m), {})[m.problem] = middle(s)
         calls = found.get(sources.VARIANTS[OP_BY_OP], {})
-        pairs = [[(calls[p], s) for p, s in found.get(named, {}).items() if p in calls and s < calls[p] / 2]
-                 for named in (sources.GRAPH, HELD)]  # fmt: skip
+        pairs = [
+            [(calls[p], s) for p, s in found.get(named, {}).items() if p in calls and s < calls[p] / 2]
+            for named in (sources.GRAPH, HELD)
+        ]
         beyond = statistics.median(call - s for call, s in pairs[1]) if pairs[1] else 0.0
         of.kept[key] = pairs[0] or [(call, call - beyond) for call, _ in pairs[1]]
     return of.kept[key]

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 CANT_TELL = "can't tell"
 _NOISY, _SHOWN = 0.05, 0.05  # of a step: noise worth a word; of a job: a part worth a sentence
 _LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
-_SMALLEST = {"batch": "the smallest batch", "samples": "the fewest samples", "width": "the smallest width",
-             "depth": "the fewest layers"}  # fmt: skip
+_SMALLEST = {
+    "batch": "the smallest batch",
+    "samples": "the fewest samples",
+    "width": "the smallest width",
+    "depth": "the fewest layers",
+}
 
 
 def where_word(m: "Measurement") -> str:
@@ -103,8 +107,11 @@ def payback_sentence(pair: Pair) -> str:
     elif found is None:
         end = "so the GPU never catches up"
     elif found.value == inf:
-        end = (f"so whether the GPU catches up cannot be told: after {digits(found.low)} epochs at the earliest, or never"
-               if found.low else "so which one is ahead cannot be told")  # fmt: skip
+        end = (
+            f"so whether the GPU catches up cannot be told: after {digits(found.low)} epochs at the earliest, or never"
+            if found.low
+            else "so which one is ahead cannot be told"
+        )
     elif found.value == 0:
         end = "so the GPU is ahead from the first epoch"
     else:
@@ -117,14 +124,19 @@ def trap_sentence(pair: Pair) -> str:
     """The CPU's forms that are slower by the step than its best one; empty where none is known to be."""
     best = pair.cpu(BY_STEP)
     others = [side for side in pair.cpus if side is not best]
-    traps = [f"{seconds(side.costs.step.value)} with the {side.form} ({told})" for side in others
-             if (told := factor_words(side.costs.step, best.costs.step)) != CANT_TELL]  # fmt: skip
+    traps = [
+        f"{seconds(side.costs.step.value)} with the {side.form} ({told})"
+        for side in others
+        if (told := factor_words(side.costs.step, best.costs.step)) != CANT_TELL
+    ]
     near = [f"the {side.form}" for side in others if factor_words(side.costs.step, best.costs.step) == CANT_TELL]
     if not traps:
         return ""
     alike = f"; {join(near)} can't be told from the best" if near else ""
-    return (f"{subject(pair.setup)}: the CPU's step takes {seconds(best.costs.step.value)} with the {best.form}, and, a trap for "
-            f"who compares with it, {join(traps)}{alike}; the GPU's {seconds(pair.gpu.costs.step.value)}.")  # fmt: skip
+    return (
+        f"{subject(pair.setup)}: the CPU's step takes {seconds(best.costs.step.value)} with the {best.form}, and, a trap for "
+        f"who compares with it, {join(traps)}{alike}; the GPU's {seconds(pair.gpu.costs.step.value)}."
+    )
 
 
 def factor_words(a: Estimate, plain: Estimate) -> str:
@@ -150,7 +162,11 @@ def small_datasets(made: Iterable[Pair], least: int = 3) -> list[Small]:
     for pair in made:
         if not set(dict(pair.setup.switches)) - {"residence"} and (at := jobs.size_of(pair.setup, "samples")):
             groups.setdefault(at[1], {})[at[0]] = pair
-    found = [Small(fixed, tuple(p for _, p in sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) >= least]
+    found = [
+        Small(fixed, tuple(p for _, p in sorted(sizes.items())))
+        for fixed, sizes in groups.items()
+        if len(sizes) >= least
+    ]
     return sorted(found, key=lambda small: not small.fixed.kernel.endswith("/fit"))
 
 
@@ -174,22 +190,30 @@ def last_batch_sentence(pair: Pair) -> str:
     if once is None or not setup.samples % setup.batch or once.value < _SHOWN * job.value:
         return ""
     rest = setup.samples % setup.batch
-    return (f"{subject(setup)}: an epoch's last batch holds {count(rest, 'sample')}, and the GPU compiles for that shape too: "
-            f"{seconds(once.value)}, {percent(once.value / job.value)} of its whole job; a batch that divides the samples, or "
-            "leaving the rest out, saves that.")  # fmt: skip
+    return (
+        f"{subject(setup)}: an epoch's last batch holds {count(rest, 'sample')}, and the GPU compiles for that shape too: "
+        f"{seconds(once.value)}, {percent(once.value / job.value)} of its whole job; a batch that divides the samples, or "
+        "leaving the rest out, saves that."
+    )
 
 
 def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, Estimate, Estimate]]:
     """(training, device, what was changed, its step, the plain row's step) for each row that differs from a plain one in
     where the samples live, in one switch, in its type or in its threads."""
     rows = jobs.trainings(measurements)
-    plain = {(m.kernel, m.problem.model, m.problem.batch, m.problem.samples, m.problem.dtype, m.settings.device): m
-             for m in rows if not switch_words(m.settings.switches) and m.settings.threads is None}  # fmt: skip
+    plain = {
+        (m.kernel, m.problem.model, m.problem.batch, m.problem.samples, m.problem.dtype, m.settings.device): m
+        for m in rows
+        if not switch_words(m.settings.switches) and m.settings.threads is None
+    }
     found = []
     for m in rows:
         p, fit = m.problem, "training/keras/fit"
         own = (p.model, p.batch, p.samples, p.dtype, m.settings.device)
-        same, single = plain.get((fit, *own)), plain.get((fit, p.model, p.batch, p.samples, "float32", m.settings.device))
+        same, single = (
+            plain.get((fit, *own)),
+            plain.get((fit, p.model, p.batch, p.samples, "float32", m.settings.device)),
+        )
         base = single if same is m or same is None else same
         if base is None or base is m or m.kernel.endswith("/loop"):
             continue
@@ -199,13 +223,17 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
         pair = jobs.law(m), jobs.law(base)
         if what and all(pair):
             name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"
-            found.append((name, m.settings.device, ", ".join(what), _a_step(pair[0], p), _a_step(pair[1], base.problem)))
+            found.append(
+                (name, m.settings.device, ", ".join(what), _a_step(pair[0], p), _a_step(pair[1], base.problem))
+            )
     return found
 
 
 def _a_step(law, problem) -> Estimate:
     """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
-    epoch = Estimate(*(getattr(law.epoch, end) + problem.steps * getattr(law.step, end) for end in ("value", "low", "high")))
+    epoch = Estimate(
+        *(getattr(law.epoch, end) + problem.steps * getattr(law.step, end) for end in ("value", "low", "high"))
+    )
     return epoch.scaled(1 / problem.steps)
 
 
@@ -215,15 +243,20 @@ def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     for name, device, what, changed, plain in changes(measurements):
         told = f"{what}: {seconds(changed.value)} ({against(changed, plain)})"
         groups.setdefault((name, device, seconds(plain.value)), []).append(told)
-    return [f"{name}, on {facts.device_name(device)}: a step of a warm epoch takes {own} as Keras does it by "
-            f"itself; {'; '.join(told)}." for (name, device, own), told in groups.items()]  # fmt: skip
+    return [
+        f"{name}, on {facts.device_name(device)}: a step of a warm epoch takes {own} as Keras does it by "
+        f"itself; {'; '.join(told)}."
+        for (name, device, own), told in groups.items()
+    ]
 
 
 def against(changed: Estimate, plain: Estimate) -> str:
     """`4.09 times as long`, `14.2 times as fast`, or that it can't be told."""
     told = factor_words(changed, plain)
     faster = told != CANT_TELL and changed.value < plain.value
-    return told if told == CANT_TELL else f"{times(plain.value / changed.value)} as fast" if faster else f"{told} as long"
+    return (
+        told if told == CANT_TELL else f"{times(plain.value / changed.value)} as fast" if faster else f"{told} as long"
+    )
 
 
 def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
@@ -240,8 +273,9 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     for (model, samples, _, device), ways in groups.items():
         if len(ways) > 1:
             told = join(f"{seconds(e.value)} by {name}" for name, e in sorted(ways, key=lambda way: way[1].value))
-            said.append(f"{model}, {samples:,} samples in one batch, on {facts.device_name(device)}: "
-                        f"a step takes {told}.")  # fmt: skip
+            said.append(
+                f"{model}, {samples:,} samples in one batch, on {facts.device_name(device)}: a step takes {told}."
+            )
     return said
 
 
@@ -252,19 +286,27 @@ _FIRST = {True: ("first_call_s", "finish the first step"), False: ("first_call_s
 def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """What comes before training, a sentence a row of several processes: the middle process and the range of them all. Where rows
     of fresh processes were asked for just that, those that trained on in several are left out."""
-    every = [m for m in measurements  # trials have a sentence of their own
-             if m.problem.op == "training" and "import_s" in m.series and switches.ordinary(m)]  # fmt: skip
+    every = [
+        m
+        for m in measurements  # trials have a sentence of their own
+        if m.problem.op == "training" and "import_s" in m.series and switches.ordinary(m)
+    ]
     asked = {(m.problem.model, m.settings.device, jobs.form_of(m)) for m in every if m.settings.process == "fresh"}
     said = []
     for m in every:
         fresh = m.settings.process == "fresh"
         if not fresh and (m.problem.model, m.settings.device, jobs.form_of(m)) in asked:
             continue
-        parts = [f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
-                 for name, what in (*_ONCE, _FIRST[fresh]) if (taken := m.series.get(name))]  # fmt: skip
+        parts = [
+            f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
+            for name, what in (*_ONCE, _FIRST[fresh])
+            if (taken := m.series.get(name))
+        ]
         form = jobs.form_of(m)
         where = "GPU" if is_gpu(m.settings.device) else f"CPU ({form})" if form else "CPU"
-        said.append(f"{m.problem.model} on the {where}: {len(m.series['import_s'])} fresh processes took {join(parts)}.")
+        said.append(
+            f"{m.problem.model} on the {where}: {len(m.series['import_s'])} fresh processes took {join(parts)}."
+        )
     return said
 
 
@@ -277,5 +319,3 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
     said += filter(None, (loss_words.sentence(p, every) for p in made))
     return [*said, *way_sentences(every), *change_sentences(every), *start_sentences(every)]
-
-

@@ -23,8 +23,12 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 # The CPU in its forms: (jit_compile on, the GPU visible) -> words.
-FORMS = {(False, False): "GPU hidden", (True, False): "GPU hidden, jit on", (False, True): "GPU visible",
-         (True, True): "GPU visible, jit on"}  # fmt: skip
+FORMS = {
+    (False, False): "GPU hidden",
+    (True, False): "GPU hidden, jit on",
+    (False, True): "GPU visible",
+    (True, True): "GPU visible, jit on",
+}
 _FORM_SWITCHES = ("jit_compile", "gpu")
 BY_STEP, BY_EPOCH, BY_JOB = "a step", "an epoch", "the whole job"
 _MLP = re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)")
@@ -113,15 +117,27 @@ def form_of(m: "Measurement") -> str:
 
 def setup_of(m: "Measurement") -> Setup:
     p = m.problem
-    given = tuple(sorted((name, text) for name, text in m.settings.switches.items()
-                         if name not in _FORM_SWITCHES and (name, text) != ("data", "synthetic")))  # fmt: skip
+    given = tuple(
+        sorted(
+            (name, text)
+            for name, text in m.settings.switches.items()
+            if name not in _FORM_SWITCHES and (name, text) != ("data", "synthetic")
+        )
+    )
     return Setup(m.kernel, p.model, p.batch, p.samples, p.dtype, given)
 
 
 def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     """The rows of warm processes that trained by themselves and have a time."""
-    return [m for m in measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
-            and m.settings.process == "warm" and switches.ordinary(m)]  # fmt: skip
+    return [
+        m
+        for m in measurements
+        if m.problem.op == "training"
+        and m.status == "ok"
+        and m.on("host-latency")
+        and m.settings.process == "warm"
+        and switches.ordinary(m)
+    ]
 
 
 def is_default(m: "Measurement") -> bool:
@@ -225,7 +241,9 @@ def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
 
     def side(of_: Device) -> Side:
         m = of_.row
-        return Side(m.kernel, m.settings.device, m.settings.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs))
+        return Side(
+            m.kernel, m.settings.device, m.settings.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs)
+        )
 
     return Point(size, side(cpu), side(pair.gpu))
 
@@ -306,5 +324,14 @@ def split(side: Device, epochs: int, steps: int) -> Split:
     """A job in parts: start-up, building and compiling, what a fit, its epochs and its steps cost."""
     c, none = side.costs, Estimate(0.0, 0.0, 0.0)
     made = _sum(*(e for e in (c.build, c.compile, c.compile_last) if e))
-    return Split(side, epochs, (("start-up", c.start or none), ("build and compile", made), ("per fit", c.fit_beyond(steps)),
-                                ("per epoch", c.epoch.scaled(epochs)), ("per step", c.step.scaled(epochs * steps))))  # fmt: skip
+    return Split(
+        side,
+        epochs,
+        (
+            ("start-up", c.start or none),
+            ("build and compile", made),
+            ("per fit", c.fit_beyond(steps)),
+            ("per epoch", c.epoch.scaled(epochs)),
+            ("per step", c.step.scaled(epochs * steps)),
+        ),
+    )

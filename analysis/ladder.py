@@ -25,7 +25,10 @@ _OURS = ("numba", "cuda")  # backends whose kernels are written here, loop by lo
 _LIBRARIES = ("numpy", "mkl", "cupy", "cublaslt", "cudnn")
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
-_EIGHTS, _BRIEF_S = 8, 1e-4  # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
+_EIGHTS, _BRIEF_S = (
+    8,
+    1e-4,
+)  # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
 _BEYOND, _WIDE = 1.05, 0.02  # of the peak: no kernel is faster; of a fraction: an interval worth printing
 HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
 
@@ -93,8 +96,12 @@ def ladders(
     """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
     rungs and more, and where an arithmetic has none such, those of one."""
     every = list(measurements)
-    rows = [m for m in every if m.problem.op == op
-            and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")]  # fmt: skip
+    rows = [
+        m
+        for m in every
+        if m.problem.op == op
+        and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")
+    ]
     taught = {
         m.settings.device for m in rows if m.kernel in teaching_rungs() and m.kernel in ideas(op) and quick_seconds(m)
     }
@@ -142,17 +149,25 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
                 continue
             beside, roof = library.get(problem), peak.rate.inverse(problem.flops) if peak else None
             theirs = seconds_of(beside) if beside else None
-            made = Step(kernel, problem, seconds, _ratio(theirs, seconds) if theirs else None,
-                        _ratio(roof, seconds) if roof else None, _ratio(before.seconds, seconds) if before else None,
-                        before.kernel if before else "", m.notes.get("tiles", ""),
-                        tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))))  # fmt: skip
+            made = Step(
+                kernel,
+                problem,
+                seconds,
+                _ratio(theirs, seconds) if theirs else None,
+                _ratio(roof, seconds) if roof else None,
+                _ratio(before.seconds, seconds) if before else None,
+                before.kernel if before else "",
+                m.notes.get("tiles", ""),
+                tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
+            )
             steps.append(made)
             before = made
     there = {step.kernel for step in steps}
     missing = {m.kernel: m.reason or m.status for m in own.values() if m.kernel not in there}
     placed = {(step.problem, step.kernel) for step in steps}
-    skipped = tuple((m.kernel, m.problem, m.reason or m.status) for at, m in own.items()
-                    if at not in placed and m.kernel in there)  # fmt: skip
+    skipped = tuple(
+        (m.kernel, m.problem, m.reason or m.status) for at, m in own.items() if at not in placed and m.kernel in there
+    )
     return Ladder(op, device, math, threads, tuple(steps), library, peak, missing, skipped)
 
 
@@ -177,9 +192,15 @@ def problem_name(problem: "Problem") -> str:
 
 def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
     """The lines of a table under HEADS at one problem, the library's last."""
-    rows = [(_short(s.kernel), flops_rate(problem.flops / s.seconds.value),
-             *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
-             times(s.over_before.value) if s.over_before else "-") for s in ladder.at(problem)]  # fmt: skip
+    rows = [
+        (
+            _short(s.kernel),
+            flops_rate(problem.flops / s.seconds.value),
+            *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
+            times(s.over_before.value) if s.over_before else "-",
+        )
+        for s in ladder.at(problem)
+    ]
     if m := ladder.library.get(problem):
         rate = problem.flops / call_s(m)
         peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
@@ -200,13 +221,24 @@ def sentences(ladder: Ladder) -> list[str]:
     lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
     largest = ladder.problems[-1]
     lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
-    lines += [f"{_short(kernel)} has no row at {problem_name(problem)}: {reason}." for kernel, problem, reason in ladder.skipped]
+    lines += [
+        f"{_short(kernel)} has no row at {problem_name(problem)}: {reason}."
+        for kernel, problem, reason in ladder.skipped
+    ]
     elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps} - {kernel for kernel, *_ in ladder.skipped}
     if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
-        lines.append("These rows were measured one after the other; in turns the last rungs and the library stand in "
-                     f"`make bench NAME={ladder.op}_cuda`.")  # fmt: skip
-    if ladder.op == "conv" and ladder.device == "cpu" and not any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values()):
-        lines.append("oneDNN, the library of convolutions on a CPU, comes with TensorFlow and was not measured beside these.")
+        lines.append(
+            "These rows were measured one after the other; in turns the last rungs and the library stand in "
+            f"`make bench NAME={ladder.op}_cuda`."
+        )
+    if (
+        ladder.op == "conv"
+        and ladder.device == "cpu"
+        and not any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
+    ):
+        lines.append(
+            "oneDNN, the library of convolutions on a CPU, comes with TensorFlow and was not measured beside these."
+        )
     lines += [f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in told if kernel in elsewhere]
     return lines + [f"{_short(kernel)} is missing: {reason}." for kernel, reason in ladder.missing.items()]
 
@@ -248,14 +280,21 @@ def _why(step: Step) -> str:
 
 def _standing(ladder: Ladder, problem: "Problem") -> str:
     best = min(ladder.at(problem), key=lambda s: s.seconds.value)
-    parts = [f"{_share(best.of_library)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
-             f"{_share(best.of_peak)} of the measured peak" if best.of_peak else ""]  # fmt: skip
+    parts = [
+        f"{_share(best.of_library)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
+        f"{_share(best.of_peak)} of the measured peak" if best.of_peak else "",
+    ]
     reached = " and ".join(filter(None, parts)) or flops_rate(problem.flops / best.seconds.value)
     beyond = best.of_peak and best.of_peak.value > _BEYOND
-    doubts = ["more than its peak is no speed but a disturbance of one of the two: measure both again"] if beyond else []
+    doubts = (
+        ["more than its peak is no speed but a disturbance of one of the two: measure both again"] if beyond else []
+    )
     doubts += [f"flagged while it was measured: {join(best.flags)}"] if best.flags else []
-    return f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}" + "".join(
-        f" ({doubt})" for doubt in doubts) + "."  # fmt: skip
+    return (
+        f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}"
+        + "".join(f" ({doubt})" for doubt in doubts)
+        + "."
+    )
 
 
 def _share(e: "Estimate") -> str:
@@ -275,7 +314,11 @@ def lines(found: list[Ladder]) -> list[str]:
             rows = [HEADS, *cells(ladder, problem)]
             widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
             out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
-            out += ["  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
-                    for row in rows]  # fmt: skip
+            out += [
+                "  ".join(
+                    cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+                )
+                for row in rows
+            ]
         out += ["", *(f"- {line}" for line in sentences(ladder))]
     return out

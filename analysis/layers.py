@@ -24,8 +24,13 @@ if TYPE_CHECKING:
 
 HELD = "held"
 # Ways of a framework in words.
-WAYS = {"eager": "operation by operation", "function": "in a tf.function", "jit": "compiled by XLA",
-        HELD: "with its layouts held", "layer": "as a Keras layer"}  # fmt: skip
+WAYS = {
+    "eager": "operation by operation",
+    "function": "in a tf.function",
+    "jit": "compiled by XLA",
+    HELD: "with its layouts held",
+    "layer": "as a Keras layer",
+}
 _NOUNS = {"conv": "convolution", "matmul": "product"}
 
 
@@ -69,8 +74,14 @@ def is_square(problem: "Problem") -> bool:
 
 def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """The rows of an operation with a time, their data where they are computed on, in a process that was warm."""
-    return [m for m in measurements if m.problem.op == op and (m.settings.mode, m.settings.process) == ("resident", "warm")
-            and m.settings.reuse == 1 and quick_seconds(m)]  # fmt: skip
+    return [
+        m
+        for m in measurements
+        if m.problem.op == op
+        and (m.settings.mode, m.settings.process) == ("resident", "warm")
+        and m.settings.reuse == 1
+        and quick_seconds(m)
+    ]
 
 
 def waited(m: "Measurement") -> float:
@@ -113,7 +124,9 @@ def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement
     for m in rows:
         key = (family := batch_family(m.problem), precision_of(m.problem))
         most[key] = max(most.get(key, 0), family.size(m.problem))
-    return [m for m in rows if (family := batch_family(m.problem)).size(m.problem) == most[family, precision_of(m.problem)]]
+    return [
+        m for m in rows if (family := batch_family(m.problem)).size(m.problem) == most[family, precision_of(m.problem)]
+    ]
 
 
 def size_words(problem: "Problem") -> str:
@@ -149,8 +162,7 @@ def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tu
         samples = clock_of(m)
         at, key = best[m.settings.cache], (m.kernel, m.problem, m.settings.device, samples and samples.clock)
         at[key] = min(at.get(key, m), m, key=call_s)
-    return [(m, base, call_s(m) / call_s(base)) for key, m in best["cold"].items()
-            if (base := best["warm"].get(key))]  # fmt: skip
+    return [(m, base, call_s(m) / call_s(base)) for key, m in best["cold"].items() if (base := best["warm"].get(key))]
 
 
 def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[Arithmetic]:
@@ -158,7 +170,9 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
     backend's arithmetics were measured at, or, where there is none, each at its own largest."""
     best: dict = {}
     for m in _alike(measurements, op):
-        at = best.setdefault((m.settings.device, m.kernel.split("/")[1], precision_of(m.problem), m.problem.alignment), {})
+        at = best.setdefault(
+            (m.settings.device, m.kernel.split("/")[1], precision_of(m.problem), m.problem.alignment), {}
+        )
         key = _but_arithmetic(m.problem)
         at[key] = min(at.get(key, m), m, key=call_s)
     found = []
@@ -174,14 +188,18 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
 
 def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """The warm rows of each backend and layer at one batch for all its arithmetics."""
-    rows = [m for m in timed(measurements, op)
-            if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD]  # fmt: skip
+    rows = [
+        m
+        for m in timed(measurements, op)
+        if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD
+    ]
     sizes: dict = {}
     for m in rows:
         sizes.setdefault(_layer(m), {}).setdefault(precision_of(m.problem), set()).add(size_of(m.problem))
     common = {layer: set.intersection(*by.values()) for layer, by in sizes.items()}
-    return [m for m in rows
-            if size_of(m.problem) == max(common[_layer(m)] or sizes[_layer(m)][precision_of(m.problem)])]  # fmt: skip
+    return [
+        m for m in rows if size_of(m.problem) == max(common[_layer(m)] or sizes[_layer(m)][precision_of(m.problem)])
+    ]
 
 
 def _layer(m: "Measurement") -> tuple:
@@ -207,7 +225,14 @@ def grouped(compared, key) -> "dict[tuple, Spread]":
 
 def by_size(m: "Measurement") -> tuple:
     """Sorts and names a group of rows: device, arithmetic, what ran it, size."""
-    return m.settings.device, m.problem.math != "float32", m.problem.math, m.kernel, size_of(m.problem), size_words(m.problem)
+    return (
+        m.settings.device,
+        m.problem.math != "float32",
+        m.problem.math,
+        m.kernel,
+        size_of(m.problem),
+        size_words(m.problem),
+    )
 
 
 def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[str]:
@@ -218,7 +243,9 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
     told = []
     for device in dict.fromkeys(m.settings.device for m in rows):
         best: dict = {}
-        for m in (m for m in rows if m.settings.device == device and precision_of(m.problem) == first and not framework_of(m)):
+        for m in (
+            m for m in rows if m.settings.device == device and precision_of(m.problem) == first and not framework_of(m)
+        ):
             best[m.problem] = min(best.get(m.problem, m), m, key=call_s)
         if not best:
             continue
@@ -243,18 +270,24 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
     for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), variant(m))).items():
         groups.setdefault((key[3], key[2], key[4]), []).append(f"{found.words()} {WAYS.get(key[5], key[5])}")
     noun, names = _NOUNS[op], {"tensorflow": "TensorFlow", "keras": "Keras"}
-    return [f"{math}, on the {where}: beside the best library a {noun} by {names.get(framework, framework)} takes so many "
-            f"times as long: {join(told)} (the middle of all layers and batches, the least and the most)."
-            for (where, math, framework), told in groups.items()]  # fmt: skip
+    return [
+        f"{math}, on the {where}: beside the best library a {noun} by {names.get(framework, framework)} takes so many "
+        f"times as long: {join(told)} (the middle of all layers and batches, the least and the most)."
+        for (where, math, framework), told in groups.items()
+    ]
 
 
 def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
     """What cold caches cost: a sentence a device."""
     said = []
-    for (device, where), found in grouped(cold_beside_warm(measurements, op), lambda m: (m.settings.device, place(m))).items():
+    for (device, where), found in grouped(
+        cold_beside_warm(measurements, op), lambda m: (m.settings.device, place(m))
+    ).items():
         what = f"the middle of {found.problems}, the least and the most" if found.problems > 1 else f"one {_NOUNS[op]}"
-        said.append(f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "
-                    f"{found.words()} times as long as from warm ({what}).")  # fmt: skip
+        said.append(
+            f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "
+            f"{found.words()} times as long as from warm ({what})."
+        )
     return said
 
 

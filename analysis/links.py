@@ -116,8 +116,19 @@ def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Lin
     half, halves = _half(pieces), [_half(chain) for chain in drawn]
     half_bytes = _around(half, [h for h in halves if h is not None]) if half is not None else None
     device, kernel, direction, host_memory = way
-    return Link(device, kernel, direction, host_memory, clock, tuple(pieces), bandwidth, latency, half_bytes,
-                int(n[0]), int(n[-1]))  # fmt: skip
+    return Link(
+        device,
+        kernel,
+        direction,
+        host_memory,
+        clock,
+        tuple(pieces),
+        bandwidth,
+        latency,
+        half_bytes,
+        int(n[0]),
+        int(n[-1]),
+    )
 
 
 def _line(n: np.ndarray, t: np.ndarray) -> tuple[float, float]:
@@ -208,8 +219,14 @@ def _around(value: float, drawn: list[float]) -> Estimate:
 
 def errors(link: Link, measurements: "Iterable[Measurement]") -> list[tuple[int, float, float, float]]:
     """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's way and clock."""
-    rows = [m for m in measurements if m.problem.op == "transfer" and m.status == "ok" and not m.problem.compute
-            and _way(m) == (link.device, link.kernel, link.direction, link.host_memory)]  # fmt: skip
+    rows = [
+        m
+        for m in measurements
+        if m.problem.op == "transfer"
+        and m.status == "ok"
+        and not m.problem.compute
+        and _way(m) == (link.device, link.kernel, link.direction, link.host_memory)
+    ]
     found = []
     for nbytes, measured in _points(rows, link.clock).items():
         predicted = link.seconds(nbytes).value
@@ -224,17 +241,25 @@ def every_second(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     return [m for m in rows if m.problem.nbytes in kept]
 
 
-def find(links: Iterable[Link], direction: str, host_memory: str, kernel: str = "", clock: str = "host-latency") -> Link | None:
+def find(
+    links: Iterable[Link], direction: str, host_memory: str, kernel: str = "", clock: str = "host-latency"
+) -> Link | None:
     """The link of that way, of the kernel with the highest bandwidth where none is named; None without one."""
-    fitting = [x for x in links if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock)
-               and kernel in ("", x.kernel)]  # fmt: skip
+    fitting = [
+        x
+        for x in links
+        if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock) and kernel in ("", x.kernel)
+    ]
     return max(fitting, key=lambda x: x.bandwidth.value, default=None)
 
 
 def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
     """(generation, width) of the PCIe link as seen while copies ran; None where nobody could tell."""
-    seen = [(int(m.values["pcie_generation"]), int(m.values["pcie_width"])) for m in measurements
-            if m.problem.op == "transfer" and {"pcie_generation", "pcie_width"} <= m.values.keys()]  # fmt: skip
+    seen = [
+        (int(m.values["pcie_generation"]), int(m.values["pcie_width"]))
+        for m in measurements
+        if m.problem.op == "transfer" and {"pcie_generation", "pcie_width"} <= m.values.keys()
+    ]
     return max(seen, default=None)
 
 
@@ -265,5 +290,7 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     told = [sentence(link, seen) for link in fits(rows) if link.clock == "host-latency"]
     if not told:
         return []
-    about = f"the link ran at PCIe generation {seen[0]} x{seen[1]} while copying" if seen else "the PCIe link was not told"
+    about = (
+        f"the link ran at PCIe generation {seen[0]} x{seen[1]} while copying" if seen else "the PCIe link was not told"
+    )
     return ["a copy costs its latency and its bytes:", *(f"  {line}" for line in told), f"  {about}"]

@@ -44,8 +44,10 @@ def sentence(pair: "Pair", measurements: "Iterable[Measurement]" = ()) -> str:
     when, a, b = found
     if not _apart(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
         return ""
-    return (f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU and {digits(b)} on the GPU, "
-            f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{_why(pair, cpu, measurements)}.")  # fmt: skip
+    return (
+        f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU and {digits(b)} on the GPU, "
+        f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{_why(pair, cpu, measurements)}."
+    )
 
 
 def _same_samples(a: "Measurement", b: "Measurement") -> bool:
@@ -67,8 +69,10 @@ def _why(pair: "Pair", cpu: "Measurement", measurements: "Iterable[Measurement]"
             found = _last_losses(cpu, m) if m.status == "ok" and _same_samples(cpu, m) else None
             if found and _apart(*found[1:]):
                 return f"; with --tf32 off it is {digits(found[2])} on the GPU too"
-    return ("; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off they "
-            "are not")  # fmt: skip
+    return (
+        "; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off they "
+        "are not"
+    )
 
 
 def losses(m: "Measurement") -> str:
@@ -81,7 +85,9 @@ def losses(m: "Measurement") -> str:
             accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
             what = "" if name else " of few samples"
             stuck = "" if _falls(taken, right) else "does not learn: "
-            said.append(f"{stuck}loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}")
+            said.append(
+                f"{stuck}loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}"
+            )
     return "; ".join(said)
 
 

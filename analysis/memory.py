@@ -50,8 +50,11 @@ def fixed_bytes(network: "Network") -> int:
 
 def batch_bytes(network: "Network", dtype: str = "float32") -> int:
     """Bytes a sample of a batch: itself, the outputs that the way back needs, and two gradients of the largest of them."""
-    every = [math.prod(shape) for layer, shape in zip(network.layers, networks.outputs(network), strict=True)
-             if layer.kind not in _VIEWS]  # fmt: skip
+    every = [
+        math.prod(shape)
+        for layer, shape in zip(network.layers, networks.outputs(network), strict=True)
+        if layer.kind not in _VIEWS
+    ]
     return networks.sample_bytes(network, dtype) + _ITEM * (sum(every) + 2 * max(every))
 
 
@@ -70,8 +73,13 @@ def counted(network: "Network", training: "Training", device: str) -> float:
     )
 
 
-def memory(network: "Network", training: "Training", device: str, measurements: "Iterable[Measurement]" = (),
-           machine: "Machine | None" = None) -> Memory:  # fmt: skip
+def memory(
+    network: "Network",
+    training: "Training",
+    device: str,
+    measurements: "Iterable[Measurement]" = (),
+    machine: "Machine | None" = None,
+) -> Memory:
     """The peak of a training on a device and the largest batch that fits.
 
     Measured peaks of Keras's fits on the same device set the count right: by what they hold beyond theirs, which is the

@@ -44,7 +44,11 @@ def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str)
     wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
     found = []
     for model in (m for m in models(runs) if networks.known(m)):
-        own = {_any_layout(w.problem) for w in _step(networks.known(model), 1, "float32", "") if w.problem and w.problem.op == op}
+        own = {
+            _any_layout(w.problem)
+            for w in _step(networks.known(model), 1, "float32", "")
+            if w.problem and w.problem.op == op
+        }
         for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
             works = [w for w in _step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
             works = [_in_layout(w, layout) for w in works if w.kind in ("conv", "dense")]

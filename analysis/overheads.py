@@ -11,7 +11,12 @@ from analysis.estimate import Estimate, of
 from workloads.results import Measurement
 
 _SIGMAS = 1.96
-_CLOCK_WORDS = {"host-latency": "waited for", "host-issue": "to issue", "host-throughput": "queued", "device": "on the device"}
+_CLOCK_WORDS = {
+    "host-latency": "waited for",
+    "host-issue": "to issue",
+    "host-throughput": "queued",
+    "device": "on the device",
+}
 
 
 class Constant(msgspec.Struct, frozen=True):
@@ -63,20 +68,30 @@ RULES = (
     Rule("tf-op-eager", "tensorflow/eager", "elementwise", "each", "a TensorFlow operation outside a function"),
     Rule("tf-matmul-eager", "tensorflow/eager", "matmul", "one", "a 16 x 16 TensorFlow product outside a function"),
     Rule("tf-convert", "tensorflow/eager", "copy", "one", "4 bytes from NumPy to a TensorFlow tensor"),
-    Rule("tf-function-call", "tensorflow/function", "elementwise", "base", "a tf.function call, its operations apart", "off"),
+    Rule(
+        "tf-function-call",
+        "tensorflow/function",
+        "elementwise",
+        "base",
+        "a tf.function call, its operations apart",
+        "off",
+    ),
     Rule("tf-op-in-function", "tensorflow/function", "elementwise", "each", "an operation inside a tf.function", "off"),
     Rule("tf-jit-call", "tensorflow/jit", "elementwise", "one", "a tf.function call with one operation", "on"),
     Rule("tf-op-in-jit", "tensorflow/jit", "elementwise", "each", "a further operation inside a tf.function", "on"),
-    *(Rule(name, f"tensorflow/{variant}", call, how, words, jit)
-      for variant, jit in (("fit", "auto"), ("fit_jit", "on"), ("fit_op_by_op", "off"))
-      for name, call, how, words in (
-          ("keras-step", "step", "each", "a Keras step of a model with almost no work"),
-          ("keras-epoch", "epoch", "each", "an epoch of Keras's fit, its one step not counted"),
-          ("keras-fit", "epoch", "base", "a call of Keras's fit, its epochs not counted"),
-          ("keras-predict-batch", "predict", "each", "a batch of Keras's predict"),
-          ("keras-predict", "predict", "base", "a call of Keras's predict, its batches not counted"),
-          ("keras-train-on-batch", "train_on_batch", "one", "a train_on_batch of a model with almost no work"))),
-)  # fmt: skip
+    *(
+        Rule(name, f"tensorflow/{variant}", call, how, words, jit)
+        for variant, jit in (("fit", "auto"), ("fit_jit", "on"), ("fit_op_by_op", "off"))
+        for name, call, how, words in (
+            ("keras-step", "step", "each", "a Keras step of a model with almost no work"),
+            ("keras-epoch", "epoch", "each", "an epoch of Keras's fit, its one step not counted"),
+            ("keras-fit", "epoch", "base", "a call of Keras's fit, its epochs not counted"),
+            ("keras-predict-batch", "predict", "each", "a batch of Keras's predict"),
+            ("keras-predict", "predict", "base", "a call of Keras's predict, its batches not counted"),
+            ("keras-train-on-batch", "train_on_batch", "one", "a train_on_batch of a model with almost no work"),
+        )
+    ),
+)
 _ONCE_WORDS = {"import": "importing", "device_start": "starting the device with", "compile": "a first compilation with"}
 
 
@@ -95,7 +110,9 @@ def _from(rule: Rule, rows: list[Measurement]) -> list[Constant]:
     rows = [m for m in rows if m.problem.call == rule.call]
     made = []
     for place in dict.fromkeys((m.settings.device, m.settings.threads) for m in rows):
-        here = sorted((m for m in rows if (m.settings.device, m.settings.threads) == place), key=lambda m: m.problem.count)
+        here = sorted(
+            (m for m in rows if (m.settings.device, m.settings.threads) == place), key=lambda m: m.problem.count
+        )
         for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
             points = [(m.problem.count, of(m.on(clock))) for m in here if m.on(clock)]
             seconds, counts = _HOW[rule.how](points)
@@ -153,8 +170,9 @@ def _without_steps(found: list[Constant]) -> list[Constant]:
                 continue
             value = c.seconds.value - step.seconds.value
             half = math.hypot(c.seconds.high - c.seconds.low, step.seconds.high - step.seconds.low) / 2
-            c = msgspec.structs.replace(c, seconds=Estimate(value, value - half, value + half),
-                                        source=f"{c.source}, less keras-step")  # fmt: skip
+            c = msgspec.structs.replace(
+                c, seconds=Estimate(value, value - half, value + half), source=f"{c.source}, less keras-step"
+            )
         made.append(c)
     return made
 
@@ -172,11 +190,26 @@ def _once(m: Measurement) -> list[Constant]:
     return [Constant(name, m.settings.device, samples.clock, of(samples), m.settings.threads, jit, source)]
 
 
-def find(constants: Iterable[Constant], name: str, device: str, *, clock: str = "host-latency", threads: int | None = None,
-         jit: str | None = None) -> Constant | None:  # fmt: skip
+def find(
+    constants: Iterable[Constant],
+    name: str,
+    device: str,
+    *,
+    clock: str = "host-latency",
+    threads: int | None = None,
+    jit: str | None = None,
+) -> Constant | None:
     """The constant of that name on a device and clock, or None; `threads` and `jit` where several differ by them."""
-    return next((c for c in constants if (c.name, c.device, c.clock) == (name, device, clock)
-                 and threads in (None, c.threads) and jit in (None, c.jit)), None)  # fmt: skip
+    return next(
+        (
+            c
+            for c in constants
+            if (c.name, c.device, c.clock) == (name, device, clock)
+            and threads in (None, c.threads)
+            and jit in (None, c.jit)
+        ),
+        None,
+    )
 
 
 def lines(constants: Iterable[Constant]) -> list[str]:
@@ -195,8 +228,10 @@ def _sentence(group: list[Constant]) -> str:
     """One sentence of a constant on its clocks or at its thread counts."""
     first = group[0]
     if len({c.threads for c in group}) > 1:
-        told = [f"{_about(c.seconds)} on {units.count(c.threads, 'thread') if c.threads else 'the threads it takes by itself'}"
-                for c in group]  # fmt: skip
+        told = [
+            f"{_about(c.seconds)} on {units.count(c.threads, 'thread') if c.threads else 'the threads it takes by itself'}"
+            for c in group
+        ]
     elif first.device == "cpu" or len(group) == 1:
         told = [_about(first.seconds)]
     else:
@@ -216,7 +251,12 @@ def _words(c: Constant) -> str:
     return c.name
 
 
-_PROPER = {"numba": "Numba", "cupy": "CuPy", "tensorflow": "TensorFlow", "keras": "Keras (compile and the first step of a fit)"}
+_PROPER = {
+    "numba": "Numba",
+    "cupy": "CuPy",
+    "tensorflow": "TensorFlow",
+    "keras": "Keras (compile and the first step of a fit)",
+}
 
 
 def _about(e: Estimate) -> str:
@@ -231,10 +271,14 @@ def _about(e: Estimate) -> str:
 def _graph_against_launch(here: list[Constant]) -> list[str]:
     """What a small CuPy kernel costs launched by itself and as a node of a graph, both queued, and how often one makes the
     other."""
-    alone, in_graph = (find(here, name, here[0].device, clock="host-throughput") for name in ("cupy-launch", "graph-node"))
+    alone, in_graph = (
+        find(here, name, here[0].device, clock="host-throughput") for name in ("cupy-launch", "graph-node")
+    )
     if alone is None or in_graph is None or in_graph.seconds.low <= 0:
         return []
     launch, node = alone.seconds, in_graph.seconds
     ratio = Estimate(launch.value / node.value, launch.low / node.high, launch.high / node.low)
-    return [f"small CuPy kernels one after another: {_about(launch)} a launch, {_about(node)} a node of a CUDA graph: "
-            f"{units.digits(ratio.value)} times less ({units.digits(ratio.low)} to {units.digits(ratio.high)})"]  # fmt: skip
+    return [
+        f"small CuPy kernels one after another: {_about(launch)} a launch, {_about(node)} a node of a CUDA graph: "
+        f"{units.digits(ratio.value)} times less ({units.digits(ratio.low)} to {units.digits(ratio.high)})"
+    ]

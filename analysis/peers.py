@@ -80,8 +80,10 @@ def copy_lines(rows: "list[Measurement]") -> list[str]:
     refused = [
         m for m in rows if isinstance(m.problem, PeerCopy) and m.kernel.endswith("/direct") and m.status == "skipped"
     ]
-    told = [f"No direct copies: {reason}; what is copied goes through the host." for reason in
-            dict.fromkeys(m.reason for m in refused)]  # fmt: skip
+    told = [
+        f"No direct copies: {reason}; what is copied goes through the host."
+        for reason in dict.fromkeys(m.reason for m in refused)
+    ]
     direct, staged = ([m for m in done if m.kernel.endswith(f"/{way}")] for way in ("direct", "staged"))
     one_way = [m for m in direct if m.problem.ways == 1]
     large = _largest(one_way)
@@ -92,12 +94,16 @@ def copy_lines(rows: "list[Measurement]") -> list[str]:
             ends = " to ".join(dict.fromkeys(bytes_rate(bandwidth(m).value) for m in (slow, fast)))
             each = f"{ends} between any two of {len({g for m in large for g in _pair(m)})}"
         else:
-            each = join(f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(bandwidth(m).value)}" for m in large[:8])
+            each = join(
+                f"gpu-{m.problem.source} to gpu-{m.problem.target} {bytes_rate(bandwidth(m).value)}" for m in large[:8]
+            )
             each += f", and {count(len(large) - 8, 'more pair')}" if len(large) > 8 else ""
         told.append(f"Copies of {size(large[0].problem.nbytes)} straight from GPU to GPU: {each}.")
         if apart:
-            told.append(f"The slowest pair, gpu-{slow.problem.source} to gpu-{slow.problem.target}, has "
-                        f"{percent(bandwidth(slow).value / bandwidth(fast).value)} of the fastest's.")  # fmt: skip
+            told.append(
+                f"The slowest pair, gpu-{slow.problem.source} to gpu-{slow.problem.target}, has "
+                f"{percent(bandwidth(slow).value / bandwidth(fast).value)} of the fastest's."
+            )
     for both in _largest([m for m in direct if m.problem.ways == 2])[:1]:
         one = next((m for m in large if _pair(m) == _pair(both)), None)
         times = f", {digits(bandwidth(both).value / bandwidth(one).value)} times one way" if one else ""
@@ -129,8 +135,10 @@ def sum_lines(rows: "list[Measurement]") -> list[str]:
     done = [m for m in rows if isinstance(m.problem, AllReduce) and m.status == "ok"]
     told = []
     for dtype in dict.fromkeys(m.problem.dtype for m in done):
-        own = sorted((m for m in done if m.kernel == NCCL and m.problem.dtype == dtype and m.problem.form == "out-of-place"),
-                     key=lambda m: m.problem.nbytes)  # fmt: skip
+        own = sorted(
+            (m for m in done if m.kernel == NCCL and m.problem.dtype == dtype and m.problem.form == "out-of-place"),
+            key=lambda m: m.problem.nbytes,
+        )
         if own:
             best, least = max(own, key=lambda m: bandwidth(m).value), own[0]
             half = next(m for m in own if bandwidth(m).value >= bandwidth(best).value / 2)
@@ -166,8 +174,11 @@ def slowdowns(rows: "Iterable[Measurement]") -> "list[tuple[Measurement, Measure
     """(alone, while all work, how many times as long a call takes then) of each GPU's work, by rounds, which took turns."""
     done = [m for m in rows if isinstance(m.problem, AtOnce) and m.status == "ok"]
     alone = {_work(m): m for m in done if m.problem.together == 1}
-    return [(alone[_work(m)], m, verdict(alone[_work(m)].on("host-latency"), m.on("host-latency"), paired=True).ratio)
-            for m in done if m.problem.together > 1 and _work(m) in alone]  # fmt: skip
+    return [
+        (alone[_work(m)], m, verdict(alone[_work(m)].on("host-latency"), m.on("host-latency"), paired=True).ratio)
+        for m in done
+        if m.problem.together > 1 and _work(m) in alone
+    ]
 
 
 def _work(m: "Measurement") -> tuple:
@@ -196,7 +207,9 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
             else f"{_WORK[p.operation]} of {size(p.size)}"
         )
         rates = (
-            "" if p.operation == "matmul" else f": {bytes_rate(bandwidth(m).value)} against {bytes_rate(bandwidth(alone).value)}"
+            ""
+            if p.operation == "matmul"
+            else f": {bytes_rate(bandwidth(m).value)} against {bytes_rate(bandwidth(alone).value)}"
         )
         slower = worst.low > 1 + _SAME
         if not slower:

@@ -22,9 +22,13 @@ OPERATIONS = ("copy", "scale", "add", "triad", "read")
 FEWEST = 3  # sizes on a plateau
 LEAST_SIZES = 4  # sizes that make a curve worth searching
 _Z = 1.959964
-_SPREAD = 0.04  # how far apart equal levels may lie from size to size, whatever each row's own interval: pages, sets, ways
+_SPREAD = (
+    0.04  # how far apart equal levels may lie from size to size, whatever each row's own interval: pages, sets, ways
+)
 _FLAT = 0.15  # the most that a plateau may rise or fall from end to end
-_PENALTY = 3.0  # times log(sizes) for each further piece: its level and its end (Yao 1988, Schwarz's criterion with margin)
+_PENALTY = (
+    3.0  # times log(sizes) for each further piece: its level and its end (Yao 1988, Schwarz's criterion with margin)
+)
 # A working set within this many times a cache's size may still show its level; one beyond it cannot.
 _WITHIN = 1.5
 _BEGINS = 0.95  # of its smallest working set seen: where a level begins
@@ -82,7 +86,9 @@ def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
 
 def plateaus(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Plateau, ...]:
     """Every level that a curve shows, the smallest working sets first; none of a curve of fewer than LEAST_SIZES sizes."""
-    return tuple(p for key, curve in curves(measurements).items() for p in _of(key, curve, levels(machine, key[0], key[1])))
+    return tuple(
+        p for key, curve in curves(measurements).items() for p in _of(key, curve, levels(machine, key[0], key[1]))
+    )
 
 
 def levels(machine: "Machine | None", device: str, threads: int | None = None) -> tuple[tuple[str, int], ...]:
@@ -91,10 +97,17 @@ def levels(machine: "Machine | None", device: str, threads: int | None = None) -
         return ()
     if device.startswith("gpu"):
         index = int(device.partition(":")[2] or 0)
-        return (("L2", machine.gpus[index].l2_bytes),) if index < len(machine.gpus) and machine.gpus[index].l2_bytes else ()
+        return (
+            (("L2", machine.gpus[index].l2_bytes),)
+            if index < len(machine.gpus) and machine.gpus[index].l2_bytes
+            else ()
+        )
     cores = min(threads or machine.cores, machine.cores)
-    claimed = {"L1": machine.caches_bytes.get("L1d", 0) * cores, "L2": machine.caches_bytes.get("L2", 0) * cores,
-               "L3": machine.caches_bytes.get("L3", 0)}  # fmt: skip
+    claimed = {
+        "L1": machine.caches_bytes.get("L1d", 0) * cores,
+        "L2": machine.caches_bytes.get("L2", 0) * cores,
+        "L3": machine.caches_bytes.get("L3", 0),
+    }
     return tuple((name, nbytes) for name, nbytes in claimed.items() if nbytes)
 
 
@@ -110,9 +123,18 @@ def _of(key: Key, curve: Curve, claimed: tuple) -> tuple[Plateau, ...]:
 def _plateau(key: Key, name: str, run: Curve) -> Plateau:
     device, threads, operation = key
     kernels = join(dict.fromkeys(p.kernel for p in run))
-    return Plateau(device, threads, operation, name, median([p.rate.value for p in run]), run[0].nbytes, run[-1].nbytes,
-                   len(run), f"{kernels}, {operation}, {size(run[0].nbytes)} to {size(run[-1].nbytes)}"
-                   + (f", {count(threads, 'thread')}" if threads else ""))  # fmt: skip
+    return Plateau(
+        device,
+        threads,
+        operation,
+        name,
+        median([p.rate.value for p in run]),
+        run[0].nbytes,
+        run[-1].nbytes,
+        len(run),
+        f"{kernels}, {operation}, {size(run[0].nbytes)} to {size(run[-1].nbytes)}"
+        + (f", {count(threads, 'thread')}" if threads else ""),
+    )
 
 
 def segments(curve: Curve) -> list[tuple[int, int]]:
@@ -127,8 +149,10 @@ def segments(curve: Curve) -> list[tuple[int, int]]:
     penalty = _PENALTY * math.log(len(y))
     best, cut = [-penalty], [0]
     for j in range(1, len(y) + 1):
-        costs = [best[i] + penalty + (squares[j] - squares[i] - (total[j] - total[i]) ** 2 / (j - i)) / noise**2
-                 for i in range(j)]  # fmt: skip
+        costs = [
+            best[i] + penalty + (squares[j] - squares[i] - (total[j] - total[i]) ** 2 / (j - i)) / noise**2
+            for i in range(j)
+        ]
         cut.append(int(np.argmin(costs)))
         best.append(costs[cut[-1]])
     runs, end = [], len(y)
@@ -176,7 +200,10 @@ def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...])
     if not claimed:  # nothing is known of the caches: the slowest level is taken for the memory
         return [*(f"cache {i + 1}" for i in range(len(runs) - 1)), *([memory] if runs else [])]
     order = [*(name for name, _ in claimed), memory]
-    wanted = [next((i for i, (_, held) in enumerate(claimed) if run[-1].nbytes <= _WITHIN * held), len(claimed)) for run in runs]
+    wanted = [
+        next((i for i, (_, held) in enumerate(claimed) if run[-1].nbytes <= _WITHIN * held), len(claimed))
+        for run in runs
+    ]
     given: list[str] = []
     for k, index in enumerate(wanted):
         following = wanted[k + 1] if k + 1 < len(wanted) else len(order)
@@ -219,10 +246,14 @@ def _why(name: str, curve: Curve, claimed: tuple[tuple[str, int], ...], found: t
         return "a slower level lies within the cache that the machine claims, and cannot be told from it"
     if name not in held and claimed and curve[-1].nbytes <= _WITHIN * claimed[-1][1]:
         last, nbytes = claimed[-1]
-        return (f"the largest working set, {size(curve[-1].nbytes)}, may lie in the {last} of {size(nbytes)} that the "
-                "machine claims")  # fmt: skip
+        return (
+            f"the largest working set, {size(curve[-1].nbytes)}, may lie in the {last} of {size(nbytes)} that the "
+            "machine claims"
+        )
     if name not in held:
-        return f"the bandwidth has no flat part of {FEWEST} sizes up to the largest working set, {size(curve[-1].nbytes)}"
+        return (
+            f"the bandwidth has no flat part of {FEWEST} sizes up to the largest working set, {size(curve[-1].nbytes)}"
+        )
     inner = max((nbytes for _, nbytes in claimed if nbytes < held[name]), default=0)
     inside = [p for p in curve if inner < p.nbytes <= held[name]]
     if len(inside) < FEWEST:

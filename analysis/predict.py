@@ -36,8 +36,11 @@ def parser() -> options.Parser:
     made.add_argument("--profile", nargs="+", metavar="RUN", help="result files, run folders or a machine's folder")
     made.add_argument("--leave-one-out", nargs="+", metavar="RUN", help="the error of every training in these runs")
     made.add_argument("--no-ablation", action="store_true", help="of --leave-one-out: not what each rule is worth")
-    made.add_argument("--readme", metavar="FILE",
-                      help="of --leave-one-out: also put the error table between FILE's markers that name RUN")  # fmt: skip
+    made.add_argument(
+        "--readme",
+        metavar="FILE",
+        help="of --leave-one-out: also put the error table between FILE's markers that name RUN",
+    )
     made.add_argument(
         "--check", nargs="+", metavar=("FILE", "RUN"), help="predictions of FILE beside the trainings of RUN"
     )
@@ -51,10 +54,18 @@ def parser() -> options.Parser:
         "--dtype", default="float32", choices=("float32", "float64", "uint8"), help="of the inputs (float32)"
     )
     what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu:0 (those of the profile)")
-    what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[],
-                      help="jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ...")  # fmt: skip
-    made.add_argument("--save", metavar="FILE",
-                      help="append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)")  # fmt: skip
+    what.add_argument(
+        "--switch",
+        nargs="+",
+        metavar="NAME=TEXT",
+        default=[],
+        help="jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ...",
+    )
+    made.add_argument(
+        "--save",
+        metavar="FILE",
+        help="append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)",
+    )
     return made
 
 
@@ -84,8 +95,10 @@ def trainings(args: argparse.Namespace) -> list:
         try:
             network = networks.find(name)
             for samples in options.sizes(args.samples) if args.samples else [network.samples]:
-                found += [Training(name, batch, samples, args.epochs or network.epochs, args.dtype)
-                          for batch in options.sizes(args.batch)]  # fmt: skip
+                found += [
+                    Training(name, batch, samples, args.epochs or network.epochs, args.dtype)
+                    for batch in options.sizes(args.batch)
+                ]
         except ValueError as error:
             raise options.Usage(str(error)) from error
     return found
@@ -119,11 +132,17 @@ def told(args: argparse.Namespace) -> int:
     from analysis import prediction
 
     if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
-        given = [("--model", args.model), ("--batch", args.batch), ("--profile", args.profile),
-                 ("--save", [str(pathlib.PurePath(args.save).with_suffix(".ndjson"))])]  # fmt: skip
+        given = [
+            ("--model", args.model),
+            ("--batch", args.batch),
+            ("--profile", args.profile),
+            ("--save", [str(pathlib.PurePath(args.save).with_suffix(".ndjson"))]),
+        ]
         words_ = [word for flag, texts in given for word in (flag, *texts)]
-        raise options.Usage(f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
-                            shlex.join(["python", "-m", "analysis.predict", *words_]))  # fmt: skip
+        raise options.Usage(
+            f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
+            shlex.join(["python", "-m", "analysis.predict", *words_]),
+        )
     of = read(args.profile, args.mixed)
     every = settings(args, of)
     try:
@@ -152,9 +171,12 @@ def words(p: "Prediction") -> list[str]:
         for name, e in p.parts.items()
         if e.value
     ]
-    told = [f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {between(p.step_s)} a step", *parts,
-            f"  an epoch of {t.samples} samples {between(p.epoch_total_s)}; {t.epochs} epochs with start and compilation "
-            f"{between(p.job_s)}"]  # fmt: skip
+    told = [
+        f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {between(p.step_s)} a step",
+        *parts,
+        f"  an epoch of {t.samples} samples {between(p.epoch_total_s)}; {t.epochs} epochs with start and compilation "
+        f"{between(p.job_s)}",
+    ]
     return [*told, *(f"  not known: {text}" for text in p.partial)]
 
 

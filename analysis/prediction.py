@@ -40,8 +40,22 @@ from workloads.results import Settings
 if TYPE_CHECKING:
     from kernels.networks import Network
 
-__all__ = ["COMPILED", "DEVICE", "HIDDEN", "HOST", "OP_BY_OP", "PARTS", "PIPELINE", "RULES", "Lacking", "Prediction", "add",
-           "execution_of", "load", "predict"]  # fmt: skip
+__all__ = [
+    "COMPILED",
+    "DEVICE",
+    "HIDDEN",
+    "HOST",
+    "OP_BY_OP",
+    "PARTS",
+    "PIPELINE",
+    "RULES",
+    "Lacking",
+    "Prediction",
+    "add",
+    "execution_of",
+    "load",
+    "predict",
+]
 
 
 MAKES = "python -m analysis.predict --model cifar10-cnn --profile reports/nvidia-h200 --save foretold.ndjson"
@@ -104,8 +118,16 @@ def load(path: str) -> list[Prediction]:
     return found
 
 
-def predict(training: Training, settings: Settings, of: Profile, network: "Network | None" = None, *,
-            rules: frozenset[str] = RULES, fitted: Calibration | None = None, kernel: str = FIT) -> Prediction:  # fmt: skip
+def predict(
+    training: Training,
+    settings: Settings,
+    of: Profile,
+    network: "Network | None" = None,
+    *,
+    rules: frozenset[str] = RULES,
+    fitted: Calibration | None = None,
+    kernel: str = FIT,
+) -> Prediction:
     """The seconds of a training on the device of its settings.
 
     Args:
@@ -128,9 +150,20 @@ def predict(training: Training, settings: Settings, of: Profile, network: "Netwo
     parts = combined(made, fitted, rules)
     step = within(add(*parts.values()), fitted.spread)
     start = add(made.start_s, Estimate(*[fitted.build_s] * 3)) if made.start_s.high > 0 else made.start_s
-    found = Prediction(training, settings, {name: _plain(e) for name, e in parts.items()}, _plain(step), _plain(made.epoch_s),
-                       _plain(fitting(made, fitted)), _plain(compiling(made, fitted)), _plain(start), made.execution,
-                       made.partial, of.key, _plain(casting(made, fitted)))  # fmt: skip
+    found = Prediction(
+        training,
+        settings,
+        {name: _plain(e) for name, e in parts.items()},
+        _plain(step),
+        _plain(made.epoch_s),
+        _plain(fitting(made, fitted)),
+        _plain(compiling(made, fitted)),
+        _plain(start),
+        made.execution,
+        made.partial,
+        of.key,
+        _plain(casting(made, fitted)),
+    )
     if kernel == FIT and found.untold:
         partial = f"of the whole job {join(found.untold)}: {sources.launches(settings.device)}"
         found = msgspec.structs.replace(found, partial=(*found.partial, partial))

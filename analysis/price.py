@@ -24,8 +24,9 @@ class Cost(msgspec.Struct, frozen=True):
     watts_from: str
 
 
-def cost(training: "Training", job_s: Estimate, device: str, prices: dict[str, float],
-         measurements: "Iterable[Measurement]") -> Cost:  # fmt: skip
+def cost(
+    training: "Training", job_s: Estimate, device: str, prices: dict[str, float], measurements: "Iterable[Measurement]"
+) -> Cost:
     """The cost of a job of so many seconds; `prices`: cpu or gpu -> money an hour."""
     price = prices.get("cpu" if device == "cpu" else "gpu")
     watts, source = power(training, device, measurements)

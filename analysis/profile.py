@@ -98,8 +98,15 @@ class Profile:
         wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
         slopes = []
         for kernel in wanted:
-            at = {m.problem.count: middle(m.samples[0]) for m in self.measurements if m.kernel == kernel and m.status == "ok"
-                  and m.problem.call == "step" and m.settings.device == device and m.samples}  # fmt: skip
+            at = {
+                m.problem.count: middle(m.samples[0])
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.status == "ok"
+                and m.problem.call == "step"
+                and m.settings.device == device
+                and m.samples
+            }
             counts = sorted(at)
             if len(counts) > 1:
                 slopes.append(
@@ -165,8 +172,13 @@ class Profile:
         return self._curves[key]
 
     def _points(self, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Iterable[Point]:
-        alike = [m for m in self.rows.get((op, device), ()) if (m.problem.dtype, m.problem.math) == math_
-                 and sources.kind(m.problem) == kind and m.settings.cache == "warm"]  # fmt: skip
+        alike = [
+            m
+            for m in self.rows.get((op, device), ())
+            if (m.problem.dtype, m.problem.math) == math_
+            and sources.kind(m.problem) == kind
+            and m.settings.cache == "warm"
+        ]
         held = {m.problem for m in alike if inside.stands(m)}  # a call of its own says nothing that these do not
         for m in alike:
             p = m.problem
@@ -196,8 +208,13 @@ class Profile:
     def law(self, kernel: str, device: str, direction: str = "h2d") -> Link | None:
         key = ("law", kernel, device, direction)
         if key not in self.kept:
-            rows = [m for m in self.measurements if m.kernel == kernel and m.settings.device == device
-                    and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")]  # fmt: skip
+            rows = [
+                m
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.settings.device == device
+                and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
+            ]
             self.kept[key] = links.find(links.fits(rows), direction, "pageable", kernel)
         return self.kept[key]
 
@@ -218,8 +235,10 @@ def read(*runs: str, mixed: bool = False) -> Profile:
     machines = results.by_machine(*runs)
     if len(machines) > 1 and not mixed:
         first = next(iter(machines))
-        raise Usage(f"these rows are of {len(machines)} machines ({', '.join(machines)}), whose times are no one machine's; "
-                    f"name one, as reports/{first}, or mix them on purpose with --mixed")  # fmt: skip
+        raise Usage(
+            f"these rows are of {len(machines)} machines ({', '.join(machines)}), whose times are no one machine's; "
+            f"name one, as reports/{first}, or mix them on purpose with --mixed"
+        )
     loaded = list(machines.values())
     rows = tuple(m for part in loaded for m in part.measurements)
     return profile(rows, loaded[0].runs[-1].machine if loaded[0].runs else None, "+".join(machines))

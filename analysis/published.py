@@ -50,7 +50,9 @@ def beside(measurements: "Iterable[Measurement]", cases: Iterable[Case] = CASES)
             own = [p for p in found if _is(p, case, claim)]
             made += [_compared(case, claim, pair, found) for pair in own]
             if not own:
-                made.append(Beside(case, claim, "", None, None, (f"{NOT_MEASURED}: no rows of both devices at its settings",)))
+                made.append(
+                    Beside(case, claim, "", None, None, (f"{NOT_MEASURED}: no rows of both devices at its settings",))
+                )
     return made
 
 
@@ -70,9 +72,15 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside
     cpu = jobs.seconds_by(pair.cpu(by), by, pair.steps)
     gpu = jobs.seconds_by(pair.gpu, by, pair.steps)
     here = Estimate(cpu.value / gpu.value, cpu.low / gpu.high, cpu.high / gpu.low)
-    told = [*_speeds(case, claim, pair, here, (cpu, gpu)), *_floor(pair, found), *_growth(case, claim, pair, found),
-            *_traps(pair, by, gpu)]  # fmt: skip
-    return Beside(case, claim, job_words.way_word(pair.gpu.row), pair, here, tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",))
+    told = [
+        *_speeds(case, claim, pair, here, (cpu, gpu)),
+        *_floor(pair, found),
+        *_growth(case, claim, pair, found),
+        *_traps(pair, by, gpu),
+    ]
+    return Beside(
+        case, claim, job_words.way_word(pair.gpu.row), pair, here, tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",)
+    )
 
 
 def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[Estimate, Estimate]) -> list[str]:
@@ -84,37 +92,55 @@ def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[E
         if claim.gain and claim.faster == "gpu" and not _agrees(claim.gain, here):
             cpu, gpu = sides
             what = "a step" if pair.setup.kernel.endswith("/loop") else "an epoch"
-            said.append(f"beside our GPU's {seconds(gpu.value)} {what}, {digits(claim.gain)}x would take a CPU of "
-                        f"{seconds(claim.gain * gpu.value)}; ours takes {seconds(cpu.value)}")  # fmt: skip
+            said.append(
+                f"beside our GPU's {seconds(gpu.value)} {what}, {digits(claim.gain)}x would take a CPU of "
+                f"{seconds(claim.gain * gpu.value)}; ours takes {seconds(cpu.value)}"
+            )
         return said
     ours = [pair.cpu(BY_EPOCH).epoch(pair.steps), pair.gpu.epoch(pair.steps)]
     slower, quicker = (p.value / o.value for p, o in zip(theirs, ours, strict=True))
     samples = pair.setup.samples
-    each = [f"{seconds(o.value / samples)} a sample against its {seconds(p.value / samples)}"
-            for p, o in zip(theirs, ours, strict=True)]  # fmt: skip
+    each = [
+        f"{seconds(o.value / samples)} a sample against its {seconds(p.value / samples)}"
+        for p, o in zip(theirs, ours, strict=True)
+    ]
     gain = theirs[0].value / theirs[1].value
-    return [f"our CPU takes {each[0]} ({times(slower)} faster), our GPU {each[1]} ({times(quicker)} faster): "
-            f"its {digits(gain)} x {digits(quicker)} / {digits(slower)} is our {digits(here.value)}"]  # fmt: skip
+    return [
+        f"our CPU takes {each[0]} ({times(slower)} faster), our GPU {each[1]} ({times(quicker)} faster): "
+        f"its {digits(gain)} x {digits(quicker)} / {digits(slower)} is our {digits(here.value)}"
+    ]
 
 
 def _floor(pair: Pair, found: list[Pair]) -> list[str]:
     """What of the GPU's step does not shrink with its batch: the step of the smallest batch measured of the same model; that of
     the largest, where this one is the smallest."""
     s = pair.setup
-    others = [p for p in found if p.setup.model == s.model and p.setup.kernel == s.kernel and p.setup.batch != s.batch
-              and p.setup.switches == s.switches]  # fmt: skip
+    others = [
+        p
+        for p in found
+        if p.setup.model == s.model
+        and p.setup.kernel == s.kernel
+        and p.setup.batch != s.batch
+        and p.setup.switches == s.switches
+    ]
     if not others:
         return ["no row of another batch tells what of the GPU's step is dispatch"]
     smaller = [p for p in others if p.setup.batch < s.batch]
     chosen = min(p.setup.batch for p in smaller) if smaller else max(p.setup.batch for p in others)
-    other = min((p for p in others if p.setup.batch == chosen), key=lambda p: jobs.trust(p.gpu.row, p.gpu.costs.step, s.dtype))
+    other = min(
+        (p for p in others if p.setup.batch == chosen), key=lambda p: jobs.trust(p.gpu.row, p.gpu.costs.step, s.dtype)
+    )
     small, large = (other, pair) if smaller else (pair, other)
-    gpu, cpu = ([side.costs.step.value for side in sides]
-                for sides in ((large.gpu, small.gpu), (large.cpu(BY_STEP), small.cpu(BY_STEP))))  # fmt: skip
+    gpu, cpu = (
+        [side.costs.step.value for side in sides]
+        for sides in ((large.gpu, small.gpu), (large.cpu(BY_STEP), small.cpu(BY_STEP)))
+    )
     goes = "falls" if cpu[1] < cpu[0] else "goes"
-    return [f"the GPU's step takes {seconds(gpu[0])} at batch {large.setup.batch:,} and still {seconds(gpu[1])} "
-            f"({percent(gpu[1] / gpu[0])}) at batch {small.setup.batch:,}, where the CPU's {goes} from {seconds(cpu[0])} to "
-            f"{seconds(cpu[1])}"]  # fmt: skip
+    return [
+        f"the GPU's step takes {seconds(gpu[0])} at batch {large.setup.batch:,} and still {seconds(gpu[1])} "
+        f"({percent(gpu[1] / gpu[0])}) at batch {small.setup.batch:,}, where the CPU's {goes} from {seconds(cpu[0])} to "
+        f"{seconds(cpu[1])}"
+    ]
 
 
 def _growth(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> list[str]:
@@ -132,8 +158,10 @@ def _growth(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> list[str
         return [f"what transfers add at {claim.samples:,} samples is {NOT_MEASURED}: no row that is fed each step"]
     home, fed = min(both, key=lambda pair_: abs(log(pair_[0].setup.samples / s.samples)))
     at = "" if home.setup.samples == s.samples else f" (at {home.setup.samples:,} samples, the nearest measured)"
-    return [f"its data is on the GPU here as there, so transfers are not in its step of {seconds(home.gpu.costs.step.value)}; "
-            f"fed each step it takes {seconds(fed.gpu.costs.step.value)}{at}"]  # fmt: skip
+    return [
+        f"its data is on the GPU here as there, so transfers are not in its step of {seconds(home.gpu.costs.step.value)}; "
+        f"fed each step it takes {seconds(fed.gpu.costs.step.value)}{at}"
+    ]
 
 
 def _way(s: jobs.Setup) -> tuple[str, str, str]:
@@ -144,8 +172,11 @@ def _traps(pair: Pair, by: str, gpu: Estimate) -> list[str]:
     """What the gain would have been against a slower form of the CPU."""
     best = pair.cpu(by)
     own = jobs.seconds_by(best, by, pair.steps)
-    told = [f"{digits(took.value / gpu.value)} with the {side.form}" for side in pair.cpus
-            if side is not best and (took := jobs.seconds_by(side, by, pair.steps)).low > own.high]  # fmt: skip
+    told = [
+        f"{digits(took.value / gpu.value)} with the {side.form}"
+        for side in pair.cpus
+        if side is not best and (took := jobs.seconds_by(side, by, pair.steps)).low > own.high
+    ]
     return [f"against the CPU's other forms the gain would read {join(told)} (ours: {best.form})"] if told else []
 
 

@@ -35,10 +35,30 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 __all__ = [
-    "ABOVE", "BEST_MATMUL", "NO_CACHE_ROOF", "TENSOR_MATHS", "TOLERANCE", "Bound", "Judged", "Roof", "attainable", "clock_of",
-    "describe", "is_above", "is_gpu", "judge", "last_cache_bytes", "level", "pick", "quick_seconds", "ridge", "roof_fraction",
-    "roofs", "seconds_of", "sheet_roofs",
-]  # fmt: skip
+    "ABOVE",
+    "BEST_MATMUL",
+    "NO_CACHE_ROOF",
+    "TENSOR_MATHS",
+    "TOLERANCE",
+    "Bound",
+    "Judged",
+    "Roof",
+    "attainable",
+    "clock_of",
+    "describe",
+    "is_above",
+    "is_gpu",
+    "judge",
+    "last_cache_bytes",
+    "level",
+    "pick",
+    "quick_seconds",
+    "ridge",
+    "roof_fraction",
+    "roofs",
+    "seconds_of",
+    "sheet_roofs",
+]
 
 ABOVE = "above-roof"
 NO_CACHE_ROOF = "no cache roof measured"
@@ -72,8 +92,11 @@ def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", thread
     if threads is None or same:
         return max(same if threads else found, key=lambda r: r.rate.value, default=None)
     more = [r for r in found if r.threads is None or r.threads > threads]
-    return min([*more, *(_scaled(r, threads) for r in found if r.threads and r.threads < threads)],
-               key=lambda r: r.rate.value, default=None)  # fmt: skip
+    return min(
+        [*more, *(_scaled(r, threads) for r in found if r.threads and r.threads < threads)],
+        key=lambda r: r.rate.value,
+        default=None,
+    )
 
 
 def _scaled(roof: Roof, threads: int) -> Roof:
@@ -97,8 +120,16 @@ def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | N
     return memory if memory and footprint > memory.floor_bytes else None
 
 
-def attainable(roofs: "Iterable[Roof]", problem: "Problem", device: str, threads: int | None = None,
-               cache: str = "warm", mode: str = "resident", reuse: int = 1, clock: str = "") -> Bound | None:  # fmt: skip
+def attainable(
+    roofs: "Iterable[Roof]",
+    problem: "Problem",
+    device: str,
+    threads: int | None = None,
+    cache: str = "warm",
+    mode: str = "resident",
+    reuse: int = 1,
+    clock: str = "",
+) -> Bound | None:
     """The least seconds that the measured roofs allow a problem; None when the roof that matters was not measured.
 
     The memory's roof counts for cold rows and for working sets that no cache holds; for others it is that of the smallest
@@ -181,7 +212,11 @@ def judge(measurement: "Measurement", roofs: "Iterable[Roof]") -> Judged:
         known = problem.op == "stream" and pick(roofs, settings.device, "memory") is not None
         return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
     fraction = _fraction(bound, seconds)
-    hard = fraction if bound.roof.kind != "launch" else _fraction(_bound(measurement, roofs, launches=False) or bound, seconds)
+    hard = (
+        fraction
+        if bound.roof.kind != "launch"
+        else _fraction(_bound(measurement, roofs, launches=False) or bound, seconds)
+    )
     soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
     above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
     return Judged(fraction, bound.roof, ABOVE if above else "", bound.note)
@@ -202,8 +237,11 @@ def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[R
     """Whether the row is faster than its maker says: the only check on a roof that is itself the best matmul seen."""
     flops = getattr(measurement.problem, "flops", 0)
     wanted = (measurement.settings.device, "compute", getattr(measurement.problem, "math", ""))
-    return any(flops / seconds > TOLERANCE * r.rate.value for r in roofs
-               if not r.measured and (r.device, r.kind, r.name) == wanted)  # fmt: skip
+    return any(
+        flops / seconds > TOLERANCE * r.rate.value
+        for r in roofs
+        if not r.measured and (r.device, r.kind, r.name) == wanted
+    )
 
 
 def is_above(measurement: "Measurement", roofs: "Iterable[Roof]") -> bool:

@@ -148,7 +148,9 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
     if (samples := clock_of(best)) is None:
         return None
     fastest = min(s for s in samples.seconds)
-    blocks = [[s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block] for block in set(samples.block)]
+    blocks = [
+        [s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block] for block in set(samples.block)
+    ]
     quick = min(statistics.median(block) for block in blocks)
     rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / fastest)
     return Roof(best.settings.device, kind, name, rate, describe(best), best.settings.threads, **fields)
@@ -162,13 +164,25 @@ def _groups(rows, key) -> dict:
 
 
 def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
-    peaks = _groups((m for m in rows if m.problem.op == "peak"),
-                    lambda m: (m.settings.device, m.problem.math, m.settings.threads))  # fmt: skip
-    matmuls = _groups((m for m in rows if m.problem.op == "matmul" and is_gpu(m.settings.device) and m.on("device")
-                       and m.problem.math in TENSOR_MATHS), lambda m: (m.settings.device, m.problem.math))  # fmt: skip
+    peaks = _groups(
+        (m for m in rows if m.problem.op == "peak"), lambda m: (m.settings.device, m.problem.math, m.settings.threads)
+    )
+    matmuls = _groups(
+        (
+            m
+            for m in rows
+            if m.problem.op == "matmul"
+            and is_gpu(m.settings.device)
+            and m.on("device")
+            and m.problem.math in TENSOR_MATHS
+        ),
+        lambda m: (m.settings.device, m.problem.math),
+    )
     for (device, math, _), group in peaks.items():
         vector = _best([m for m in group if not _is_tensor(m)], "compute", math)
-        tensor = _best([m for m in group if _is_tensor(m)], "compute", math) or _matmul_roof(matmuls.get((device, math)), vector)
+        tensor = _best([m for m in group if _is_tensor(m)], "compute", math) or _matmul_roof(
+            matmuls.get((device, math)), vector
+        )
         if vector is None or tensor is None:
             yield from filter(None, (vector, tensor))
         elif _beyond(tensor, vector):
@@ -243,17 +257,31 @@ def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int |
     for name, group in _groups(found, lambda one: one[0].name).items():
         memory = name == plateaus.memory_name(device)
         last = max(end for _, _, end in group)
-        inside = [m for p, start, end in group for m in rows if m.problem.operation == p.operation
-                  and start <= m.problem.footprint_bytes and (memory or m.problem.footprint_bytes <= end)]  # fmt: skip
+        inside = [
+            m
+            for p, start, end in group
+            for m in rows
+            if m.problem.operation == p.operation
+            and start <= m.problem.footprint_bytes
+            and (memory or m.problem.footprint_bytes <= end)
+        ]
         floor = max(start for _, start, _ in group) - 1 if memory else begins
-        if roof := _best(inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last):
+        if roof := _best(
+            inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last
+        ):
             yield roof
 
 
 def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
     """The link's bandwidth each way, by the best copy of pinned memory on either clock."""
-    copies = [m for m in rows if m.problem.op == "transfer" and m.problem.host_memory == "pinned"
-              and m.problem.direction in ("h2d", "d2h") and not m.problem.compute]  # fmt: skip
+    copies = [
+        m
+        for m in rows
+        if m.problem.op == "transfer"
+        and m.problem.host_memory == "pinned"
+        and m.problem.direction in ("h2d", "d2h")
+        and not m.problem.compute
+    ]
     if not copies:
         return
     fitted = []
@@ -270,8 +298,12 @@ def _fitted(keys: tuple):
     from analysis import links
     from workloads.results import Measurement, Settings
 
-    return links.fits([Measurement(kernel, problem, Settings(device), "ok", samples=samples)
-                       for kernel, device, problem, samples in keys])  # fmt: skip
+    return links.fits(
+        [
+            Measurement(kernel, problem, Settings(device), "ok", samples=samples)
+            for kernel, device, problem, samples in keys
+        ]
+    )
 
 
 def _launch_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":

@@ -26,8 +26,12 @@ _WAYS = {
 _COPYING = "copying in and out every call"
 
 
-def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None,
-           answers: tuple[Answer, ...] | None = None, ceilings: "tuple[Roof, ...] | None" = None) -> list[str]:  # fmt: skip
+def answer(
+    found: "Loaded | Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    answers: tuple[Answer, ...] | None = None,
+    ceilings: "tuple[Roof, ...] | None" = None,
+) -> list[str]:
     """The verdict in at most five sentences: who wins from where, why, how the copy moves it, how near the limits.
 
     Rows that failed, gave a wrong answer or lie above their roof always have the last sentence. `machine` defaults to
@@ -45,15 +49,25 @@ def answer(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = 
     told += facts.rate_sentences(measurements, ceilings) if len(told) < MOST and told else []
     told = told if any(a.kind != "no-gpu" for a in answers) else [*_of_their_own(measurements), *told]
     told += facts.other_sentences(measurements, ceilings) + _of_switches(measurements) + _of_traces(measurements)
-    if not any(m.problem.op in ("matmul", "conv") for m in measurements):  # a run of roofs, launches or copies answers with those
-        told += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
+    if not any(
+        m.problem.op in ("matmul", "conv") for m in measurements
+    ):  # a run of roofs, launches or copies answers with those
+        told += (
+            facts.level_sentences(measurements, machine)
+            + facts.launch_sentences(ceilings)
+            + facts.link_sentences(ceilings)
+        )
     told = list(dict.fromkeys(told))[: MOST - 1 if trouble else MOST]
     return [*told, trouble] if trouble else told
 
 
-def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" = None,
-            answers: tuple[Answer, ...] | None = None, ceilings: "tuple[Roof, ...] | None" = None,
-            told: list[str] | None = None) -> list[str]:  # fmt: skip
+def details(
+    found: "Loaded | Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    answers: tuple[Answer, ...] | None = None,
+    ceilings: "tuple[Roof, ...] | None" = None,
+    told: list[str] | None = None,
+) -> list[str]:
     """What the five sentences left out: every precision and form, reasons, gaps, rates, skipped and flagged rows."""
     measurements, machine = _parts(found, machine)
     ceilings = roofs(measurements, machine) if ceilings is None else ceilings
@@ -63,10 +77,14 @@ def details(found: "Loaded | Iterable[Measurement]", machine: "Machine | None" =
         said += [why_sentence(w, a.form, f"{a.precision}, {form_name(a.form)}") for w in why(measurements, a)[1:]]
     said += dict.fromkeys(f"{a.precision}: {gap}." for a in answers for gap in a.gaps)
     said += facts.rate_sentences(measurements, ceilings) + facts.other_sentences(measurements, ceilings)
-    said += facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
+    said += (
+        facts.level_sentences(measurements, machine) + facts.launch_sentences(ceilings) + facts.link_sentences(ceilings)
+    )
     said += facts.skipped_sentences(measurements) + facts.flag_sentences(measurements)
     said += facts.beyond_sentence(measurements, ceilings, machine)
-    told = answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings) if told is None else told
+    told = (
+        answer(found if hasattr(found, "runs") else measurements, machine, answers, ceilings) if told is None else told
+    )
     return [s for s in dict.fromkeys(said) if s not in told]
 
 
@@ -96,7 +114,10 @@ def _with_layers(told: list[str], measurements, ceilings: "tuple[Roof, ...]", ma
     if told:
         return [*told[:2], *answers.story(measurements, "conv", ceilings, machine)[:1], *told[2:]]
     whole = [said for op in ("conv", "matmul") for said in steps.story(runs, measurements, op, machine)]
-    return [*whole, *(said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine))][:MOST]
+    return [
+        *whole,
+        *(said for op in ("conv", "matmul") for said in answers.story(measurements, op, ceilings, machine)),
+    ][:MOST]
 
 
 def _reason(measurements, a: Answer | None) -> list[str]:
@@ -112,7 +133,11 @@ def _of_their_own(measurements) -> list[str]:
     ops = {m.problem.op for m in measurements}
     told = []
     if "training" in ops:
-        told = [*data_parallel_words.lines(measurements), *together.lines(measurements), *job_words.start_sentences(measurements)]
+        told = [
+            *data_parallel_words.lines(measurements),
+            *together.lines(measurements),
+            *job_words.start_sentences(measurements),
+        ]
     told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
     return told + (inference.lines(measurements) if "inference" in ops else [])
 
@@ -208,14 +233,20 @@ def default_words(a: Answer) -> str:
 def same_answer(a: Answer, b: Answer) -> bool:
     """The same kind, and every crossing within the other's interval."""
     pairs = list(zip(a.crossings, b.crossings, strict=False))
-    return (a.kind == b.kind and len(a.crossings) == len(b.crossings)
-            and all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs))  # fmt: skip
+    return (
+        a.kind == b.kind
+        and len(a.crossings) == len(b.crossings)
+        and all(x.at.low <= y.at.high and y.at.low <= x.at.high for x, y in pairs)
+    )
 
 
 def range_words(a: Answer) -> str:
     """` (measured range 64..128)`."""
-    return f" (at {a.family.size_name} = {a.low_n}, the only size measured)" if a.low_n == a.high_n else (
-        f" (measured range {a.low_n}..{a.high_n})")  # fmt: skip
+    return (
+        f" (at {a.family.size_name} = {a.low_n}, the only size measured)"
+        if a.low_n == a.high_n
+        else (f" (measured range {a.low_n}..{a.high_n})")
+    )
 
 
 def verdict_words(a: Answer) -> str:
@@ -257,7 +288,9 @@ def short_n_words(c: Crossing, name: str = SQUARES.size_name) -> str:
     if c.wide:
         return n_words(c, name)
     low, high = whole(c.at.low), whole(c.at.high)
-    return f"{name} = {whole(c.at.value)}" + (f" ({low}..{high})" if c.at.high > FINE * c.at.low and low != high else "")
+    return f"{name} = {whole(c.at.value)}" + (
+        f" ({low}..{high})" if c.at.high > FINE * c.at.low and low != high else ""
+    )
 
 
 def whole(size: float) -> str:
@@ -278,7 +311,9 @@ def _span(a: Answer, first: int, last: int) -> str:
 
 def _cant_tell_words(a: Answer) -> str:
     winners = {p.sign for p in a.points} - {0}
-    told = f"can't tell {join(_span(a, *band) for band in a.bands)}, where the times differ by less than their intervals"
+    told = (
+        f"can't tell {join(_span(a, *band) for band in a.bands)}, where the times differ by less than their intervals"
+    )
     return f"{told}; elsewhere the {'GPU' if 1 in winners else 'CPU'} wins" if winners else told
 
 
@@ -307,8 +342,10 @@ def why_sentence(w: Why, form: Form, lead: str = "Why") -> str:
     share = "all of it" if not rest else "most of it" if parts[first] > total / 2 else "the largest part"
     split = f"{share} {first} ({seconds(parts[first])})" + (f", the rest {join(rest)}" if rest else "")
     call = "a GPU call" if form.mode == "resident" else "a GPU call with its copies"
-    return (f"{lead}: at {w.family.size_name} = {w.n} {call} costs {seconds(total)}, {split}; "
-            f"the CPU ({side_name(w.cpu)}) needs {seconds(w.cpu.seconds.value)}.")  # fmt: skip
+    return (
+        f"{lead}: at {w.family.size_name} = {w.n} {call} costs {seconds(total)}, {split}; "
+        f"the CPU ({side_name(w.cpu)}) needs {seconds(w.cpu.seconds.value)}."
+    )
 
 
 def compare_sentence(verdict: "Verdict", a: str, b: str) -> str:
@@ -317,14 +354,20 @@ def compare_sentence(verdict: "Verdict", a: str, b: str) -> str:
     if verdict.word == "same":
         return f"{b} takes as long as {a}: {digits(r.value)} times ({digits(r.low)}..{digits(r.high)})."
     if verdict.word == "can't tell":
-        return (f"Can't tell whether {b} is faster or slower than {a}: it takes {digits(r.value)} times as long, "
-                f"but anything from {digits(r.low)} to {digits(r.high)} fits what was measured.")  # fmt: skip
+        return (
+            f"Can't tell whether {b} is faster or slower than {a}: it takes {digits(r.value)} times as long, "
+            f"but anything from {digits(r.low)} to {digits(r.high)} fits what was measured."
+        )
     if max(r.value, 1 / r.value) >= _MANY:
-        told = f"takes {digits(r.value)} times as long ({digits(r.low)}..{digits(r.high)})" if verdict.word == "slower" else (
-            f"is {digits(1 / r.value)} times as fast ({digits(1 / r.high)}..{digits(1 / r.low)})")  # fmt: skip
+        told = (
+            f"takes {digits(r.value)} times as long ({digits(r.low)}..{digits(r.high)})"
+            if verdict.word == "slower"
+            else (f"is {digits(1 / r.value)} times as fast ({digits(1 / r.high)}..{digits(1 / r.low)})")
+        )
         return f"{b} is {verdict.word} than {a}: it {told}."
     more, sign = ("more", 1) if verdict.word == "slower" else ("less", -1)
     ends = sorted(sign * (end - 1) for end in (r.low, r.high))
-    return (f"{b} is {verdict.word} than {a}: it takes {percent(sign * (r.value - 1))} {more} time "
-            f"({digits(100 * ends[0])}..{digits(100 * ends[1])} %).")  # fmt: skip
-
+    return (
+        f"{b} is {verdict.word} than {a}: it takes {percent(sign * (r.value - 1))} {more} time "
+        f"({digits(100 * ends[0])}..{digits(100 * ends[1])} %)."
+    )

@@ -12,8 +12,12 @@ CALLS = {OP_BY_OP: "tf-function-call", COMPILED: "tf-jit-call"}
 LIBRARIES, HELD = "libraries", "held"
 GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
 POOLED = "stream/tensorflow/pooled"  # of pools, each with its gradient behind it
-WORDS = {LIBRARIES: "libraries' rows", HELD: "TensorFlow's rows inside a graph",
-         "function": "TensorFlow's rows in a tf.function", "jit": "TensorFlow's rows compiled by XLA"}  # fmt: skip
+WORDS = {
+    LIBRARIES: "libraries' rows",
+    HELD: "TensorFlow's rows inside a graph",
+    "function": "TensorFlow's rows in a tf.function",
+    "jit": "TensorFlow's rows compiled by XLA",
+}
 LIBRARY = ("numpy", "mkl", "cupy", "cudnn", "cublaslt")  # backends that are libraries called by themselves
 OWN = ("numba", "cuda")
 # Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
@@ -22,11 +26,26 @@ COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tenso
 # back into fresh memory.
 HOLDER, CONSTANT = "stream/tensorflow/dataset", "transfer/tensorflow/constant"
 BACK = ("transfer/cupy/asarray", "transfer/cupy/array")
-PASSES = ("copy", "add", "scale", "read", "relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd",
-          "adam")  # fmt: skip
+PASSES = (
+    "copy",
+    "add",
+    "scale",
+    "read",
+    "relu",
+    "relu_grad",
+    "dropout",
+    "maxpool",
+    "maxpool_grad",
+    "batchnorm",
+    "sgd",
+    "adam",
+)
 # Arithmetic without rows of its own, and what may stand for it.
-_INSTEAD = {"tf32": (("float32", "float32"),), "bfloat16": (("float16", "float16"), ("float32", "tf32"), ("float32", "float32")),
-            "float16": (("bfloat16", "bfloat16"), ("float32", "tf32"), ("float32", "float32"))}  # fmt: skip
+_INSTEAD = {
+    "tf32": (("float32", "float32"),),
+    "bfloat16": (("float16", "float16"), ("float32", "tf32"), ("float32", "float32")),
+    "float16": (("bfloat16", "bfloat16"), ("float32", "tf32"), ("float32", "float32")),
+}
 
 
 def clock(device: str) -> str:
@@ -58,7 +77,9 @@ def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
 def kind(problem: Matmul | Conv) -> str:
     """What a curve's rows have in common beside their arithmetic."""
     return (
-        problem.layout if isinstance(problem, Matmul) else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
+        problem.layout
+        if isinstance(problem, Matmul)
+        else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
     )
 
 
@@ -67,15 +88,24 @@ def at(problem: Matmul | Conv) -> tuple[float, ...]:
     align = 0.5 * math.log(problem.alignment)
     if isinstance(problem, Matmul):
         return (math.log(problem.m), math.log(problem.n), math.log(problem.k), align)
-    return (math.log(problem.n), 0.5 * math.log(problem.p * problem.q), math.log(problem.c_in), math.log(problem.c_out),
-            math.log(problem.r * problem.s), math.log(problem.stride), align)  # fmt: skip
+    return (
+        math.log(problem.n),
+        0.5 * math.log(problem.p * problem.q),
+        math.log(problem.c_in),
+        math.log(problem.c_out),
+        math.log(problem.r * problem.s),
+        math.log(problem.stride),
+        align,
+    )
 
 
 def command(problem: Matmul | Conv | Stream, device: str) -> str:
     """The command line that measures rows of such problems."""
-    what = {"matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
-            "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
-            "stream": f"stream --operations {' '.join(PASSES)} --dtypes float32 --sizes 64KiB:256MiB:x4"}  # fmt: skip
+    what = {
+        "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
+        "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
+        "stream": f"stream --operations {' '.join(PASSES)} --dtypes float32 --sizes 64KiB:256MiB:x4",
+    }
     return f"python -m workloads.{what[problem.op]} --device {_device(device)} --backends tensorflow"
 
 

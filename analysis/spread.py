@@ -35,8 +35,14 @@ REPORTS = pathlib.Path(__file__).parent.parent / "reports"
 PROCESSES = " processes"  # how a row of --rigorous says why it stopped
 IN_TURNS = " processes in turns"  # and one of processes whose blocks alternated, their rounds' common part taken out
 MATCH = "match"  # the switch that tells the referee's rows from a sweep's
-ALONE, TURNS, OCCASIONS = "one by one", "in turns", "by occasion"  # what may differ: processes of two kinds, or whole runs
-TAKEN = "process_at_s"  # the series of when each process of a row was taken, in Unix seconds, in the order of the blocks
+ALONE, TURNS, OCCASIONS = (
+    "one by one",
+    "in turns",
+    "by occasion",
+)  # what may differ: processes of two kinds, or whole runs
+TAKEN = (
+    "process_at_s"  # the series of when each process of a row was taken, in Unix seconds, in the order of the blocks
+)
 APART_S = 300.0  # with no process for that long, the next one is of another occasion
 FEWEST = 3
 ENOUGH = 5  # occasions: of fewer, Student's t says less than what the single processes of all of them do
@@ -199,8 +205,11 @@ class Stored:
     def _prior_of(self, what: str, kind: tuple, decade: int) -> tuple[tuple[float, float], int]:
         """What the rows like one show, and how many there are. How variances differ from row to row takes many rows to see, so
         v0 is of the rows of any length, and none too large for those that are more alike."""
-        all_ = [(k, s) for key, s in self._rows.items()
-                if key[0] == what and (k := self._kinds[key])[:2] == kind[:2] and k[-1] == "warm"]  # fmt: skip
+        all_ = [
+            (k, s)
+            for key, s in self._rows.items()
+            if key[0] == what and (k := self._kinds[key])[:2] == kind[:2] and k[-1] == "warm"
+        ]
         same = [s for k, s in all_ if k == kind]
         near = [s for s in same if abs(math.log10(s.seconds) - decade - 0.5) <= 1]
         every = [s for _, s in all_]

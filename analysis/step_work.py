@@ -34,8 +34,9 @@ class WorkParts(msgspec.Struct, frozen=True):
     path: Path | None
 
 
-def step_works(network: Network, batch: int, chosen: dict[str, str], device: str, partial: list[str],
-               rules: frozenset[str] = RULES) -> list[Work]:  # fmt: skip
+def step_works(
+    network: Network, batch: int, chosen: dict[str, str], device: str, partial: list[str], rules: frozenset[str] = RULES
+) -> list[Work]:
     """The operations of a step under its switches; what stands for something else is said in `partial`."""
     dtype = chosen["precision"].removeprefix("mixed_")
     tf32 = device != "cpu" and dtype == "float32" and chosen["tf32"] == "on"
@@ -43,8 +44,12 @@ def step_works(network: Network, batch: int, chosen: dict[str, str], device: str
         partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
         network = msgspec.structs.replace(network, optimizer=_PRICED)
     if chosen["dropout"] == "off":
-        network = msgspec.structs.replace(network, layers=tuple(
-            msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers))  # fmt: skip
+        network = msgspec.structs.replace(
+            network,
+            layers=tuple(
+                msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers
+            ),
+        )
     works = list(networks.step(network, batch, dtype, "tf32" if tf32 else ""))
     dropped = {la.name for la in network.layers if la.kind == "dropout" and not la.rate}
     works = [w for w in works if w.layer not in dropped]
@@ -76,8 +81,15 @@ def kernels_of(works: list[Work], execution: str, device: str, rules: frozenset[
     return [k for k in made if k.part not in left_out]
 
 
-def work_parts(kernels: "list[Kernel]", of: Profile, device: str, execution: str, partial: list[str],
-               lacking: dict[str, Lacking], rules: frozenset[str]) -> WorkParts:  # fmt: skip
+def work_parts(
+    kernels: "list[Kernel]",
+    of: Profile,
+    device: str,
+    execution: str,
+    partial: list[str],
+    lacking: dict[str, Lacking],
+    rules: frozenset[str],
+) -> WorkParts:
     """The work of the kernels on the device; `lacking` gets the parts that no row tells."""
     timed, cold = [], {}
     found: dict[str, list[Estimate]] = {}

@@ -24,9 +24,11 @@ class Strange(msgspec.Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        return (f"{self.names}: nothing here knows {'it' if self.layers == 1 else 'them'}; the share is estimated from "
-                f"weights and outputs, about {percent(self.arithmetic)} of a step's arithmetic and {percent(self.moved)} of its "
-                "bytes")  # fmt: skip
+        return (
+            f"{self.names}: nothing here knows {'it' if self.layers == 1 else 'them'}; the share is estimated from "
+            f"weights and outputs, about {percent(self.arithmetic)} of a step's arithmetic and {percent(self.moved)} of its "
+            "bytes"
+        )
 
 
 def strange(network: Network, batch: int) -> Strange | None:
@@ -36,6 +38,7 @@ def strange(network: Network, batch: int) -> Strange | None:
         return None
     works = [w for w in networks.step(network, batch) if w.problem]
     own = [w for w in works if w.layer in kinds]
-    shares = (sum(map(of, own)) / max(1, sum(map(of, works)))
-              for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved))  # fmt: skip
+    shares = (
+        sum(map(of, own)) / max(1, sum(map(of, works))) for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved)
+    )
     return Strange(join(f"{name} ({kind})" for name, kind in kinds.items()), len(kinds), *shares)

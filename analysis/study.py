@@ -49,16 +49,50 @@ class DataSet(msgspec.Struct, frozen=True):
 
 
 DATA = (
-    DataSet("CIFAR-10", ("S0", "S1a"), 50_000, (32, 32, 3), 32, 10, "images",
-            "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009)"),
-    DataSet("MNIST", ("S2", "S1b"), 60_000, (28, 28), 32, 5, "images",
-            "Y. LeCun, C. Cortes, C. Burges, The MNIST Database; Fashion-MNIST (H. Xiao et al., 2017) is as large"),
-    DataSet("peaks", ("S4",), 40_000, (2,), 40_000, 2000, "points", "two coordinates on a 200 x 200 grid",
-            ("float32", "float64")),
-    DataSet("cross-validation", ("S3a",), 50_000, (1580,), 8, 1, "samples",
-            "316 MB in 50,000 training samples, which come to 1580 float32 values each", ("float32",)),
+    DataSet(
+        "CIFAR-10",
+        ("S0", "S1a"),
+        50_000,
+        (32, 32, 3),
+        32,
+        10,
+        "images",
+        "A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images (2009)",
+    ),
+    DataSet(
+        "MNIST",
+        ("S2", "S1b"),
+        60_000,
+        (28, 28),
+        32,
+        5,
+        "images",
+        "Y. LeCun, C. Cortes, C. Burges, The MNIST Database; Fashion-MNIST (H. Xiao et al., 2017) is as large",
+    ),
+    DataSet(
+        "peaks",
+        ("S4",),
+        40_000,
+        (2,),
+        40_000,
+        2000,
+        "points",
+        "two coordinates on a 200 x 200 grid",
+        ("float32", "float64"),
+    ),
+    DataSet(
+        "cross-validation",
+        ("S3a",),
+        50_000,
+        (1580,),
+        8,
+        1,
+        "samples",
+        "316 MB in 50,000 training samples, which come to 1580 float32 values each",
+        ("float32",),
+    ),
     DataSet("video", ("S3b",), 222, (299, 299, 3), 1, 1, "frames", "222 frames at the input size of Inception V3"),
-)  # fmt: skip
+)
 # Ways of copying in words, by kernel and host memory.
 WAYS = {
     ("transfer/cupy/array", "pageable"): "ndarray.set",
@@ -138,15 +172,25 @@ def sizes() -> list[int]:
 
 def ways(measurements: "Iterable[Measurement]") -> list[Way]:
     """The ways of copying to the device that have rows: those of WAYS, or whatever there is where none of them was run."""
-    rows = [m for m in measurements if m.problem.op == "transfer" and m.problem.direction == "h2d" and m.status == "ok"
-            and not m.problem.compute and m.on("host-latency")]  # fmt: skip
+    rows = [
+        m
+        for m in measurements
+        if m.problem.op == "transfer"
+        and m.problem.direction == "h2d"
+        and m.status == "ok"
+        and not m.problem.compute
+        and m.on("host-latency")
+    ]
     fitted = links.fits(rows)
     found: dict[tuple[str, str], list] = {key: [] for key in WAYS}
     for m in rows:
         found.setdefault((m.kernel, m.problem.host_memory), []).append(m)
     named = any(found[key] for key in WAYS)
-    return [Way(key, group, links.find(fitted, "h2d", key[1], key[0])) for key, group in found.items()
-            if group and (key in WAYS or not named)]  # fmt: skip
+    return [
+        Way(key, group, links.find(fitted, "h2d", key[1], key[0]))
+        for key, group in found.items()
+        if group and (key in WAYS or not named)
+    ]
 
 
 def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
@@ -162,7 +206,9 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     known = [k[1] for k in (one, last, whole) if k]
     how = next(word for word in ("extrapolated", "interpolated", "measured") if word in known)
     calls = full + bool(rest)
-    return Cost(data, dtype, batch, way.name, one[0], epoch, alone.scaled(calls) if alone else None, whole and whole[0], how)
+    return Cost(
+        data, dtype, batch, way.name, one[0], epoch, alone.scaled(calls) if alone else None, whole and whole[0], how
+    )
 
 
 def _sum(a: Estimate, b: Estimate) -> Estimate:
@@ -224,8 +270,10 @@ def _type_sentence(group: list[Cost]) -> list[str]:
     if base is None or not others:
         return []
     told = [f"as {c.dtype} {times(c.epoch.value / base.epoch.value)} that ({seconds(c.epoch.value)})" for c in others]
-    return [f"{base.data.name} {_batches(base)} by {base.way} costs {seconds(base.epoch.value)} an epoch "
-            f"as float32, {join(told)}."]  # fmt: skip
+    return [
+        f"{base.data.name} {_batches(base)} by {base.way} costs {seconds(base.epoch.value)} an epoch "
+        f"as float32, {join(told)}."
+    ]
 
 
 def _batch_sentence(group: list[Cost]) -> list[str]:
@@ -233,8 +281,11 @@ def _batch_sentence(group: list[Cost]) -> list[str]:
     some = [c for c in group if c.calls_alone]
     if len(some) < 2:
         return []
-    told = [f"{_batches(c)} {seconds(c.epoch.value)} "
-            f"({percent(min(1.0, c.calls_alone.value / c.epoch.value))} calls)" for c in some if c.calls_alone]  # fmt: skip
+    told = [
+        f"{_batches(c)} {seconds(c.epoch.value)} ({percent(min(1.0, c.calls_alone.value / c.epoch.value))} calls)"
+        for c in some
+        if c.calls_alone
+    ]
     return [f"{some[0].data.name} in {some[0].dtype} by {some[0].way}, an epoch: {join(told)}."]
 
 
@@ -259,8 +310,20 @@ def table(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DAT
     own = [c for c in costs(measurements, data) if (c.dtype, c.batch) == ("float32", c.data.batch)]
     if not own:
         return []
-    head = ["data set", "batch", "bytes a call", "calls an epoch", "way", "a call", "an epoch", "of it the calls",
-            "an epoch in one piece", "training, batch by batch", "once for all", "times"]  # fmt: skip
+    head = [
+        "data set",
+        "batch",
+        "bytes a call",
+        "calls an epoch",
+        "way",
+        "a call",
+        "an epoch",
+        "of it the calls",
+        "an epoch in one piece",
+        "training, batch by batch",
+        "once for all",
+        "times",
+    ]
     return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *map(_cells, own))]
 
 
@@ -268,8 +331,20 @@ def _cells(c: Cost) -> list[str]:
     whole = seconds(c.whole.value) if c.whole else "-"
     share = percent(min(1.0, c.calls_alone.value / c.epoch.value)) if c.calls_alone else "-"
     epochs = f"{seconds(c.training.value)} ({c.data.epochs:,} epoch{'s' * (c.data.epochs != 1)})"
-    return [c.data.name, f"{c.batch:,}", size(c.nbytes), f"{c.calls:,}", c.way, seconds(c.call.value), seconds(c.epoch.value),
-            share, whole, epochs, whole, c.how]  # fmt: skip
+    return [
+        c.data.name,
+        f"{c.batch:,}",
+        size(c.nbytes),
+        f"{c.calls:,}",
+        c.way,
+        seconds(c.call.value),
+        seconds(c.epoch.value),
+        share,
+        whole,
+        epochs,
+        whole,
+        c.how,
+    ]
 
 
 def lines(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> list[str]:

@@ -96,8 +96,16 @@ def _rounds(samples) -> list[float]:
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
     wanted = (m.kernel, m.problem, m.settings.device, m.settings.threads)
-    return next((o for o in done if (o.kernel, o.problem, o.settings.device, o.settings.threads) == wanted
-                 and _beside(o) == "nothing" and o.settings.switches.get("at_once", "1") == "1"), None)  # fmt: skip
+    return next(
+        (
+            o
+            for o in done
+            if (o.kernel, o.problem, o.settings.device, o.settings.threads) == wanted
+            and _beside(o) == "nothing"
+            and o.settings.switches.get("at_once", "1") == "1"
+        ),
+        None,
+    )
 
 
 def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple[int, Estimate]]]]":
@@ -117,8 +125,10 @@ def at_once_sentences(done: "list[Measurement]") -> list[str]:
         step = of(alone.on("host-latency")).value
         told = [f"{k} at once make {_words(gain)} times as many steps a second in all" for k, gain in pairs]
         p = alone.problem
-        said.append(f"Trainings of {p.model} at batch {p.batch} on one {_where(alone)}, each in its process: one makes "
-                    f"{digits(1 / step)} steps a second, {join(told)}.")  # fmt: skip
+        said.append(
+            f"Trainings of {p.model} at batch {p.batch} on one {_where(alone)}, each in its process: one makes "
+            f"{digits(1 / step)} steps a second, {join(told)}."
+        )
     return said
 
 
@@ -131,8 +141,10 @@ def trial_sentences(done: "list[Measurement]") -> list[str]:
     said = []
     for (problem, device), rows in groups.items():
         told, steps = "; ".join(map(_trial_words, rows)), count(problem.steps * problem.epochs, "step")
-        said.append(f"{problem.model} built, compiled and fitted anew for each trial ({steps} of batch {problem.batch}) on the "
-                    f"{'GPU' if is_gpu(device) else 'CPU'}: {told}.{_one_more(rows)}")  # fmt: skip
+        said.append(
+            f"{problem.model} built, compiled and fitted anew for each trial ({steps} of batch {problem.batch}) on the "
+            f"{'GPU' if is_gpu(device) else 'CPU'}: {told}.{_one_more(rows)}"
+        )
     return said
 
 
@@ -156,8 +168,10 @@ def _trial_words(m: "Measurement") -> str:
 
 def _one_more(rows: "list[Measurement]") -> str:
     """What one more trial takes in a process that is there and in one of its own."""
-    there, own = (min((trial_seconds(m) for m in rows if (m.settings.process == "fresh") is fresh), default=None)
-                  for fresh in (False, True))  # fmt: skip
+    there, own = (
+        min((trial_seconds(m) for m in rows if (m.settings.process == "fresh") is fresh), default=None)
+        for fresh in (False, True)
+    )
     if there is None or own is None:
         return ""
     return f" One more takes {seconds(there)} in a process that is there and {seconds(own)} in one of its own."

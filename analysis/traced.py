@@ -193,8 +193,10 @@ def table(of: Held) -> list[str]:
     """The parts side by side as a Markdown table."""
     lines = ["| a step | budget | trace | of the step | |", "| --- | ---: | ---: | ---: | --- |"]
     for p in of.parts:
-        lines.append(f"| {p.name} | {_signed(p.told)} | {_signed(p.traced)} | {percent((p.told - p.traced) / p.step)} | "
-                     f"{'the same' if p.near else 'apart'} |")  # fmt: skip
+        lines.append(
+            f"| {p.name} | {_signed(p.told)} | {_signed(p.traced)} | {percent((p.told - p.traced) / p.step)} | "
+            f"{'the same' if p.near else 'apart'} |"
+        )
     return lines
 
 
@@ -209,8 +211,10 @@ def sentence(of: Held) -> str:
     what = f"{near} of {len(of.parts)} parts of the budget are as traced" + (f"; apart: {join(apart)}" if apart else "")
     slower = f"tracing made the step {percent(max(0.0, of.trace.slower))} longer" if of.trace.slower > 0.01 else ""
     more = join([*of.untold, *([slower] if slower else [])])
-    return (f"{_subject(of.made.training)}, {seconds(_step(of.trace, of.device))} a step: {what}"
-            f"{'; ' + more if more else ''}.")  # fmt: skip
+    return (
+        f"{_subject(of.made.training)}, {seconds(_step(of.trace, of.device))} a step: {what}"
+        f"{'; ' + more if more else ''}."
+    )
 
 
 def errors(of: "Profile") -> list[str]:
@@ -232,8 +236,10 @@ def errors(of: "Profile") -> list[str]:
             told = p.told_by(m.settings.device != "cpu")  # an untraced GPU step has its share of the samples in it
             found.setdefault((m.settings.device, bool(by.models)), []).append(off(told, _step(made, m.settings.device)))
     words = {False: "microbenchmarks alone", True: "numbers fitted on the other models' too"}
-    return [f"steps of {count(len(errors_), 'traced training')} on {device} predicted from {words[fitted]}: {_middles(errors_)}"
-            for (device, fitted), errors_ in found.items()]  # fmt: skip
+    return [
+        f"steps of {count(len(errors_), 'traced training')} on {device} predicted from {words[fitted]}: {_middles(errors_)}"
+        for (device, fitted), errors_ in found.items()
+    ]
 
 
 def _middles(errors_: list[float]) -> str:
@@ -243,8 +249,14 @@ def _middles(errors_: list[float]) -> str:
 def budget_lines(of: "Profile") -> list[str]:
     """A sentence and a table for each budget that is held against a trace; nothing without traces."""
     found = [line for h in held(of) for line in (sentence(h), "", *table(h), "")]
-    return [*found, *(f"{_subject(m)}: tracing made the step {percent(seen.slower)} longer: no use."
-                      for m in too_slow(of) if (seen := trace.of(m.notes)))]  # fmt: skip
+    return [
+        *found,
+        *(
+            f"{_subject(m)}: tracing made the step {percent(seen.slower)} longer: no use."
+            for m in too_slow(of)
+            if (seen := trace.of(m.notes))
+        ),
+    ]
 
 
 def spent(of: Trace, device: str) -> dict[str, float]:
@@ -254,7 +266,10 @@ def spent(of: Trace, device: str) -> dict[str, float]:
     for op in (op for op in of.ops if op.where in wheres):
         name = part_of(op) or "unknown kernels"
         found[name] = found.get(name, 0.0) + op.wall_s
-    return {**dict(sorted(found.items(), key=lambda item: -item[1])), HOST_PART: _step(of, device) - sum(found.values())}
+    return {
+        **dict(sorted(found.items(), key=lambda item: -item[1])),
+        HOST_PART: _step(of, device) - sum(found.values()),
+    }
 
 
 def lines(rows: "Iterable[Measurement]") -> list[str]:

@@ -20,23 +20,53 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
-_SAID = {"steps_per_execution": "{} steps an execution", "tf32": "TF32 {}", "precision": "{}", "dropout": "dropout {}",
-         "targets": "{} targets", "shuffle": "shuffle {}", "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}", "gpu": "GPU {}",
-         "keras_backend": "Keras on {}", "jit_compile": "jit {}", "residence": "{}", "data": "{} data",
-         "replicas": "{} GPUs", "strategy": "{}", "in_flight": "{} in flight", "at_once": "{} at once",
-         "clear_session": "clear_session {}"}  # fmt: skip
+_SAID = {
+    "steps_per_execution": "{} steps an execution",
+    "tf32": "TF32 {}",
+    "precision": "{}",
+    "dropout": "dropout {}",
+    "targets": "{} targets",
+    "shuffle": "shuffle {}",
+    "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}",
+    "gpu": "GPU {}",
+    "keras_backend": "Keras on {}",
+    "jit_compile": "jit {}",
+    "residence": "{}",
+    "data": "{} data",
+    "replicas": "{} GPUs",
+    "strategy": "{}",
+    "in_flight": "{} in flight",
+    "at_once": "{} at once",
+    "clear_session": "clear_session {}",
+}
 
 
-_TEXTS = {"residence": {"resident": "the whole set on the device", "generator": "a Python generator", "fed": "fed each step",
-                        "prefetch": "tf.data prefetched to the device"},
-          "beside": {"nothing": "alone", "student": "beside a student", "teacher": "beside a teacher",
-                     "fits": "beside its like"}}  # fmt: skip
+_TEXTS = {
+    "residence": {
+        "resident": "the whole set on the device",
+        "generator": "a Python generator",
+        "fed": "fed each step",
+        "prefetch": "tf.data prefetched to the device",
+    },
+    "beside": {
+        "nothing": "alone",
+        "student": "beside a student",
+        "teacher": "beside a teacher",
+        "fits": "beside its like",
+    },
+}
 
 
 def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
     """Switches that are not their default, in words."""
-    named = {name: text for name, text in dict(given).items() if name not in without and (name, text) != ("data", "synthetic")}
-    return [_TEXTS.get(name, {}).get(text) or _SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()]
+    named = {
+        name: text
+        for name, text in dict(given).items()
+        if name not in without and (name, text) != ("data", "synthetic")
+    }
+    return [
+        _TEXTS.get(name, {}).get(text) or _SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
+    ]
 
 
 def subject(setup: Setup, varies: str = "") -> str:
@@ -49,7 +79,13 @@ def subject(setup: Setup, varies: str = "") -> str:
         sizes = [f"batch {setup.batch}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
     given = dict(setup.switches)
     _, backend, variant = setup.kernel.split("/")
-    how = ["Keras's fit"] if variant == "fit" else [f"a bare {backend} loop"] if variant == "loop" else ["one loop on the device"]
+    how = (
+        ["Keras's fit"]
+        if variant == "fit"
+        else [f"a bare {backend} loop"]
+        if variant == "loop"
+        else ["one loop on the device"]
+    )
     home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * (variant == "loop")}
     how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
     return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
@@ -75,8 +111,10 @@ def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     every = list(measurements)
     turns = [a for a in jobs.answers(every) if _worth(a)]
     turns.sort(key=lambda a: not a.crossings)
-    fits, bare = ([job_words.answer_sentence(a) for a in turns if job_words.setup_of(a.family).kernel.endswith("/fit") is own]
-                  for own in (True, False))  # fmt: skip
+    fits, bare = (
+        [job_words.answer_sentence(a) for a in turns if job_words.setup_of(a.family).kernel.endswith("/fit") is own]
+        for own in (True, False)
+    )
     most: dict[Setup, Pair] = {}
     made = jobs.pairs(every)
     for pair in made:
@@ -119,16 +157,24 @@ def _of_pair(pair: Pair) -> str:
 
     own = [side.costs.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
     beyond = any(e > steps * step.value for e, step in zip(own, both(BY_STEP), strict=True))
-    epoch = f"; beside its {count(steps, 'step')} an epoch takes {seconds(own[0])} and {seconds(own[1])}" if beyond else ""
-    return (f"Training {subject(named)}: a step takes {_beside(*both(BY_STEP))}{epoch}; "
-            f"the whole job {words}, start-up and compilation included, {_beside(*both(BY_JOB))}.")  # fmt: skip
+    epoch = (
+        f"; beside its {count(steps, 'step')} an epoch takes {seconds(own[0])} and {seconds(own[1])}" if beyond else ""
+    )
+    return (
+        f"Training {subject(named)}: a step takes {_beside(*both(BY_STEP))}{epoch}; "
+        f"the whole job {words}, start-up and compilation included, {_beside(*both(BY_JOB))}."
+    )
 
 
 def _beside(cpu: Estimate, gpu: Estimate) -> str:
     told = f"{seconds(cpu.value)} on the CPU and {seconds(gpu.value)} on the GPU"
     if not (gpu.high < cpu.low or cpu.high < gpu.low):
         side, worse = max((("CPU", cpu), ("GPU", gpu)), key=lambda named: abs(named[1].noise))
-        known = "from these samples" if worse.high == inf else f"as the {side}'s is only known to +-{percent(abs(worse.noise))}"
+        known = (
+            "from these samples"
+            if worse.high == inf
+            else f"as the {side}'s is only known to +-{percent(abs(worse.noise))}"
+        )
         return f"{told} (can't tell which is faster, {known})"
     winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
     return f"{told} (the {winner} is {times(factor)} as fast)"
@@ -147,7 +193,10 @@ def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> l
             changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
             found = (*changed, step.value), step
             sides[side] = min(sides.get(side, found), found, key=lambda one: one[0])
-    return [_of_steps(model, batch, {side: step for side, (_, step) in sides.items()}) for (model, batch), sides in cases.items()]
+    return [
+        _of_steps(model, batch, {side: step for side, (_, step) in sides.items()})
+        for (model, batch), sides in cases.items()
+    ]
 
 
 def _step(m: "Measurement") -> Estimate | None:

@@ -114,8 +114,17 @@ def truths(measurements: "Iterable[Measurement]") -> list[Truth]:
     for m in measurements:
         v, match = m.values, m.settings.switches.get(spread.MATCH, "")
         if match in ("verdicts", "rigorous") and v.get("pairs"):
-            found.append(Truth(_name(m), match, int(v["pairs"]), v["planted"], int(v["false"]), int(v["found"]),
-                               v.get("least_effect", 0.0)))  # fmt: skip
+            found.append(
+                Truth(
+                    _name(m),
+                    match,
+                    int(v["pairs"]),
+                    v["planted"],
+                    int(v["false"]),
+                    int(v["found"]),
+                    v.get("least_effect", 0.0),
+                )
+            )
     return found
 
 
@@ -126,8 +135,17 @@ def restarted(measurements: "Iterable[Measurement]") -> list[Restarts]:
         for m in measurements
         if m.settings.switches.get(spread.MATCH) == "restarts" and m.values.get("restarts")
     ]
-    return [Restarts(_name(m), int(v["restarts"]), int(v["ours_hits"]), int(v["theirs_hits"]), v["ours_wall_s"],
-                     v["theirs_wall_s"]) for m, v in rows]  # fmt: skip
+    return [
+        Restarts(
+            _name(m),
+            int(v["restarts"]),
+            int(v["ours_hits"]),
+            int(v["theirs_hits"]),
+            v["ours_wall_s"],
+            v["theirs_wall_s"],
+        )
+        for m, v in rows
+    ]
 
 
 class Differ(msgspec.Struct, frozen=True):
@@ -175,30 +193,46 @@ def sentences(measurements: "Iterable[Measurement]") -> list[str]:
         worst = max(rows, key=lambda b: abs(b.ratio.value - 1))
         near = sum(b.within for b in rows)
         span, off = f"{seconds(rows[0].theirs)} to {seconds(rows[-1].theirs)}", percent(abs(worst.ratio.value - 1))
-        told.append(f"Beside {outsider}, {near} of {count(len(rows), 'row')} from {span} "
-                    f"agree within what is allowed ({_allowed(outsider)}); the farthest is off by {off} "
-                    f"({worst.name}, where runs of {outsider.split()[0]} differ by {percent(worst.own)}).")  # fmt: skip
+        told.append(
+            f"Beside {outsider}, {near} of {count(len(rows), 'row')} from {span} "
+            f"agree within what is allowed ({_allowed(outsider)}); the farthest is off by {off} "
+            f"({worst.name}, where runs of {outsider.split()[0]} differ by {percent(worst.own)})."
+        )
     for match in ("verdicts", "rigorous"):
         tried = [t for t in truths(measurements) if t.match == match]
         if tried:
             pairs, false, found = (sum(getattr(t, f) for t in tried) for f in ("pairs", "false", "found"))
             how = "fresh processes in alternating blocks" + (", five a side" if match == "rigorous" else "")
-            told.append(f"Of {count(pairs, 'pair')} of rows that are alike ({how}), {false} were called different; a planted "
-                        f"slow-down of {percent(tried[0].planted)} was found in {found} of {pairs}.")  # fmt: skip
+            told.append(
+                f"Of {count(pairs, 'pair')} of rows that are alike ({how}), {false} were called different; a planted "
+                f"slow-down of {percent(tried[0].planted)} was found in {found} of {pairs}."
+            )
     every = spreads(measurements)
-    kinds = (("one by one", "Two single processes of a row", "smaller differences between two runs are not claimed"),
-             ("in turns", "Of processes that take turns, two",
-              "the differences between processes by themselves are mostly the host's"),
-             ("at ", "Of a row's processes, the middles of two occasions",
-              "smaller differences between two runs of several processes are not claimed"))  # fmt: skip
+    kinds = (
+        ("one by one", "Two single processes of a row", "smaller differences between two runs are not claimed"),
+        (
+            "in turns",
+            "Of processes that take turns, two",
+            "the differences between processes by themselves are mostly the host's",
+        ),
+        (
+            "at ",
+            "Of a row's processes, the middles of two occasions",
+            "smaller differences between two runs of several processes are not claimed",
+        ),
+    )
     for how, who, why in kinds:
         if known := [d for d in every if d.how.startswith(how)]:
             share = f"{100 * spread.PAIRS:.0f} of 100 pairs"
-            told.append(f"{who} stay within {percent(known[0].limit)} in {share} ({known[0].name}), half of the rows within "
-                        f"{percent(known[len(known) // 2].limit)}: {why}.")  # fmt: skip
+            told.append(
+                f"{who} stay within {percent(known[0].limit)} in {share} ({known[0].name}), half of the rows within "
+                f"{percent(known[len(known) // 2].limit)}: {why}."
+            )
     for r in restarted(measurements):
-        told.append(f"Restarted, {r.ours} of {r.count} of our measurements of {r.name} lie within 1 % of a long one at "
-                    f"{seconds(r.ours_s)} each, {r.theirs} of cuda-bench's at {seconds(r.theirs_s)}.")  # fmt: skip
+        told.append(
+            f"Restarted, {r.ours} of {r.count} of our measurements of {r.name} lie within 1 % of a long one at "
+            f"{seconds(r.ours_s)} each, {r.theirs} of cuda-bench's at {seconds(r.theirs_s)}."
+        )
     return told
 
 
@@ -215,8 +249,11 @@ def lines(loaded: "Loaded") -> list[str]:
     if rows:
         width = max(len(b.name) for b in rows)
         told.append(f"{'row':{width}}  {'form':5}  {'theirs':>8}  ours/theirs  over the turns  its own runs  allowed")
-        told += [f"{b.name:{width}}  {b.form or '-':5}  {seconds(b.theirs):>8}  {b.ratio.value:11.4f}  {b.range}"
-                 f"   {percent(b.own):>10}  {percent(b.allowed):>7}  {b.doubts}".rstrip() for b in rows]  # fmt: skip
+        told += [
+            f"{b.name:{width}}  {b.form or '-':5}  {seconds(b.theirs):>8}  {b.ratio.value:11.4f}  {b.range}"
+            f"   {percent(b.own):>10}  {percent(b.allowed):>7}  {b.doubts}".rstrip()
+            for b in rows
+        ]
     if found := truths(loaded.measurements):
         width = max(len(t.name) for t in found)
         told += ["", f"{'row':{width}}  pairs  called different  planted  found  least effect"]

@@ -181,7 +181,7 @@ def _transfer_bound(case: "Complaint", measurements: "Iterable[Measurement]") ->
         f"both: {seconds(max(rest, copied))} from pageable memory, {seconds(bound)} from pinned, so at most "
         f"{times(step / bound)} faster than theirs.",
         f"Largest part as measured here: {largest}.",
-    ]  # fmt: skip
+    ]
 
 
 def _drained(case: "Complaint", measurements: "Iterable[Measurement]") -> list[str]:
@@ -215,7 +215,7 @@ def _drained(case: "Complaint", measurements: "Iterable[Measurement]") -> list[s
         f"the passes and {seconds(waits + copy_)} for the copy.",
         f"Largest part as measured here: {'the copy' if copy_ > ran else 'the passes'}; put "
         "cupy.cuda.Device().synchronize() before each reading of the clock.",
-    ]  # fmt: skip
+    ]
 
 
 APART: dict[str, Callable] = {"tensorflow-44836": _transfer_bound, "cupy-2902": _drained}

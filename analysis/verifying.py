@@ -28,7 +28,9 @@ def plan(e: Explanation, most: int = MOST) -> "list[tuple[Change, Estimate | Non
     """(what to measure, the predicted saving of a step): the training as it is, then the changes that save most of it."""
     base = e.sides[-1]
     own = whatif.Change("as it is", base.training, base.settings)
-    best = [w for w in e.told().what_ifs if w.step_saved is not None and w.job_saved is not None and w.job_saved.value > 0][:most]
+    best = [
+        w for w in e.told().what_ifs if w.step_saved is not None and w.job_saved is not None and w.job_saved.value > 0
+    ][:most]
     return [(own, None), *((w.change, w.step_saved) for w in best)]
 
 

@@ -22,13 +22,22 @@ FIT = "training/keras/fit"
 _LOOP = "training/tensorflow/loop"  # what one tf.function an epoch is priced as: a bare loop's calls, its data there already
 _GROWN = (4, 16)  # times the batch
 _A_CALL = 16  # steps that Keras runs in one call, where it is asked to
-_LEARNS = ("it also changes what is learned: fewer, larger steps an epoch; the learning rate may have to grow, and the accuracy "
-           "must be looked at again")  # fmt: skip
-_DROPPED = ("a smaller last batch is a shape of its own, for which XLA compiles once more; drop_remainder=True in batch() leaves "
-            "it out, other samples every epoch where they are shuffled")  # fmt: skip
+_LEARNS = (
+    "it also changes what is learned: fewer, larger steps an epoch; the learning rate may have to grow, and the accuracy "
+    "must be looked at again"
+)
+_DROPPED = (
+    "a smaller last batch is a shape of its own, for which XLA compiles once more; drop_remainder=True in batch() leaves "
+    "it out, other samples every epoch where they are shuffled"
+)
 # Switch -> the flag of python -m workloads.training.
-_FLAGS = {"jit_compile": "--jit", "residence": "--residence", "steps_per_execution": "--steps-per-execution", "tf32": "--tf32",
-          "precision": "--precision"}  # fmt: skip
+_FLAGS = {
+    "jit_compile": "--jit",
+    "residence": "--residence",
+    "steps_per_execution": "--steps-per-execution",
+    "tf32": "--tf32",
+    "precision": "--precision",
+}
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -66,8 +75,10 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     keeps the precision that it was saved with."""
     replace, given, on_gpu = msgspec.structs.replace, settings.switches, settings.device != "cpu"
     sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
-    found = [Change(f"batch {batch} instead of {training.batch}", replace(training, batch=batch), settings, _LEARNS)
-             for batch in sizes]  # fmt: skip
+    found = [
+        Change(f"batch {batch} instead of {training.batch}", replace(training, batch=batch), settings, _LEARNS)
+        for batch in sizes
+    ]
 
     def switched(words: str, note: str, kernel: str = FIT, **more: str) -> None:
         made = replace(settings, switches=switches.changed({**given, **more}))
@@ -75,8 +86,11 @@ def changes(training: Training, settings: Settings) -> list[Change]:
 
     if given.get("steps_per_execution", "1") == "1" and training.steps > 1:
         count = str(min(_A_CALL, training.steps))
-        switched(f"steps_per_execution={count} in compile()", "callbacks and the progress bar hear of every so many steps only",
-                 steps_per_execution=count)  # fmt: skip
+        switched(
+            f"steps_per_execution={count} in compile()",
+            "callbacks and the progress bar hear of every so many steps only",
+            steps_per_execution=count,
+        )
     jit = given.get("jit_compile", "auto")
     if jit == "on" or (jit == "auto" and on_gpu):
         switched(
@@ -85,20 +99,36 @@ def changes(training: Training, settings: Settings) -> list[Change]:
     else:
         switched("XLA (jit_compile=True)", "each distinct batch size is compiled once", jit_compile="on")
     if left_over := _left_over(training, settings):
-        found.append(Change(f"whole batches only, {training.samples - left_over:,} samples of {training.samples:,}",
-                            replace(training, samples=training.samples - left_over), settings, _DROPPED))  # fmt: skip
+        found.append(
+            Change(
+                f"whole batches only, {training.samples - left_over:,} samples of {training.samples:,}",
+                replace(training, samples=training.samples - left_over),
+                settings,
+                _DROPPED,
+            )
+        )
     home = given.get("residence", "numpy")
     if on_gpu and home != "resident":
-        switched("the whole data set kept on the GPU, and a loop of your own in a tf.function instead of fit",
-                 "the data must fit into the GPU's memory; there are no callbacks", _LOOP, residence="resident")  # fmt: skip
+        switched(
+            "the whole data set kept on the GPU, and a loop of your own in a tf.function instead of fit",
+            "the data must fit into the GPU's memory; there are no callbacks",
+            _LOOP,
+            residence="resident",
+        )
     if on_gpu and home in ("numpy", "tf.data", "generator"):
-        switched("batches prefetched to the GPU (tf.data, prefetch_to_device)",
-                 "the copy runs while the step before computes", residence="prefetch")  # fmt: skip
+        switched(
+            "batches prefetched to the GPU (tf.data, prefetch_to_device)",
+            "the copy runs while the step before computes",
+            residence="prefetch",
+        )
     if on_gpu and given.get("tf32") == "off":
         switched("TF32 allowed", "products keep 10 bits of a number's fraction instead of 23", tf32="on")
     if on_gpu and given.get("precision", "float32") == "float32" and not training.model.endswith(".keras"):
-        switched("mixed precision (mixed_bfloat16)", "activations keep 8 significant bits; check that it still learns as well",
-                 precision="mixed_bfloat16")  # fmt: skip
+        switched(
+            "mixed precision (mixed_bfloat16)",
+            "activations keep 8 significant bits; check that it still learns as well",
+            precision="mixed_bfloat16",
+        )
     return found
 
 
@@ -136,9 +166,13 @@ def saved(base: "Prediction", made: "Prediction") -> Estimate:
     the same in both save nothing, and a part that changed is wrong by no more than its own share."""
     steps = (base.training.epochs * base.training.steps, made.training.epochs * made.training.steps)
     epochs = base.training.epochs
-    pairs = [(base.start_s, made.start_s), (base.compile_s, made.compile_s), (base.fit_s, made.fit_s),
-             (base.epoch_s.scaled(epochs), made.epoch_s.scaled(epochs)),
-             (base.step_s.scaled(steps[0]), made.step_s.scaled(steps[1]))]  # fmt: skip
+    pairs = [
+        (base.start_s, made.start_s),
+        (base.compile_s, made.compile_s),
+        (base.fit_s, made.fit_s),
+        (base.epoch_s.scaled(epochs), made.epoch_s.scaled(epochs)),
+        (base.step_s.scaled(steps[0]), made.step_s.scaled(steps[1])),
+    ]
     return _sum(_less(a, b, base.execution == made.execution) for a, b in pairs)
 
 
@@ -172,8 +206,13 @@ def _sum(parts: Iterable[Estimate]) -> Estimate:
 def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[str, int, Estimate]]:
     """(model, processes, steps a second of all against one) of trainings that were measured beside their like on a device."""
     done = [m for m in measurements if m.status == "ok"]
-    return [(alone.problem.model, k, gain) for alone, pairs in together.gains(done).values()
-            if alone.settings.device == device for k, gain in pairs if k > 1]  # fmt: skip
+    return [
+        (alone.problem.model, k, gain)
+        for alone, pairs in together.gains(done).values()
+        if alone.settings.device == device
+        for k, gain in pairs
+        if k > 1
+    ]
 
 
 def command(change: Change, epochs: int | None = None, samples: int | None = None) -> list[str]:
@@ -181,6 +220,21 @@ def command(change: Change, epochs: int | None = None, samples: int | None = Non
     t, given = change.training, change.settings.switches
     variant = "resident" if given.get("residence") == "resident" else "fit"
     flags = [word for name, flag in _FLAGS.items() if name in given for word in (flag, given[name])]
-    return ["workloads.training", "--model", t.model, "--batch", str(t.batch), "--samples", str(samples or t.samples),
-            "--epochs", str(epochs or t.epochs), "--dtypes", t.dtype, "--device", change.settings.device,
-            "--variants", variant, *flags]  # fmt: skip
+    return [
+        "workloads.training",
+        "--model",
+        t.model,
+        "--batch",
+        str(t.batch),
+        "--samples",
+        str(samples or t.samples),
+        "--epochs",
+        str(epochs or t.epochs),
+        "--dtypes",
+        t.dtype,
+        "--device",
+        change.settings.device,
+        "--variants",
+        variant,
+        *flags,
+    ]

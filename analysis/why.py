@@ -61,8 +61,9 @@ def deciding_points(answer: Answer) -> tuple[Point, ...]:
     return (answer.points[0] if answer.kind == "gpu-at-smallest" else answer.points[-1],)
 
 
-def why(measurements: "Iterable[Measurement]", answer: Answer, everywhere: bool = False,
-        family_rows: "Rows | None" = None) -> tuple[Why, ...]:  # fmt: skip
+def why(
+    measurements: "Iterable[Measurement]", answer: Answer, everywhere: bool = False, family_rows: "Rows | None" = None
+) -> tuple[Why, ...]:
     """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
     without points.
 
@@ -73,8 +74,7 @@ def why(measurements: "Iterable[Measurement]", answer: Answer, everywhere: bool 
         return ()
     found = rows_of(measurements, answer.family, form.framework, form.cache) if family_rows is None else family_rows
     rows = found.get(answer.precision, {})
-    return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if is_gpu(m.settings.device)])
-                 for p in points)  # fmt: skip
+    return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if is_gpu(m.settings.device)]) for p in points)
 
 
 def _split(point: Point, answer: Answer, gpu_rows) -> Why:

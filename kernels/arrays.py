@@ -5,8 +5,13 @@ import numpy as np
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1}
 # The arithmetic that may be used on operands of a type; the first is the default.
-MATHS = {"float64": ("float64",), "float32": ("float32", "tf32"), "float16": ("float16",), "bfloat16": ("bfloat16",),
-         "float8_e4m3": ("float8_e4m3",)}  # fmt: skip
+MATHS = {
+    "float64": ("float64",),
+    "float32": ("float32", "tf32"),
+    "float16": ("float16",),
+    "bfloat16": ("bfloat16",),
+    "float8_e4m3": ("float8_e4m3",),
+}
 WHOLE_NUMBERS = (-2, -1, 1, 2)
 # Random values are drawn once up to this many and then repeated: enough to look random to any cache and multiplier,
 # and an odd length, so that rows of a matrix do not repeat each other.

@@ -58,8 +58,10 @@ def _nccl(problem: AllReduce, data: np.ndarray):
     nccl, communicators = _communicators(len(problem.members))
     sent, got = _placed(problem, data)
     kind = getattr(nccl, f"NCCL_{problem.dtype.upper()}")
-    parts = [(comm.allReduce, (a.data.ptr, b.data.ptr, problem.elements, kind, nccl.NCCL_SUM, several.stream(gpu).ptr))
-             for gpu, (comm, a, b) in enumerate(zip(communicators, sent, got, strict=True))]  # fmt: skip
+    parts = [
+        (comm.allReduce, (a.data.ptr, b.data.ptr, problem.elements, kind, nccl.NCCL_SUM, several.stream(gpu).ptr))
+        for gpu, (comm, a, b) in enumerate(zip(communicators, sent, got, strict=True))
+    ]
 
     def run(keep=sent):
         nccl.groupStart()
@@ -95,8 +97,17 @@ def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
     launches = []
     for gpu in range(count):
         where = np.uint64(told.ctypes.data + 4 * gpu)
-        arguments = (sent[gpu], got[gpu], np.int64(pieces), boxes, np.int32(gpu), calls[gpu], failed[gpu], where,
-                     np.int64(LONGEST_NS))  # fmt: skip
+        arguments = (
+            sent[gpu],
+            got[gpu],
+            np.int64(pieces),
+            boxes,
+            np.int32(gpu),
+            calls[gpu],
+            failed[gpu],
+            where,
+            np.int64(LONGEST_NS),
+        )
         launches.append(several.launcher(gpu, compiled, blocks, _THREADS, arguments, early))
     wait_for_all = several.wait_for(count)
 

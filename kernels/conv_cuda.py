@@ -37,8 +37,25 @@ def direct(problem: Conv, a, b):
     if problem.flops // 2 > _MOST_DIRECT or depth > _MOST_OF_ONE:
         raise ValueError(f"{problem.flops // 2:.3g} products, {depth} an output: this kernel would take seconds a call")
     (top, _), (left, _) = problem.pads
-    loops = np.array([problem.n, problem.h, problem.w, problem.c_in, problem.p, problem.q, problem.c_out, problem.r, problem.s,
-                      problem.stride, top, left, problem.groups, problem.layout == "NHWC"], np.int32)  # fmt: skip
+    loops = np.array(
+        [
+            problem.n,
+            problem.h,
+            problem.w,
+            problem.c_in,
+            problem.p,
+            problem.q,
+            problem.c_out,
+            problem.r,
+            problem.s,
+            problem.stride,
+            top,
+            left,
+            problem.groups,
+            problem.layout == "NHWC",
+        ],
+        np.int32,
+    )
     out = cupy.empty(problem.out_shape, np.float32)
     compiled, grid = cuda.load("conv_cuda", "direct"), (-(-out.size // _THREADS),)
     way = problem.DIRECTIONS.index(problem.direction)

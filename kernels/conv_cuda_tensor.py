@@ -62,7 +62,9 @@ def operands(problem: Conv, a, b, out) -> tuple[list[Operands], list[Callable]]:
     c, before = x.array.shape[-1], [x.copy] if x.copy else []
     if problem.direction == "wgrad":
         y = widened(b)
-        return [Operands(gather_tiles.gather(problem, c), x, y.array, problem.c_in)], before + ([y.copy] if y.copy else [])
+        return [Operands(gather_tiles.gather(problem, c), x, y.array, problem.c_in)], before + (
+            [y.copy] if y.copy else []
+        )
     if problem.direction == "fprop":
         return [
             Operands(gather_tiles.gather(problem, c), x, wide_filters(b, c, eights(problem.c_out)), problem.c_in)

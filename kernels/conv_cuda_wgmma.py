@@ -50,9 +50,22 @@ def im2col_map(address: int, of: Gather, pixels: int) -> np.ndarray:
     made = room[begin : begin + _MAP_BYTES]
     sizes, pitches = (of.c, of.w, of.h, of.n), (2 * of.c, 2 * of.c * of.w, 2 * of.c * of.w * of.h)
     failed = cuda._driver().cuTensorMapEncodeIm2col(
-        ctypes.c_void_p(made.ctypes.data), _UINT16, 4, ctypes.c_void_p(address), (ctypes.c_uint64 * 4)(*sizes),
-        (ctypes.c_uint64 * 3)(*pitches), (ctypes.c_int * 2)(*low), (ctypes.c_int * 2)(*high), _DEEP, pixels,
-        (ctypes.c_uint32 * 4)(1, of.step, of.step, 1), 0, _SWIZZLE_128B, _L2_256B, 0)  # fmt: skip
+        ctypes.c_void_p(made.ctypes.data),
+        _UINT16,
+        4,
+        ctypes.c_void_p(address),
+        (ctypes.c_uint64 * 4)(*sizes),
+        (ctypes.c_uint64 * 3)(*pitches),
+        (ctypes.c_int * 2)(*low),
+        (ctypes.c_int * 2)(*high),
+        _DEEP,
+        pixels,
+        (ctypes.c_uint32 * 4)(1, of.step, of.step, 1),
+        0,
+        _SWIZZLE_128B,
+        _L2_256B,
+        0,
+    )
     if failed:
         raise ValueError(f"cuTensorMapEncodeIm2col: error {failed} for {sizes}, {low} to {high} by {of.step}")
     return made.view(f"V{_MAP_BYTES}")
@@ -77,8 +90,15 @@ def shape(of: Gather, wgrad: bool) -> tuple[int, int, int]:
 def reducer(math: str, of: Gather, wgrad: bool, parts: int, kept: int, sums, out) -> Callable:
     """The call that adds `parts` partial sums and rounds them."""
     rows, columns, _ = shape(of, wgrad)
-    compiled = cuda.load("conv_cuda_wgmma", "reduce", _arch="sm_90a", TYPE=f'"{TYPES[math]}"', WGRAD=int(wgrad), OUT=1,
-                         **gather_tiles.macros(gather_tiles.GROUPS[0]))  # fmt: skip
+    compiled = cuda.load(
+        "conv_cuda_wgmma",
+        "reduce",
+        _arch="sm_90a",
+        TYPE=f'"{TYPES[math]}"',
+        WGRAD=int(wgrad),
+        OUT=1,
+        **gather_tiles.macros(gather_tiles.GROUPS[0]),
+    )
     (grid, block), arguments = adding(rows, columns, parts), (sums, out, of.passed, np.int32(parts), np.int32(kept))
     return lambda: compiled(grid, block, arguments)
 
@@ -88,8 +108,15 @@ def call(math: str, of: Gather, wgrad: bool, tile: Groups, parts: int, kept: int
     padding, go through `reduce`; results that do not follow each other in memory cannot leave by TMA."""
     leaves = 1 if parts > 1 or wgrad else 2 if of.to_step > 1 else 0
     (rows, columns, _), (tile_m, tile_n) = shape(of, wgrad), tile.tile
-    compiled = cuda.load("conv_cuda_wgmma", "convolve", _arch="sm_90a", TYPE=f'"{TYPES[math]}"', WGRAD=int(wgrad),
-                         OUT=leaves, **gather_tiles.macros(tile))  # fmt: skip
+    compiled = cuda.load(
+        "conv_cuda_wgmma",
+        "convolve",
+        _arch="sm_90a",
+        TYPE=f'"{TYPES[math]}"',
+        WGRAD=int(wgrad),
+        OUT=leaves,
+        **gather_tiles.macros(tile),
+    )
     compiled.max_dynamic_shared_size_bytes = tile.shared_bytes
     narrow = out if leaves or of.k % 8 == 0 else cupy.empty((rows, eights(of.k)), out.dtype)
     sums = cupy.empty((parts, rows, columns), np.float32) if leaves == 1 else None

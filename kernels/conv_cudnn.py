@@ -15,7 +15,13 @@ _ROUNDS, _CALLS = 3, 3
 _HOPELESS = 8  # a plan whose first timed call takes so many times the best one's is timed no further
 _KINDS = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
 _NOTES = cudnn.numerical_note
-_TRANSFORMS = [_NOTES.WINOGRAD, _NOTES.WINOGRAD_TILE_4x4, _NOTES.WINOGRAD_TILE_6x6, _NOTES.WINOGRAD_TILE_13x13, _NOTES.FFT]
+_TRANSFORMS = [
+    _NOTES.WINOGRAD,
+    _NOTES.WINOGRAD_TILE_4x4,
+    _NOTES.WINOGRAD_TILE_6x6,
+    _NOTES.WINOGRAD_TILE_13x13,
+    _NOTES.FFT,
+]
 _TENSOR_CORES = [_NOTES.TENSOR_CORE, _NOTES.DOWN_CONVERT_INPUTS, _NOTES.REDUCED_PRECISION_REDUCTION]
 
 
@@ -41,16 +47,24 @@ def graph_of(problem: Conv):
     kind, group = getattr(cudnn.data_type, _KINDS[problem.dtype]), problem.c_in // problem.groups
     wide = cudnn.data_type.DOUBLE if problem.dtype == "float64" else cudnn.data_type.FLOAT
     graph = cudnn.pygraph(handle=_handle(), io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide)
-    dims = {"x": (problem.n, problem.c_in, problem.h, problem.w), "y": (problem.n, problem.c_out, problem.p, problem.q),
-            "w": (problem.c_out, group, problem.r, problem.s)}  # fmt: skip
+    dims = {
+        "x": (problem.n, problem.c_in, problem.h, problem.w),
+        "y": (problem.n, problem.c_out, problem.p, problem.q),
+        "w": (problem.c_out, group, problem.r, problem.s),
+    }
 
     def tensor(name):
         shape = dims[name]
         return graph.tensor(name=name, dim=list(shape), stride=_strides(*shape, problem.layout), data_type=kind)
 
     (top, bottom), (left, right) = problem.pads
-    how = {"pre_padding": [top, left], "post_padding": [bottom, right], "stride": [problem.stride] * 2, "dilation": [1, 1],
-           "compute_data_type": wide}  # fmt: skip
+    how = {
+        "pre_padding": [top, left],
+        "post_padding": [bottom, right],
+        "stride": [problem.stride] * 2,
+        "dilation": [1, 1],
+        "compute_data_type": wide,
+    }
     match problem.direction:
         case "fprop":
             first, second, made = tensor("x"), tensor("w"), "y"
@@ -142,7 +156,9 @@ def plan(problem: Conv, a, b):
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
     stream, workspace, nhwc = cupy.cuda.get_current_stream(), _workspace(), problem.layout == "NHWC"
     cudnn.set_stream(_handle(), stream.ptr)
-    if nhwc and problem.direction != "wgrad":  # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
+    if (
+        nhwc and problem.direction != "wgrad"
+    ):  # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
         b = cupy.ascontiguousarray(b.transpose(3, 0, 1, 2))
     turned = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape

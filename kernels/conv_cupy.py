@@ -76,8 +76,11 @@ def _scattered(problem: Conv, product):
     """dx as the sum of the product's columns over the windows that each pixel is in, a tap at a time."""
     padded, inside = _padded(problem, problem.dtype)
     dx, step = cupy.empty(problem.x_shape, problem.dtype), problem.stride
-    targets = [(i, j, padded[:, i : i + (problem.p - 1) * step + 1 : step, j : j + (problem.q - 1) * step + 1 : step])
-               for i in range(problem.r) for j in range(problem.s)]  # fmt: skip
+    targets = [
+        (i, j, padded[:, i : i + (problem.p - 1) * step + 1 : step, j : j + (problem.q - 1) * step + 1 : step])
+        for i in range(problem.r)
+        for j in range(problem.s)
+    ]
     shape = (problem.n, problem.p, problem.q, problem.r, problem.s, problem.c_in)
 
     def run():

@@ -51,8 +51,19 @@ def _pack(lanes, w, depth, filters, right, panel, channel, deep):
             start = (
                 w.filter_at + i * w.filter_row + j * w.filter_tap + channel * w.filter_channel + first * w.filter_column
             )
-            pack_panel(lanes, lanes, right, at, width, filters, start, w.filter_column, w.filter_channel,
-                       min(width, w.columns - first), deep)  # fmt: skip
+            pack_panel(
+                lanes,
+                lanes,
+                right,
+                at,
+                width,
+                filters,
+                start,
+                w.filter_column,
+                w.filter_channel,
+                min(width, w.columns - first),
+                deep,
+            )
             at += deep * width
 
 
@@ -95,8 +106,29 @@ def _block(
             after = i + len(rows) if j == column and i + len(rows) < pixels else i
             high, wide = min(len(rows), pixels - i), min(width, stop - j)
             old = wide if channel else past
-            tile_apart(lanes, rows, from_, at, rows_at, i, rows_at, after, runs_at, 0, runs, length, right, j * depth, out,
-                       to + j, out_at, i, high, wide, old)  # fmt: skip
+            tile_apart(
+                lanes,
+                rows,
+                from_,
+                at,
+                rows_at,
+                i,
+                rows_at,
+                after,
+                runs_at,
+                0,
+                runs,
+                length,
+                right,
+                j * depth,
+                out,
+                to + j,
+                out_at,
+                i,
+                high,
+                wide,
+                old,
+            )
 
 
 @numba.njit(cache=True, parallel=True)
@@ -137,9 +169,26 @@ def _convolve(
                 if piece >= blocks * spans:
                     break
                 place, column = piece % blocks, piece // blocks * span
-                _block(lanes, rows, w, b, source, right, depth, out, scratch, t * b.size, (rows_at, runs_at, out_at),
-                       place // down * b.images, place % down * b.rows, column, min(column + span, w.columns), channel,
-                       deep, past)  # fmt: skip
+                _block(
+                    lanes,
+                    rows,
+                    w,
+                    b,
+                    source,
+                    right,
+                    depth,
+                    out,
+                    scratch,
+                    t * b.size,
+                    (rows_at, runs_at, out_at),
+                    place // down * b.images,
+                    place % down * b.rows,
+                    column,
+                    min(column + span, w.columns),
+                    channel,
+                    deep,
+                    past,
+                )
 
 
 def _up(value: int, step: int) -> int:
@@ -177,8 +226,23 @@ def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndar
     past = PAST_CACHES if even and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES else 0
     pixels = b.images * b.rows * w.across
     tables = [pixel_blocks.places(size) for size in (pixels + 16, w.taps_down * w.taps_across, pixels)]
-    arguments = (threads, (0,) * lanes, (0,) * tile, w, b, span, origin(source), origin(filters), right, depth, out, scratch,
-                 *tables, pixel_blocks.places(1), past)  # fmt: skip
+    arguments = (
+        threads,
+        (0,) * lanes,
+        (0,) * tile,
+        w,
+        b,
+        span,
+        origin(source),
+        origin(filters),
+        right,
+        depth,
+        out,
+        scratch,
+        *tables,
+        pixel_blocks.places(1),
+        past,
+    )
     return lambda keep=(source, filters): _convolve(*arguments)
 
 

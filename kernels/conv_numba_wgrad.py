@@ -30,8 +30,26 @@ def _tables(w, b, deep, runs_at, out_at):
 
 
 @numba.njit(cache=True)
-def _block(lanes, high, w, b, x, dy, out, out_from, scratch, scratch_at, right, right_at, tables, image, first, channel,
-           deep, added):  # fmt: skip
+def _block(
+    lanes,
+    high,
+    w,
+    b,
+    x,
+    dy,
+    out,
+    out_from,
+    scratch,
+    scratch_at,
+    right,
+    right_at,
+    tables,
+    image,
+    first,
+    channel,
+    deep,
+    added,
+):
     """Adds the products of a block of pixels to the filters' gradient, or begins it with them."""
     runs_at, out_at = tables
     images, lines, width = min(b.images, w.images - image), min(b.rows, w.rows - first), len(lanes) * VECTORS
@@ -49,8 +67,26 @@ def _block(lanes, high, w, b, x, dy, out, out_from, scratch, scratch_at, right, 
             to = out_from + w.filter_at + down * w.filter_row + channel * w.filter_channel + column
             for i in range(0, height, high):
                 valid, old = min(high, height - i), wide if added else 0
-                tile_beside(lanes, high, scratch, at + i, runs_at, 0, images * lines, w.across, w.stride * deep, right,
-                            right_at, out, to, out_at, i, valid, wide, old)  # fmt: skip
+                tile_beside(
+                    lanes,
+                    high,
+                    scratch,
+                    at + i,
+                    runs_at,
+                    0,
+                    images * lines,
+                    w.across,
+                    w.stride * deep,
+                    right,
+                    right_at,
+                    out,
+                    to,
+                    out_at,
+                    i,
+                    valid,
+                    wide,
+                    old,
+                )
 
 
 @numba.njit(cache=True, parallel=True)
@@ -73,9 +109,26 @@ def _gradient(threads, lanes, highs, w, b, x, dy, out, sums, scratch, right, run
                 piece = emit.take_number(counters, 0)
                 if piece >= blocks:
                     break
-                _block(lanes, high, w, b, x, dy, sums, t * out.size if threads > 1 else 0, scratch, t * b.size, right,
-                       t * panel, (runs_at, out_at), piece // down * b.images, piece % down * b.rows, channel, deep,
-                       begun[chunk, t])  # fmt: skip
+                _block(
+                    lanes,
+                    high,
+                    w,
+                    b,
+                    x,
+                    dy,
+                    sums,
+                    t * out.size if threads > 1 else 0,
+                    scratch,
+                    t * b.size,
+                    right,
+                    t * panel,
+                    (runs_at, out_at),
+                    piece // down * b.images,
+                    piece % down * b.rows,
+                    channel,
+                    deep,
+                    begun[chunk, t],
+                )
                 begun[chunk, t] = 1
     if threads > 1:
         for line in numba.prange(w.taps_down * w.taps_across * w.channels):
@@ -111,8 +164,23 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, vector: 
     sums = empty((threads * out.size,), x.dtype, 4) if threads > 1 else out
     runs_at, out_at = pixel_blocks.places(b.images * b.rows), pixel_blocks.places(w.taps_across * chunk)
     begun = np.zeros((-(-w.channels // chunk), threads), np.int64)
-    arguments = (threads, (0,) * lanes, highs, w, b, origin(x), origin(dy), out, sums, scratch,
-                 right, runs_at, out_at, pixel_blocks.places(1), begun)  # fmt: skip
+    arguments = (
+        threads,
+        (0,) * lanes,
+        highs,
+        w,
+        b,
+        origin(x),
+        origin(dy),
+        out,
+        sums,
+        scratch,
+        right,
+        runs_at,
+        out_at,
+        pixel_blocks.places(1),
+        begun,
+    )
     return lambda keep=(x, dy): _gradient(*arguments)
 
 

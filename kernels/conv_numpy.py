@@ -25,8 +25,11 @@ def im2col(problem: Conv, a, b):
 
 def _pointwise(problem: Conv) -> bool:
     """Whether the images are their own columns: a 1 x 1 filter at every pixel."""
-    return problem.layout == "NHWC" and problem.w_shape == (1, 1, problem.c_in, problem.c_out) and (
-        problem.stride == 1 and problem.pads == ((0, 0), (0, 0)))  # fmt: skip
+    return (
+        problem.layout == "NHWC"
+        and problem.w_shape == (1, 1, problem.c_in, problem.c_out)
+        and (problem.stride == 1 and problem.pads == ((0, 0), (0, 0)))
+    )
 
 
 def _product(problem: Conv, a, b, out) -> Callable:
@@ -74,8 +77,12 @@ class _Columns:
         filters = self.problem.c_out // self.problem.groups
         for group in range(self.problem.groups):
             for begin in range(0, self.problem.p, self.rows):
-                yield (begin, min(begin + self.rows, self.problem.p), slice(group * self.channels, (group + 1) * self.channels),
-                       slice(group * filters, (group + 1) * filters))  # fmt: skip
+                yield (
+                    begin,
+                    min(begin + self.rows, self.problem.p),
+                    slice(group * self.channels, (group + 1) * self.channels),
+                    slice(group * filters, (group + 1) * filters),
+                )
 
     def images_of(self, x: np.ndarray, chunk: slice) -> np.ndarray:
         """The chunk's images with their padding."""

@@ -40,10 +40,13 @@ def _formula(problem: Conv):
         case "fprop":
             return lambda x, w: raw_ops.Conv2D(input=x, filter=w, **how)
         case "dgrad":
-            return lambda dy, w: raw_ops.Conv2DBackpropInput(input_sizes=problem.x_shape, filter=w, out_backprop=dy, **how)
+            return lambda dy, w: raw_ops.Conv2DBackpropInput(
+                input_sizes=problem.x_shape, filter=w, out_backprop=dy, **how
+            )
         case _:
             return lambda x, dy: raw_ops.Conv2DBackpropFilter(
-                input=x, filter_sizes=_filters_shape(problem), out_backprop=dy, **how)  # fmt: skip
+                input=x, filter_sizes=_filters_shape(problem), out_backprop=dy, **how
+            )
 
 
 class _Oihw:
@@ -116,10 +119,17 @@ def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarr
     (top, bottom), (left, right) = problem.pads
     short = max(top, bottom) >= problem.r or max(left, right) >= problem.s
     if problem.direction == "wgrad" or problem.stride > 1 or short:
-        raise ValueError("only fprop, and dgrad of stride 1 padded by less than the filter, have filters whose layout can be "
-                         "held: oneDNN lays out those of others in every call")  # fmt: skip
+        raise ValueError(
+            "only fprop, and dgrad of stride 1 padded by less than the filter, have filters whose layout can be "
+            "held: oneDNN lays out those of others in every call"
+        )
     r, s, c_in, groups, filters = *w.shape[:3], problem.groups, problem.c_out // problem.groups
-    turned = w[::-1, ::-1].reshape(r, s, c_in, groups, filters).transpose(0, 1, 4, 3, 2).reshape(r, s, filters, groups * c_in)
+    turned = (
+        w[::-1, ::-1]
+        .reshape(r, s, c_in, groups, filters)
+        .transpose(0, 1, 4, 3, 2)
+        .reshape(r, s, filters, groups * c_in)
+    )
     pads = [0, 0, r - 1 - top, r - 1 - bottom, s - 1 - left, s - 1 - right, 0, 0]
     how = {"strides": [1, 1, 1, 1], "data_format": "NHWC", "padding": "EXPLICIT", "explicit_paddings": pads}
     return how, np.ascontiguousarray(turned)

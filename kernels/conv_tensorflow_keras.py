@@ -15,8 +15,16 @@ def layer(problem: Conv, a, b):
     if problem.layout != "NHWC" or not isinstance(problem.pad, str):
         raise ValueError("Keras's layers keep their images NHWC here and pad them `same` or `valid`")
     in_tensorflow.allow(problem, a, "function")
-    made = keras.layers.Conv2D(problem.c_out, (problem.r, problem.s), problem.stride, problem.pad, "channels_last",
-                               groups=problem.groups, use_bias=False, dtype=problem.dtype)  # fmt: skip
+    made = keras.layers.Conv2D(
+        problem.c_out,
+        (problem.r, problem.s),
+        problem.stride,
+        problem.pad,
+        "channels_last",
+        groups=problem.groups,
+        use_bias=False,
+        dtype=problem.dtype,
+    )
     made.build(problem.x_shape)
     shapes = tuple(made.compute_output_shape(problem.x_shape)), tuple(made.kernel.shape)
     if shapes != (problem.y_shape, problem.w_shape):

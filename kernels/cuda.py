@@ -86,8 +86,19 @@ def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int
     begin = -room.ctypes.data % _MAP_ALIGNMENT
     made = room[begin : begin + MAP_BYTES]
     failed = _driver().cuTensorMapEncodeTiled(
-        ctypes.c_void_p(made.ctypes.data), _UINT16, 2, ctypes.c_void_p(address), words(columns, rows),
-        (ctypes.c_uint64 * 1)(pitch * 2), boxes, steps, 0, _SWIZZLE_128B, _L2_256B, 0)  # fmt: skip
+        ctypes.c_void_p(made.ctypes.data),
+        _UINT16,
+        2,
+        ctypes.c_void_p(address),
+        words(columns, rows),
+        (ctypes.c_uint64 * 1)(pitch * 2),
+        boxes,
+        steps,
+        0,
+        _SWIZZLE_128B,
+        _L2_256B,
+        0,
+    )
     if failed:
         raise ValueError(
             f"cuTensorMapEncodeTiled: error {failed} for {rows} x {columns}, {pitch} items a row, boxes of {box}"
@@ -100,9 +111,13 @@ class _Attribute(ctypes.Structure):  # CUlaunchAttribute, whose value is a union
 
 
 class _Launch(ctypes.Structure):  # CUlaunchConfig
-    _fields_ = (*((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
-                ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(_Attribute)),
-                ("count", ctypes.c_uint))  # fmt: skip
+    _fields_ = (
+        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
 
 
 def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):

@@ -61,8 +61,22 @@ class Gather(NamedTuple):
 def gather(problem: Conv, c: int = 0) -> Gather:
     """fprop, and the pixels and taps of wgrad; `c`: channels as they lie in memory, padded ones among them."""
     (top, _), (left, _) = problem.pads
-    return Gather(problem.h, problem.w, c or problem.c_in, problem.n, problem.p, problem.q, problem.c_out, problem.r, problem.s,
-                  problem.stride, top, left, problem.p, problem.q)  # fmt: skip
+    return Gather(
+        problem.h,
+        problem.w,
+        c or problem.c_in,
+        problem.n,
+        problem.p,
+        problem.q,
+        problem.c_out,
+        problem.r,
+        problem.s,
+        problem.stride,
+        top,
+        left,
+        problem.p,
+        problem.q,
+    )
 
 
 class Phase(NamedTuple):
@@ -82,10 +96,35 @@ def phases(problem: Conv, k: int = 0) -> list[Phase]:
     (top, _), (left, _) = problem.pads
     rows = [_phase(problem.h, problem.r, problem.stride, top, y) for y in range(problem.stride)]
     columns = [_phase(problem.w, problem.s, problem.stride, left, x) for x in range(problem.stride)]
-    return [Phase(Gather(problem.p, problem.q, k or problem.c_out, problem.n, p, q, problem.c_in, r, s, 1, above, before,
-                         problem.h, problem.w, problem.stride, y, x), of_rows, of_columns)
-            for y, (p, r, above, of_rows) in enumerate(rows) if p and r
-            for x, (q, s, before, of_columns) in enumerate(columns) if q and s]  # fmt: skip
+    return [
+        Phase(
+            Gather(
+                problem.p,
+                problem.q,
+                k or problem.c_out,
+                problem.n,
+                p,
+                q,
+                problem.c_in,
+                r,
+                s,
+                1,
+                above,
+                before,
+                problem.h,
+                problem.w,
+                problem.stride,
+                y,
+                x,
+            ),
+            of_rows,
+            of_columns,
+        )
+        for y, (p, r, above, of_rows) in enumerate(rows)
+        if p and r
+        for x, (q, s, before, of_columns) in enumerate(columns)
+        if q and s
+    ]
 
 
 def _phase(size: int, taps: int, stride: int, before: int, at: int) -> tuple[int, int, int, slice]:

@@ -38,7 +38,9 @@ def allow(problem: Matmul | Conv, tensor, way: str) -> None:
         if problem.math == "tf32":
             raise ValueError("TF32 is an arithmetic of GPUs; TensorFlow's CPU kernels have float32")
         if way != "jit" and ITEM_BYTES[problem.dtype] == 2 and not _rounds_once(problem.dtype):
-            raise ValueError(f"TensorFlow has only general {problem.dtype} kernels for this CPU, which round sums on the way")
+            raise ValueError(
+                f"TensorFlow has only general {problem.dtype} kernels for this CPU, which round sums on the way"
+            )
         return
     if problem.math == "tf32" and os.environ.get("NVIDIA_TF32_OVERRIDE") == "0":
         raise ValueError("NVIDIA_TF32_OVERRIDE=0 forbids TF32 in this process")
@@ -118,7 +120,9 @@ def in_a_row(formula: Callable, *tensors) -> Callable:
     import tensorflow
 
     if any(map(on_gpu, tensors)):
-        raise ValueError("a row of operations in one graph is for the CPU: on a GPU calls are queued one behind the other")
+        raise ValueError(
+            "a row of operations in one graph is for the CPU: on a GPU calls are queued one behind the other"
+        )
     count, result = passes.IN_A_ROW, tensorflow.Variable(formula(*tensors))
 
     @tensorflow.function(autograph=False)

@@ -88,5 +88,10 @@ def set(problem: Launch, x=None, *_):
     return run
 
 
-rawkernel.calls, ufunc.calls, graph.calls, cublas.calls = ("empty",), ("elementwise",), ("empty", "elementwise"), ("matmul",)
+rawkernel.calls, ufunc.calls, graph.calls, cublas.calls = (
+    ("empty",),
+    ("elementwise",),
+    ("empty", "elementwise"),
+    ("matmul",),
+)
 set.calls = ("copy",)

@@ -100,7 +100,9 @@ def _require(problem: Launch, call) -> None:
     ran = in_tensorflow.ran(call)
     found = ran["MatMul" if problem.call == "matmul" else "Sub"]
     if found != problem.count:
-        raise RuntimeError(f"the optimized graph has {found} operations, not {problem.count}; it holds {', '.join(sorted(ran))}")
+        raise RuntimeError(
+            f"the optimized graph has {found} operations, not {problem.count}; it holds {', '.join(sorted(ran))}"
+        )
 
 
 @kernel(allocates=True)

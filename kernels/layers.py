@@ -81,14 +81,30 @@ class Network(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.loss == "mean_squared_error"
 
 
-def conv(layer: Layer, shape: Shape, batch: int, direction: str = "fprop", dtype: str = "float32", math: str = "") -> Conv:
+def conv(
+    layer: Layer, shape: Shape, batch: int, direction: str = "fprop", dtype: str = "float32", math: str = ""
+) -> Conv:
     """The convolution of a layer for a batch of inputs of that shape, stored NHWC as Keras has them.
 
     Raises: ValueError for one that cannot be.
     """
     r, s = layer.sides
-    return Conv(batch, shape[0], shape[1], shape[2], layer.units, r, s, layer.step, layer.pad, layer.groups,
-                "NHWC", direction, dtype, math)  # fmt: skip
+    return Conv(
+        batch,
+        shape[0],
+        shape[1],
+        shape[2],
+        layer.units,
+        r,
+        s,
+        layer.step,
+        layer.pad,
+        layer.groups,
+        "NHWC",
+        direction,
+        dtype,
+        math,
+    )
 
 
 def _conv_output(layer: Layer, shape: Shape) -> Shape:
@@ -247,4 +263,6 @@ def parameters(network: Network) -> int:
 
 def trainable(network: Network) -> int:
     """The weights that the optimizer changes."""
-    return sum(sum(variables(layer, shape).values()) for layer, shape in zip(network.layers, inputs(network), strict=True))
+    return sum(
+        sum(variables(layer, shape).values()) for layer, shape in zip(network.layers, inputs(network), strict=True)
+    )

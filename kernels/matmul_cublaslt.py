@@ -40,11 +40,18 @@ def _offered(problem: Matmul, descriptor: int, layouts: tuple[int, ...]) -> list
     Raises: ValueError when it has none.
     """
     preference = library.matmul_preference_create()
-    _set(library.matmul_preference_set_attribute, preference, library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES,
-         WORKSPACE_BYTES, np.uint64)  # fmt: skip
+    _set(
+        library.matmul_preference_set_attribute,
+        preference,
+        library.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES,
+        WORKSPACE_BYTES,
+        np.uint64,
+    )
     results, count = library.MatmulHeuristicResult(_OFFERED), np.zeros(1, np.int32)
     try:
-        library.matmul_algo_get_heuristic(_handle(), descriptor, *layouts, preference, _OFFERED, results.ptr, count.ctypes.data)
+        library.matmul_algo_get_heuristic(
+            _handle(), descriptor, *layouts, preference, _OFFERED, results.ptr, count.ctypes.data
+        )
     except library.cuBLASLtError as error:
         raise ValueError(f"cuBLASLt has no algorithm for this: {error}") from error
     finally:
@@ -100,9 +107,24 @@ def best(problem: Matmul, a, b):
 
     def call_of(found):
         algorithm = found["algo"]
-        arguments = (_handle(), descriptor, one.ctypes.data, b.data.ptr, b_layout, a.data.ptr, a_layout, zero.ctypes.data,
-                     c.data.ptr, c_layout, c.data.ptr, c_layout, algorithm.ctypes.data, workspace.data.ptr,
-                     WORKSPACE_BYTES, stream.ptr)  # fmt: skip
+        arguments = (
+            _handle(),
+            descriptor,
+            one.ctypes.data,
+            b.data.ptr,
+            b_layout,
+            a.data.ptr,
+            a_layout,
+            zero.ctypes.data,
+            c.data.ptr,
+            c_layout,
+            c.data.ptr,
+            c_layout,
+            algorithm.ctypes.data,
+            workspace.data.ptr,
+            WORKSPACE_BYTES,
+            stream.ptr,
+        )
         return functools.partial(library.matmul, *arguments), algorithm
 
     offered = [call_of(found) for found in _offered(problem, descriptor, (b_layout, a_layout, c_layout, c_layout))]
@@ -110,7 +132,9 @@ def best(problem: Matmul, a, b):
         _chosen[problem] = _fastest([call for call, _ in offered], stream)
     call, algorithm = offered[min(_chosen[problem], len(offered) - 1)]
 
-    def run(keep=(one, zero, a, b, workspace, algorithm)):  # the call holds raw addresses, so their owners are held here
+    def run(
+        keep=(one, zero, a, b, workspace, algorithm),
+    ):  # the call holds raw addresses, so their owners are held here
         call()
         return c
 

@@ -18,8 +18,14 @@ def call(problem: Matmul, of: tiles.Tensors, a, b, c):
     m, n, k, size = problem.m, problem.n, problem.k, a.dtype.itemsize
     piece = 16 // size
     vector = int(k % piece == 0 and n % piece == 0 and a.data.ptr % 16 == 0 and b.data.ptr % 16 == 0)
-    compiled = cuda.load("matmul_cuda_tensor", "matmul", **tiles.macros(of), VECTOR=vector, TF32=int(problem.math == "tf32"),
-                         TYPE=f'"{TYPES.get(problem.math, "")}"')  # fmt: skip
+    compiled = cuda.load(
+        "matmul_cuda_tensor",
+        "matmul",
+        **tiles.macros(of),
+        VECTOR=vector,
+        TF32=int(problem.math == "tf32"),
+        TYPE=f'"{TYPES.get(problem.math, "")}"',
+    )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
     down, across = -(-m // of.tile_m), -(-n // of.tile_n)
     arguments = (a, b, c, *map(np.int32, (m, n, k, max(1, tiles.GROUP_ROWS // of.tile_m))))

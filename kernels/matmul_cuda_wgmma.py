@@ -49,12 +49,21 @@ def call(
     m, n, k = problem.m, problem.n, problem.k
     (tile_m, _), (a_share, b_share) = of.tile, of.shares()
     a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
-    compiled = cuda.load("matmul_cuda_wgmma", "matmul", _arch="sm_90a", TYPE=f'"{TYPES[problem.math]}"', A_STORED_KM=a_km,
-                         B_STORED_KN=b_kn, **tiles.macros(of))  # fmt: skip
+    compiled = cuda.load(
+        "matmul_cuda_wgmma",
+        "matmul",
+        _arch="sm_90a",
+        TYPE=f'"{TYPES[problem.math]}"',
+        A_STORED_KM=a_km,
+        B_STORED_KN=b_kn,
+        **tiles.macros(of),
+    )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    maps = (cuda.tensor_map(a.array.data.ptr, *((k, m) if a_km else (m, k)), a.pitch, (_DEEP if a_km else a_share, _DEEP)),
-            cuda.tensor_map(b.array.data.ptr, *((k, n) if b_kn else (n, k)), b.pitch, (_DEEP if b_kn else b_share, _DEEP)),
-            cuda.tensor_map(c.array.data.ptr, m, n, c.pitch, (64, 64)))  # fmt: skip
+    maps = (
+        cuda.tensor_map(a.array.data.ptr, *((k, m) if a_km else (m, k)), a.pitch, (_DEEP if a_km else a_share, _DEEP)),
+        cuda.tensor_map(b.array.data.ptr, *((k, n) if b_kn else (n, k)), b.pitch, (_DEEP if b_kn else b_share, _DEEP)),
+        cuda.tensor_map(c.array.data.ptr, m, n, c.pitch, (64, 64)),
+    )
     blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"])
     arguments = (*maps, *map(np.int32, (m, n, k, max(1, group_rows // (tile_m * of.cluster_m)))))
     before, after = [x.copy for x in (a, b) if x.copy], c.copy

@@ -37,8 +37,27 @@ def cublas(problem: Matmul, a, b):
     a_operation, a_rows = (_TRANSPOSE, m) if problem.layout == "tn" else (_NO_TRANSPOSE, k)
     handle = cupy.cuda.get_cublas_handle()
     data, compute = _DATA[problem.dtype], _COMPUTE[problem.math]
-    arguments = (handle, b_operation, a_operation, n, m, k, one.ctypes.data, b.data.ptr, data, b_rows, a.data.ptr, data,
-                 a_rows, zero.ctypes.data, c.data.ptr, data, n, compute, _DEFAULT_ALGORITHM)  # fmt: skip
+    arguments = (
+        handle,
+        b_operation,
+        a_operation,
+        n,
+        m,
+        k,
+        one.ctypes.data,
+        b.data.ptr,
+        data,
+        b_rows,
+        a.data.ptr,
+        data,
+        a_rows,
+        zero.ctypes.data,
+        c.data.ptr,
+        data,
+        n,
+        compute,
+        _DEFAULT_ALGORITHM,
+    )
 
     def run(keep=(one, zero, a, b)):  # the call holds raw addresses, so their owners are held here
         library.gemmEx(*arguments)

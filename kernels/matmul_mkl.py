@@ -46,8 +46,22 @@ def gemm(problem: Matmul, a, b):
     m, n, k = problem.m, problem.n, problem.k
     c = empty((m, n), a.dtype, 5)
     a_way, b_way = (_TRANSPOSE if problem.layout == layout else _NO_TRANSPOSE for layout in ("tn", "nt"))
-    arguments = (_ROW_MAJOR, a_way, b_way, m, n, k, 1.0, a.ctypes.data, a.shape[1], b.ctypes.data, b.shape[1], 0.0,
-                 c.ctypes.data, n)  # fmt: skip
+    arguments = (
+        _ROW_MAJOR,
+        a_way,
+        b_way,
+        m,
+        n,
+        k,
+        1.0,
+        a.ctypes.data,
+        a.shape[1],
+        b.ctypes.data,
+        b.shape[1],
+        0.0,
+        c.ctypes.data,
+        n,
+    )
 
     def run(keep=(a, b)):  # the call holds raw addresses, so their owners are held here
         call(*arguments)

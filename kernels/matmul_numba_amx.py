@@ -31,30 +31,39 @@ _AHEAD_ROWS = 16  # of B, which are asked for early
 _AHEAD = 4 * _WORDS // _HIGH  # bytes of B asked for in a step: all of the next steps while these meet _HIGH panels of A
 
 # Loads of A leave B in the first-level cache (tileloaddt1); the next sums, of which _FEW steps see all, are asked for into it.
-_TILE_CODE = "\n".join([
-    "leaq 4096($5), $4",
-    "testq $6, $6",
-    "jnz 2f",
-    *(f"tilezero %tmm{i}" for i in range(4)),
-    "jmp 1f",
-    "2:",
-    *(f"tileloadd {1024 * i}($5,$7,1), %tmm{i}" for i in range(4)),
-    ".p2align 6",
-    "1:",
-    "tileloaddt1 ($1,$7,1), %tmm4",
-    "tileloadd ($2,$7,1), %tmm6",
-    "tileloadd 1024($2,$7,1), %tmm7",
-    "tileloaddt1 1024($1,$7,1), %tmm5",
-    *(line for i in range(4) for line in (
-        f"tdpbf16ps %tmm{6 + i % 2}, %tmm{4 + i // 2}, %tmm{i}", f"prefetcht1 {64 * i}($3)", f"prefetcht0 {64 * i}($4)")),
-    "addq $$2048, $1",
-    "addq $$2048, $2",
-    f"addq $${_AHEAD}, $3",
-    f"addq $${4096 // _FEW}, $4",
-    "decq $0",
-    "jnz 1b",
-    *(f"tilestored %tmm{i}, {1024 * i}($5,$7,1)" for i in range(4)),
-])  # fmt: skip
+_TILE_CODE = "\n".join(
+    [
+        "leaq 4096($5), $4",
+        "testq $6, $6",
+        "jnz 2f",
+        *(f"tilezero %tmm{i}" for i in range(4)),
+        "jmp 1f",
+        "2:",
+        *(f"tileloadd {1024 * i}($5,$7,1), %tmm{i}" for i in range(4)),
+        ".p2align 6",
+        "1:",
+        "tileloaddt1 ($1,$7,1), %tmm4",
+        "tileloadd ($2,$7,1), %tmm6",
+        "tileloadd 1024($2,$7,1), %tmm7",
+        "tileloaddt1 1024($1,$7,1), %tmm5",
+        *(
+            line
+            for i in range(4)
+            for line in (
+                f"tdpbf16ps %tmm{6 + i % 2}, %tmm{4 + i // 2}, %tmm{i}",
+                f"prefetcht1 {64 * i}($3)",
+                f"prefetcht0 {64 * i}($4)",
+            )
+        ),
+        "addq $$2048, $1",
+        "addq $$2048, $2",
+        f"addq $${_AHEAD}, $3",
+        f"addq $${4096 // _FEW}, $4",
+        "decq $0",
+        "jnz 1b",
+        *(f"tilestored %tmm{i}, {1024 * i}($5,$7,1)" for i in range(4)),
+    ]
+)
 
 
 @intrinsic
@@ -205,8 +214,18 @@ def _pack(lanes, b, b_by, sizes, right, counters):
         for step in range(0, steps, _STEPS):
             apart = min(_STEPS, steps - step) * 2 * _WORDS
             at, start = step * b_panels * 2 * _WORDS + first * apart, first * _SIDE * b_col + step * _SIDE * b_row
-            _pack_b(lanes, right, at, apart, b, start, b_row, b_col, min(_TOGETHER * _SIDE, n - first * _SIDE),
-                    min(_STEPS * _SIDE, k - step * _SIDE))  # fmt: skip
+            _pack_b(
+                lanes,
+                right,
+                at,
+                apart,
+                b,
+                start,
+                b_row,
+                b_col,
+                min(_TOGETHER * _SIDE, n - first * _SIDE),
+                min(_STEPS * _SIDE, k - step * _SIDE),
+            )
         emit.take_number(counters, 1)
     emit.wait_for(counters, 1, groups)
 
@@ -252,12 +271,29 @@ def _multiply(lanes, tile, shapes, a, a_by, left, right, sums, c, sizes, block, 
                     for i in range(i1 - i0):
                         left_at = (few * (i1 - i0) + i * some) * _WORDS
                         ahead = right_at + (few + some) * _WORDS + i * some * (_AHEAD // 4)
-                        _four_tiles(left, left_at, right, right_at + few * _WORDS, sums, (column + i) * 2 * _WORDS, some,
-                                    step + few, ahead)  # fmt: skip
+                        _four_tiles(
+                            left,
+                            left_at,
+                            right,
+                            right_at + few * _WORDS,
+                            sums,
+                            (column + i) * 2 * _WORDS,
+                            some,
+                            step + few,
+                            ahead,
+                        )
                 if step + deep == steps:
                     for i in range(i0, i1):
-                        _store(tile, sums, (column + i - i0) * 2 * _WORDS, c, i * _SIDE * n + j * _SIDE, n,
-                               min(_SIDE, m - i * _SIDE), min(_SIDE, n - j * _SIDE))  # fmt: skip
+                        _store(
+                            tile,
+                            sums,
+                            (column + i - i0) * 2 * _WORDS,
+                            c,
+                            i * _SIDE * n + j * _SIDE,
+                            n,
+                            min(_SIDE, m - i * _SIDE),
+                            min(_SIDE, n - j * _SIDE),
+                        )
     _release_tiles()
 
 
@@ -284,14 +320,32 @@ def amx(problem: Matmul, a, b):
     high, wide = _HIGH, b_panels if steps <= _STEPS else min(b_panels, _WIDE)
     while -(-a_panels // high) * -(-b_panels // wide) < 4 * threads and threads > 1 and max(high, wide) > 4:
         high, wide = (high // 2, wide) if high > 4 else (high, -(-wide // 2))
-    left, right, sums = room(np.dtype(np.uint32), (threads, high * min(steps, _STEPS) * _WORDS), (b_panels * steps * _WORDS,),
-                             (threads, high * (wide if steps > _STEPS else 1) * 2 * _WORDS))  # fmt: skip
+    left, right, sums = room(
+        np.dtype(np.uint32),
+        (threads, high * min(steps, _STEPS) * _WORDS),
+        (b_panels * steps * _WORDS,),
+        (threads, high * (wide if steps > _STEPS else 1) * 2 * _WORDS),
+    )
     c = empty((m, n), numpy_dtype(problem.out), 5)
     raw = c.reshape(-1).view(np.uint16 if problem.out == "bfloat16" else np.uint32)
     views = [x.view(np.uint16) for x in operands(problem, (a, b))]
     a_by, b_by = (tuple(step // 2 for step in x.strides) for x in views)
-    arguments = ((0,) * 32, (0,) * 16, tile_shapes(), origin(views[0]), a_by, origin(views[1]), b_by, raw, (m, n, k),
-                 (high, wide), left, right, sums, np.zeros(3, np.int64))  # fmt: skip
+    arguments = (
+        (0,) * 32,
+        (0,) * 16,
+        tile_shapes(),
+        origin(views[0]),
+        a_by,
+        origin(views[1]),
+        b_by,
+        raw,
+        (m, n, k),
+        (high, wide),
+        left,
+        right,
+        sums,
+        np.zeros(3, np.int64),
+    )
 
     def run(keep=(a, b)):
         _product(*arguments)

@@ -103,8 +103,10 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
 
     k, sums = steps(_UNROLL, emit.INDEX(0), [ir.Constant(vector, None)] * (rows * vectors))
     k, sums = steps(1, k, sums)
-    stored, old = ([emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
-                   for count in (columns, added))  # fmt: skip
+    stored, old = (
+        [emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
+        for count in (columns, added)
+    )
     for r in range(rows):
         row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
         builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
@@ -208,12 +210,38 @@ def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters)
                 break
             if piece < b_packs:
                 first = j0 + piece * broad
-                pack(lanes, lanes, right, right_at - j0 * depth, columns, b, b_col, b_row, first, min(first + broad, j0 + wide),
-                     start, deep, depth)  # fmt: skip
+                pack(
+                    lanes,
+                    lanes,
+                    right,
+                    right_at - j0 * depth,
+                    columns,
+                    b,
+                    b_col,
+                    b_row,
+                    first,
+                    min(first + broad, j0 + wide),
+                    start,
+                    deep,
+                    depth,
+                )
             else:
                 first = (piece - b_packs) * height
-                pack(lanes, group, left, left_at, rows, a, a_row, a_col, first, min(first + height, m), start, deep,
-                     depth)  # fmt: skip
+                pack(
+                    lanes,
+                    group,
+                    left,
+                    left_at,
+                    rows,
+                    a,
+                    a_row,
+                    a_col,
+                    first,
+                    min(first + height, m),
+                    start,
+                    deep,
+                    depth,
+                )
             emit.take_number(counters, 4 * phase + 1)
         emit.wait_for(counters, 4 * phase + 1, packs)
         if phase:
@@ -226,11 +254,35 @@ def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters)
                 high, old = min(rows, m - i), wide if start else 0
                 shape = (n, rows, columns, deep, depth, high, wide)
                 if a_col == 1:
-                    _row_of_tiles(lanes, a, i * a_row + start, a_row, rows * a_row, line, right, right_at, c, i * n + j0,
-                                  shape, old)  # fmt: skip
+                    _row_of_tiles(
+                        lanes,
+                        a,
+                        i * a_row + start,
+                        a_row,
+                        rows * a_row,
+                        line,
+                        right,
+                        right_at,
+                        c,
+                        i * n + j0,
+                        shape,
+                        old,
+                    )
                 else:
-                    _row_of_tiles(lanes, left, left_at + i * depth, 0, rows * depth, line, right, right_at, c, i * n + j0,
-                                  shape, old)  # fmt: skip
+                    _row_of_tiles(
+                        lanes,
+                        left,
+                        left_at + i * depth,
+                        0,
+                        rows * depth,
+                        line,
+                        right,
+                        right_at,
+                        c,
+                        i * n + j0,
+                        shape,
+                        old,
+                    )
             emit.take_number(counters, 4 * phase + 3)
 
 
@@ -266,8 +318,21 @@ def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
     left, right = room(a.dtype, (a_values,), (sides * length * depth,))
     a_by, b_by = (tuple(step // item for step in x.strides) for x in (a, b))
     plan = (depth, rows, columns, height, length, broad, sides)
-    arguments = (threads, (0,) * lanes, (0,) * min(lanes, rows), origin(a), a_by, origin(b), b_by, c.reshape(-1), (m, n, k), plan,
-                 left, right, np.zeros(4 * phases * blocks, np.int64))  # fmt: skip
+    arguments = (
+        threads,
+        (0,) * lanes,
+        (0,) * min(lanes, rows),
+        origin(a),
+        a_by,
+        origin(b),
+        b_by,
+        c.reshape(-1),
+        (m, n, k),
+        plan,
+        left,
+        right,
+        np.zeros(4 * phases * blocks, np.int64),
+    )
     return lambda keep=(a, b): _product(*arguments)
 
 

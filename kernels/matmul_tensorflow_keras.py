@@ -15,8 +15,11 @@ def layer(problem: Matmul, a, b):
     if problem.out != problem.dtype:
         raise ValueError("TensorFlow gives a product in its operands' dtype")
     in_tensorflow.allow(problem, a, "function")
-    samples, features, units = {"nn": (problem.m, problem.k, problem.n), "nt": (problem.m, problem.n, problem.k),
-                                "tn": (problem.k, problem.m, problem.n)}[problem.layout]  # fmt: skip
+    samples, features, units = {
+        "nn": (problem.m, problem.k, problem.n),
+        "nt": (problem.m, problem.n, problem.k),
+        "tn": (problem.k, problem.m, problem.n),
+    }[problem.layout]
     made = keras.layers.Dense(units, use_bias=False, dtype=problem.dtype)
     made.build((samples, features))
     if made.compute_output_shape((samples, features)) != (samples, units):

@@ -77,8 +77,19 @@ class Launch(msgspec.Struct, frozen=True, tag="launch"):
     call: str
     count: int = 1
     op: ClassVar[str] = "launch"
-    CALLS: ClassVar[tuple] = ("empty", "elementwise", "matmul", "copy", "step", "epoch", "predict", "train_on_batch", "import",
-                              "device_start", "compile")  # fmt: skip
+    CALLS: ClassVar[tuple] = (
+        "empty",
+        "elementwise",
+        "matmul",
+        "copy",
+        "step",
+        "epoch",
+        "predict",
+        "train_on_batch",
+        "import",
+        "device_start",
+        "compile",
+    )
     ONCE: ClassVar[tuple] = ("import", "device_start", "compile")
     VALUES: ClassVar[int] = 256
     SIDE: ClassVar[int] = 16

@@ -22,13 +22,33 @@ from kernels.layers import (
     parameters,
     sources,
     trainable,
-)  # fmt: skip
+)
 from kernels.problems import Training
 from kernels.steps import Work, inference, step
 
-__all__ = ["NETWORKS", "Layer", "Network", "Shape", "Work", "find", "footprint_bytes", "inference", "inference_flops", "inputs",
-           "known", "layer_weights", "mlp", "output", "outputs", "parameters", "sample_bytes", "sources", "step", "trainable",
-           "training_flops"]  # fmt: skip
+__all__ = [
+    "NETWORKS",
+    "Layer",
+    "Network",
+    "Shape",
+    "Work",
+    "find",
+    "footprint_bytes",
+    "inference",
+    "inference_flops",
+    "inputs",
+    "known",
+    "layer_weights",
+    "mlp",
+    "output",
+    "outputs",
+    "parameters",
+    "sample_bytes",
+    "sources",
+    "step",
+    "trainable",
+    "training_flops",
+]
 
 _IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
 
@@ -39,41 +59,75 @@ def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
 
 def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
     """A multilayer perceptron of `depth` hidden layers of `width`: `mlp-784-500x5-10` by name."""
-    return Network(f"mlp-{inputs}-{width}x{depth}-{outputs}", "", (inputs,), outputs, (
-        *_hidden(width, depth), Layer("classes", "dense", outputs, activation="softmax")), samples=60_000)  # fmt: skip
+    return Network(
+        f"mlp-{inputs}-{width}x{depth}-{outputs}",
+        "",
+        (inputs,),
+        outputs,
+        (*_hidden(width, depth), Layer("classes", "dense", outputs, activation="softmax")),
+        samples=60_000,
+    )
 
 
 def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
     """S1b; the number of its hidden layers is the article's parameter: `fashion-mlp-3` by name."""
-    return Network(name or f"fashion-mlp-{hidden_layers}", "S1b", (28, 28), 10, (
-        Layer("flatten", "flatten"), *_hidden(500, hidden_layers), Layer("classes", "dense", 10, activation="sigmoid")),
-        data="fashion_mnist", samples=60_000, epochs=5)  # fmt: skip
+    return Network(
+        name or f"fashion-mlp-{hidden_layers}",
+        "S1b",
+        (28, 28),
+        10,
+        (
+            Layer("flatten", "flatten"),
+            *_hidden(500, hidden_layers),
+            Layer("classes", "dense", 10, activation="sigmoid"),
+        ),
+        data="fashion_mnist",
+        samples=60_000,
+        epochs=5,
+    )
 
 
 def _vgg(*blocks: tuple[int, int]) -> tuple[Layer, ...]:
     """Blocks of (convolutions, filters), each ended by a 2 x 2 pool."""
     found = []
     for b, (convolutions, filters) in enumerate(blocks, 1):
-        found += [Layer(f"block{b}_conv{i + 1}", "conv", filters, 3, pad="same", activation="relu") for i in range(convolutions)]
+        found += [
+            Layer(f"block{b}_conv{i + 1}", "conv", filters, 3, pad="same", activation="relu")
+            for i in range(convolutions)
+        ]
         found.append(Layer(f"block{b}_pool", "pool", size=2))
     return tuple(found)
 
 
-def _normal(name: str, units: int, size, stride: int, pad: str, activation: str = "relu", bias: bool = True, scale: bool = True,
-            taken: str = "") -> tuple[Layer, ...]:  # fmt: skip
+def _normal(
+    name: str,
+    units: int,
+    size,
+    stride: int,
+    pad: str,
+    activation: str = "relu",
+    bias: bool = True,
+    scale: bool = True,
+    taken: str = "",
+) -> tuple[Layer, ...]:
     """Convolution of `taken` (empty: the layer before), batch normalization and, if named, the activation."""
-    found = (Layer(f"{name}_conv", "conv", units, size, stride, pad, bias=bias, inputs=(taken,) if taken else ()),
-             Layer(f"{name}_bn", "batchnorm", scale=scale))  # fmt: skip
+    found = (
+        Layer(f"{name}_conv", "conv", units, size, stride, pad, bias=bias, inputs=(taken,) if taken else ()),
+        Layer(f"{name}_bn", "batchnorm", scale=scale),
+    )
     return (*found, Layer(f"{name}_{activation}", "activation", activation=activation)) if activation else found
 
 
 def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
     """Two 3 x 3 convolutions and their input added; a 1 x 1 convolution projects it where sizes change."""
     shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
-    return (*shortcut, *_normal(f"{name}_1", units, 3, stride, "same", taken=taken),
-            *_normal(f"{name}_2", units, 3, 1, "same", ""),
-            Layer(f"{name}_add", "add", inputs=(f"{name}_0_conv" if project else taken, f"{name}_2_bn")),
-            Layer(f"{name}_out", "activation", activation="relu"))  # fmt: skip
+    return (
+        *shortcut,
+        *_normal(f"{name}_1", units, 3, stride, "same", taken=taken),
+        *_normal(f"{name}_2", units, 3, 1, "same", ""),
+        Layer(f"{name}_add", "add", inputs=(f"{name}_0_conv" if project else taken, f"{name}_2_bn")),
+        Layer(f"{name}_out", "activation", activation="relu"),
+    )
 
 
 def _resnet_small() -> Network:
@@ -88,23 +142,35 @@ def _resnet_small() -> Network:
             name = f"conv{stack}_block{block}"
             found += _basic_block(name, units, 2 if first else 1, first, last)
             last = f"{name}_out"
-    found += [Layer("pool", "avgpool", size=8), Layer("flatten", "flatten"), Layer("classes", "dense", 10, activation="softmax")]
+    found += [
+        Layer("pool", "avgpool", size=8),
+        Layer("flatten", "flatten"),
+        Layer("classes", "dense", 10, activation="softmax"),
+    ]
     return Network("resnet-small", "", (32, 32, 3), 10, tuple(found), data="cifar10", epochs=200)
 
 
 def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
     """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
     shortcut = _normal(f"{name}_0", 4 * units, 1, stride, "valid", "", taken=taken) if project else ()
-    return (*shortcut, *_normal(f"{name}_1", units, 1, stride, "valid", taken=taken), *_normal(f"{name}_2", units, 3, 1, "same"),
-            *_normal(f"{name}_3", 4 * units, 1, 1, "valid", ""),
-            Layer(f"{name}_add", "add", inputs=(f"{name}_0_bn" if project else taken, f"{name}_3_bn")),
-            Layer(f"{name}_out", "activation", activation="relu"))  # fmt: skip
+    return (
+        *shortcut,
+        *_normal(f"{name}_1", units, 1, stride, "valid", taken=taken),
+        *_normal(f"{name}_2", units, 3, 1, "same"),
+        *_normal(f"{name}_3", 4 * units, 1, 1, "valid", ""),
+        Layer(f"{name}_add", "add", inputs=(f"{name}_0_bn" if project else taken, f"{name}_3_bn")),
+        Layer(f"{name}_out", "activation", activation="relu"),
+    )
 
 
 def _resnet50() -> Network:
     """ResNet-50 as keras.applications builds it: 25,636,712 weights, 53,120 of them running means and variances."""
-    found = [Layer("conv1_pad", "zeropad", size=3), *_normal("conv1", 64, 7, 2, "valid"), Layer("pool1_pad", "zeropad", size=1),
-             Layer("pool1_pool", "pool", size=3, stride=2)]  # fmt: skip
+    found = [
+        Layer("conv1_pad", "zeropad", size=3),
+        *_normal("conv1", 64, 7, 2, "valid"),
+        Layer("pool1_pad", "zeropad", size=1),
+        Layer("pool1_pool", "pool", size=3, stride=2),
+    ]
     last = "pool1_pool"
     for stack, (units, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
         for block in range(1, blocks + 1):
@@ -148,18 +214,34 @@ def _inception() -> Network:
     x = shrunk("pool2", unit("stem5", 192, 3, pad="valid"))
     for i, filters in enumerate((32, 64, 64)):
         n = f"mixed{i}"
-        x = joined(n, unit(f"{n}_1x1", 64, 1, x), chain(f"{n}_5x5", x, (48, 1), (64, 5)),
-                   chain(f"{n}_3x3", x, (64, 1), (96, 3), (96, 3)), pooled(f"{n}_pooled", x, filters))  # fmt: skip
-    x = joined("mixed3", unit("mixed3_3x3", 384, 3, x, 2, "valid"),
-               chain("mixed3_double", x, (64, 1), (96, 3), (96, 3, 2, "valid")), shrunk("mixed3_pool", x))  # fmt: skip
+        x = joined(
+            n,
+            unit(f"{n}_1x1", 64, 1, x),
+            chain(f"{n}_5x5", x, (48, 1), (64, 5)),
+            chain(f"{n}_3x3", x, (64, 1), (96, 3), (96, 3)),
+            pooled(f"{n}_pooled", x, filters),
+        )
+    x = joined(
+        "mixed3",
+        unit("mixed3_3x3", 384, 3, x, 2, "valid"),
+        chain("mixed3_double", x, (64, 1), (96, 3), (96, 3, 2, "valid")),
+        shrunk("mixed3_pool", x),
+    )
     for i, f in enumerate((128, 160, 160, 192), 4):
         n = f"mixed{i}"
-        x = joined(n, unit(f"{n}_1x1", 192, 1, x), chain(f"{n}_7x7", x, (f, 1), (f, (1, 7)), (192, (7, 1))),
-                   chain(f"{n}_double", x, (f, 1), (f, (7, 1)), (f, (1, 7)), (f, (7, 1)), (192, (1, 7))),
-                   pooled(f"{n}_pooled", x, 192))  # fmt: skip
-    x = joined("mixed8", chain("mixed8_3x3", x, (192, 1), (320, 3, 2, "valid")),
-               chain("mixed8_7x7", x, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2, "valid")),
-               shrunk("mixed8_pool", x))  # fmt: skip
+        x = joined(
+            n,
+            unit(f"{n}_1x1", 192, 1, x),
+            chain(f"{n}_7x7", x, (f, 1), (f, (1, 7)), (192, (7, 1))),
+            chain(f"{n}_double", x, (f, 1), (f, (7, 1)), (f, (1, 7)), (f, (7, 1)), (192, (1, 7))),
+            pooled(f"{n}_pooled", x, 192),
+        )
+    x = joined(
+        "mixed8",
+        chain("mixed8_3x3", x, (192, 1), (320, 3, 2, "valid")),
+        chain("mixed8_7x7", x, (192, 1), (192, (1, 7)), (192, (7, 1)), (192, 3, 2, "valid")),
+        shrunk("mixed8_pool", x),
+    )
     for n in ("mixed9", "mixed10"):
         one = unit(f"{n}_1x1", 320, 1, x)
         wide = unit(f"{n}_3x3", 384, 1, x)
@@ -174,73 +256,136 @@ def _inception() -> Network:
 NETWORKS = {
     network.name: network
     for network in (
-        Network("cifar10-cnn", "S0", (32, 32, 3), 10, (
-            Layer("conv1", "conv", 32, 3, pad="same", activation="relu"),
-            Layer("pool1", "pool", size=2),
-            Layer("dropout1", "dropout", rate=0.25),
-            Layer("conv2", "conv", 64, 3, pad="same", activation="relu"),
-            Layer("conv3", "conv", 64, 3, activation="relu"),
-            Layer("pool2", "pool", size=2),
-            Layer("dropout2", "dropout", rate=0.25),
-            Layer("flatten", "flatten"),
-            Layer("dense1", "dense", 512, activation="relu"),
-            Layer("dropout3", "dropout", rate=0.2),
-            Layer("dense2", "dense", 10, activation="softmax"),
-        ), data="cifar10"),
-        Network("cifar10-mlp", "S1a", (32, 32, 3), 10, (
-            Layer("flatten", "flatten"),
-            Layer("dense1", "dense", 3000, activation="relu"),
-            Layer("dense2", "dense", 1000, activation="relu"),
-            Layer("classes", "dense", 10, activation="sigmoid"),
-        ), "sgd", "categorical_crossentropy", data="cifar10"),
+        Network(
+            "cifar10-cnn",
+            "S0",
+            (32, 32, 3),
+            10,
+            (
+                Layer("conv1", "conv", 32, 3, pad="same", activation="relu"),
+                Layer("pool1", "pool", size=2),
+                Layer("dropout1", "dropout", rate=0.25),
+                Layer("conv2", "conv", 64, 3, pad="same", activation="relu"),
+                Layer("conv3", "conv", 64, 3, activation="relu"),
+                Layer("pool2", "pool", size=2),
+                Layer("dropout2", "dropout", rate=0.25),
+                Layer("flatten", "flatten"),
+                Layer("dense1", "dense", 512, activation="relu"),
+                Layer("dropout3", "dropout", rate=0.2),
+                Layer("dense2", "dense", 10, activation="softmax"),
+            ),
+            data="cifar10",
+        ),
+        Network(
+            "cifar10-mlp",
+            "S1a",
+            (32, 32, 3),
+            10,
+            (
+                Layer("flatten", "flatten"),
+                Layer("dense1", "dense", 3000, activation="relu"),
+                Layer("dense2", "dense", 1000, activation="relu"),
+                Layer("classes", "dense", 10, activation="sigmoid"),
+            ),
+            "sgd",
+            "categorical_crossentropy",
+            data="cifar10",
+        ),
         _fashion_mlp(5, "fashion-mlp"),
-        Network("mnist-cnn", "S2", (28, 28, 1), 10, (
-            Layer("conv1", "conv", 32, 3, activation="relu"),
-            Layer("pool1", "pool", size=2),
-            Layer("conv2", "conv", 64, 3, activation="relu"),
-            Layer("pool2", "pool", size=2),
-            Layer("flatten", "flatten"),
-            Layer("dropout", "dropout", rate=0.5),
-            Layer("classes", "dense", 10, activation="softmax"),
-        ), data="mnist", samples=60_000, epochs=5),
-        Network("peaks", "S4", (2,), 1, (
-            Layer("dense1", "dense", 20, activation="relu"),
-            Layer("dense2", "dense", 5, activation="relu"),
-            Layer("height", "dense", 1),
-        ), loss="mean_squared_error", learning_rate=0.08, data="peaks", samples=40_000, batch=40_000, epochs=2000),
-        Network("lenet", "", (28, 28, 1), 10, (
-            Layer("conv1", "conv", 6, 5, pad="same", activation="tanh"),
-            Layer("pool1", "avgpool", size=2),
-            Layer("conv2", "conv", 16, 5, activation="tanh"),
-            Layer("pool2", "avgpool", size=2),
-            Layer("flatten", "flatten"),
-            Layer("dense1", "dense", 120, activation="tanh"),
-            Layer("dense2", "dense", 84, activation="tanh"),
-            Layer("classes", "dense", 10, activation="softmax"),
-        ), "sgd", data="mnist", samples=60_000, epochs=20),
-        Network("vgg-small", "", (32, 32, 3), 10, (
-            *_vgg((2, 64), (2, 128), (2, 256)),
-            Layer("flatten", "flatten"),
-            Layer("dense1", "dense", 512, activation="relu"),
-            Layer("dropout", "dropout", rate=0.5),
-            Layer("classes", "dense", 10, activation="softmax"),
-        ), data="cifar10", epochs=50),
+        Network(
+            "mnist-cnn",
+            "S2",
+            (28, 28, 1),
+            10,
+            (
+                Layer("conv1", "conv", 32, 3, activation="relu"),
+                Layer("pool1", "pool", size=2),
+                Layer("conv2", "conv", 64, 3, activation="relu"),
+                Layer("pool2", "pool", size=2),
+                Layer("flatten", "flatten"),
+                Layer("dropout", "dropout", rate=0.5),
+                Layer("classes", "dense", 10, activation="softmax"),
+            ),
+            data="mnist",
+            samples=60_000,
+            epochs=5,
+        ),
+        Network(
+            "peaks",
+            "S4",
+            (2,),
+            1,
+            (
+                Layer("dense1", "dense", 20, activation="relu"),
+                Layer("dense2", "dense", 5, activation="relu"),
+                Layer("height", "dense", 1),
+            ),
+            loss="mean_squared_error",
+            learning_rate=0.08,
+            data="peaks",
+            samples=40_000,
+            batch=40_000,
+            epochs=2000,
+        ),
+        Network(
+            "lenet",
+            "",
+            (28, 28, 1),
+            10,
+            (
+                Layer("conv1", "conv", 6, 5, pad="same", activation="tanh"),
+                Layer("pool1", "avgpool", size=2),
+                Layer("conv2", "conv", 16, 5, activation="tanh"),
+                Layer("pool2", "avgpool", size=2),
+                Layer("flatten", "flatten"),
+                Layer("dense1", "dense", 120, activation="tanh"),
+                Layer("dense2", "dense", 84, activation="tanh"),
+                Layer("classes", "dense", 10, activation="softmax"),
+            ),
+            "sgd",
+            data="mnist",
+            samples=60_000,
+            epochs=20,
+        ),
+        Network(
+            "vgg-small",
+            "",
+            (32, 32, 3),
+            10,
+            (
+                *_vgg((2, 64), (2, 128), (2, 256)),
+                Layer("flatten", "flatten"),
+                Layer("dense1", "dense", 512, activation="relu"),
+                Layer("dropout", "dropout", rate=0.5),
+                Layer("classes", "dense", 10, activation="softmax"),
+            ),
+            data="cifar10",
+            epochs=50,
+        ),
         _resnet_small(),
-        Network("vgg-16", "", (224, 224, 3), 1000, (
-            *_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)),
-            Layer("flatten", "flatten"),
-            Layer("fc1", "dense", 4096, activation="relu"),
-            Layer("fc2", "dense", 4096, activation="relu"),
-            Layer("predictions", "dense", 1000, activation="softmax"),
-        ), **_IMAGENET),
+        Network(
+            "vgg-16",
+            "",
+            (224, 224, 3),
+            1000,
+            (
+                *_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)),
+                Layer("flatten", "flatten"),
+                Layer("fc1", "dense", 4096, activation="relu"),
+                Layer("fc2", "dense", 4096, activation="relu"),
+                Layer("predictions", "dense", 1000, activation="softmax"),
+            ),
+            **_IMAGENET,
+        ),
         _resnet50(),
         _inception(),
     )
-}  # fmt: skip
+}
 # Generators by name: the numbers in the name are the function's arguments.
 GENERATED: tuple[tuple[str, re.Pattern, Callable[..., Network]], ...] = (
     ("mlp-INPUTS-WIDTHxDEPTH-OUTPUTS", re.compile(r"mlp-(\d+)-(\d+)x(\d+)-(\d+)"), mlp),
-    ("fashion-mlp-LAYERS", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp))  # fmt: skip
+    ("fashion-mlp-LAYERS", re.compile(r"fashion-mlp-(\d+)"), _fashion_mlp),
+)
 
 
 @functools.lru_cache(maxsize=1024)

@@ -29,8 +29,10 @@ def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
     starts = np.cumsum([0, *(-(-size // _PAGE) * _PAGE + _PAGE // 4 for size in sizes)])
     raw = np.empty(int(starts[-1]) + 2 * _HUGE, np.uint8)
     base = -raw.ctypes.data % _HUGE
-    return [raw[base + at : base + at + size].view(dtype).reshape(shape)
-            for at, size, shape in zip(starts.tolist(), sizes, shapes, strict=False)]  # fmt: skip
+    return [
+        raw[base + at : base + at + size].view(dtype).reshape(shape)
+        for at, size, shape in zip(starts.tolist(), sizes, shapes, strict=False)
+    ]
 
 
 @intrinsic
@@ -121,8 +123,17 @@ def pack_panel(lanes, group, target, at, width, source, start, across, along, va
         whole = depth // len(lanes) * len(lanes) if along == 1 else 0
         for k in range(0, whole, len(lanes)):
             for w in range(0, valid, len(group)):
-                transpose_block(lanes, group, target, at + k * width + w, width, source, start + w * across + k, across,
-                                valid - w - 1)  # fmt: skip
+                transpose_block(
+                    lanes,
+                    group,
+                    target,
+                    at + k * width + w,
+                    width,
+                    source,
+                    start + w * across + k,
+                    across,
+                    valid - w - 1,
+                )
         for k in range(whole, depth):
             for w in range(valid):
                 target[at + k * width + w] = peek(source, start + w * across + k * along)
@@ -135,5 +146,16 @@ def pack(lanes, group, target, at, width, source, across, along, first, stop, st
     few = _FEW if across == 1 else depth
     for k in range(0, depth, few):
         for i in range(first, stop, width):
-            pack_panel(lanes, group, target, at + i * stride + k * width, width, source, i * across + (start + k) * along, across,
-                       along, min(width, stop - i), min(few, depth - k))  # fmt: skip
+            pack_panel(
+                lanes,
+                group,
+                target,
+                at + i * stride + k * width,
+                width,
+                source,
+                i * across + (start + k) * along,
+                across,
+                along,
+                min(width, stop - i),
+                min(few, depth - k),
+            )

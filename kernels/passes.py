@@ -73,7 +73,9 @@ def dropped(x: np.ndarray, output: np.ndarray) -> bool:
         return False
     zero = output == 0
     kept = np.abs(output - x / x.dtype.type(1 - DROPPED)) <= 1e-5 * np.abs(x)
-    return bool((zero | kept).all()) and abs(zero.mean() - DROPPED) <= _SIGMAS * np.sqrt(DROPPED * (1 - DROPPED) / x.size)
+    return bool((zero | kept).all()) and abs(zero.mean() - DROPPED) <= _SIGMAS * np.sqrt(
+        DROPPED * (1 - DROPPED) / x.size
+    )
 
 
 def pooled_back(problem: Stream, x: np.ndarray, dy: np.ndarray, output: np.ndarray) -> bool:

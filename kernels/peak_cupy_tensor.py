@@ -35,8 +35,10 @@ def _trips(problem: Peak, a_trip: int) -> int:
     """Loop trips for the FLOPs of the problem, of which the whole grid does `a_trip` in each."""
     trips = -(-problem.flops // a_trip)
     if not _LEAST_TRIPS <= trips <= _MOST_TRIPS:
-        raise ValueError(f"{problem.flops} FLOPs are too few or too many for one launch; from {_LEAST_TRIPS * a_trip} to "
-                         f"{_MOST_TRIPS * a_trip} here")  # fmt: skip
+        raise ValueError(
+            f"{problem.flops} FLOPs are too few or too many for one launch; from {_LEAST_TRIPS * a_trip} to "
+            f"{_MOST_TRIPS * a_trip} here"
+        )
     return trips
 
 
@@ -47,7 +49,9 @@ def _capability() -> int:
 def _require(major: int, only: bool = False) -> None:
     have = _capability()
     if have < major or (only and have != major):
-        raise ValueError(f"needs a GPU of compute capability {major}.0{'' if only else ' or newer'}, this one has {have}.x")
+        raise ValueError(
+            f"needs a GPU of compute capability {major}.0{'' if only else ' or newer'}, this one has {have}.x"
+        )
 
 
 @kernel
@@ -81,8 +85,14 @@ def wgmma(problem: Peak, constants):
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
     _require(9, only=True)
     depth, types, flags, pack = _WGMMA[problem.math]
-    compiled = cuda.load("peak_cupy_wgmma", "wgmma_chain", _arch="sm_90a", FLAGS=f'"{flags}"', PACK=pack,
-                         WGMMA=f'"wgmma.mma_async.sync.aligned.m64n256k{depth}.{types}"')  # fmt: skip
+    compiled = cuda.load(
+        "peak_cupy_wgmma",
+        "wgmma_chain",
+        _arch="sm_90a",
+        FLAGS=f'"{flags}"',
+        PACK=pack,
+        WGMMA=f'"wgmma.mma_async.sync.aligned.m64n256k{depth}.{types}"',
+    )
     blocks = cupy.cuda.Device().attributes["MultiProcessorCount"]
     groups = blocks * _WGMMA_THREADS // 128
     trips = _trips(problem, 2 * 64 * 256 * depth * groups * _WGMMA_UNROLL)

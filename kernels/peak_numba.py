@@ -21,8 +21,10 @@ def fma(problem: Peak, constants):
     trips = -(-problem.flops // (2 * out.size * simd.UNROLL))
     most = 2 << np.finfo(dtype).nmant  # whole numbers from 0 on that it holds
     if trips * simd.UNROLL > most:
-        raise ValueError(f"each value would count past what {problem.math} counts exactly: at most "
-                         f"{2 * out.size * most:.3g} FLOPs on {threads} threads here")  # fmt: skip
+        raise ValueError(
+            f"each value would count past what {problem.math} counts exactly: at most "
+            f"{2 * out.size * most:.3g} FLOPs on {threads} threads here"
+        )
 
     def run():
         simd.fma_peak(out, factor, addend, trips)

@@ -54,18 +54,20 @@ def _dots(typingctx, sums, a, b, trips):
     return signature, codegen
 
 
-_TILE_CODE = "\n".join([
-    "ldtilecfg ($4)",
-    *(f"tilezero %tmm{i}" for i in range(_TILES)),
-    f"tileloadd ($2,$5,1), %tmm{_TILES}",
-    f"tileloadd ($3,$5,1), %tmm{_TILES + 1}",
-    "1:",
-    *(f"tdpbf16ps %tmm{_TILES + 1}, %tmm{_TILES}, %tmm{i}" for i in range(_TILES)),
-    "decq $0",
-    "jnz 1b",
-    *(f"tilestored %tmm{i}, {i * _ROWS * _ROW_BYTES}($1,$5,1)" for i in range(_TILES)),
-    "tilerelease",
-])  # fmt: skip
+_TILE_CODE = "\n".join(
+    [
+        "ldtilecfg ($4)",
+        *(f"tilezero %tmm{i}" for i in range(_TILES)),
+        f"tileloadd ($2,$5,1), %tmm{_TILES}",
+        f"tileloadd ($3,$5,1), %tmm{_TILES + 1}",
+        "1:",
+        *(f"tdpbf16ps %tmm{_TILES + 1}, %tmm{_TILES}, %tmm{i}" for i in range(_TILES)),
+        "decq $0",
+        "jnz 1b",
+        *(f"tilestored %tmm{i}, {i * _ROWS * _ROW_BYTES}($1,$5,1)" for i in range(_TILES)),
+        "tilerelease",
+    ]
+)
 
 
 @intrinsic

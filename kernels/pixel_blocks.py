@@ -82,17 +82,64 @@ def windows(problem: Conv) -> list[Window]:
     for group in range(p.groups):
         first, last = group * of, group * filters
         if p.direction != "dgrad":
-            found.append(Window(p.n, p.h, p.w, first, *x, of, p.r, p.s, p.stride, top, left, p.p, p.q, last, *y, filters, last,
-                                row, tap, p.c_out, 1))  # fmt: skip
+            found.append(
+                Window(
+                    p.n,
+                    p.h,
+                    p.w,
+                    first,
+                    *x,
+                    of,
+                    p.r,
+                    p.s,
+                    p.stride,
+                    top,
+                    left,
+                    p.p,
+                    p.q,
+                    last,
+                    *y,
+                    filters,
+                    last,
+                    row,
+                    tap,
+                    p.c_out,
+                    1,
+                )
+            )
             continue
         for a in range(min(p.stride, p.h)):
             for b in range(min(p.stride, p.w)):
                 down, across = _phase(p.h, p.r, p.stride, top, a), _phase(p.w, p.s, p.stride, left, b)
                 at = first + a * x[1] + b * x[2]
                 filter_at = last + down.last * row + across.last * tap
-                found.append(Window(p.n, p.p, p.q, last, *y, filters, down.taps, across.taps, 1, down.before, across.before,
-                                    down.size, across.size, at, x[0], x[1] * p.stride, x[2] * p.stride, of, filter_at,
-                                    -row * p.stride, -tap * p.stride, 1, p.c_out))  # fmt: skip
+                found.append(
+                    Window(
+                        p.n,
+                        p.p,
+                        p.q,
+                        last,
+                        *y,
+                        filters,
+                        down.taps,
+                        across.taps,
+                        1,
+                        down.before,
+                        across.before,
+                        down.size,
+                        across.size,
+                        at,
+                        x[0],
+                        x[1] * p.stride,
+                        x[2] * p.stride,
+                        of,
+                        filter_at,
+                        -row * p.stride,
+                        -tap * p.stride,
+                        1,
+                        p.c_out,
+                    )
+                )
     return found
 
 
@@ -119,8 +166,16 @@ def unstrided(w: Window) -> Window:
     if (w.taps_down, w.taps_across) != (1, 1) or not w.inside:
         return w
     at = w.source_at - w.top * w.source_row - w.left * w.source_pixel
-    return w._replace(source_at=at, source_row=w.source_row * w.stride, source_pixel=w.source_pixel * w.stride, stride=1, top=0,
-                      left=0, height=w.rows, width=w.across)  # fmt: skip
+    return w._replace(
+        source_at=at,
+        source_row=w.source_row * w.stride,
+        source_pixel=w.source_pixel * w.stride,
+        stride=1,
+        top=0,
+        left=0,
+        height=w.rows,
+        width=w.across,
+    )
 
 
 def joined(w: Window, most: int) -> Window:
@@ -139,15 +194,29 @@ def scattered(w: Window) -> Window:
     """The same with every pixel an image of its own where every window is one pixel and those of all images follow one another
     evenly: blocks may then end anywhere."""
     w = joined(w, w.rows * w.across)
-    if w.rows > 1 or w.taps_down * w.taps_across > 1 or not w.inside or w.stride > 1 or w.width > w.across or (
-        (w.source_image, w.out_image) != (w.across * w.source_pixel, w.across * w.out_pixel)):  # fmt: skip
+    if (
+        w.rows > 1
+        or w.taps_down * w.taps_across > 1
+        or not w.inside
+        or w.stride > 1
+        or w.width > w.across
+        or ((w.source_image, w.out_image) != (w.across * w.source_pixel, w.across * w.out_pixel))
+    ):
         return w
-    return w._replace(images=w.pixels, width=1, across=1, source_image=w.source_pixel, source_row=w.source_pixel,
-                      out_image=w.out_pixel, out_row=w.out_pixel)  # fmt: skip
+    return w._replace(
+        images=w.pixels,
+        width=1,
+        across=1,
+        source_image=w.source_pixel,
+        source_row=w.source_pixel,
+        out_image=w.out_pixel,
+        out_row=w.out_pixel,
+    )
 
 
-def blocks(w: Window, chunk: int, item: int, tile: int, most_bytes: int, most_pixels: int, least: int,
-           always: bool = False) -> Blocks:  # fmt: skip
+def blocks(
+    w: Window, chunk: int, item: int, tile: int, most_bytes: int, most_pixels: int, least: int, always: bool = False
+) -> Blocks:
     """The blocks of a window: as many rows or images as their source in `most_bytes` and `most_pixels` allow, of those the size
     that wastes the least of tiles of `tile` pixels, and where there can be at least `least` blocks.
 

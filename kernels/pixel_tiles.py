@@ -136,8 +136,10 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     _, right, *sums = steps(1, k, right, sums)
     runs.leave([builder.add(run, emit.INDEX(1)), right, *sums])
     _, _, *sums = runs.slots
-    whole = builder.and_(builder.icmp_signed("<=", added, emit.INDEX(0)),
-                         builder.icmp_signed(">=", columns, emit.INDEX(vectors * vector.count)))  # fmt: skip
+    whole = builder.and_(
+        builder.icmp_signed("<=", added, emit.INDEX(0)),
+        builder.icmp_signed(">=", columns, emit.INDEX(vectors * vector.count)),
+    )
     plainly, masked, kept, streamed = (
         builder.append_basic_block(word) for word in ("plainly", "masked", "kept", "streamed")
     )
@@ -147,8 +149,10 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     for block in (kept, streamed, masked) if apart else (kept, masked):
         builder.position_at_end(block)
         if block is masked:
-            stored, old = ([_first_lanes(builder, builder.sub(n, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
-                           for n in (columns, added))  # fmt: skip
+            stored, old = (
+                [_first_lanes(builder, builder.sub(n, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
+                for n in (columns, added)
+            )
         for r in range(rows):
             row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
             builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
@@ -208,8 +212,30 @@ def _moved(context, builder, signature, arguments, arrays: tuple[int, ...]) -> l
 
 
 @intrinsic
-def tile_apart(typingctx, lanes, rows, a, a_at, rows_at, rows_from, next_at, next_from, runs_at, runs_from, count, length, b,
-               b_at, c, c_start, c_at, c_from, height, columns, added):  # fmt: skip
+def tile_apart(
+    typingctx,
+    lanes,
+    rows,
+    a,
+    a_at,
+    rows_at,
+    rows_from,
+    next_at,
+    next_from,
+    runs_at,
+    runs_from,
+    count,
+    length,
+    b,
+    b_at,
+    c,
+    c_start,
+    c_at,
+    c_from,
+    height,
+    columns,
+    added,
+):
     """Multiplies rows of A that lie anywhere with a panel of B into a tile of C; see _tile_function. Each array comes with the
     place where what is meant begins in it. `lanes`: a tuple as long as a vector; `rows`: one as long as the tile has rows."""
     one = types.intp
@@ -243,15 +269,35 @@ def tile_apart(typingctx, lanes, rows, a, a_at, rows_at, rows_from, next_at, nex
         )
         passed = [a, rows_at, next_at, runs_at, *arguments[10:12], emit.INDEX(1), b, c, c_at, *arguments[18:]]
         rows = signature.args[1].count
-        return _call(context, builder, signature.args[2].dtype, signature.args[0].count, [rows],
-                     emit.INDEX(rows), passed, True)  # fmt: skip
+        return _call(
+            context, builder, signature.args[2].dtype, signature.args[0].count, [rows], emit.INDEX(rows), passed, True
+        )
 
     return signature, codegen
 
 
 @intrinsic
-def tile_beside(typingctx, lanes, high, a, a_at, runs_at, runs_from, count, length, step, b, b_at, c, c_start, c_at, c_from,
-                height, columns, added):  # fmt: skip
+def tile_beside(
+    typingctx,
+    lanes,
+    high,
+    a,
+    a_at,
+    runs_at,
+    runs_from,
+    count,
+    length,
+    step,
+    b,
+    b_at,
+    c,
+    c_start,
+    c_at,
+    c_from,
+    height,
+    columns,
+    added,
+):
     """The same for rows of A that lie side by side, its steps `step` apart; `high`: one of the heights that there are."""
     one = types.intp
     signature = types.void(lanes, one, a, one, runs_at, one, one, one, one, b, one, c, one, c_at, one, one, one, one)

@@ -16,8 +16,20 @@ from kernels.movement import Launch, Transfer
 from kernels.peers import AllReduce, AtOnce, PeerCopy
 from kernels.whole_models import Inference, Training
 
-__all__ = ["AllReduce", "AtOnce", "Conv", "Inference", "Launch", "Matmul", "Peak", "PeerCopy", "Problem", "Stream", "Training",
-           "Transfer"]  # fmt: skip
+__all__ = [
+    "AllReduce",
+    "AtOnce",
+    "Conv",
+    "Inference",
+    "Launch",
+    "Matmul",
+    "Peak",
+    "PeerCopy",
+    "Problem",
+    "Stream",
+    "Training",
+    "Transfer",
+]
 
 
 def _alignment(*sizes: int) -> int:
@@ -110,8 +122,17 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
     DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
 
     def __post_init__(self):
-        check_counts(n=self.n, h=self.h, w=self.w, c_in=self.c_in, c_out=self.c_out, r=self.r, s=self.s,
-                      stride=self.stride, groups=self.groups)  # fmt: skip
+        check_counts(
+            n=self.n,
+            h=self.h,
+            w=self.w,
+            c_in=self.c_in,
+            c_out=self.c_out,
+            r=self.r,
+            s=self.s,
+            stride=self.stride,
+            groups=self.groups,
+        )
         if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
             raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")
         check_word("layout", self.layout, self.LAYOUTS)
@@ -154,9 +175,16 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
     @property
     def gemm(self) -> tuple[int, int, int]:
         """(M, N, K) of the matrix product that a group comes to, the columns made by im2col."""
-        positions, taps, filters = self.n * self.p * self.q, self.c_in // self.groups * self.r * self.s, self.c_out // self.groups
-        return {"fprop": (positions, filters, taps), "dgrad": (positions, taps, filters),
-                "wgrad": (taps, filters, positions)}[self.direction]  # fmt: skip
+        positions, taps, filters = (
+            self.n * self.p * self.q,
+            self.c_in // self.groups * self.r * self.s,
+            self.c_out // self.groups,
+        )
+        return {
+            "fprop": (positions, filters, taps),
+            "dgrad": (positions, taps, filters),
+            "wgrad": (taps, filters, positions),
+        }[self.direction]
 
     @property
     def x_shape(self) -> tuple[int, ...]:
@@ -175,7 +203,9 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
     def w_shape(self) -> tuple[int, ...]:
         """The filters, dw too."""
         channels = self.c_in // self.groups
-        return (self.r, self.s, channels, self.c_out) if self.layout == "NHWC" else (self.c_out, channels, self.r, self.s)
+        return (
+            (self.r, self.s, channels, self.c_out) if self.layout == "NHWC" else (self.c_out, channels, self.r, self.s)
+        )
 
     @property
     def out_shape(self) -> tuple[int, ...]:
@@ -240,10 +270,21 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
     op: ClassVar[str] = "stream"
     # operation -> arrays read, arrays written, FLOPs an element. An array of a quarter is a pooled one.
     WEIGHTS: ClassVar[dict] = {
-        "copy": (1, 1, 0), "scale": (1, 1, 1), "add": (2, 1, 1), "triad": (2, 1, 2), "read": (1, 0, 1),
-        "relu": (1, 1, 1), "relu_grad": (2, 1, 1), "dropout": (1, 1, 2), "maxpool": (1, 0.25, 0.75),
-        "maxpool_grad": (1.5, 1, 1), "batchnorm": (1, 1, 8), "batchnorm_grad": (2, 1, 13), "sgd": (2, 1, 2),
-        "adam": (4, 3, 12)}  # fmt: skip
+        "copy": (1, 1, 0),
+        "scale": (1, 1, 1),
+        "add": (2, 1, 1),
+        "triad": (2, 1, 2),
+        "read": (1, 0, 1),
+        "relu": (1, 1, 1),
+        "relu_grad": (2, 1, 1),
+        "dropout": (1, 1, 2),
+        "maxpool": (1, 0.25, 0.75),
+        "maxpool_grad": (1.5, 1, 1),
+        "batchnorm": (1, 1, 8),
+        "batchnorm_grad": (2, 1, 13),
+        "sgd": (2, 1, 2),
+        "adam": (4, 3, 12),
+    }
     # Elements come in whole images of this (height, width, channels) where the operation knows of images.
     IMAGE: ClassVar[tuple] = (8, 8, 32)
     OF_IMAGES: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")

@@ -36,8 +36,12 @@ def taps(problem: Conv) -> list[Tap]:
     rows = [_meets(problem.h, problem.p, i - top, problem.stride) for i in range(problem.r)]
     columns = [_meets(problem.w, problem.q, j - left, problem.stride) for j in range(problem.s)]
     every = slice(None)
-    return [Tap(i * problem.s + j, i, j, (every, ro, co), (every, ri, ci))
-            for i, (ro, ri) in enumerate(rows) for j, (co, ci) in enumerate(columns) if ro and ri and co and ci]  # fmt: skip
+    return [
+        Tap(i * problem.s + j, i, j, (every, ro, co), (every, ri, ci))
+        for i, (ro, ri) in enumerate(rows)
+        for j, (co, ci) in enumerate(columns)
+        if ro and ri and co and ci
+    ]
 
 
 def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | None, slice | None]:
@@ -50,7 +54,10 @@ def _meets(size: int, outputs: int, offset: int, stride: int) -> tuple[slice | N
 
 def conv(problem: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The answer of one group from its operands, in their type: a tap at a time, nothing padded."""
-    c_in, c_out = (a if problem.direction != "dgrad" else b[0]).shape[-1 if problem.direction != "dgrad" else 1], b.shape[-1]
+    c_in, c_out = (
+        (a if problem.direction != "dgrad" else b[0]).shape[-1 if problem.direction != "dgrad" else 1],
+        b.shape[-1],
+    )
     n = a.shape[0]
     if problem.direction == "fprop":
         y = np.zeros((n, problem.p, problem.q, c_out), a.dtype)
@@ -87,7 +94,9 @@ def check(problem: Conv, inputs: tuple[np.ndarray, ...], output: np.ndarray, bou
             kind = np.int64 if small else np.float32  # float32 sums of these whole numbers are exact below 2^24
             whole[...] = conv(problem, a.astype(kind), b.astype(kind))
             if not small and not _projects(problem, a, b, whole):
-                raise ArithmeticError("the reference convolution failed its own test: this machine's BLAS gives wrong answers")
+                raise ArithmeticError(
+                    "the reference convolution failed its own test: this machine's BLAS gives wrong answers"
+                )
         return _near(answer, output, bound) if bound else equal(answer.astype(np.float32).astype(out), output)
     if not np.isfinite(output).all():
         return Check("exact", False, float("inf"))

@@ -79,15 +79,23 @@ class NotInstalled(Exception):
 
     def __init__(self, backend: str):
         self.backend = backend
-        super().__init__(f"{BACKENDS[backend].library} is not installed; install it with: "
-                         f"{sys.executable} -m pip install {BACKENDS[backend].install}")  # fmt: skip
+        super().__init__(
+            f"{BACKENDS[backend].library} is not installed; install it with: "
+            f"{sys.executable} -m pip install {BACKENDS[backend].install}"
+        )
 
 
 _registered: dict[str, Kernel] = {}
 
 
-def kernel(function: Callable | None = None, *, rung: bool = False, parallel: bool = True, allocates: bool = False,
-           waits: bool = False):  # fmt: skip
+def kernel(
+    function: Callable | None = None,
+    *,
+    rung: bool = False,
+    parallel: bool = True,
+    allocates: bool = False,
+    waits: bool = False,
+):
     """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
     if function is None:
         return functools.partial(kernel, rung=rung, parallel=parallel, allocates=allocates, waits=waits)
@@ -144,8 +152,10 @@ def load(op: str, backend: str) -> list[Kernel]:
                 raise NotInstalled(backend) from error
             raise
     order = [f"kernels.{stem}" for stem in stems]  # whichever was imported first
-    return sorted((k for k in _registered.values() if (k.op, k.backend) == (op, backend)),
-                  key=lambda k: order.index(k.bind.__module__) if k.bind.__module__ in order else len(order))  # fmt: skip
+    return sorted(
+        (k for k in _registered.values() if (k.op, k.backend) == (op, backend)),
+        key=lambda k: order.index(k.bind.__module__) if k.bind.__module__ in order else len(order),
+    )
 
 
 def find(name: str) -> Kernel:

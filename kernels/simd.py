@@ -121,8 +121,10 @@ def zipped(builder, rows: list) -> list:
     series = [[row] for row in rows]
     while len(series) > 1:
         pairs = zip(series[: len(series) // 2], series[len(series) // 2 :], strict=True)
-        series = [[builder.shuffle_vector(x, y, mask) for x, y in zip(one, other, strict=True) for mask in masks]
-                  for one, other in pairs]  # fmt: skip
+        series = [
+            [builder.shuffle_vector(x, y, mask) for x, y in zip(one, other, strict=True) for mask in masks]
+            for one, other in pairs
+        ]
     return series[0]
 
 

@@ -103,7 +103,9 @@ def _bias(place: Place) -> Iterator[Work]:
         return
     yield _pass(place, "bias", place.outputs, "scale")
     if place.training and place.layer.trainable:
-        yield _pass(place, "bias_grad", place.outputs, "read", "a sum over all but the last axis, priced as one over everything")
+        yield _pass(
+            place, "bias_grad", place.outputs, "read", "a sum over all but the last axis, priced as one over everything"
+        )
 
 
 def _directions(place: Place) -> tuple[str, ...]:
@@ -219,7 +221,9 @@ WORK: dict[str, Callable[[Place], Iterator[Work]]] = {
 }  # a flatten or a reshape moves nothing
 
 
-def _places(network: Network, batch: int, dtype: str, math: str, training: bool) -> Iterator[tuple[Place, tuple[str, ...]]]:
+def _places(
+    network: Network, batch: int, dtype: str, math: str, training: bool
+) -> Iterator[tuple[Place, tuple[str, ...]]]:
     """Every layer where it stands, and the names of what it takes."""
     shapes, learned = {INPUT: network.input}, {INPUT: False}
     for layer, taken in zip(network.layers, layers.sources(network), strict=True):
@@ -253,8 +257,7 @@ def step(network: Network, batch: int, dtype: str = "float32", math: str = "") -
 
 def inference(network: Network, batch: int, dtype: str = "float32", math: str = "") -> tuple[Work, ...]:
     """The operations that answer `batch` samples: forward only, no dropout, batch normalization by its running values."""
-    return tuple(work for place, _ in _places(network, batch, dtype, math, False)
-                 for work in _work(place))  # fmt: skip
+    return tuple(work for place, _ in _places(network, batch, dtype, math, False) for work in _work(place))
 
 
 def _work(place: Place) -> Iterator[Work]:
@@ -277,6 +280,8 @@ def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str)
         like = _update("adam", layer, variable, count, dtype)
         return msgspec.structs.replace(like, direction=f"{optimizer} {variable}", why="priced as adam: the same arrays")
     if optimizer not in Stream.WEIGHTS:
-        return Work(layer.name, "optimizer", f"{optimizer} {variable}", 0, None, f"no stream problem is a step of {optimizer}")
+        return Work(
+            layer.name, "optimizer", f"{optimizer} {variable}", 0, None, f"no stream problem is a step of {optimizer}"
+        )
     problem = stream(optimizer, count, dtype)
     return Work(layer.name, "optimizer", f"{optimizer} {variable}", problem.flops, problem)

@@ -72,6 +72,7 @@ def wide(problem: Stream, *arrays):
     def run():
         compiled((blocks,), (cuda.STREAM_THREADS,), arguments)
         return out
+
     return run
 
 

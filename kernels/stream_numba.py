@@ -57,8 +57,10 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
 
         def some(index, count, vector):
             places = [builder.add(index, ir.Constant(simd.INDEX, i * vector.count)) for i in range(count)]
-            x, y = ([_load(builder, simd.at(builder, pointer, place, vector), item) for place in places]
-                    for pointer in pointers[:2])  # fmt: skip
+            x, y = (
+                [_load(builder, simd.at(builder, pointer, place, vector), item) for place in places]
+                for pointer in pointers[:2]
+            )
             for i, place in enumerate(places):
                 made = _combined(builder, word, simd.broadcast(builder, arguments[5], vector), x[i], y[i])
                 if how == "far" and vector is whole and i * width % _LINE == 0:
@@ -156,7 +158,9 @@ def _sum(typingctx, a, sums, start, stop):
         zero = ir.Constant(ir.IntType(32), 0)
         left = builder.extract_element(builder.load(last), zero)
         first = builder.load(slots[0])
-        builder.store(builder.insert_element(first, builder.fadd(builder.extract_element(first, zero), left), zero), slots[0])
+        builder.store(
+            builder.insert_element(first, builder.fadd(builder.extract_element(first, zero), left), zero), slots[0]
+        )
         for i, slot in enumerate(slots):
             place = ir.Constant(simd.INDEX, i * whole.count)
             builder.store(builder.load(slot), simd.at(builder, target, place, whole)).align = item
@@ -174,7 +178,9 @@ def _compiled(operation: str, nontemporal: bool):
         def past_caches(a, b, out, factor, share, passes, near):
             for thread in numba.prange(-(-out.size // share)):
                 for _ in range(passes):
-                    _pass(operation, "nontemporal", a, b, out, factor, thread * share, min((thread + 1) * share, out.size))
+                    _pass(
+                        operation, "nontemporal", a, b, out, factor, thread * share, min((thread + 1) * share, out.size)
+                    )
                     _forget()
 
         return past_caches
@@ -204,7 +210,9 @@ def _read(a, sums, out, share, passes):
 
 def _bound(problem: Stream, arrays, nontemporal: bool):
     if problem.operation not in OPERATIONS or problem.dtype not in ("float32", "float64"):
-        raise ValueError(f"no {problem.operation} of {problem.dtype} in Numba's vectors; they have {', '.join(OPERATIONS)}")
+        raise ValueError(
+            f"no {problem.operation} of {problem.dtype} in Numba's vectors; they have {', '.join(OPERATIONS)}"
+        )
     if nontemporal and problem.operation == "read":
         raise ValueError("a read stores nothing, so there is no store to make non-temporal")
     a, threads = arrays[0], numba.get_num_threads()
@@ -217,7 +225,9 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
         sums = empty((threads, _SUMS * simd.lanes(a.dtype)), a.dtype)
         compiled, arguments = _read, (a, sums, out, share, passes)
     else:
-        out = empty((problem.elements,), a.dtype, 5)  # its pages are given by the first call, to the threads that write them
+        out = empty(
+            (problem.elements,), a.dtype, 5
+        )  # its pages are given by the first call, to the threads that write them
         near = problem.bytes_moved <= threads * _NEAR_BYTES
         compiled = _compiled(problem.operation, nontemporal)
         arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)

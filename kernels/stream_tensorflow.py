@@ -78,8 +78,10 @@ def _bound(problem: Stream, arrays, jit_compile: bool):
         return _update(tf, problem, arrays, jit_compile)
     formula = formulas(tf, jit_compile).get(problem.operation)
     if formula is None:
-        raise ValueError(f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} "
-                         "by itself; the variants fused and fused_jit have it")  # fmt: skip
+        raise ValueError(
+            f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} "
+            "by itself; the variants fused and fused_jit have it"
+        )
     arguments = tensors(tf, problem, arrays)
     compiled = tf.function(formula, jit_compile=jit_compile, autograph=False)
     compiled(*arguments)

@@ -17,8 +17,9 @@ def graph(problem: Stream, *arrays):
         return _updates(tf, problem, arrays)
     formula = stream_tensorflow.formulas(tf, False).get(problem.operation)
     if formula is None:
-        raise ValueError(f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} "
-                         "by itself")  # fmt: skip
+        raise ValueError(
+            f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} by itself"
+        )
     return in_tensorflow.in_a_row(formula, *stream_tensorflow.tensors(tf, problem, arrays))
 
 
@@ -29,8 +30,10 @@ def pooled(problem: Stream, *arrays):
     import tensorflow as tf
 
     if problem.operation != "maxpool_grad" or problem.dtype not in ("float32", "float64"):
-        raise ValueError(f"a gradient behind its pool is maxpool_grad's, in float32 or float64, not {problem.operation}'s "
-                         f"in {problem.dtype}")  # fmt: skip
+        raise ValueError(
+            f"a gradient behind its pool is maxpool_grad's, in float32 or float64, not {problem.operation}'s "
+            f"in {problem.dtype}"
+        )
     back = stream_tensorflow.formulas(tf, False)["maxpool_grad"]
     images, gradient, _ = stream_tensorflow.tensors(tf, problem, arrays)
     return in_tensorflow.in_a_row(lambda x, dy: back(x, dy, tf.nn.max_pool2d(x, 2, 2, "VALID")), images, gradient)

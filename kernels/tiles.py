@@ -43,8 +43,10 @@ class Warps(NamedTuple):
         return max(ring, 4 * self.tile_m * self.tile_n * (self.slices // 2))
 
     def __str__(self) -> str:
-        return (f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices} "
-                f"blocks={self.blocks} along={self.along}")  # fmt: skip
+        return (
+            f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages} slices={self.slices} "
+            f"blocks={self.blocks} along={self.along}"
+        )
 
 
 # More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
@@ -81,8 +83,10 @@ class Tensors(NamedTuple):
         return self.stages * (self.tile_m * (self.line + 16) + self.line // size * (self.tile_n + 8) * size)
 
     def __str__(self) -> str:
-        return (f"{self.tile_m}x{self.tile_n} of {self.warp_m}x{self.warp_n} line={self.line} stages={self.stages} "
-                f"blocks={self.blocks}")  # fmt: skip
+        return (
+            f"{self.tile_m}x{self.tile_n} of {self.warp_m}x{self.warp_n} line={self.line} stages={self.stages} "
+            f"blocks={self.blocks}"
+        )
 
 
 TENSORS = (
@@ -142,8 +146,10 @@ class Groups(NamedTuple):
         return min(units, multiprocessors // size) * size
 
     def __str__(self) -> str:
-        return (f"{self.tile[0]}x{self.tile[1]} {'in-turn' if self.in_turn else 'together'} stages={self.stages} "
-                f"cluster={self.cluster_m}x{self.cluster_n} staged={self.staged}")  # fmt: skip
+        return (
+            f"{self.tile[0]}x{self.tile[1]} {'in-turn' if self.in_turn else 'together'} stages={self.stages} "
+            f"cluster={self.cluster_m}x{self.cluster_n} staged={self.staged}"
+        )
 
 
 GROUPS = (

@@ -147,8 +147,12 @@ def memcpy(problem: Transfer, data):
 
 
 @kernel
-@only(("h2d", "d2h", "d2d", "both"), LOCKED, "the driver stages pageable memory while the call waits, and reading "
-       "write-combined memory takes a hundred times longer")
+@only(
+    ("h2d", "d2h", "d2d", "both"),
+    LOCKED,
+    "the driver stages pageable memory while the call waits, and reading "
+    "write-combined memory takes a hundred times longer",
+)
 def memcpy_async(problem: Transfer, data):
     """cudaMemcpyAsync on a stream: the host only enqueues it, and a copy engine does the rest."""
     stream, n = cupy.cuda.get_current_stream(), problem.nbytes
@@ -170,8 +174,10 @@ def _both(problem: Transfer, data, stream):
     n = problem.nbytes
     (up, device), (back, host) = (_ends(Transfer(way, n, problem.host_memory), data) for way in ("h2d", "d2h"))
     streams = [cupy.cuda.Stream(non_blocking=True) for _ in range(2)]
-    copies = ((_address(device), _address(up), n, H2D, streams[0].ptr),
-              (_address(host), _address(back), n, D2H, streams[1].ptr))  # fmt: skip
+    copies = (
+        (_address(device), _address(up), n, H2D, streams[0].ptr),
+        (_address(host), _address(back), n, D2H, streams[1].ptr),
+    )
     fork, join = forks(stream, streams)
 
     def run(keep=(up, back)):
@@ -225,7 +231,9 @@ def staged(problem: Transfer, data):
     buffers = [host_array("pinned", size) for _ in range(STAGES)]
     events = [cupy.cuda.Event(disable_timing=True) for _ in range(STAGES)]
     numba.set_num_threads(min(STAGING_THREADS, numba.config.NUMBA_NUM_THREADS))
-    pieces = [(i % STAGES, start, min(size, problem.nbytes - start)) for i, start in enumerate(range(0, problem.nbytes, size))]
+    pieces = [
+        (i % STAGES, start, min(size, problem.nbytes - start)) for i, start in enumerate(range(0, problem.nbytes, size))
+    ]
     _copy_host(buffers[0], buffers[0].copy())  # compiles
 
     def send():

@@ -26,7 +26,9 @@ def _gpu(problem: Transfer, *directions: str) -> str:
         raise ValueError(f"this TensorFlow copy is a plain {' or '.join(directions)} copy of pageable memory")
     device = tensorflow.zeros(1).device
     if "GPU" not in device:
-        raise ValueError("there is no link to copy over: TensorFlow's tensors and NumPy's arrays lie in the same memory")
+        raise ValueError(
+            "there is no link to copy over: TensorFlow's tensors and NumPy's arrays lie in the same memory"
+        )
     return device
 
 

@@ -45,8 +45,13 @@ def keep(key: str, choice: str) -> None:
         pass
 
 
-def fastest(gpu: str, file: str, problem: str, candidates: Mapping[str, Callable[[], Callable]],
-            seconds: Callable[[Callable], float] | None = None) -> str:  # fmt: skip
+def fastest(
+    gpu: str,
+    file: str,
+    problem: str,
+    candidates: Mapping[str, Callable[[], Callable]],
+    seconds: Callable[[Callable], float] | None = None,
+) -> str:
     """The name of the candidate that takes the least time for the problem on the GPU, from disk where it was timed before.
 
     candidates: name -> a function that gives the call to time. A choice holds for one problem: whether the last round of tiles

@@ -25,8 +25,10 @@ ROUNDS, FAST_ROUNDS = 15, 7
 LARGE, KIB = 256 << 20, 1 << 10
 SMALL = (4 * KIB, 16 * KIB, 64 * KIB, 256 * KIB)
 WARM_UP, CALLS = 5, 20  # of nccl-tests
-LAUNCHED = (("in CUDA graphs of 32", "nccl_graph", ("one_shot_graph", "one_shot_early_graph")),
-            ("launched one by one, queued", "nccl", ("one_shot",)))  # fmt: skip
+LAUNCHED = (
+    ("in CUDA graphs of 32", "nccl_graph", ("one_shot_graph", "one_shot_early_graph")),
+    ("launched one by one, queued", "nccl", ("one_shot",)),
+)
 SAMPLE_S = 0.01
 PATIENCE_S = 40.0
 CHILD = pathlib.Path(__file__).with_name("allreduce_child.py")
@@ -110,9 +112,17 @@ def by_pytorch(count: int):
     with tempfile.TemporaryDirectory() as folder:
         meet = str(pathlib.Path(folder) / "meet")
         log = open(pathlib.Path(folder) / "log", "w+")  # noqa: SIM115
-        children = [subprocess.Popen([sys.executable, str(CHILD), str(rank), str(count), meet, str(LARGE)], text=True,
-                                     bufsize=1, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-                    for rank in range(count)]  # fmt: skip
+        children = [
+            subprocess.Popen(
+                [sys.executable, str(CHILD), str(rank), str(count), meet, str(LARGE)],
+                text=True,
+                bufsize=1,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+            for rank in range(count)
+        ]
 
         def said(child) -> str:
             if select.select([child.stdout], [], [], PATIENCE_S)[0] and (line := child.stdout.readline()):

@@ -61,7 +61,9 @@ def main() -> int:
             rates = {name: problem.flops / estimate.of(samples[name]).value for name in SIDES}
             top = flops / estimate.of(samples["FMA peak"]).value
             shares = ", ".join(f"{name} {rate / 1e9:.4g} ({rate / top:.0%})" for name, rate in rates.items())
-            notes.append(f"- {what}, GFLOP/s and percent of the FMA peak of {top / 1e9:.4g} measured in turns: {shares}")
+            notes.append(
+                f"- {what}, GFLOP/s and percent of the FMA peak of {top / 1e9:.4g} measured in turns: {shares}"
+            )
     blas = machine.blas()
     about = (
         f"Rates of MKL {machine.version('mkl')} over those of NumPy's {blas['blas']} ({blas.get('blas_kernels', '')} kernels), "

@@ -121,8 +121,14 @@ def compared(dtype: str, own: list, library, stream) -> list[Figure]:
         ratios.append(ratio)
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
     mean = estimate.Estimate(*ends)
-    figures.append(Figure(f"{dtype}: geometric mean of {len(ratios)} layers", f"at least {TARGETS[dtype]:.2f}", mean,
-                          mean.value >= TARGETS[dtype]))  # fmt: skip
+    figures.append(
+        Figure(
+            f"{dtype}: geometric mean of {len(ratios)} layers",
+            f"at least {TARGETS[dtype]:.2f}",
+            mean,
+            mean.value >= TARGETS[dtype],
+        )
+    )
     for problem, name in backward(every):
         figures += one(f"{dtype} {name}, {problem.direction}", own, library, problem, ceiling, stream)[0]
     return figures
@@ -150,8 +156,10 @@ def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) ->
     ratio = estimate.median(times[library.variant] / times[best])
     rate = estimate.median(problem.flops / times[best])
     what = f"{best}, {percent(rate.value / ceiling)} of the peak"
-    return [Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),
-            Figure(f"{name}: {what}", "printed", rate.scaled(1e-12), True, "TFLOP/s")], ratio  # fmt: skip
+    return [
+        Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),
+        Figure(f"{name}: {what}", "printed", rate.scaled(1e-12), True, "TFLOP/s"),
+    ], ratio
 
 
 def same(own: list, library, problem: Conv) -> bool:

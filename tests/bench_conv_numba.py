@@ -76,8 +76,14 @@ def measured(name: str, problem: Conv) -> dict:
     share = Estimate(*(x * scale for x in (share.value, share.low, share.high)))
     top = flops / estimate.of(samples["peak"]).value / 1e9
     note = ", ".join(f"{side} {rate:.4g}" for side, rate in rates.items())
-    return {"name": name, "direction": problem.direction, "best": best, "ratio": msgspec.to_builtins(ratio),
-            "share": msgspec.to_builtins(share), "note": f"{note}; FMA peak {top:.4g}"}  # fmt: skip
+    return {
+        "name": name,
+        "direction": problem.direction,
+        "best": best,
+        "ratio": msgspec.to_builtins(ratio),
+        "share": msgspec.to_builtins(share),
+        "note": f"{note}; FMA peak {top:.4g}",
+    }
 
 
 def inside(direction: str, names: list[str]) -> None:
@@ -126,8 +132,12 @@ def main() -> int:
     path = REPORTS / machine.describe().key / "bench-conv_numba.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     for direction in args.directions:
-        done = subprocess.run([sys.executable, __file__, "--inside", direction, *names], env=os.environ | ONE_THREAD,
-                              stdout=subprocess.PIPE, check=False)  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, __file__, "--inside", direction, *names],
+            env=os.environ | ONE_THREAD,
+            stdout=subprocess.PIPE,
+            check=False,
+        )
         for line in done.stdout.splitlines():
             of = json.loads(line)
             found[f"{direction} {of['name']}"] = of

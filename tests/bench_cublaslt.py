@@ -15,7 +15,12 @@ from kernels.problems import Matmul
 from workloads import copies, machine, timing
 from workloads.timing import Limits
 
-SHAPES = ((2048, 2048, 13312), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192))  # the first: its best on an H200
+SHAPES = (
+    (2048, 2048, 13312),
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+)  # the first: its best on an H200
 ROUNDS, WARM_UPS, ITERATIONS = 10, 50, 100
 FLUSHED_BYTES = 256 << 20
 WITHIN = 0.02
@@ -69,7 +74,10 @@ def compared(torch, kernel, problem: Matmul, stream) -> list[Figure]:
     what, rate = f"{problem.m} x {problem.n} x {problem.k}", problem.flops / 1e12
     rows = [Figure(f"{what}: torch.mm's median / ours", "at least 0.98", ratio, ratio.low >= 1 - WITHIN)]
     for name, rounds in taken.items():
-        middle, best = estimate.median([rate / np.median(r) for r in rounds]), exactly(rate / min(r.min() for r in rounds))
+        middle, best = (
+            estimate.median([rate / np.median(r) for r in rounds]),
+            exactly(rate / min(r.min() for r in rounds)),
+        )
         rows.append(Figure(f"{what}: {name}, median", "printed", middle, True, "TFLOP/s"))
         rows.append(Figure(f"{what}: {name}, best", "printed", best, True, "TFLOP/s"))
     steady = timing.collect(timing.device(run, stream), Limits(), "device")

@@ -67,8 +67,11 @@ def compared(name: str, prepared: copies.Prepared, problem: Conv, stream, ahead)
     long = timing.call_seconds(timing.device(run, stream), limits) >= timing.HELD_BELOW_S
     ours, calls = (timing.device if long else timing.held)(run, stream), 5 if long else 100
     taken: dict[str, list[float]] = {"ours": [], "theirs": [], "nothing": []}
-    sides = {"ours": lambda: ours(calls) / calls, "theirs": lambda: float(np.median(pairs(run, stream, ahead))),
-             "nothing": lambda: float(np.median(pairs(lambda: None, stream, ahead)))}  # fmt: skip
+    sides = {
+        "ours": lambda: ours(calls) / calls,
+        "theirs": lambda: float(np.median(pairs(run, stream, ahead))),
+        "nothing": lambda: float(np.median(pairs(lambda: None, stream, ahead))),
+    }
     for round_ in range(ROUNDS):
         for side in sides if round_ % 2 else reversed(sides):
             taken[side].append(sides[side]())

@@ -43,7 +43,8 @@ def under_ray(times: int) -> list[dict[str, float]]:
         (node,) = fleet_cluster.nodes(ray.nodes())
         time.sleep(SETTLED_S)
         task = ray.remote(fleet_cluster.measure_node).options(
-            num_returns="streaming", num_cpus=int(node.cpus), scheduling_strategy=fleet_cluster.on(node))  # fmt: skip
+            num_returns="streaming", num_cpus=int(node.cpus), scheduling_strategy=fleet_cluster.on(node)
+        )
         return [seconds(ray.get(line) for line in task.remote(order(), int(node.cpus))) for _ in range(times)]
     finally:
         ray.shutdown()
@@ -95,13 +96,21 @@ def main() -> int:
     least = next((s for s in SLOWER if all("node-7" in flagged(rows, seed, s) for seed in range(CLEAN))), math.inf)
     share = 100 * (1 - 1 / least)
     figures = [
-        Figure("seconds a row under Ray / run directly on the node", "1 within, half-width <= 0.02", ratio,
-               ratio.low <= 1 <= ratio.high and ratio.noise <= 0.02),
+        Figure(
+            "seconds a row under Ray / run directly on the node",
+            "1 within, half-width <= 0.02",
+            ratio,
+            ratio.low <= 1 <= ratio.high and ratio.noise <= 0.02,
+        ),
         Figure(f"devices called slow in {CLEAN} clean runs of 8", "0", exactly(false), false == 0),
-        Figure(f"of {CLEAN} runs with one device whose rows take 6 % longer: it alone is called slow", f"{CLEAN}", exactly(found),
-               found == CLEAN),
+        Figure(
+            f"of {CLEAN} runs with one device whose rows take 6 % longer: it alone is called slow",
+            f"{CLEAN}",
+            exactly(found),
+            found == CLEAN,
+        ),
         Figure(f"the smallest loss of rate called slow in all {CLEAN} runs", "<= 6 %", exactly(share), share <= 6, "%"),
-    ]  # fmt: skip
+    ]
     quantities = {fleet_devices.quantity(m, test_fleet_devices.fake.GPU_MACHINE) for m in rows}
     notes = [
         f"Ray: {len(taken)} pairs of the suite's `peak` rows on one thread, {TURN} under a Ray that has settled, {TURN} without, "

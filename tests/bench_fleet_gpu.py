@@ -58,11 +58,19 @@ def main() -> int:
     false = sum(f.flagged for f in clean)
     figures = [
         Figure(f"quantities called slow in {CLEAN} clean runs", "0", exactly(false), false == 0),
-        Figure(f"quantities called slow with {most} of {multiprocessors} SMs kept busy", ">= 1",
-               exactly(sum(f.flagged for f in told.get(most, ()))), most in flagged),
-        Figure("the smallest number of busy SMs from which every larger one tried is called slow", f"<= {most}", exactly(least),
-               least <= most),
-    ]  # fmt: skip
+        Figure(
+            f"quantities called slow with {most} of {multiprocessors} SMs kept busy",
+            ">= 1",
+            exactly(sum(f.flagged for f in told.get(most, ()))),
+            most in flagged,
+        ),
+        Figure(
+            "the smallest number of busy SMs from which every larger one tried is called slow",
+            f"<= {most}",
+            exactly(least),
+            least <= most,
+        ),
+    ]
     worst = 100 * max(abs(f.below.value) for f in clean)
     notes = [
         f"cuBLAS products of {', '.join(map(str, SIDES))} in float32 and bfloat16, {LIMITS.max_time:.3g} s a row at most, "

@@ -28,7 +28,13 @@ def main() -> int:
         takes = [make(p) for p in bound]
         node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
         figures += [
-            Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", estimate.median(node).scaled(1e6), True, "us"),
+            Figure(
+                f"a CUDA graph's node, {COUNT} in a call, {clock}",
+                "printed",
+                estimate.median(node).scaled(1e6),
+                True,
+                "us",
+            ),
             Figure(f"a launch, {COUNT} in a call, {clock}", "printed", estimate.median(launch).scaled(1e6), True, "us"),
             Figure(f"node / launch, {clock}", "printed", over(node, launch), True),
         ]

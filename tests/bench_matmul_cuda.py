@@ -20,8 +20,15 @@ from workloads.results import Settings
 from workloads.timing import Limits
 
 SQUARES = (1024, 2048, 4096, 8192)
-SHAPES = ((2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (2048, 2048, 13312), (8192, 1024, 4096), (512, 8192, 8192),
-          (4096, 16384, 1024))  # fmt: skip
+SHAPES = (
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (8192, 8192, 8192),
+    (2048, 2048, 13312),
+    (8192, 1024, 4096),
+    (512, 8192, 8192),
+    (4096, 16384, 1024),
+)
 ROUNDS, SAMPLE_S = 15, 8e-3
 FLOAT32, BFLOAT16, COMPILE_S = 0.95, 1.0, 2.0
 
@@ -66,11 +73,27 @@ def compile_seconds(hopper: bool) -> Figure:
     loads += [
         functools.partial(cuda.load, "matmul_cuda_warp", "matmul", **tiles.macros(of), VECTOR=1) for of in tiles.WARPS
     ]
-    loads += [functools.partial(cuda.load, "matmul_cuda_tensor", "matmul", **tiles.macros(of), VECTOR=1, TF32=0, TYPE='"bf16"')
-              for of in tiles.TENSORS]  # fmt: skip
-    loads += [functools.partial(cuda.load, "matmul_cuda_wgmma", "matmul", _arch="sm_90a", TYPE='"bf16"', A_STORED_KM=0,
-                                B_STORED_KN=across, **tiles.macros(of))
-              for across, layout in enumerate(("nt", "nn")) for of in tiles.GROUPS if hopper and of.fits(layout)]  # fmt: skip
+    loads += [
+        functools.partial(
+            cuda.load, "matmul_cuda_tensor", "matmul", **tiles.macros(of), VECTOR=1, TF32=0, TYPE='"bf16"'
+        )
+        for of in tiles.TENSORS
+    ]
+    loads += [
+        functools.partial(
+            cuda.load,
+            "matmul_cuda_wgmma",
+            "matmul",
+            _arch="sm_90a",
+            TYPE='"bf16"',
+            A_STORED_KM=0,
+            B_STORED_KN=across,
+            **tiles.macros(of),
+        )
+        for across, layout in enumerate(("nt", "nn"))
+        for of in tiles.GROUPS
+        if hopper and of.fits(layout)
+    ]
     seconds = []
     for load in loads:
         compiled, begin = load(), time.perf_counter()
@@ -87,8 +110,12 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
         what = f"{name} {problem.m} x {problem.n} x {problem.k}"
         equal, inputs = same(own, library, problem), problem.inputs(1)
         sides = [take(k, problem, inputs, stream) for k in (own, library)]
-        taken = np.array([[sample() for sample in sides] if r % 2 else [sample() for sample in sides[::-1]][::-1]
-                          for r in range(ROUNDS)])  # fmt: skip
+        taken = np.array(
+            [
+                [sample() for sample in sides] if r % 2 else [sample() for sample in sides[::-1]][::-1]
+                for r in range(ROUNDS)
+            ]
+        )
         ratio = estimate.median(taken[:, 1] / taken[:, 0])
         ratios.append(ratio)
         figures.append(Figure(f"{what}: {library.name} / ours", "printed, results equal", ratio, equal))

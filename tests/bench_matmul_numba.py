@@ -32,8 +32,11 @@ SIZES = (256, 384, 500, 768, 1000, 1536, 2048, 3000, 4096)
 ODD = ((4097, 4095, 4093), (1, 1, 1), (127, 1, 31), (5000, 3, 64), (3, 5000, 64), (700, 900, 1))
 PLAIN = ("naive", "reordered", "tiled", "parallel")  # minutes at the first of them
 # What AVX2 is on this chip: LLVM compiles for the last CPU that had no more, and OpenBLAS takes its kernels for it.
-AVX2 = {"NUMBA_CPU_NAME": "haswell", "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+sse2,+bmi,+bmi2,+f16c,+movbe,+popcnt,+lzcnt",
-        "OPENBLAS_CORETYPE": "Haswell"}  # fmt: skip
+AVX2 = {
+    "NUMBA_CPU_NAME": "haswell",
+    "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+sse2,+bmi,+bmi2,+f16c,+movbe,+popcnt,+lzcnt",
+    "OPENBLAS_CORETYPE": "Haswell",
+}
 LIMITS = Limits(min_time=0.03)
 ROUNDS, FEWER, LONG_S = 8, 5, 0.3  # blocks a side, and for calls longer than that
 
@@ -97,8 +100,14 @@ def squares(
         for name, of in ratios.items():
             of.append(estimate.verdict(samples["simd"], samples[name], paired=True).ratio)
             target = least if name == "BLAS" else None
-            figures.append(Figure(f"{what}: simd / {name}", f">= {target}" if target else "printed", of[-1],
-                                  target is None or of[-1].value >= target))  # fmt: skip
+            figures.append(
+                Figure(
+                    f"{what}: simd / {name}",
+                    f">= {target}" if target else "printed",
+                    of[-1],
+                    target is None or of[-1].value >= target,
+                )
+            )
         rates = {name: problem.flops / estimate.of(samples[name]).value for name in kernels}
         line = ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items())
         if dtype == "float32":
@@ -108,9 +117,14 @@ def squares(
             if form == "" and threads == 1 and n >= 1024:
                 paired = estimate.verdict(samples["simd"], samples["peak"], paired=True).ratio
                 scale = problem.flops / flops
-                figures.append(Figure(f"{what}: simd / FMA peak", ">= 0.8",
-                                      Estimate(*(x * scale for x in (paired.value, paired.low, paired.high))),
-                                      paired.value * scale >= 0.8))  # fmt: skip
+                figures.append(
+                    Figure(
+                        f"{what}: simd / FMA peak",
+                        ">= 0.8",
+                        Estimate(*(x * scale for x in (paired.value, paired.low, paired.high))),
+                        paired.value * scale >= 0.8,
+                    )
+                )
         notes.append(f"- {what}, GFLOP/s: {line}")
     for name, of in ratios.items():
         target = mean_at_least if name == "BLAS" else None
@@ -146,8 +160,10 @@ def amx(threads: int) -> tuple[list[Figure], list[str]]:
             checked(tiles, problem)
         except ValueError as refusal:
             return [], [f"- amx: skipped, {refusal}"]
-        takes = {"amx": timing.host(tiles.bind(problem, *problem.inputs(1))),
-                 "BLAS": timing.host(blas.bind(single, *single.inputs(1)))}  # fmt: skip
+        takes = {
+            "amx": timing.host(tiles.bind(problem, *problem.inputs(1))),
+            "BLAS": timing.host(blas.bind(single, *single.inputs(1))),
+        }
         samples = compare(takes)
         what = f"amx bfloat16, n = {n}, {units.count(threads, 'thread')}"
         time = estimate.of(samples["amx"])
@@ -184,9 +200,13 @@ def odd(threads: int) -> tuple[list[Figure], list[str]]:
     return [], notes
 
 
-RUNS = {"float32": lambda threads: squares(threads, "float32", "", 1.08, 0.97),
-        "float64": lambda threads: squares(threads, "float64", "", 1.03, None), "avx2": avx2, "amx": amx,
-        "odd": odd}  # fmt: skip
+RUNS = {
+    "float32": lambda threads: squares(threads, "float32", "", 1.08, 0.97),
+    "float64": lambda threads: squares(threads, "float64", "", 1.03, None),
+    "avx2": avx2,
+    "amx": amx,
+    "odd": odd,
+}
 
 
 def main() -> int:
@@ -200,8 +220,11 @@ def main() -> int:
         print(json.dumps(msgspec.to_builtins(squares(args.inside_avx2, "float32", ", AVX2", 0.9, None))))
         return 0
     if kernels := os.environ.get("OPENBLAS_CORETYPE"):
-        print(f"error: OPENBLAS_CORETYPE={kernels} chooses OpenBLAS's kernels, so this would not be held against its own choice; "
-              "unset OPENBLAS_CORETYPE; make bench NAME=matmul_numba", file=sys.stderr)  # fmt: skip
+        print(
+            f"error: OPENBLAS_CORETYPE={kernels} chooses OpenBLAS's kernels, so this would not be held against its own choice; "
+            "unset OPENBLAS_CORETYPE; make bench NAME=matmul_numba",
+            file=sys.stderr,
+        )
         return 2
     path = REPORTS / machine.describe().key / "bench-matmul_numba.json"
     found = json.loads(path.read_text()) if path.exists() else {}

@@ -48,15 +48,21 @@ def overlapped(problem: Transfer, stream) -> list[Figure]:
     return [
         Figure(f"{name}: overlapped / the longer", "<= 1.05", ratio, ratio.value <= 1.05),
         Figure(f"{name}: copy / kernels, alone", "0.9 .. 1.1", equal, 0.9 <= equal.value <= 1.1),
-        *(Figure(f"{name}: {part}", "printed", estimate.median(seconds).scaled(1e3), True, "ms")
-          for part, seconds in zip(PARTS, (copy, compute, both), strict=True)),
-    ]  # fmt: skip
+        *(
+            Figure(f"{name}: {part}", "printed", estimate.median(seconds).scaled(1e3), True, "ms")
+            for part, seconds in zip(PARTS, (copy, compute, both), strict=True)
+        ),
+    ]
 
 
 def best_of(groups: list[list[Figure]]) -> list[Figure]:
     """All figures; those with targets only of the number of streams whose first figure, the ratio, is the lowest."""
     best = min(groups, key=lambda group: group[0].figure.value)
-    return [f if group is best else msgspec.structs.replace(f, target="printed", reached=True) for group in groups for f in group]
+    return [
+        f if group is best else msgspec.structs.replace(f, target="printed", reached=True)
+        for group in groups
+        for f in group
+    ]
 
 
 if __name__ == "__main__":

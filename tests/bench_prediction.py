@@ -79,16 +79,36 @@ def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
             rows = count(len(held_out.apart(of, s.device)), "training")
             for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):
                 less = f"{name} error, those below twice the five-process floor ({percent(s.floor)}, of {rows}) as none"
-                found.append(Figure(f"{less}, {s.device}, {s.bound}", f"<= {percent(wanted)}", exactly(100 * value),
-                                    value <= wanted, "%"))  # fmt: skip
+                found.append(
+                    Figure(
+                        f"{less}, {s.device}, {s.bound}",
+                        f"<= {percent(wanted)}",
+                        exactly(100 * value),
+                        value <= wanted,
+                        "%",
+                    )
+                )
         if s.baselines:
             name, best = min(s.baselines.items(), key=lambda item: item[1])
-            found.append(Figure(f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}",
-                                "<= 0.5", exactly(s.median / best), s.median <= best / 2))  # fmt: skip
+            found.append(
+                Figure(
+                    f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}",
+                    "<= 0.5",
+                    exactly(s.median / best),
+                    s.median <= best / 2,
+                )
+            )
         if s.wide:
-            found.append(Figure(f"median error of all {len(here)}, {s.wide} known less well from the end of their interval, "
-                                f"{s.device}, {s.bound}", f"<= {percent(MEDIAN)}", exactly(100 * s.every[0]),
-                                s.every[0] <= MEDIAN, "%"))  # fmt: skip
+            found.append(
+                Figure(
+                    f"median error of all {len(here)}, {s.wide} known less well from the end of their interval, "
+                    f"{s.device}, {s.bound}",
+                    f"<= {percent(MEDIAN)}",
+                    exactly(100 * s.every[0]),
+                    s.every[0] <= MEDIAN,
+                    "%",
+                )
+            )
     return found
 
 
@@ -97,23 +117,38 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
     found = []
     for file in sorted(folder.glob("predictions-*.ndjson")):
         made = prediction.load(str(file))
-        rows = {(s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
-                for s in reversed(calibration.steps_seen(of))}  # fmt: skip
+        rows = {
+            (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
+            for s in reversed(calibration.steps_seen(of))
+        }
         pairs = [
             (p, s)
             for p in made
             if (s := rows.get((p.training.model, p.training.batch, p.settings.device, p.execution)))
         ]
-        found.append(Figure(f"saved before they were measured, {file.name}: predictions that were measured since",
-                            f">= {FEWEST_FORETOLD}", exactly(len(pairs)), len(pairs) >= FEWEST_FORETOLD))  # fmt: skip
+        found.append(
+            Figure(
+                f"saved before they were measured, {file.name}: predictions that were measured since",
+                f">= {FEWEST_FORETOLD}",
+                exactly(len(pairs)),
+                len(pairs) >= FEWEST_FORETOLD,
+            )
+        )
         for device in dict.fromkeys(p.settings.device for p, _ in pairs):
             here = [(p, s) for p, s in pairs if p.settings.device == device and s.told]
             off = [held_out.off(p.told_by(s.with_feed), s.step.value) for p, s in here]
             models = [p.training.model for p, _ in here]
             for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
                 e = resampled(off, models, statistic)
-                found.append(Figure(f"{name} error of those as they were saved, {device} ({len(here)})", f"<= {percent(wanted)}",
-                                    in_percent(e), e.value <= wanted, "%"))  # fmt: skip
+                found.append(
+                    Figure(
+                        f"{name} error of those as they were saved, {device} ({len(here)})",
+                        f"<= {percent(wanted)}",
+                        in_percent(e),
+                        e.value <= wanted,
+                        "%",
+                    )
+                )
     return found
 
 
@@ -140,8 +175,18 @@ def remainders(of: profile.Profile) -> list[Figure]:
 def crossovers(of: profile.Profile) -> list[Figure]:
     made = foretold.beside(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
-    found = [share(sum(e <= foretold.WITHIN for e in off), len(off),
-                   f"crossovers foretold within {percent(foretold.WITHIN)}", foretold.SHARE)] if off else []  # fmt: skip
+    found = (
+        [
+            share(
+                sum(e <= foretold.WITHIN for e in off),
+                len(off),
+                f"crossovers foretold within {percent(foretold.WITHIN)}",
+                foretold.SHARE,
+            )
+        ]
+        if off
+        else []
+    )
     if regrets:
         what = f"cases in which following the prediction loses at most {percent(foretold.LOST)}"
         found.append(share(sum(r <= foretold.LOST for r in regrets), len(regrets), what, foretold.OF))
@@ -198,9 +243,11 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
             real = base.value - other[1].value * batch / change.change.training.batch
             off = abs(change.step_saved.value - real)
             hits.append(off <= max(SAVING * abs(real), OF_STEP * base.value))
-            notes.append(f"- {model} at batch {batch}, {change.change.words}: predicted to save "
-                         f"{1e3 * change.step_saved.value:.3g} ms of a step's work, measured {1e3 * real:.3g} of "
-                         f"{1e3 * base.value:.3g}.")  # fmt: skip
+            notes.append(
+                f"- {model} at batch {batch}, {change.change.words}: predicted to save "
+                f"{1e3 * change.step_saved.value:.3g} ms of a step's work, measured {1e3 * real:.3g} of "
+                f"{1e3 * base.value:.3g}."
+            )
     figures = (
         [share(sum(hits), len(hits), "what-ifs whose saving is within 25 % or 3 % of the step", 1.0)] if hits else []
     )
@@ -226,8 +273,10 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
         for change in (w for w in found if w.change.words.startswith("whole batches")):
             real, said = last + m.problem.epochs * step.value, change.job_saved.value
             hits.append(abs(said - real) <= SAVING * real)
-            notes.append(f"- {m.problem.model} at batch {m.problem.batch}, {m.problem.samples} samples, {change.change.words}: "
-                         f"predicted to save {said:.3g} s, measured {real:.3g} s.")  # fmt: skip
+            notes.append(
+                f"- {m.problem.model} at batch {m.problem.batch}, {m.problem.samples} samples, {change.change.words}: "
+                f"predicted to save {said:.3g} s, measured {real:.3g} s."
+            )
     what = "trainings whose smaller last batch, dropped, saves within 25 % of what was predicted"
     return ([share(sum(hits), len(hits), what, 1.0)] if hits else []), notes
 
@@ -266,8 +315,10 @@ def traces(folder: pathlib.Path) -> tuple[list[Figure], list[str]]:
             what = f"parts of traced trainings' budgets within 20 % of the part or 5 % of the step, {of.key}, {device}"
             figures.append(share(sum(p.near for p in parts), len(parts), what, 1.0))
             alone = sum(abs(p.told - p.traced) <= traced.PART * abs(p.traced) for p in parts)
-            notes.append(f"- {of.key}, {device}: {alone} of {len(parts)} parts are within {percent(traced.PART)} of the part "
-                         "itself; the others that count as traced are small parts of their step.")  # fmt: skip
+            notes.append(
+                f"- {of.key}, {device}: {alone} of {len(parts)} parts are within {percent(traced.PART)} of the part "
+                "itself; the others that count as traced are small parts of their step."
+            )
         notes += [f"- {of.key}: {traced.sentence(h)}" for h in made]
         notes += [f"- {of.key}: {line}" for line in traced.errors(of)]
     return figures, notes
@@ -282,8 +333,13 @@ def explaining(run: pathlib.Path) -> Figure:
             explain.main(["--case", "keras-249", str(run)])
         taken.append(time.perf_counter() - begin)
     e = Estimate(statistics.median(taken[1:]), min(taken[1:]), max(taken[1:]))
-    return Figure("seconds of explain --case keras-249 on the stored rows, after its imports", f"< {EXPLAIN_S:g} s", e,
-                  e.value < EXPLAIN_S, "s")  # fmt: skip
+    return Figure(
+        "seconds of explain --case keras-249 on the stored rows, after its imports",
+        f"< {EXPLAIN_S:g} s",
+        e,
+        e.value < EXPLAIN_S,
+        "s",
+    )
 
 
 NOT_MEASURED = {
@@ -314,12 +370,21 @@ def main(argv: list[str]) -> int:
     lacks = {"floor": not held_out.apart(of, GPU), "trace": not any(map(switches.traced, of.trainings))}
     none = [text for name, text in NOT_MEASURED.items() if lacks[name]]
     lacking = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
-    notes = ["Every training predicted with all trainings of its model left out; intervals by drawing whole models.", "",
-             *error_tables.counts(every, of), "", *error_tables.floors(held_out.summaries(every, of), of), "",
-             "Complaints:", "", *said, "",
-             *(["What-ifs:", "", *compared, *left, ""] if compared or left else []),
-             *(["Budgets beside traces:", "", *beside, ""] if beside else []),
-             *(["Not measured:", "", *none, *lacking] if none or lacking else [])]  # fmt: skip
+    notes = [
+        "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",
+        "",
+        *error_tables.counts(every, of),
+        "",
+        *error_tables.floors(held_out.summaries(every, of), of),
+        "",
+        "Complaints:",
+        "",
+        *said,
+        "",
+        *(["What-ifs:", "", *compared, *left, ""] if compared or left else []),
+        *(["Budgets beside traces:", "", *beside, ""] if beside else []),
+        *(["Not measured:", "", *none, *lacking] if none or lacking else []),
+    ]
     return table("prediction", "Training times predicted from microbenchmarks", figures, notes, of=of.machine)
 
 

@@ -32,9 +32,15 @@ def many(folder: pathlib.Path) -> int:
 
 def sampled(m: Measurement) -> Measurement:
     """The row with as many samples as a real one has: about 170 of its clocks together."""
-    return msgspec.structs.replace(m, samples=tuple(
-        msgspec.structs.replace(s, seconds=s.seconds * FOLD, block=tuple(b + 5 * i for i in range(FOLD) for b in s.block))
-        for s in m.samples))  # fmt: skip
+    return msgspec.structs.replace(
+        m,
+        samples=tuple(
+            msgspec.structs.replace(
+                s, seconds=s.seconds * FOLD, block=tuple(b + 5 * i for i in range(FOLD) for b in s.block)
+            )
+            for s in m.samples
+        ),
+    )
 
 
 def painted(page_file: pathlib.Path) -> float:
@@ -64,7 +70,9 @@ def main() -> int:
         raise SystemExit(f"{count} rows, not {ROWS}")
     written, paint = statistics.median(html), statistics.median(paints)
     figures = [
-        Figure(f"{ROWS:,} measurements: HTML, Markdown and pictures written", "< 10 s", exactly(written), written < 10, "s"),
+        Figure(
+            f"{ROWS:,} measurements: HTML, Markdown and pictures written", "< 10 s", exactly(written), written < 10, "s"
+        ),
         Figure(f"{ROWS:,} measurements ({size / 2**20:.1f} MiB): first paint", "< 3 s", exactly(paint), paint < 3, "s"),
         Figure(f"the page of the quick suite ({QUICK.parent.name})", "< 6 MB", exactly(quick / 1e6), quick < 6e6, "MB"),
     ]

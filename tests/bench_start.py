@@ -43,8 +43,14 @@ def seconds(*words: str) -> list[float]:
 
 
 def heavy(command: str) -> str:
-    done = subprocess.run([sys.executable, "-c", _LIST % (command, HEAVY)], cwd=ROOT, capture_output=True, text=True, check=True,
-                          env={**os.environ, "PYTHONPATH": str(ROOT)})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", _LIST % (command, HEAVY)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
     return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
 
 

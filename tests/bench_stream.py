@@ -7,7 +7,9 @@ import subprocess
 import sys
 import tempfile
 
-os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")  # gcc's threads, so that no second pool spins
+os.environ.setdefault(
+    "NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue"
+)  # gcc's threads, so that no second pool spins
 
 import msgspec
 import numba
@@ -39,7 +41,9 @@ def compiled(folder: str) -> ctypes.CDLL:
         words = [*compiler.split(), *FLAGS, "-shared", "-fPIC", str(SOURCE), "-o", str(library)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise NoCompiler(f"no C compiler {compiler!r} here; install it with: sudo apt install gcc (or name one in CC)") from error
+        raise NoCompiler(
+            f"no C compiler {compiler!r} here; install it with: sudo apt install gcc (or name one in CC)"
+        ) from error
     if done.returncode:
         said = " ".join(done.stderr.split())[:200]
         raise NoCompiler(f"{compiler} cannot compile {SOURCE.name} with {' '.join(FLAGS)}: {said}")
@@ -64,7 +68,10 @@ def bound(library: ctypes.CDLL, problem: Stream, threads: int, variants: list[st
     runs["C"] = c_triad(library, arrays, out, passes, threads)
     out.fill(0)
     runs["C"]()
-    same = [np.allclose(out, answer, rtol=1e-12, atol=1e-12), *(np.array_equal(runs[name](), answer) for name in variants)]
+    same = [
+        np.allclose(out, answer, rtol=1e-12, atol=1e-12),
+        *(np.array_equal(runs[name](), answer) for name in variants),
+    ]
     if not all(same):
         raise SystemExit(f"the triads differ: {dict(zip(runs, same, strict=True))}")
     return runs, passes
@@ -108,7 +115,10 @@ def main() -> int:
                 for name, target in zip(variants, (1.0, 1.2), strict=False):
                     ratio = estimate.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
-                rates = [f"{name} {problem.bytes_moved * passes / estimate.of(s).value / 1e9:.4g}" for name, s in samples.items()]
+                rates = [
+                    f"{name} {problem.bytes_moved * passes / estimate.of(s).value / 1e9:.4g}"
+                    for name, s in samples.items()
+                ]
                 often = units.count(passes, "pass", "passes")
                 notes.append(f"- {what}, {often} a call, GB/s by STREAM's count: {', '.join(rates)}")
     about = (

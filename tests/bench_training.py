@@ -26,7 +26,11 @@ WATCHED = Training("cifar10-cnn", 32, 160)  # a short fit, whose clock is looked
 STAMPED = Training("cifar10-cnn", 32, 160, 3)  # the epochs of fits longer than --max-time are stamped
 WATCH, STAMPS = "the look at the clock before it", "its epochs stamped"
 EXACT = {"data": "synthetic", "dropout": "off", "shuffle": "off", "tf32": "off"}
-PAIRS, SECONDS, NOISE = (20, 400), (8.0, 30.0), 0.005  # pairs of fits and their seconds: at least, at most; narrow enough
+PAIRS, SECONDS, NOISE = (
+    (20, 400),
+    (8.0, 30.0),
+    0.005,
+)  # pairs of fits and their seconds: at least, at most; narrow enough
 
 
 def training(problem: Training, device: str, **given: str) -> Row:
@@ -57,7 +61,9 @@ def learns(m: Measurement) -> Figure:
     accuracy = m.series["job_accuracy"]
     least = float(min(np.diff(accuracy)))
     words = ", ".join(f"{100 * a:.1f}" for a in accuracy)
-    return Figure(f"{m.settings.device}: least rise of the train accuracy ({words} %)", "> 0", exactly(least), least > 0)
+    return Figure(
+        f"{m.settings.device}: least rise of the train accuracy ({words} %)", "> 0", exactly(least), least > 0
+    )
 
 
 def below(what: str, apart: float) -> Figure:
@@ -69,9 +75,11 @@ def alike(what: str, a: Measurement, b: Measurement, from_same: float) -> list[F
     one, other = (np.array(m.series["step_loss"]) for m in (a, b))
     if not len(one) == len(other) == STEPS:
         raise SystemExit(f"{len(one)} and {len(other)} step losses, not {STEPS}")
-    return [below(f"{what}: the next loss after each of the first {STEPS} steps from the same weights", from_same),
-            below(f"{what}: the mean loss of the first {STEPS} steps, as fit says it", abs(other.mean() / one.mean() - 1)),
-            below(f"{what}: the loss of each of the first {STEPS} steps, left to themselves", apart(one, other))]  # fmt: skip
+    return [
+        below(f"{what}: the next loss after each of the first {STEPS} steps from the same weights", from_same),
+        below(f"{what}: the mean loss of the first {STEPS} steps, as fit says it", abs(other.mean() / one.mean() - 1)),
+        below(f"{what}: the loss of each of the first {STEPS} steps, left to themselves", apart(one, other)),
+    ]
 
 
 def apart(one: np.ndarray, other: np.ndarray) -> float:
@@ -81,8 +89,13 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 def in_a_child(device: str, compare: bool) -> dict:
     """What `alone` says of a device, in a process of its own with the environment of a row there."""
     words = [sys.executable, __file__, device, *["compare"] * compare]
-    done = subprocess.run(words, env={**os.environ, **environment(training(WATCHED, device), uuids())},
-                          capture_output=True, text=True, timeout=TIMEOUT_S)  # fmt: skip
+    done = subprocess.run(
+        words,
+        env={**os.environ, **environment(training(WATCHED, device), uuids())},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+    )
     if done.returncode:
         raise SystemExit(f"the fits on {device} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])
@@ -105,8 +118,10 @@ def alternate(device: str, problem: Training, stamped: bool) -> dict:
     trainer = trainers.way(row.kernel)(order(row, x, y))
     models.build = build
     watch, (model,) = telemetry.watch(device, framework=True), made
-    sides = {"ours": lambda: trainer.fit(problem.samples, problem.epochs, stamped=stamped),
-             "bare": lambda: model.fit(x, y, batch_size=problem.batch, epochs=problem.epochs, verbose=0)}  # fmt: skip
+    sides = {
+        "ours": lambda: trainer.fit(problem.samples, problem.epochs, stamped=stamped),
+        "bare": lambda: model.fit(x, y, batch_size=problem.batch, epochs=problem.epochs, verbose=0),
+    }
     for work in (*sides.values(), *sides.values()):
         work()
     taken: dict[str, list[float]] = {"ours": [], "bare": []}
@@ -120,7 +135,11 @@ def alternate(device: str, problem: Training, stamped: bool) -> dict:
         spent, pairs = time.perf_counter() - begin, len(taken["bare"])
         narrow = pairs >= PAIRS[0] and spent > SECONDS[0] and ratio.noise < NOISE
         if narrow or pairs == PAIRS[1] or spent > SECONDS[1]:
-            return {"ratio": [ratio.value, ratio.low, ratio.high], "pairs": pairs, "fit_s": float(np.median(taken["bare"]))}
+            return {
+                "ratio": [ratio.value, ratio.low, ratio.high],
+                "pairs": pairs,
+                "fit_s": float(np.median(taken["bare"])),
+            }
 
 
 def stepwise(device: str) -> dict:
@@ -179,14 +198,19 @@ def main() -> int:
     more = exactly(max(weights) - 1_667_594)
     figures = [Figure("S0's weights beyond the article's 1,667,594", "0", more, weights == {1_667_594.0})]
     figures += [learns(found[device][0]) for device in devices]
-    notes = [f"S0 at batch {LEARNS.batch} on made-up data: accuracy over {LEARNS.epochs} epochs of {LEARNS.samples:,} float64 "
-             "samples; losses with dropout, shuffling and TF32 off; our hooks are a look at "
-             "the clock before each warm fit and the stamps of its epochs where one fit is long enough to take them for its "
-             "samples. Left to themselves two trainings drift apart by rounding alone: Adam's first step moves every "
-             "weight by the learning rate to the side that its gradient has, however small that is."]  # fmt: skip
+    notes = [
+        f"S0 at batch {LEARNS.batch} on made-up data: accuracy over {LEARNS.epochs} epochs of {LEARNS.samples:,} float64 "
+        "samples; losses with dropout, shuffling and TF32 off; our hooks are a look at "
+        "the clock before each warm fit and the stamps of its epochs where one fit is long enough to take them for its "
+        "samples. Left to themselves two trainings drift apart by rounding alone: Adam's first step moves every "
+        "weight by the learning rate to the side that its gradient has, however small that is."
+    ]
     pair = [found[devices[-1]][1], found["cpu"][1]] if gpu else found["cpu"][1:]
     if not gpu:
-        notes += ["", f"No CPU beside a GPU here ({machine.gpu_problem()}): the CPU is compared with itself compiled by XLA."]
+        notes += [
+            "",
+            f"No CPU beside a GPU here ({machine.gpu_problem()}): the CPU is compared with itself compiled by XLA.",
+        ]
     what = "CPU and GPU" if gpu else "CPU op by op and compiled"
     figures += alike(what, *pair, said[devices[-1]]["from_same"])
     figures += [hooks(device, what, said[device][what]) for device in devices for what in (WATCH, STAMPS)]

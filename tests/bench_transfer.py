@@ -81,7 +81,9 @@ def pinned(stream) -> list[Figure]:
         figures += [
             Figure(f"pinned {way}, 512 MiB: ours / nvbandwidth's method", ">= 0.99", ratio, ratio.value >= 0.99),
             Figure(f"pinned {way}, 512 MiB", ">= 55 GB/s", rate, rate.value >= 55, "GB/s"),
-            Figure(f"pinned {way}, 512 MiB, nvbandwidth's method", "printed", gigabytes_per_s(size, theirs), True, "GB/s"),
+            Figure(
+                f"pinned {way}, 512 MiB, nvbandwidth's method", "printed", gigabytes_per_s(size, theirs), True, "GB/s"
+            ),
         ]
     return figures
 
@@ -123,7 +125,9 @@ def staged(stream) -> list[Figure]:
         mine, theirs = alternating(*(lambda take=take: take(3) / 3 for take in takes))
         ratio, target = over(theirs, mine), ">= 2.0" if way == "h2d" else "printed"
         figures += [
-            Figure(f"pageable {way}, 256 MiB: staged / {plain}", target, ratio, ratio.value >= 2 or target == "printed"),
+            Figure(
+                f"pageable {way}, 256 MiB: staged / {plain}", target, ratio, ratio.value >= 2 or target == "printed"
+            ),
             Figure(f"pageable {way}, 256 MiB: staged", "printed", gigabytes_per_s(size, mine), True, "GB/s"),
             Figure(f"pageable {way}, 256 MiB: {plain}", "printed", gigabytes_per_s(size, theirs), True, "GB/s"),
         ]
@@ -193,8 +197,16 @@ def model(stream) -> list[Figure]:
                 wait_until_clocked(prepared, stream)
                 take = timing.latency(prepared.run, stream.synchronize)
                 parts.setdefault(n, []).append(timing.collect(take, limits, "host-latency"))
-        rows = [Measurement("transfer/cupy/memcpy_async", Transfer(way, n, "pinned"), GPU, "ok",
-                            samples=(sweep.joined(taken, "rounds"),)) for n, taken in parts.items()]  # fmt: skip
+        rows = [
+            Measurement(
+                "transfer/cupy/memcpy_async",
+                Transfer(way, n, "pinned"),
+                GPU,
+                "ok",
+                samples=(sweep.joined(taken, "rounds"),),
+            )
+            for n, taken in parts.items()
+        ]
         for name, fitted in (("held-out", links.every_second(rows)), ("in-sample", rows)):
             (link,) = links.fits(fitted)
             if name == "held-out":

@@ -42,9 +42,11 @@ def main() -> int:
                 f"{row.kernel} {same.word} {same.ratio.value:.4f} ({same.ratio.low:.4f} .. {same.ratio.high:.4f})"
             )
         found += planted.word == "slower"
-        lines.append(f"{i},{row.kernel},{same.word},{same.ratio.value:.5f},{same.ratio.low:.5f},{same.ratio.high:.5f},"
-                     f"{planted.word},{planted.ratio.value:.5f},{planted.ratio.low:.5f},{planted.ratio.high:.5f},"
-                     f"{len(set(one.samples[0].block))}")  # fmt: skip
+        lines.append(
+            f"{i},{row.kernel},{same.word},{same.ratio.value:.5f},{same.ratio.low:.5f},{same.ratio.high:.5f},"
+            f"{planted.word},{planted.ratio.value:.5f},{planted.ratio.low:.5f},{planted.ratio.high:.5f},"
+            f"{len(set(one.samples[0].block))}"
+        )
         print(f"[{i + 1}/{args.pairs}] {lines[-1]}", file=sys.stderr, flush=True)
     head = "pair,kernel,aa_word,aa_ratio,aa_low,aa_high,planted_word,planted_ratio,planted_low,planted_high,rounds"
     (REPORTS / machine.describe().key).mkdir(parents=True, exist_ok=True)
@@ -53,7 +55,9 @@ def main() -> int:
     untold = len(words) - words.count("same") - len(false)
     share = found / args.pairs
     figures = [
-        Figure(f"false verdicts over {args.pairs} A/A pairs", f"<= {allowed}", exactly(len(false)), len(false) <= allowed),
+        Figure(
+            f"false verdicts over {args.pairs} A/A pairs", f"<= {allowed}", exactly(len(false)), len(false) <= allowed
+        ),
         Figure(f"planted {PLANTED:.0%} called slower", ">= 99 %", exactly(100 * share), share >= 0.99, "%"),
     ]
     about = (

@@ -41,8 +41,11 @@ def pytest_xdist_make_scheduler(config, log):
     is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
-    asking = {f"tests/{file.name}" for file in pathlib.Path(__file__).parent.glob("test_*.py")
-              if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))}  # fmt: skip
+    asking = {
+        f"tests/{file.name}"
+        for file in pathlib.Path(__file__).parent.glob("test_*.py")
+        if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))
+    }
 
     class TwoScopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
@@ -119,7 +122,9 @@ def inside(train):
     """inside(name): (status, reason) of a function of tests/inside.py, run in the suite's one TensorFlow process."""
 
     def ask(name: str) -> tuple[str, str]:
-        of = Row("training/keras/build", Training(f"tests.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"}))
+        of = Row(
+            "training/keras/build", Training(f"tests.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"})
+        )
         m = train.worker.ask(Order("measure", of, Limits()), 120)
         return m.status, m.reason
 

@@ -20,14 +20,20 @@ COMPILER = shutil.which("g++") or shutil.which("clang++")
 HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h")
 # What stands for an asm statement that has this in it: of its operands {0}, {1} ..
 _INSTEAD = {
-    "cp.async.cg.shared": "copy_later({0}, {1}, 16, {2});", "cp.async.ca.shared": "copy_later({0}, {1}, 4, {2});",
-    "cp.async.commit_group": "commit();", "cp.async.wait_group": "wait_group({0});",
+    "cp.async.cg.shared": "copy_later({0}, {1}, 16, {2});",
+    "cp.async.ca.shared": "copy_later({0}, {1}, 4, {2});",
+    "cp.async.commit_group": "commit();",
+    "cp.async.wait_group": "wait_group({0});",
     "ldmatrix.sync.aligned.m8n8.x4.trans": "load_matrices(to, at, true);",
     "ldmatrix.sync.aligned.m8n8.x4.shared": "load_matrices(to, at, false);",
-    "(MMA": "multiply_pieces<sizeof(Item)>(d, a, b0, b1);", "cvt.rna.tf32": "{0} = to_tf32({1});",
-    "cvt.rn.": "{0} = narrow({1}) << 16 | narrow({2});", "st.relaxed.sys": "write_pair({0}, {1}, {2});",
-    "ld.relaxed.sys": "read_pair({2}, {0}, {1});", "globaltimer": "{0} = nanoseconds();",
-    "griddepcontrol.": ";"}  # fmt: skip
+    "(MMA": "multiply_pieces<sizeof(Item)>(d, a, b0, b1);",
+    "cvt.rna.tf32": "{0} = to_tf32({1});",
+    "cvt.rn.": "{0} = narrow({1}) << 16 | narrow({2});",
+    "st.relaxed.sys": "write_pair({0}, {1}, {2});",
+    "ld.relaxed.sys": "read_pair({2}, {0}, {1});",
+    "globaltimer": "{0} = nanoseconds();",
+    "griddepcontrol.": ";",
+}
 _ASM = re.compile(r"asm(?: volatile)?\((?:[^;\"]|\"(?:[^\"\\]|\\.)*\")*\);")
 
 

@@ -21,9 +21,17 @@ class CudaError(RuntimeError):
     pass
 
 
-PROPERTIES = {"name": b"NVIDIA H200", "major": 9, "minor": 0, "multiProcessorCount": 132, "totalGlobalMem": 140 * GIB,
-              "l2CacheSize": 60 << 20, "clockRate": 1980000, "memoryClockRate": 3201000,
-              "uuid": bytes(range(16))}  # fmt: skip
+PROPERTIES = {
+    "name": b"NVIDIA H200",
+    "major": 9,
+    "minor": 0,
+    "multiProcessorCount": 132,
+    "totalGlobalMem": 140 * GIB,
+    "l2CacheSize": 60 << 20,
+    "clockRate": 1980000,
+    "memoryClockRate": 3201000,
+    "uuid": bytes(range(16)),
+}
 
 
 def fake_cupy(monkeypatch, devices=1, error="", pooled=0):
@@ -43,8 +51,12 @@ def fake_cupy(monkeypatch, devices=1, error="", pooled=0):
             pass
 
     runtime = types.SimpleNamespace(
-        getDeviceCount=count, getDeviceProperties=lambda index: PROPERTIES, getDevice=lambda: 0,
-        deviceGetPCIBusId=lambda index: f"0000:{index:02x}:00.0", memGetInfo=lambda: (10 * GIB, 140 * GIB))  # fmt: skip
+        getDeviceCount=count,
+        getDeviceProperties=lambda index: PROPERTIES,
+        getDevice=lambda: 0,
+        deviceGetPCIBusId=lambda index: f"0000:{index:02x}:00.0",
+        memGetInfo=lambda: (10 * GIB, 140 * GIB),
+    )
     made = types.ModuleType("cupy")
     made.__version__ = "14.2.0"
     made.cuda = types.SimpleNamespace(runtime=runtime, Device=Device, get_local_runtime_version=lambda: 13000)

@@ -12,30 +12,60 @@ from workloads.results import Gpu, Loaded, Machine, Measurement, Run, Samples, S
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
 _CACHES = {"L1d": 48 * 2**10, "L2": 2 * 2**20, "L3": 105 * 2**20}
-GPU_MACHINE = Machine("nvidia-h200", "Intel Xeon Platinum 8480+", "intel", "avx512", 16, 1, 2**37, _CACHES, (H200,),
-                      "580.0", "Linux", True)  # fmt: skip
+GPU_MACHINE = Machine(
+    "nvidia-h200",
+    "Intel Xeon Platinum 8480+",
+    "intel",
+    "avx512",
+    16,
+    1,
+    2**37,
+    _CACHES,
+    (H200,),
+    "580.0",
+    "Linux",
+    True,
+)
 CPU_MACHINE = Machine("intel-avx512-2c", "Intel Xeon", "intel", "avx512", 2, 1, 2**33, {**_CACHES, "L3": 32 * 2**20})
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
-def samples(seconds: float, clock: str = "host-latency", spread: float = 0.0, blocks: int = 5, each: int = 4,
-            seed: object = 0) -> Samples:  # fmt: skip
+def samples(
+    seconds: float, clock: str = "host-latency", spread: float = 0.0, blocks: int = 5, each: int = 4, seed: object = 0
+) -> Samples:
     """blocks x each samples around `seconds` with that relative spread; with spread 0 all are equal."""
     rng = np.random.default_rng(zlib.crc32(repr((seed, clock)).encode()))
     drawn = seconds * np.exp(spread * rng.standard_normal(blocks * each))
     return Samples(clock, tuple(drawn.tolist()), 10, tuple(i // each for i in range(blocks * each)), "max-noise")
 
 
-def row(kernel: str, problem, seconds: float | dict[str, float] | None, *, device: str = "", threads: int | None = None,
-        mode: str = "resident", status: str = "ok", spread: float = 0.0, **fields) -> Measurement:  # fmt: skip
+def row(
+    kernel: str,
+    problem,
+    seconds: float | dict[str, float] | None,
+    *,
+    device: str = "",
+    threads: int | None = None,
+    mode: str = "resident",
+    status: str = "ok",
+    spread: float = 0.0,
+    **fields,
+) -> Measurement:
     """A measurement; `seconds` by clock, or one number for host latency. The device follows from the backend."""
     device = device or ("gpu:0" if "/cupy/" in kernel else "cpu")
     clocks = {"host-latency": seconds} if isinstance(seconds, float) else seconds or {}
     key = (kernel, repr(problem), device, threads, mode)
     taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
     reuse = fields.pop("reuse", 1)
-    return Measurement(kernel, problem, Settings(device, threads, mode, reuse), status, samples=taken,
-                       check="" if status == "skipped" else "exact", **fields)  # fmt: skip
+    return Measurement(
+        kernel,
+        problem,
+        Settings(device, threads, mode, reuse),
+        status,
+        samples=taken,
+        check="" if status == "skipped" else "exact",
+        **fields,
+    )
 
 
 def square(n: int, math: str = "float32") -> Matmul:
@@ -81,12 +111,27 @@ def _cpu_rows(spread: float, cores: int, sizes) -> list[Measurement]:
                     for variant in variants:
                         fresh = n * n * 1e-10 if variant == "operator" else 0  # a fresh result each call
                         time = _cpu_seconds(n, math_, threads, backend) + fresh
-                        made.append(row(f"matmul/{backend}/{variant}", square(n, math_), time, threads=threads,
-                                        spread=spread, phases_s={"first_call": time * 5}))  # fmt: skip
+                        made.append(
+                            row(
+                                f"matmul/{backend}/{variant}",
+                                square(n, math_),
+                                time,
+                                threads=threads,
+                                spread=spread,
+                                phases_s={"first_call": time * 5},
+                            )
+                        )
     for math_, peak in _CPU_PEAK.items():
         for threads in sorted({1, cores}):
-            made.append(row("peak/numba/fma", Peak(math_, 10**9), 10**9 / (peak * min(threads, 12)), threads=threads,
-                            spread=spread / 4))  # fmt: skip
+            made.append(
+                row(
+                    "peak/numba/fma",
+                    Peak(math_, 10**9),
+                    10**9 / (peak * min(threads, 12)),
+                    threads=threads,
+                    spread=spread / 4,
+                )
+            )
     for threads, rate in ((1, 12e9), (cores, 12e9 * math.sqrt(cores))):
         triad = Stream("triad", 512 * 2**20)
         made.append(row("stream/numba/loop", triad, triad.bytes_moved / rate, threads=threads, spread=spread))
@@ -112,8 +157,15 @@ def _gpu_rows(spread: float, sizes) -> list[Measurement]:
     triad = Stream("triad", 2**30)
     clocks = {"device": triad.bytes_moved / 4.1e12, "host-latency": 3e-4}
     made.append(row("stream/cupy/wide", triad, clocks, spread=spread))
-    made.append(row("matmul/cupy/cublas", square(262144), None, status="skipped",
-                    reason="needs 768 GiB, the GPU has 139 GiB free"))  # fmt: skip
+    made.append(
+        row(
+            "matmul/cupy/cublas",
+            square(262144),
+            None,
+            status="skipped",
+            reason="needs 768 GiB, the GPU has 139 GiB free",
+        )
+    )
     return made
 
 
@@ -122,13 +174,24 @@ def training_rows(gpu: bool = True) -> list[Measurement]:
     p, made = Training("cifar10-cnn", 32, 9600), []
     for device, step in (("cpu", 1.9e-3), ("gpu:0", 2.6e-3))[: 1 + gpu]:
         phases, values = {"build": 0.6, "first_call": 2.2}, {"parameters": 51210.0, "final_loss": 0.4}
-        made.append(row("training/keras/fit", p, step, device=device, spread=0.01, phases_s=phases, values=values,
-                        series={"loss": (0.9, 0.5, 0.4)}))  # fmt: skip
+        made.append(
+            row(
+                "training/keras/fit",
+                p,
+                step,
+                device=device,
+                spread=0.01,
+                phases_s=phases,
+                values=values,
+                series={"loss": (0.9, 0.5, 0.4)},
+            )
+        )
     return made
 
 
-def stream_curve(kernel: str, law, sizes, threads: int | None = 1, operation: str = "triad",
-                 spread: float = 0.0) -> list[Measurement]:  # fmt: skip
+def stream_curve(
+    kernel: str, law, sizes, threads: int | None = 1, operation: str = "triad", spread: float = 0.0
+) -> list[Measurement]:
     """Rows of one operation over working sets, the bandwidth a function of the working set's bytes."""
     made = []
     for nbytes in sizes:
@@ -160,7 +223,9 @@ def memory_rows(spread: float = 0.01) -> list[Measurement]:
     """Both devices' levels: the CPU of GPU_MACHINE with one and 16 threads, and its GPU (its first rows cost a call)."""
     made = []
     for threads, rates in ((1, (4e11, 1.5e11, 3.6e10, 1.2e10)), (16, (5.6e12, 2e12, 3e11, 4.8e10))):
-        law = stairs((48 * 2**10 * threads, rates[0]), (2 * 2**20 * threads, rates[1]), (105 * 2**20, rates[2]), last=rates[3])
+        law = stairs(
+            (48 * 2**10 * threads, rates[0]), (2 * 2**20 * threads, rates[1]), (105 * 2**20, rates[2]), last=rates[3]
+        )
         for operation in ("copy", "triad"):
             made += stream_curve("stream/numba/loop", law, STREAM_SIZES, threads, operation, spread)
 
@@ -173,14 +238,21 @@ def memory_rows(spread: float = 0.01) -> list[Measurement]:
 
 def transfer_rows(spread: float = 0.01) -> list[Measurement]:
     """Straight laws of pinned and pageable copies, 4 B to 1 GiB, with the PCIe link that was seen."""
-    laws_ = {("transfer/cupy/memcpy_async", "pinned", "h2d"): (1e-5, 5.5e10),
-             ("transfer/cupy/memcpy_async", "pinned", "d2h"): (9e-6, 5.2e10),
-             ("transfer/cupy/array", "pageable", "h2d"): (2e-5, 1.1e10),
-             ("transfer/cupy/array", "pageable", "d2h"): (2.4e-5, 8e9),
-             ("transfer/tensorflow/constant", "pageable", "h2d"): (6e-5, 6e9)}  # fmt: skip
+    laws_ = {
+        ("transfer/cupy/memcpy_async", "pinned", "h2d"): (1e-5, 5.5e10),
+        ("transfer/cupy/memcpy_async", "pinned", "d2h"): (9e-6, 5.2e10),
+        ("transfer/cupy/array", "pageable", "h2d"): (2e-5, 1.1e10),
+        ("transfer/cupy/array", "pageable", "d2h"): (2.4e-5, 8e9),
+        ("transfer/tensorflow/constant", "pageable", "h2d"): (6e-5, 6e9),
+    }
     seen = {"pcie_generation": 5.0, "pcie_width": 16.0}
-    return [row(kernel, Transfer(direction, 4**i, memory), latency + 4**i / rate, device="gpu:0", spread=spread, values=seen)
-            for (kernel, memory, direction), (latency, rate) in laws_.items() for i in range(1, 16)]  # fmt: skip
+    return [
+        row(
+            kernel, Transfer(direction, 4**i, memory), latency + 4**i / rate, device="gpu:0", spread=spread, values=seen
+        )
+        for (kernel, memory, direction), (latency, rate) in laws_.items()
+        for i in range(1, 16)
+    ]
 
 
 def launch_rows(spread: float = 0.01) -> list[Measurement]:
@@ -193,15 +265,24 @@ def launch_rows(spread: float = 0.01) -> list[Measurement]:
         for device, step in (("cpu", 4e-4), ("gpu:0", 9e-4)):
             for variant in ("fit", "fit_jit", "fit_op_by_op"):
                 time = 2e-2 + 10 * n * step
-                made.append(row(f"launch/tensorflow/{variant}", Launch("step", 10 * n), time, device=device, spread=spread))
+                made.append(
+                    row(f"launch/tensorflow/{variant}", Launch("step", 10 * n), time, device=device, spread=spread)
+                )
     return made
 
 
 def tensor_peaks() -> list[Measurement]:
     """Tensor-core peaks beside the FMA ones: wgmma beyond mma.sync, float64 on tensor cores at twice the vector's."""
-    rates = {("tensor", "float16"): 6e14, ("wgmma", "float16"): 9e14, ("wgmma", "tf32"): 4.5e14, ("tensor", "float64"): 6.5e13}
-    return [row(f"peak/cupy/{variant}", Peak(math_, 10**13), {"device": 10**13 / rate, "host-latency": 0.3})
-            for (variant, math_), rate in rates.items()]  # fmt: skip
+    rates = {
+        ("tensor", "float16"): 6e14,
+        ("wgmma", "float16"): 9e14,
+        ("wgmma", "tf32"): 4.5e14,
+        ("tensor", "float64"): 6.5e13,
+    }
+    return [
+        row(f"peak/cupy/{variant}", Peak(math_, 10**13), {"device": 10**13 / rate, "host-latency": 0.3})
+        for (variant, math_), rate in rates.items()
+    ]
 
 
 def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
@@ -212,8 +293,16 @@ def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
 
 
 def run(machine: Machine, command: str = "python -m workloads.suite --quick") -> Run:
-    return Run(1, machine, {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"}, command, 1, "abc1234",
-               "0123456789abcdef", "2025-01-02T03:04:05Z")  # fmt: skip
+    return Run(
+        1,
+        machine,
+        {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"},
+        command,
+        1,
+        "abc1234",
+        "0123456789abcdef",
+        "2025-01-02T03:04:05Z",
+    )
 
 
 def gpu_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
@@ -239,8 +328,13 @@ def _layer_seconds(p, threads: int) -> float:
     return 5e-6 * threads**0.5 + loading + p.flops / (100e9 * min(threads, 12))
 
 
-def layer_rows(model: str = "cifar10-cnn", batches=_LAYER_BATCHES, spread: float = 0.01, maths=("float32", "tf32", "bfloat16"),
-               kinds=("conv", "dense")) -> list[Measurement]:  # fmt: skip
+def layer_rows(
+    model: str = "cifar10-cnn",
+    batches=_LAYER_BATCHES,
+    spread: float = 0.01,
+    maths=("float32", "tf32", "bfloat16"),
+    kinds=("conv", "dense"),
+) -> list[Measurement]:
     """The convolutions and dense products of a network: a CPU of 100 GFLOP/s a thread whose call costs 5 us; a GPU of 30
     TFLOP/s in float32, 4 times that in tf32 and 10 times in bfloat16 (half where channels are no multiples of 8), whose call
     costs 30 us; TensorFlow at 1.5 times the library and its own overhead; cold calls twice as long; copies at 10 to 50 GB/s."""
@@ -256,10 +350,18 @@ def layer_rows(model: str = "cifar10-cnn", batches=_LAYER_BATCHES, spread: float
             device = 2e-6 + p.flops / rate
             own = {"device": "gpu:0", "spread": spread}
             made.append(row(f"{op}/{gpu}", p, {"host-latency": device + 30e-6, "device": device}, **own))
-            made.append(row(f"{op}/cupy/{'im2col' if op == 'conv' else 'cublas'}", p,
-                            {"host-latency": 2 * device + 40e-6, "device": 2 * device}, **own))  # fmt: skip
-            made += [row(f"{op}/{gpu}", p, device + 40e-6 + p.footprint_bytes / rate_, mode=mode, **own)
-                     for mode, rate_ in _LINK.items()]  # fmt: skip
+            made.append(
+                row(
+                    f"{op}/cupy/{'im2col' if op == 'conv' else 'cublas'}",
+                    p,
+                    {"host-latency": 2 * device + 40e-6, "device": 2 * device},
+                    **own,
+                )
+            )
+            made += [
+                row(f"{op}/{gpu}", p, device + 40e-6 + p.footprint_bytes / rate_, mode=mode, **own)
+                for mode, rate_ in _LINK.items()
+            ]
             made += [row(f"{op}/tensorflow/{way}", p, 1.5 * device + cost, **own) for way, cost in _LAYER_WAYS.items()]
             if math_ != "float32":
                 continue
@@ -269,17 +371,29 @@ def layer_rows(model: str = "cifar10-cnn", batches=_LAYER_BATCHES, spread: float
                 if op == "matmul":  # twice as long would be less than its bytes take
                     continue
                 cold = row(f"{op}/{cpu}", p, 2 * time, threads=threads, spread=spread)
-                made.append(msgspec.structs.replace(cold, settings=msgspec.structs.replace(cold.settings, cache="cold")))
+                made.append(
+                    msgspec.structs.replace(cold, settings=msgspec.structs.replace(cold.settings, cache="cold"))
+                )
             fastest = min(_layer_seconds(p, t) for t in (1, 16))
             ways = _LAYER_WAYS | ({"held": 0.0} if op == "conv" else {})
-            made += [row(f"{op}/tensorflow/{way}", p, 1.5 * fastest + cost, spread=spread) for way, cost in ways.items()]
+            made += [
+                row(f"{op}/tensorflow/{way}", p, 1.5 * fastest + cost, spread=spread) for way, cost in ways.items()
+            ]
     return list({m.key: m for m in made}.values())
 
 
 def layers_run(spread: float = 0.01, **how) -> Loaded:
     """A run of a network's layers with the roofs of whole_run."""
-    command = f"python -m workloads.conv --model {how.get('model', 'cifar10-cnn')} --batch 1 8 32 128 512 --direction all"
+    command = (
+        f"python -m workloads.conv --model {how.get('model', 'cifar10-cnn')} --batch 1 8 32 128 512 --direction all"
+    )
     peaks = [m for m in gpu_run(spread, (64,)).measurements if m.problem.op in ("peak", "stream")]
-    rows = [*peaks, *memory_rows(spread), *transfer_rows(spread), *launch_rows(spread), *tensor_peaks(),
-            *layer_rows(spread=spread, **how)]  # fmt: skip
+    rows = [
+        *peaks,
+        *memory_rows(spread),
+        *transfer_rows(spread),
+        *launch_rows(spread),
+        *tensor_peaks(),
+        *layer_rows(spread=spread, **how),
+    ]
     return Loaded((run(GPU_MACHINE, command),), tuple(rows), 0, ("conv.jsonl",))

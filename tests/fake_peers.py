@@ -176,9 +176,14 @@ def cupy(host: Host) -> types.ModuleType:
     made.empty_like = lambda array: empty(array.shape, array.dtype)
     made.cuda = types.ModuleType("cupy.cuda")
     runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: host.count, deviceCanAccessPeer=lambda a, b: int(host.reach), deviceEnablePeerAccess=enable,
-        setDevice=lambda gpu: setattr(host, "current", gpu), memcpyPeerAsync=peer_copy, memcpyAsync=copy,
-        CUDARuntimeError=CUDARuntimeError)  # fmt: skip
+        getDeviceCount=lambda: host.count,
+        deviceCanAccessPeer=lambda a, b: int(host.reach),
+        deviceEnablePeerAccess=enable,
+        setDevice=lambda gpu: setattr(host, "current", gpu),
+        memcpyPeerAsync=peer_copy,
+        memcpyAsync=copy,
+        CUDARuntimeError=CUDARuntimeError,
+    )
     made.cuda.runtime, made.cuda.Device, made.cuda.Stream, made.cuda.Event = runtime, Device, Stream, Event
     made.cuda.alloc_pinned_memory, made.cuda.get_local_runtime_version = pinned, lambda: 13000
     made.cuda.nccl = nccl(host)
@@ -260,8 +265,10 @@ class Driver:
     def _launch(self, function, grid, threads, stream, addresses, extra) -> int:
         kernel = self.kernels[function.value - 1]
         assert extra is None and self.host.streams[stream - 1].gpu == self.host.current
-        given = [ctypes.c_void_p(ctypes.c_uint64.from_address(a).value) if "*" in kind else ctypes.c_void_p(a)
-                 for a, kind in zip(addresses, kernel.kinds, strict=True)]  # fmt: skip
+        given = [
+            ctypes.c_void_p(ctypes.c_uint64.from_address(a).value) if "*" in kind else ctypes.c_void_p(a)
+            for a, kind in zip(addresses, kernel.kinds, strict=True)
+        ]
         self.host.put(stream - 1, lambda: kernel.library.go(grid, 1, threads, *given))
         return 0
 

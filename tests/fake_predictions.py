@@ -37,9 +37,19 @@ def predict(training, settings, of, network=None, *, kernel="training/keras/fit"
     estimates = {name: exactly(value, spread) for name, value in parts.items()}
     step = exactly(sum(parts.values()), spread)
     compiled = given.get("jit_compile", "auto") == "on" or (given.get("jit_compile", "auto") == "auto" and not cpu)
-    return Prediction(training, settings, estimates, step, exactly(0.05, spread), exactly(0.1, spread),
-                      exactly(3.0 if compiled else 0.0, spread), exactly(5.0 if cpu else 6.0, spread),
-                      "compiled" if compiled else "op by op", (), of.key)  # fmt: skip
+    return Prediction(
+        training,
+        settings,
+        estimates,
+        step,
+        exactly(0.05, spread),
+        exactly(0.1, spread),
+        exactly(3.0 if compiled else 0.0, spread),
+        exactly(5.0 if cpu else 6.0, spread),
+        "compiled" if compiled else "op by op",
+        (),
+        of.key,
+    )
 
 
 def peaks() -> list:
@@ -53,8 +63,12 @@ def peaks() -> list:
 def starts(cpu: float, gpu: float | None = None) -> list:
     """Keras steps of a model with almost no work, so many seconds each."""
     each = [(device, seconds) for device, seconds in (("cpu", cpu), ("gpu:0", gpu)) if seconds]
-    return [row(f"launch/tensorflow/{variant}", Launch("step", n), 0.02 + n * seconds, device=device)
-            for n in (10, 80, 640) for device, seconds in each for variant in ("fit_jit", "fit_op_by_op")]  # fmt: skip
+    return [
+        row(f"launch/tensorflow/{variant}", Launch("step", n), 0.02 + n * seconds, device=device)
+        for n in (10, 80, 640)
+        for device, seconds in each
+        for variant in ("fit_jit", "fit_op_by_op")
+    ]
 
 
 def sources(*more, with_gpu: bool = True) -> Sources:

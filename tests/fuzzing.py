@@ -19,8 +19,14 @@ SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
 NUMBERS = st.one_of(
     st.integers(-5, 5), st.integers(), st.floats(), st.sampled_from([0, 1e-320, 1e308, -1.0, 2**63, 10**40])
 )
-ANY = st.one_of(st.none(), st.booleans(), NUMBERS, st.text(max_size=12), st.lists(NUMBERS, max_size=3),
-                st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2))  # fmt: skip
+ANY = st.one_of(
+    st.none(),
+    st.booleans(),
+    NUMBERS,
+    st.text(max_size=12),
+    st.lists(NUMBERS, max_size=3),
+    st.dictionaries(st.text(max_size=5), NUMBERS, max_size=2),
+)
 
 
 def _lines() -> list[bytes]:
@@ -135,5 +141,7 @@ RAW = {
     "sizes": lambda data: sizes(data.decode(errors="replace").split("\n")),
     "reader": lambda data: reader(data.splitlines()),
 }
-SEEDS = {"sizes": [b"256,512", b"64:8192:x2", b"512:4096:+512", b"2^6:2^13", b"4KiB:256MiB:x4", b"10:23:x1.5", b"3x5x7"],
-         "reader": [*LINES, b"\n".join(LINES[:2])]}  # fmt: skip
+SEEDS = {
+    "sizes": [b"256,512", b"64:8192:x2", b"512:4096:+512", b"2^6:2^13", b"4KiB:256MiB:x4", b"10:23:x1.5", b"3x5x7"],
+    "reader": [*LINES, b"\n".join(LINES[:2])],
+}

@@ -49,7 +49,13 @@ def joined():
     found = describing.network(model, "joined")
     by_name = {layer.name: layer for layer in found.layers}
     assert [by_name[n].kind for n in ("one", "two", "both", "pad", "mean", "out")] == [
-        "conv", "avgpool", "concat", "zeropad", "globalpool", "dense"]  # fmt: skip
+        "conv",
+        "avgpool",
+        "concat",
+        "zeropad",
+        "globalpool",
+        "dense",
+    ]
     assert by_name["both"].inputs == ("one", "two") and by_name["two"].inputs == ("input",)
     assert (by_name["one"].size, by_name["one"].bias, by_name["two"].step) == ((1, 3), False, 1)
     assert [la.kind for la in found.layers if la.name not in by_name or la.kind in ("Multiply", "activation")] == [

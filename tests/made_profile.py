@@ -31,10 +31,16 @@ def launches():
                 each = CALL + n * OPERATION
                 clocks = {"host-latency": each, "host-throughput": each} if device != "cpu" else each
                 made.append(row(f"launch/tensorflow/{variant}", Launch("elementwise", n), clocks, device=device))
-            made += [row(f"launch/tensorflow/{fit}", Launch("step", n), 0.05 + n * STEP[device, jit], device=device)
-                     for n in (1, 64, 256)]  # fmt: skip
-            made += [row(f"launch/tensorflow/{fit}", Launch("epoch", n), FIT + n * (EPOCH + STEP[device, jit]), device=device)
-                     for n in (1, 4, 16)]  # fmt: skip
+            made += [
+                row(f"launch/tensorflow/{fit}", Launch("step", n), 0.05 + n * STEP[device, jit], device=device)
+                for n in (1, 64, 256)
+            ]
+            made += [
+                row(
+                    f"launch/tensorflow/{fit}", Launch("epoch", n), FIT + n * (EPOCH + STEP[device, jit]), device=device
+                )
+                for n in (1, 4, 16)
+            ]
     for n in (1, 64):
         clocks = {"host-latency": 1e-5, "host-throughput": n * KERNEL}
         made.append(row("launch/cupy/rawkernel", Launch("empty", n), clocks, device="gpu:0"))

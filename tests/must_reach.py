@@ -37,8 +37,15 @@ def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), k
     rows = [head, ["---"] * len(head), *map(cells, figures)]
     about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")
     stamp = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    lines = [f"# {title}", "", f"`make {kind} NAME={name}` on {about}, {stamp}, commit {short(machine.commit())}.", "",
-             *("| " + " | ".join(row) + " |" for row in rows), "", *notes]  # fmt: skip
+    lines = [
+        f"# {title}",
+        "",
+        f"`make {kind} NAME={name}` on {about}, {stamp}, commit {short(machine.commit())}.",
+        "",
+        *("| " + " | ".join(row) + " |" for row in rows),
+        "",
+        *notes,
+    ]
     text = "\n".join(lines).rstrip() + "\n"
     path = REPORTS / here.key / f"{kind}-{name}.md"
     path.parent.mkdir(parents=True, exist_ok=True)

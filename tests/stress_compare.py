@@ -15,9 +15,13 @@ from workloads import machine, matmul, results, sweep
 from workloads.results import Row, Settings
 
 ONE = Settings(threads=1)
-ROWS = [Row("matmul/numpy/blas", Matmul(64, 64, 64), ONE), Row("matmul/numpy/blas", Matmul(512, 512, 512), ONE),
-        Row("matmul/numpy/operator", Matmul(64, 64, 64), ONE), Row("stream/numba/loop", Stream("triad", 1 << 20), ONE),
-        Row("peak/numba/fma", Peak("float32", 1 << 28), ONE)]  # fmt: skip
+ROWS = [
+    Row("matmul/numpy/blas", Matmul(64, 64, 64), ONE),
+    Row("matmul/numpy/blas", Matmul(512, 512, 512), ONE),
+    Row("matmul/numpy/operator", Matmul(64, 64, 64), ONE),
+    Row("stream/numba/loop", Stream("triad", 1 << 20), ONE),
+    Row("peak/numba/fma", Peak("float32", 1 << 28), ONE),
+]
 SIDES = ("old", "new")
 
 
@@ -65,11 +69,17 @@ def told(rows: list[comparison.Compared]) -> int:
     words = [r.word for r in rows]
     false = [r for r in rows if r.word in ("slower", "faster")]
     allowed = 4 * len(rows) // 200
-    figure = Figure(f"false verdicts of compare over {len(rows)} A/A pairs", f"<= {allowed}", exactly(len(false)),
-                    len(false) <= allowed)  # fmt: skip
+    figure = Figure(
+        f"false verdicts of compare over {len(rows)} A/A pairs",
+        f"<= {allowed}",
+        exactly(len(false)),
+        len(false) <= allowed,
+    )
     untold = words.count("can't tell")
-    about = (f"Five rows of one thread, each pair two sweeps in fresh processes one after the other; {words.count('same')} were "
-             f"called the same, {untold} could not be told.")  # fmt: skip
+    about = (
+        f"Five rows of one thread, each pair two sweeps in fresh processes one after the other; {words.count('same')} were "
+        f"called the same, {untold} could not be told."
+    )
     names = dict.fromkeys(r.name for r in rows)
     lines = [
         "| row | pairs | least effect claimed | largest difference of two medians | called different |",
@@ -81,8 +91,11 @@ def told(rows: list[comparison.Compared]) -> int:
         lines.append(
             f"| {name} | {len(own)} | {own[0].least.limit:.1%} | {most:.1%} | {sum(r in false for r in own)} |"
         )
-    wrong = [f"- false: {r.word} {r.verdict.ratio.value:.4f} ({r.verdict.ratio.low:.4f} .. {r.verdict.ratio.high:.4f}), least "
-             f"effect {r.least.limit:.1%}: {r.name}" for r in false]  # fmt: skip
+    wrong = [
+        f"- false: {r.word} {r.verdict.ratio.value:.4f} ({r.verdict.ratio.low:.4f} .. {r.verdict.ratio.high:.4f}), least "
+        f"effect {r.least.limit:.1%}: {r.name}"
+        for r in false
+    ]
     return table("compare", "False alarms of compare", [figure], [about, "", *lines, "", *wrong], "stress")
 
 

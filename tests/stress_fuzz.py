@@ -51,11 +51,13 @@ def guided(name: str, count: int) -> Counter | str:
 
     if importlib.util.find_spec("atheris") is None:
         return "atheris is not installed: pip install atheris"
-    code = ("import sys, atheris\n"
-            "with atheris.instrument_imports():\n    import workloads.options, workloads.results, workloads.soundness\n"
-            "import fuzzing\n"
-            "atheris.Setup(sys.argv, fuzzing.RAW[sys.argv.pop(1)])\n"
-            "atheris.Fuzz()\n")  # fmt: skip
+    code = (
+        "import sys, atheris\n"
+        "with atheris.instrument_imports():\n    import workloads.options, workloads.results, workloads.soundness\n"
+        "import fuzzing\n"
+        "atheris.Setup(sys.argv, fuzzing.RAW[sys.argv.pop(1)])\n"
+        "atheris.Fuzz()\n"
+    )
     paths = os.pathsep.join(
         [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
     )
@@ -63,8 +65,13 @@ def guided(name: str, count: int) -> Counter | str:
         for i, seed_ in enumerate(fuzzing.SEEDS[name]):
             (Path(folder) / str(i)).write_bytes(seed_)
         flags = [f"-runs={count}", "-max_len=4096", "-seed=1", f"-artifact_prefix={folder}/"]
-        done = subprocess.run([sys.executable, "-c", code, name, *flags, folder], capture_output=True, text=True, check=False,
-                              env={**os.environ, "PYTHONPATH": paths})  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", code, name, *flags, folder],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
     last = next(
         (line for line in (done.stdout + done.stderr).splitlines() if "Error" in line), "it said nothing of an error"
     )
@@ -99,8 +106,11 @@ def main() -> int:
     total = sum(n for what, n in told.items() if what.startswith("inputs"))
     bugs = {what: n for what, n in told.items() if what.startswith("bug: ")}
     figures = [Figure(f"fuzz inputs with a traceback, of {total}", "0", exactly(sum(bugs.values())), not bugs)]
-    notes = [f"{told['seconds']} s in all. {f'Left out: {left_out}.' if left_out else ''}".strip(), "",
-             *(f"- {what}: {n}" for what, n in told.items() if what != "seconds")]  # fmt: skip
+    notes = [
+        f"{told['seconds']} s in all. {f'Left out: {left_out}.' if left_out else ''}".strip(),
+        "",
+        *(f"- {what}: {n}" for what, n in told.items() if what != "seconds"),
+    ]
     return table("fuzz", "Made-up input", figures, notes, "stress")
 
 

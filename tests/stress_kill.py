@@ -15,8 +15,23 @@ from must_reach import Figure, added, exactly, table
 from workloads import results
 from workloads.worker import ROOT
 
-COMMAND = ["-m", "workloads.stream", "--sizes", "4KiB:64MiB:x1.02", "--backends", "numpy", "--threads", "1", "--fast",
-           "--max-time", "0.02", "--min-time", "0.005", "--format", "csv"]  # fmt: skip
+COMMAND = [
+    "-m",
+    "workloads.stream",
+    "--sizes",
+    "4KiB:64MiB:x1.02",
+    "--backends",
+    "numpy",
+    "--threads",
+    "1",
+    "--fast",
+    "--max-time",
+    "0.02",
+    "--min-time",
+    "0.005",
+    "--format",
+    "csv",
+]
 
 
 def start(folder: Path, resume: bool) -> subprocess.Popen:
@@ -89,11 +104,17 @@ def main() -> int:
     begin = time.monotonic()
     told = rounds(args.kills, args.seed, lambda text: print(text, file=sys.stderr, flush=True))
     told = added(args.append, {**told, "seconds": round(time.monotonic() - begin)})
-    figures = [Figure(f"finished rows lost over {told['kills']} random kill -9", "0", exactly(told["lost"]), told["lost"] == 0),
-               Figure("whole lines that cannot be read", "0", exactly(told["unreadable"]), told["unreadable"] == 0),
-               Figure("killed sweeps whose worker stayed behind", "0", exactly(told["left"]), told["left"] == 0)]  # fmt: skip
-    about = (f"{told['rows']} rows were finished between the kills, {told['torn']} lines were torn (and cut off by the next "
-             f"--resume). Every tenth sweep began a new file. {told['seconds']} s in all.")  # fmt: skip
+    figures = [
+        Figure(
+            f"finished rows lost over {told['kills']} random kill -9", "0", exactly(told["lost"]), told["lost"] == 0
+        ),
+        Figure("whole lines that cannot be read", "0", exactly(told["unreadable"]), told["unreadable"] == 0),
+        Figure("killed sweeps whose worker stayed behind", "0", exactly(told["left"]), told["left"] == 0),
+    ]
+    about = (
+        f"{told['rows']} rows were finished between the kills, {told['torn']} lines were torn (and cut off by the next "
+        f"--resume). Every tenth sweep began a new file. {told['seconds']} s in all."
+    )
     return table("kill", "kill -9 at random moments", figures, [about], "stress")
 
 

@@ -18,11 +18,15 @@ from workloads import judging, machine, matmul, results, sweep
 from workloads.results import Loaded, Measurement, Row, Samples, Settings
 
 ONE, TWO = Settings(threads=1), Settings(threads=2)
-ROWS = [*(Row(f"matmul/numpy/{v}", Matmul(n, n, n), ONE) for v in ("blas", "operator") for n in (64, 512)),
-        Row("matmul/numba/parallel", Matmul(64, 64, 64), ONE), Row("stream/numba/loop", Stream("triad", 1 << 20), ONE),
-        Row("stream/numba/loop", Stream("triad", 1 << 27), ONE), Row("peak/numba/fma", Peak("float32", 1 << 28), ONE),
-        Row("matmul/numpy/blas", Matmul(512, 512, 512), TWO),
-        Row("stream/numba/loop", Stream("triad", 1 << 27), TWO)]  # fmt: skip
+ROWS = [
+    *(Row(f"matmul/numpy/{v}", Matmul(n, n, n), ONE) for v in ("blas", "operator") for n in (64, 512)),
+    Row("matmul/numba/parallel", Matmul(64, 64, 64), ONE),
+    Row("stream/numba/loop", Stream("triad", 1 << 20), ONE),
+    Row("stream/numba/loop", Stream("triad", 1 << 27), ONE),
+    Row("peak/numba/fma", Peak("float32", 1 << 28), ONE),
+    Row("matmul/numpy/blas", Matmul(512, 512, 512), TWO),
+    Row("stream/numba/loop", Stream("triad", 1 << 27), TWO),
+]
 HOW = ["-q", "--rigorous", "--fast", "--max-time", "0.5"]
 AGAIN = "make stress NAME=occasions ARGS=--take"
 KEPT = 25  # samples of a process, evenly over its time: the files are small, and their median as sure as it need be
@@ -89,7 +93,11 @@ def judged(runs: list[Loaded]) -> list[Pair]:
     rows, found = [{m.key: m for m in run.measurements} for run in runs], []
     for i, j in itertools.combinations(range(len(runs)), 2):
         others = [run for k, run in enumerate(rows) if k not in (i, j)]
-        known = {INTERVALS: None, TWO_RUNS: spread.Stored([*rows[i].values(), *rows[j].values()]), OTHERS: together(others)}
+        known = {
+            INTERVALS: None,
+            TWO_RUNS: spread.Stored([*rows[i].values(), *rows[j].values()]),
+            OTHERS: together(others),
+        }
         for key in (key for key in rows[i] if key in rows[j]):
             found += [pair(rows[i][key], rows[j][key], what, stored) for what, stored in known.items()]
     return found
@@ -120,28 +128,44 @@ def told(runs: list[Loaded]) -> int:
     figures = []
     for known in (TWO_RUNS, OTHERS):
         false = sum(p.false for p in quiet if p.known == known)
-        figures.append(Figure(f"false verdicts over {total} pairs, {known}", f"<= {most}", exactly(false), false <= most))
+        figures.append(
+            Figure(f"false verdicts over {total} pairs, {known}", f"<= {most}", exactly(false), false <= most)
+        )
     starts = [datetime.fromisoformat(run.runs[0].started_at) for run in runs]
     minutes = (starts[-1] - starts[0]).total_seconds() / 60
-    about = [f"{len(runs)} runs of `{' '.join(HOW)}` over {minutes:.0f} minutes; every pair of them is compared, so a row's "
-             f"pairs are not independent of one another. A cell's three numbers: by {INTERVALS}, from "
-             f"{comparison.OVER_PROCESSES:.1%} on; with {TWO_RUNS}, so by what single processes differ by; with {OTHERS}, so by "
-             f"what the middles of these differ by where {spread.ENOUGH} were left alone by other load, else by what their "
-             f"single processes do. Found: of the same pairs, had the second run taken {PLANTED:.0%} longer."]  # fmt: skip
+    about = [
+        f"{len(runs)} runs of `{' '.join(HOW)}` over {minutes:.0f} minutes; every pair of them is compared, so a row's "
+        f"pairs are not independent of one another. A cell's three numbers: by {INTERVALS}, from "
+        f"{comparison.OVER_PROCESSES:.1%} on; with {TWO_RUNS}, so by what single processes differ by; with {OTHERS}, so by "
+        f"what the middles of these differ by where {spread.ENOUGH} were left alone by other load, else by what their "
+        f"single processes do. Found: of the same pairs, had the second run taken {PLANTED:.0%} longer."
+    ]
     apart = "Pairs with a side that other load disturbed, as its flag says beside the verdict; they are not in the figures above:"
-    return table("occasions", "False alarms between two runs at different moments", figures,
-                 [*about, "", *lines(quiet), "", apart, "", *lines(spoiled)], "stress", runs[-1].runs[-1].machine)  # fmt: skip
+    return table(
+        "occasions",
+        "False alarms between two runs at different moments",
+        figures,
+        [*about, "", *lines(quiet), "", apart, "", *lines(spoiled)],
+        "stress",
+        runs[-1].runs[-1].machine,
+    )
 
 
 def lines(pairs: list[Pair]) -> list[str]:
     """A line a row, then all of them."""
-    rows = ["| row | pairs | largest difference of two medians | least effect claimed, median | called different | found |",
-            f"|{' --- |' * 6}"]  # fmt: skip
+    rows = [
+        "| row | pairs | largest difference of two medians | least effect claimed, median | called different | found |",
+        f"|{' --- |' * 6}",
+    ]
     for name in (*dict.fromkeys(p.name for p in pairs), ""):
-        own = [[p for p in pairs if p.known == known and name in ("", p.name)] for known in (INTERVALS, TWO_RUNS, OTHERS)]
+        own = [
+            [p for p in pairs if p.known == known and name in ("", p.name)] for known in (INTERVALS, TWO_RUNS, OTHERS)
+        ]
         largest = max((max(p.ratio, 1 / p.ratio) - 1 for p in own[0]), default=0.0)
-        cells = [", ".join(f"{statistics.median(p.least for p in some):.1%}" for some in own if some),
-                 *(", ".join(str(sum(map(what, some))) for some in own) for what in (_false, _found))]  # fmt: skip
+        cells = [
+            ", ".join(f"{statistics.median(p.least for p in some):.1%}" for some in own if some),
+            *(", ".join(str(sum(map(what, some))) for some in own) for what in (_false, _found)),
+        ]
         rows.append(f"| {name or 'all'} | {len(own[0])} | {largest:.1%} | {' | '.join(cells)} |")
     return rows
 

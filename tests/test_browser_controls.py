@@ -167,8 +167,10 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
         for device, step in (("cpu", 2e-3 + 1e-5 * batch), ("gpu:0", 4e-3))
     ]
     rows += fake.laws(lambda n: n**3 / 1e11, lambda n: 2e-5, (64, 128, 256))
-    rows += [fake.row("matmul/numpy/blas", fake.square(9), None, status="failed", reason=long),
-             fake.row("matmul/numpy/blas", fake.square(8), 1e-3, flags=(long,), notes={"plan": long})]  # fmt: skip
+    rows += [
+        fake.row("matmul/numpy/blas", fake.square(9), None, status="failed", reason=long),
+        fake.row("matmul/numpy/blas", fake.square(8), 1e-3, flags=(long,), notes={"plan": long}),
+    ]
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     write(tmp_path / "a", msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=(run,), measurements=tuple(rows)))

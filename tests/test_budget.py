@@ -118,8 +118,22 @@ def test_the_sentence_and_the_table_name_each_part(whole):
     table = budget_words.table([cpu, gpu])
     assert table[0] == "| a step | CPU | GPU |"
     names = [line.split("|")[1].strip() for line in table[2:]]
-    assert names == ["dispatch", "launches", "matmul", "conv", "element-wise", "optimizer", "samples", "transfer calls",
-                     "transfer bytes", HIDDEN, "sum", "step", "remainder", "remainder's interval"]  # fmt: skip
+    assert names == [
+        "dispatch",
+        "launches",
+        "matmul",
+        "conv",
+        "element-wise",
+        "optimizer",
+        "samples",
+        "transfer calls",
+        "transfer bytes",
+        HIDDEN,
+        "sum",
+        "step",
+        "remainder",
+        "remainder's interval",
+    ]
     (calls,) = [line for line in table if line.startswith("| transfer calls")]
     assert calls.split("|")[2].strip() == "-"
 
@@ -133,7 +147,9 @@ def test_lines_put_devices_side_by_side_and_failed_rows_into_words(whole):
     several = {"data": "synthetic", "jit_compile": "on", "replicas": "4", "strategy": "MirroredStrategy"}
     refused = row("training/keras/fit", S0, None, device="gpu:0", status="skipped", reason="XLA compiles none")
     refused = msgspec.structs.replace(refused, settings=Settings("gpu:0", switches=several))
-    said = "cifar10-cnn (S0) at batch 32 (jit on and MirroredStrategy) has no time on 4 GPUs (skipped): XLA compiles none"
+    said = (
+        "cifar10-cnn (S0) at batch 32 (jit on and MirroredStrategy) has no time on 4 GPUs (skipped): XLA compiles none"
+    )
     assert said in budget_words.lines([training("gpu:0"), refused], GPU_MACHINE)
     assert f"- {said}" in budgets.section([], [training("gpu:0"), refused])
     assert budget_words.lines([]) == []

@@ -73,7 +73,9 @@ def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path):
 
 def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):
     monkeypatch.setattr(caches.machine, "memory_available", lambda: 1 << 19)
-    with pytest.raises(ValueError, match=r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"):
+    with pytest.raises(
+        ValueError, match=r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"
+    ):
         caches._cpu(frozenset({0, 1}))
     monkeypatch.setattr(caches.host, "caches", lambda cpus: {})
     with pytest.raises(ValueError, match="how large this CPU's caches are is not known"):
@@ -83,9 +85,13 @@ def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(sma
 # ---------------------------------------------------------------- in a row
 
 
-@pytest.mark.parametrize(("settings", "words"), [
-    (Settings(cache="lukewarm"), "unknown state of the caches 'lukewarm'; known: warm, cold"),
-    (Settings("gpu:0", mode="roundtrip", cache="cold"), "cold rows are resident")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (Settings(cache="lukewarm"), "unknown state of the caches 'lukewarm'; known: warm, cold"),
+        (Settings("gpu:0", mode="roundtrip", cache="cold"), "cold rows are resident"),
+    ],
+)
 def test_settings_without_a_cold_row(settings, words):
     problem, inputs = problem_and_inputs()
     with pytest.raises(ValueError, match=words):
@@ -148,7 +154,9 @@ def test_the_flush_is_the_devices(monkeypatch, device, backend):
 def test_cupy_reads_four_times_the_second_level_cache(monkeypatch):
     bound = {}
     device = types.SimpleNamespace(attributes={"L2CacheSize": 60 << 20})
-    made = types.SimpleNamespace(cuda=types.SimpleNamespace(Device=lambda: device), ones=lambda size, dtype: (size, dtype))
+    made = types.SimpleNamespace(
+        cuda=types.SimpleNamespace(Device=lambda: device), ones=lambda size, dtype: (size, dtype)
+    )
     monkeypatch.setitem(sys.modules, "cupy", made)
     reader = types.SimpleNamespace(bind=lambda problem, data: bound.update(problem=problem, data=data) or "read")
     monkeypatch.setattr(caches.registry, "find", {"stream/cupy/wide": reader}.__getitem__)

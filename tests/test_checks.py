@@ -66,16 +66,30 @@ def spread(count, second):
 # flag -> (the row it is seen on, those it was measured beside, machine), (a row like it on which it is not, beside, machine)
 CASES = {
     "no-wait": ((gpu(1e-5, 4e-4), [], GPU_MACHINE), (gpu(3.9e-4, 4e-4), [], GPU_MACHINE)),
-    "first-call": ((first(1.01, 0.01, 0.01, 0.01, first_call=10.0), [], None),
-                   (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None)),
+    "first-call": (
+        (first(1.01, 0.01, 0.01, 0.01, first_call=10.0), [], None),
+        (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None),
+    ),
     "above-roof": ((ROOFED[1], ROOFED, CPU_MACHINE), (ROOFED[1], ROOFED, VIRTUAL)),
     "lent-more": ((ROOFED[1], ROOFED, VIRTUAL), (ROOFED[1], ROOFED, CPU_MACHINE)),
     "not-cold": ((stream(1e-3, "cold"), [WARM], CPU_MACHINE), (stream(2e-3, "cold"), [WARM], CPU_MACHINE)),
-    "ran-on-cpu": ((row("training/keras/fit", square(1), None, device="gpu:0", status="failed",
-                        reason="the model's variables are on /device:CPU:0, not on a GPU"), [], GPU_MACHINE),
-                   (row("training/keras/fit", square(1), None, device="gpu:0", status="failed", reason="no memory"), [], None)),
+    "ran-on-cpu": (
+        (
+            row(
+                "training/keras/fit",
+                square(1),
+                None,
+                device="gpu:0",
+                status="failed",
+                reason="the model's variables are on /device:CPU:0, not on a GPU",
+            ),
+            [],
+            GPU_MACHINE,
+        ),
+        (row("training/keras/fit", square(1), None, device="gpu:0", status="failed", reason="no memory"), [], None),
+    ),
     "other-losses": ((spread(2, 1.03), [spread(1, 1.0)], None), (spread(2, 1.0009), [spread(1, 1.0)], None)),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("flag", CASES)
@@ -110,11 +124,15 @@ def test_a_sound_run_has_no_findings():
     assert checks.findings(loaded.measurements, loaded.runs[0].machine) == []
 
 
-@pytest.mark.parametrize(("m", "why"), [
-    (first(1.01, 0.01, 0.01, 0.01, first_call=0.02), "the first call was no longer than the others"),
-    (first(1.01, 0.01, 0.01, 0.01, first_call=10.0, stop="5 processes"), "each sample is a process's own"),
-    (first(0.01, 1.01, 0.01, 0.01, first_call=10.0), "it is not the first"), (first(1.0, 0.1, first_call=9.0), "two samples"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "why"),
+    [
+        (first(1.01, 0.01, 0.01, 0.01, first_call=0.02), "the first call was no longer than the others"),
+        (first(1.01, 0.01, 0.01, 0.01, first_call=10.0, stop="5 processes"), "each sample is a process's own"),
+        (first(0.01, 1.01, 0.01, 0.01, first_call=10.0), "it is not the first"),
+        (first(1.0, 0.1, first_call=9.0), "two samples"),
+    ],
+)
 def test_a_long_first_sample_that_is_not_the_first_call(m, why):
     assert not BY_FLAG["first-call"].seen(m, Context()), why
 
@@ -124,10 +142,14 @@ def test_the_first_call_is_seen_however_the_row_ended(stop):
     assert BY_FLAG["first-call"].seen(first(1.01, 0.01, 0.01, 0.01, first_call=10.0, stop=stop), Context())
 
 
-@pytest.mark.parametrize(("m", "beside", "why"), [
-    (stream(1e-3, "cold", 1 << 10), [stream(1e-3, "warm", 1 << 10)], "too small to show"),
-    (stream(1e-3, "cold", 1 << 28), [stream(1e-3, "warm", 1 << 28)], "no cache holds it"), (stream(1e-3, "cold"), [], "no twin"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "beside", "why"),
+    [
+        (stream(1e-3, "cold", 1 << 10), [stream(1e-3, "warm", 1 << 10)], "too small to show"),
+        (stream(1e-3, "cold", 1 << 28), [stream(1e-3, "warm", 1 << 28)], "no cache holds it"),
+        (stream(1e-3, "cold"), [], "no twin"),
+    ],
+)
 def test_cold_rows_that_may_be_as_fast(m, beside, why):
     assert not BY_FLAG["not-cold"].seen(m, Context(tuple(beside), (), CPU_MACHINE)), why
 
@@ -144,12 +166,19 @@ def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
     )
 
 
-@pytest.mark.parametrize(("m", "command"), [
-    (first(0.1, 0.1, 0.1), "python -m workloads.matmul --rigorous"),
-    (stream(1e-3, "warm"), "python -m workloads.stream --rigorous"),
-    (spread(1, 1.0), "python -m workloads.training --model lenet --rigorous"),
-    (row("inference/keras/call", Inference("lenet", 1), 0.1), "python -m workloads.inference --model lenet --rigorous"),
-    (row("collective/cupy/sum", types.SimpleNamespace(op="none"), 0.1), "python -m workloads.matmul --rigorous")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "command"),
+    [
+        (first(0.1, 0.1, 0.1), "python -m workloads.matmul --rigorous"),
+        (stream(1e-3, "warm"), "python -m workloads.stream --rigorous"),
+        (spread(1, 1.0), "python -m workloads.training --model lenet --rigorous"),
+        (
+            row("inference/keras/call", Inference("lenet", 1), 0.1),
+            "python -m workloads.inference --model lenet --rigorous",
+        ),
+        (row("collective/cupy/sum", types.SimpleNamespace(op="none"), 0.1), "python -m workloads.matmul --rigorous"),
+    ],
+)
 def test_a_row_is_measured_again_by_its_own_workload(m, command):
     assert checks._fix(BY_FLAG["steal"], m) == command
     assert checks._fix(BY_FLAG["quota"], m) == "raise the container's CPU limit"
@@ -209,10 +238,14 @@ def test_float64_that_was_float32():
     assert probes.rough(problem, (a, b), lambda: (a.astype(np.float32) @ b.astype(np.float32)).astype(np.float64))
 
 
-@pytest.mark.parametrize("problem", [
-    Conv(3, 9, 8, 5, 7, 3, 3, pad="same"), Conv(2, 12, 12, 4, 6, 3, 2, stride=2, pad="valid"),
-    Conv(2, 7, 7, 3, 4, 3, 3, pad=1, layout="NCHW"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Conv(3, 9, 8, 5, 7, 3, 3, pad="same"),
+        Conv(2, 12, 12, 4, 6, 3, 2, stride=2, pad="valid"),
+        Conv(2, 7, 7, 3, 4, 3, 3, pad=1, layout="NCHW"),
+    ],
+)
 def test_tf32_in_a_convolution(problem):
     run = (
         registry.find("conv/numpy/im2col").bind
@@ -237,10 +270,14 @@ def test_another_checkouts_kernels(tmp_path):
     assert not probes.foreign(pathlib.Path(probes.__file__).parent.parent / "tests" / ".." / "kernels")
 
 
-@pytest.mark.parametrize(("kernel", "device", "lesser", "flags"), [
-    ("matmul/numpy/operator", "cpu", True, {"lesser-kernels"}), ("matmul/numpy/operator", "cpu", False, set()),
-    ("matmul/numba/parallel", "cpu", True, set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "device", "lesser", "flags"),
+    [
+        ("matmul/numpy/operator", "cpu", True, {"lesser-kernels"}),
+        ("matmul/numpy/operator", "cpu", False, set()),
+        ("matmul/numba/parallel", "cpu", True, set()),
+    ],
+)
 def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatch, kernel, device, lesser, flags):
     monkeypatch.setattr(probes, "taken", lambda backend: 2)
     monkeypatch.setattr(probes, "slow_governor", lambda: False)
@@ -252,9 +289,16 @@ def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatc
     assert set(probes.flags(registry.find(kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
 
 
-@pytest.mark.parametrize(("threads", "took", "most", "flags"), [
-    (2, 2, 2, set()), (2, 1, 2, {"few-threads"}), (2, 0, 2, set()), (4, 4, 2, {"oversubscribed"}), (None, 2, 2, set()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("threads", "took", "most", "flags"),
+    [
+        (2, 2, 2, set()),
+        (2, 1, 2, {"few-threads"}),
+        (2, 0, 2, set()),
+        (4, 4, 2, {"oversubscribed"}),
+        (None, 2, 2, set()),
+    ],
+)
 def test_threads(monkeypatch, threads, took, most, flags):
     monkeypatch.setattr(probes, "taken", lambda backend: took)
     monkeypatch.setattr(probes, "slow_governor", lambda: False)

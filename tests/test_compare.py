@@ -27,8 +27,13 @@ def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
 
 
 def processes(*centers: float) -> Samples:
-    return Samples("host-latency", tuple(c for c in centers for _ in range(2)), 1,
-                   tuple(i for i in range(len(centers)) for _ in range(2)), f"{len(centers)} processes")  # fmt: skip
+    return Samples(
+        "host-latency",
+        tuple(c for c in centers for _ in range(2)),
+        1,
+        tuple(i for i in range(len(centers)) for _ in range(2)),
+        f"{len(centers)} processes",
+    )
 
 
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
@@ -49,9 +54,17 @@ def words(old, new, **how) -> list[str]:
 KNOWN = timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=512)  # of another row of the kernel: 0.3 % at most
 
 
-@pytest.mark.parametrize(("new", "word"), [
-    (1.05, "slower"), (0.95, "faster"), (1.0, "same"), (1.01, "same"), (1.03, "slower"), (1.02, "can't tell"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("new", "word"),
+    [
+        (1.05, "slower"),
+        (0.95, "faster"),
+        (1.0, "same"),
+        (1.01, "same"),
+        (1.03, "slower"),
+        (1.02, "can't tell"),
+    ],
+)
 def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
     old = loaded(timed(steady(1.0)), KNOWN)
     assert words(old, loaded(timed(steady(new)), KNOWN))[0] == word
@@ -124,8 +137,10 @@ def test_rows_over_processes_carry_their_spread_in_the_interval():
         loaded(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995))),
         loaded(timed(processes(1.02, 1.021, 1.019, 1.0205, 1.0195))),
     )
-    beside = [loaded(*(msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in side.measurements))
-              for side in (old, new)]  # fmt: skip
+    beside = [
+        loaded(*(msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in side.measurements))
+        for side in (old, new)
+    ]
     made = comparison.comparison(*beside, stored=spread.Stored([]))
     assert made.rows[0].word == "slower"
     assert made.rows[0].least == spread.Spread(comparison.OVER_PROCESSES, "intervals over processes in turns")
@@ -156,14 +171,22 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     steadier = spread.Stored([KNOWN])
     assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.MIN_EFFECT
     steadier = spread.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
-    assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.OVER_PROCESSES
+    assert (
+        comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit
+        == comparison.OVER_PROCESSES
+    )
     middles = (1.0, 1.02, 0.98, 1.01, 0.99)
     logs = [math.log(x) for x in middles]
     apart = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))
-    others = [msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0, 1.0, 1.0), problem=square(n)) for n in (128, 256, 512, 1024)]
+    others = [
+        msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0, 1.0, 1.0), problem=square(n)) for n in (128, 256, 512, 1024)
+    ]
     known = spread.Stored([at_occasions(*middles), new, *others])  # neither a run of one occasion nor rows alike count
     (made,) = comparison.comparison(loaded(old), loaded(new), stored=known).rows
-    assert made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5) and 0.10 < apart < 0.12
+    assert (
+        made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5)
+        and 0.10 < apart < 0.12
+    )
     assert made.word == "same" and len(known) == 5
     single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, the fifteen of the row count
     assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 15
@@ -174,9 +197,15 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     assert made.least.source == "single processes of 5 rows like it"
 
 
-@pytest.mark.parametrize(("m", "count"), [
-    (at_occasions(*[1.0] * 5), 5), (at_occasions(*[1.0] * 5, apart=spread.APART_S - 1), 1), (KNOWN, 1),
-    (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={spread.TAKEN: (0.0, 1000.0)}), 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "count"),
+    [
+        (at_occasions(*[1.0] * 5), 5),
+        (at_occasions(*[1.0] * 5, apart=spread.APART_S - 1), 1),
+        (KNOWN, 1),
+        (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={spread.TAKEN: (0.0, 1000.0)}), 1),
+    ],
+)
 def test_occasions_are_processes_with_a_pause_between_them(m, count):
     """Where nothing says when each was taken, all are of one."""
     found = spread.occasions(m, m.samples[0])
@@ -188,7 +217,9 @@ def test_few_occasions_tell_too_little():
     m = at_occasions(1.0, 1.0, 1.0, 1.0)
     assert len(spread.occasions(m, m.samples[0])) == 4
     assert spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING
-    late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series={spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3})
+    late = msgspec.structs.replace(
+        at_occasions(1.0, 1.1, 1.2), series={spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
+    )
     assert spread.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
 
 
@@ -234,8 +265,13 @@ def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
 
 def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
     """Five processes of a Keras fit lie 10 to 20 % apart: what they differ by is the framework's, and nothing of a product's."""
-    fit = Measurement("training/keras/fit", Training("cifar10-cnn", 32, 512), Settings(), "ok",
-                      samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),))  # fmt: skip
+    fit = Measurement(
+        "training/keras/fit",
+        Training("cifar10-cnn", 32, 512),
+        Settings(),
+        "ok",
+        samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),),
+    )
     kernels = [timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=n) for n in (128, 256, 512, 1024)]
     for known in ([], kernels):
         alone, beside = (spread.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
@@ -249,8 +285,9 @@ def test_processes_that_took_turns_have_a_spread_of_their_own():
     turns = msgspec.structs.replace(
         timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches={spread.MATCH: "turns"})
     )
-    turns = msgspec.structs.replace(turns, samples=(
-        msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),))  # fmt: skip
+    turns = msgspec.structs.replace(
+        turns, samples=(msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),)
+    )
     known = spread.Stored([alone, turns])
     logs = [math.log(c) for c in (1.0, 1.05, 0.95, 1.02, 0.98)]
     deviation = math.sqrt(sum((x - sum(logs) / 5) ** 2 for x in logs) / 4)
@@ -261,7 +298,9 @@ def test_processes_that_took_turns_have_a_spread_of_their_own():
     assert words(*map(loaded, sides), stored=spread.Stored([alone])) == [
         "can't tell"
     ]  # not known of turns: what is known counts
-    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == ["can't tell"]  # 29 % is too wide
+    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == [
+        "can't tell"
+    ]  # 29 % is too wide
 
 
 def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
@@ -350,9 +389,15 @@ def runs(tmp_path, monkeypatch):
     return old, new
 
 
-@pytest.mark.parametrize(("rule", "code"), [
-    (["--fail-on", "slower>5%"], 4), (["--fail-on", "slower>10%"], 0), (["--fail-on", "slower"], 4), ([], 0),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("rule", "code"),
+    [
+        (["--fail-on", "slower>5%"], 4),
+        (["--fail-on", "slower>10%"], 0),
+        (["--fail-on", "slower"], 4),
+        ([], 0),
+    ],
+)
 def test_the_exit_code(runs, rule, code, capsys):
     assert compare.main([*runs, *rule]) == code
     out, err = capsys.readouterr()
@@ -385,10 +430,15 @@ def test_formats_hold_the_same_rows(runs, capsys):
     assert sum(line.startswith("| ") for line in capsys.readouterr().out.splitlines()) == 5
 
 
-@pytest.mark.parametrize(("argv", "message"), [
-    (["nosuch", "nosuch"], "no result file in nosuch"), (["--fail-on", "faster>5%", "a", "b"], "no rule"),
-    (["--min-effect", "0", "a", "b"], "no share"), (["a"], "required: NEW"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["nosuch", "nosuch"], "no result file in nosuch"),
+        (["--fail-on", "faster>5%", "a", "b"], "no rule"),
+        (["--min-effect", "0", "a", "b"], "no share"),
+        (["a"], "required: NEW"),
+    ],
+)
 def test_bad_words_are_one_error_line(argv, message, capsys):
     assert compare.main(argv) == 2
     err = capsys.readouterr().err.splitlines()
@@ -404,8 +454,14 @@ def test_runs_without_a_row_in_common(runs, tmp_path, capsys):
 
 def test_names_tell_different_rows_apart():
     one = steady(1.0)
-    made = [timed(one), timed(one, n=65), timed(one, cache="cold"), timed(one, switches={"x": "on"}),
-            row("matmul/cupy/cublas", square(64, "tf32"), 1.0), row("matmul/cupy/cublas", square(64), 1.0)]  # fmt: skip
+    made = [
+        timed(one),
+        timed(one, n=65),
+        timed(one, cache="cold"),
+        timed(one, switches={"x": "on"}),
+        row("matmul/cupy/cublas", square(64, "tf32"), 1.0),
+        row("matmul/cupy/cublas", square(64), 1.0),
+    ]
     told = [names.row(m) for m in made]
     assert len(set(told)) == len(told)
     assert (
@@ -457,8 +513,11 @@ class TestBaselines:
 
     def test_flags_are_checked_before_anything_is_measured(self, runs):
         baselines.save("before", results.files_of(runs[0]))
-        for argv, message in ((["--fail-on", "slower>5%"], "needs --against"), (["--save", "before"], "exists"),
-                              (["--against", "nosuch"], "saved names: before")):  # fmt: skip
+        for argv, message in (
+            (["--fail-on", "slower>5%"], "needs --against"),
+            (["--save", "before"], "exists"),
+            (["--against", "nosuch"], "saved names: before"),
+        ):
             with pytest.raises(options.Usage, match=message):
                 show.check_flags(self.args(*argv))
         show.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))

@@ -132,7 +132,8 @@ def test_what_is_promised_below_or_not_measured_is_so():
     (alone,) = complaints._counted(msgspec.structs.replace(e, cpu=None), of)
     assert alone.endswith("; to set a count beside steps takes both devices' rows.")
     assert complaints._several(e, of)[-1] == (
-        "What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two or more")
+        "What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two or more"
+    )
 
 
 def test_keeping_the_data_saves_the_copies_and_the_fits_calls():
@@ -148,10 +149,16 @@ def test_keeping_the_data_saves_the_copies_and_the_fits_calls():
 
 
 def copies(pageable=10e9, pinned=50e9):
-    laws = (("transfer/tensorflow/dataset", "pageable", "h2d", pageable), ("transfer/cupy/memcpy_async", "pinned", "h2d", pinned),
-            ("transfer/cupy/array", "pageable", "d2h", pageable))  # fmt: skip
-    return [row(kernel, Transfer(direction, 4**i, memory), 1e-5 + 4**i / rate, device="gpu:0")
-            for kernel, memory, direction, rate in laws for i in range(1, 16)]  # fmt: skip
+    laws = (
+        ("transfer/tensorflow/dataset", "pageable", "h2d", pageable),
+        ("transfer/cupy/memcpy_async", "pinned", "h2d", pinned),
+        ("transfer/cupy/array", "pageable", "d2h", pageable),
+    )
+    return [
+        row(kernel, Transfer(direction, 4**i, memory), 1e-5 + 4**i / rate, device="gpu:0")
+        for kernel, memory, direction, rate in laws
+        for i in range(1, 16)
+    ]
 
 
 def bare(*rows):

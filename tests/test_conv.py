@@ -60,11 +60,21 @@ def test_groups_divide_the_products_and_the_filters():
     assert msgspec.structs.replace(p, layout="NCHW").w_shape == (9, 2, 3, 3)
 
 
-@pytest.mark.parametrize(("size", "taps", "stride", "pad", "pads", "outputs"), [
-    (32, 3, 1, "same", (1, 1), 32), (32, 3, 2, "same", (0, 1), 16), (33, 3, 2, "same", (1, 1), 17),
-    (32, 2, 1, "same", (0, 1), 32), (32, 1, 2, "same", (0, 0), 16), (5, 7, 3, "same", (2, 3), 2),
-    (32, 3, 2, "valid", (0, 0), 15), (299, 3, 2, "valid", (0, 0), 149),
-    (224, 7, 2, 3, (3, 3), 112), (1, 3, 1, 4, (4, 4), 7)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("size", "taps", "stride", "pad", "pads", "outputs"),
+    [
+        (32, 3, 1, "same", (1, 1), 32),
+        (32, 3, 2, "same", (0, 1), 16),
+        (33, 3, 2, "same", (1, 1), 17),
+        (32, 2, 1, "same", (0, 1), 32),
+        (32, 1, 2, "same", (0, 0), 16),
+        (5, 7, 3, "same", (2, 3), 2),
+        (32, 3, 2, "valid", (0, 0), 15),
+        (299, 3, 2, "valid", (0, 0), 149),
+        (224, 7, 2, 3, (3, 3), 112),
+        (1, 3, 1, 4, (4, 4), 7),
+    ],
+)
 def test_padding_is_tensorflows(size, taps, stride, pad, pads, outputs):
     p = Conv(1, size, size, 1, 1, taps, taps, stride, pad)
     assert (p.pads[0], p.p) == (pads, outputs)
@@ -82,23 +92,42 @@ def test_pixels_that_no_filter_covers_need_not_be_read():
 
 
 def test_operands_are_stored_as_the_layout_says():
-    shapes = {(la, d): [a.shape for a in Conv(2, 5, 7, 4, 6, 3, 1, groups=2, layout=la, direction=d).inputs(1)]
-              for la in Conv.LAYOUTS for d in Conv.DIRECTIONS}  # fmt: skip
+    shapes = {
+        (la, d): [a.shape for a in Conv(2, 5, 7, 4, 6, 3, 1, groups=2, layout=la, direction=d).inputs(1)]
+        for la in Conv.LAYOUTS
+        for d in Conv.DIRECTIONS
+    }
     assert shapes == {
-        ("NHWC", "fprop"): [(2, 5, 7, 4), (3, 1, 2, 6)], ("NHWC", "dgrad"): [(2, 3, 7, 6), (3, 1, 2, 6)],
-        ("NHWC", "wgrad"): [(2, 5, 7, 4), (2, 3, 7, 6)], ("NCHW", "fprop"): [(2, 4, 5, 7), (6, 2, 3, 1)],
-        ("NCHW", "dgrad"): [(2, 6, 3, 7), (6, 2, 3, 1)], ("NCHW", "wgrad"): [(2, 4, 5, 7), (2, 6, 3, 7)]}  # fmt: skip
+        ("NHWC", "fprop"): [(2, 5, 7, 4), (3, 1, 2, 6)],
+        ("NHWC", "dgrad"): [(2, 3, 7, 6), (3, 1, 2, 6)],
+        ("NHWC", "wgrad"): [(2, 5, 7, 4), (2, 3, 7, 6)],
+        ("NCHW", "fprop"): [(2, 4, 5, 7), (6, 2, 3, 1)],
+        ("NCHW", "dgrad"): [(2, 6, 3, 7), (6, 2, 3, 1)],
+        ("NCHW", "wgrad"): [(2, 4, 5, 7), (2, 6, 3, 7)],
+    }
 
 
-@pytest.mark.parametrize(("fields", "words"), [
-    ({"n": 0}, "n must be a whole number of at least 1, not 0"), ({"c_in": 0}, "c_in must be"),
-    ({"stride": 0}, "stride must be"), ({"groups": 0}, "groups must be"), ({"r": 1.5}, "r must be"),
-    ({"r": 6}, "a filter of 6 x 3 is larger than the padded image of 5 x 5"), ({"pad": "full"}, "pad must be same, valid or"),
-    ({"s": 10, "pad": 2}, "a filter of 3 x 10 is larger than the padded image of 9 x 9"),
-    ({"pad": -1}, "pad must be"), ({"pad": True}, "pad must be"), ({"groups": 3}, "3 groups do not divide c_in = 4"),
-    ({"groups": 4}, "4 groups do not divide c_out = 6"), ({"layout": "CHWN"}, "unknown layout 'CHWN'; known: NHWC, NCHW"),
-    ({"direction": "back"}, "unknown direction 'back'; known: fprop"), ({"dtype": "int8"}, "unknown dtype 'int8'"),
-    ({"dtype": "float64", "math": "tf32"}, "float64 operands cannot be multiplied in 'tf32'")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"n": 0}, "n must be a whole number of at least 1, not 0"),
+        ({"c_in": 0}, "c_in must be"),
+        ({"stride": 0}, "stride must be"),
+        ({"groups": 0}, "groups must be"),
+        ({"r": 1.5}, "r must be"),
+        ({"r": 6}, "a filter of 6 x 3 is larger than the padded image of 5 x 5"),
+        ({"pad": "full"}, "pad must be same, valid or"),
+        ({"s": 10, "pad": 2}, "a filter of 3 x 10 is larger than the padded image of 9 x 9"),
+        ({"pad": -1}, "pad must be"),
+        ({"pad": True}, "pad must be"),
+        ({"groups": 3}, "3 groups do not divide c_in = 4"),
+        ({"groups": 4}, "4 groups do not divide c_out = 6"),
+        ({"layout": "CHWN"}, "unknown layout 'CHWN'; known: NHWC, NCHW"),
+        ({"direction": "back"}, "unknown direction 'back'; known: fprop"),
+        ({"dtype": "int8"}, "unknown dtype 'int8'"),
+        ({"dtype": "float64", "math": "tf32"}, "float64 operands cannot be multiplied in 'tf32'"),
+    ],
+)
 def test_nonsense_is_refused(fields, words):
     with pytest.raises(ValueError, match=words):
         Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
@@ -112,7 +141,13 @@ def test_a_line_of_json_knows_its_type(pad):
 
 # ---------------------------------------------------------------- the reference and the kernels
 
-SHAPES = [(2, 5, 6, 4, 6, 3, 3), (1, 1, 1, 1, 1, 1, 1), (3, 7, 5, 2, 4, 1, 1), (2, 4, 4, 2, 2, 2, 3), (1, 6, 6, 4, 4, 5, 5)]
+SHAPES = [
+    (2, 5, 6, 4, 6, 3, 3),
+    (1, 1, 1, 1, 1, 1, 1),
+    (3, 7, 5, 2, 4, 1, 1),
+    (2, 4, 4, 2, 2, 2, 3),
+    (1, 6, 6, 4, 4, 5, 5),
+]
 
 
 def problems():
@@ -163,7 +198,9 @@ def test_every_kind_of_fault_is_found(problems, direction, dtype):
     assert not reference.check(p, inputs, right.astype(np.float64)).passed
     assert not reference.check(p, inputs, right[..., :-1]).passed
     assert not reference.check(p, inputs, np.zeros_like(right)).passed
-    assert not reference.check(p, inputs, np.flip(right, -1 if p.layout == "NHWC" else 1)).passed  # channels in a wrong order
+    assert not reference.check(
+        p, inputs, np.flip(right, -1 if p.layout == "NHWC" else 1)
+    ).passed  # channels in a wrong order
     for place in (0, right.size // 2 + 3, right.size - 1):
         for fault in (np.nan, np.inf, float(right.flat[place]) * 1.5 + 2):
             wrong = right.copy()
@@ -278,10 +315,16 @@ def test_im2col_on_the_gpu_is_right_call_after_call(on_gpu):
     assert done > 100
 
 
-@pytest.mark.parametrize(("fields", "words"), [
-    ({"layout": "NCHW"}, "not for NCHW in 1"), ({"groups": 2}, "not for NHWC in 2"),
-    ({"direction": "dgrad", "dtype": "bfloat16"}, "rounded at every tap"), ({"dtype": "float8_e4m3"}, "not for float8_e4m3"),
-    ({"n": 1 << 20}, "its columns need 1.27 GiB of GPU memory; at most half of the free 1 are taken")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"layout": "NCHW"}, "not for NCHW in 1"),
+        ({"groups": 2}, "not for NHWC in 2"),
+        ({"direction": "dgrad", "dtype": "bfloat16"}, "rounded at every tap"),
+        ({"dtype": "float8_e4m3"}, "not for float8_e4m3"),
+        ({"n": 1 << 20}, "its columns need 1.27 GiB of GPU memory; at most half of the free 1 are taken"),
+    ],
+)
 def test_what_im2col_on_the_gpu_refuses(on_gpu, fields, words):
     p = Conv(**{"n": 2, "h": 5, "w": 5, "c_in": 4, "c_out": 6, "r": 3, "s": 3, **fields})
     with pytest.raises(ValueError, match=words):

@@ -22,8 +22,12 @@ SHAPES = [
     (2, 4, 4, 2, 3, 1, 1),
     (1, 1, 1, 2, 2, 3, 3),
 ]
-PROBLEMS = [Conv(*shape, stride, pad) for shape in SHAPES for stride, pad in ((1, "same"), (2, "same"), (3, 4), (2, 1))
-            if pad != 1 or shape[1] > 1]  # fmt: skip
+PROBLEMS = [
+    Conv(*shape, stride, pad)
+    for shape in SHAPES
+    for stride, pad in ((1, "same"), (2, "same"), (3, 4), (2, 1))
+    if pad != 1 or shape[1] > 1
+]
 
 
 def filters(problem: Conv, seed: int = 3) -> np.ndarray:
@@ -98,8 +102,14 @@ def test_a_shape_has_the_fields_of_gather(path):
 
 
 def test_no_part_of_a_sum_is_empty_and_all_fit():
-    for tiles, steps, at_once, outputs in ((1, 1, 396, 10), (5, 6272, 396, 36864), (104, 288, 396, 1 << 20), (3, 7, 132, 1 << 27),
-                                           (1000, 9, 264, 1 << 24), (8, 0, 132, 64)):  # fmt: skip
+    for tiles, steps, at_once, outputs in (
+        (1, 1, 396, 10),
+        (5, 6272, 396, 36864),
+        (104, 288, 396, 1 << 20),
+        (3, 7, 132, 1 << 27),
+        (1000, 9, 264, 1 << 24),
+        (8, 0, 132, 64),
+    ):
         found = gather_tiles.splits(tiles, steps, at_once, outputs)
         assert found[0] == 1 and len(found) <= 3 and found == sorted(set(found))
         for parts in found[1:]:
@@ -166,13 +176,21 @@ def test_rows_that_are_loaded_together_lie_in_different_banks():
 
 # Every tile; of what comes 16 bytes at a time both operands or neither, as the registers of a mixture lie between. How results
 # leave is tried with the first tile: what is added up is the same.
-TRIED = [*((PLAIN, of, {"WGRAD": wgrad, "VECTOR_A": vector, "VECTOR_B": vector})
-           for of in gather_tiles.WARPS for wgrad in (0, 1) for vector in (0, 1)
-           if vector or not wgrad or of.tile_m <= of.threads),
-         *((TENSOR, of, {"WGRAD": wgrad, "TYPE": '"f16"'}) for of in gather_tiles.TENSORS for wgrad in (0, 1)),
-         *((WGMMA, of, {"WGRAD": wgrad, "OUT": leaves, "TYPE": '"bf16"'})
-           for i, of in enumerate(gather_tiles.GROUPS)
-           for wgrad, leaves in ((0, 0), (1, 1), (0, 1), (0, 2))[: 2 if i else 4])]  # fmt: skip
+TRIED = [
+    *(
+        (PLAIN, of, {"WGRAD": wgrad, "VECTOR_A": vector, "VECTOR_B": vector})
+        for of in gather_tiles.WARPS
+        for wgrad in (0, 1)
+        for vector in (0, 1)
+        if vector or not wgrad or of.tile_m <= of.threads
+    ),
+    *((TENSOR, of, {"WGRAD": wgrad, "TYPE": '"f16"'}) for of in gather_tiles.TENSORS for wgrad in (0, 1)),
+    *(
+        (WGMMA, of, {"WGRAD": wgrad, "OUT": leaves, "TYPE": '"bf16"'})
+        for i, of in enumerate(gather_tiles.GROUPS)
+        for wgrad, leaves in ((0, 0), (1, 1), (0, 1), (0, 2))[: 2 if i else 4]
+    ),
+]
 
 
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
@@ -190,9 +208,15 @@ def bound(monkeypatch):
     return cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)
 
 
-WHOLE = [(1, 1, 1, 1, 1, 1, 1, 3, 4), (2, 5, 6, 3, 5, 3, 3, 1, "same"), (2, 6, 5, 1, 5, 5, 2, 2, "same"),
-         (2, 6, 7, 16, 24, 3, 3, 2, 1), (1, 17, 17, 40, 40, 3, 3, 1, "same"), (3, 7, 7, 64, 40, 1, 1, 2, "valid"),
-         (1, 3, 3, 2, 3, 3, 3, 1, 4)]  # fmt: skip
+WHOLE = [
+    (1, 1, 1, 1, 1, 1, 1, 3, 4),
+    (2, 5, 6, 3, 5, 3, 3, 1, "same"),
+    (2, 6, 5, 1, 5, 5, 2, 2, "same"),
+    (2, 6, 7, 16, 24, 3, 3, 2, 1),
+    (1, 17, 17, 40, 40, 3, 3, 1, "same"),
+    (3, 7, 7, 64, 40, 1, 1, 2, "valid"),
+    (1, 3, 3, 2, 3, 3, 3, 1, 4),
+]
 
 
 @pytest.fixture(scope="module")
@@ -202,8 +226,10 @@ def built(tmp_path_factory):
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
 @pytest.mark.parametrize("way", Conv.DIRECTIONS)
-@pytest.mark.parametrize(("of", "rung", "dtype"), [("", "direct", "float32"), ("", "implicit_gemm", "float32"),
-                                                   ("_tensor", "tensor_core", "bfloat16")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("of", "rung", "dtype"),
+    [("", "direct", "float32"), ("", "implicit_gemm", "float32"), ("_tensor", "tensor_core", "bfloat16")],
+)
 def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, way, bound, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
     monkeypatch.setattr(cuda, "load", functools.partial(cuda_on_cpu.load, built))

@@ -102,10 +102,16 @@ def test_a_map_of_images_counts_channels_first_and_then_columns(wgmma, monkeypat
         wgmma.im2col_map(0x7000, of, 128)
 
 
-@pytest.mark.parametrize(("problem", "address", "reason"), [
-    (Conv(1, 9, 9, 12, 8, 3, 3), 0x7000, "pixels on 16 bytes"), (Conv(1, 9, 9, 16, 8, 3, 3), 0x7008, "pixels on 16 bytes"),
-    (Conv(1, 9, 9, 8, 8, 3, 3, 9, 3), 0x7000, "steps of 8 at most"), (Conv(1, 9, 9, 8, 8, 3, 3, 1, 129), 0x7000, "128 pixels"),
-    (Conv(1, 300, 300, 8, 8, 257, 1, 1, 127), 0x7000, "256 taps")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("problem", "address", "reason"),
+    [
+        (Conv(1, 9, 9, 12, 8, 3, 3), 0x7000, "pixels on 16 bytes"),
+        (Conv(1, 9, 9, 16, 8, 3, 3), 0x7008, "pixels on 16 bytes"),
+        (Conv(1, 9, 9, 8, 8, 3, 3, 9, 3), 0x7000, "steps of 8 at most"),
+        (Conv(1, 9, 9, 8, 8, 3, 3, 1, 129), 0x7000, "128 pixels"),
+        (Conv(1, 300, 300, 8, 8, 257, 1, 1, 127), 0x7000, "256 taps"),
+    ],
+)
 def test_images_that_the_copy_engine_cannot_walk_are_refused(problem, address, reason, wgmma):
     with pytest.raises(ValueError, match=reason):
         wgmma.im2col_map(address, gather_tiles.gather(problem), 128)
@@ -122,11 +128,15 @@ def test_filters_of_wgmma_have_each_tap_s_channels_in_whole_64s(wgmma):
             ].any()
 
 
-@pytest.mark.parametrize(("problem", "reason"), [
-    (Conv(1, 4, 4, 8, 8, 3, 3, layout="NCHW", dtype="bfloat16"), "for NHWC in one group, not for NCHW in 1"),
-    (Conv(1, 4, 4, 8, 8, 3, 3, groups=2, dtype="bfloat16"), "for NHWC in one group, not for NHWC in 2"),
-    (Conv(1, 4, 4, 8, 8, 3, 3), "convolves bfloat16 and float16, not float32"),
-    (Conv(1 << 12, 256, 256, 8, 8, 3, 3, dtype="bfloat16"), "places are counted in 32 bits")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("problem", "reason"),
+    [
+        (Conv(1, 4, 4, 8, 8, 3, 3, layout="NCHW", dtype="bfloat16"), "for NHWC in one group, not for NCHW in 1"),
+        (Conv(1, 4, 4, 8, 8, 3, 3, groups=2, dtype="bfloat16"), "for NHWC in one group, not for NHWC in 2"),
+        (Conv(1, 4, 4, 8, 8, 3, 3), "convolves bfloat16 and float16, not float32"),
+        (Conv(1 << 12, 256, 256, 8, 8, 3, 3, dtype="bfloat16"), "places are counted in 32 bits"),
+    ],
+)
 def test_what_a_rung_cannot_do_it_says(problem, reason, wgmma):
     from kernels import conv_cuda
 

@@ -15,10 +15,19 @@ from kernels.problems import Conv
 
 WAYS = Conv.DIRECTIONS
 AWKWARD = [
-    Conv(3, 1, 1, 5, 7, 3, 3, pad="same"), Conv(2, 1, 1, 17, 33, 1, 1), Conv(2, 9, 8, 3, 5, 3, 3, 3, 4),
-    Conv(2, 6, 11, 1, 4, 5, 2, 1, "same"), Conv(2, 13, 12, 3, 40, 3, 3, 2, "same"), Conv(1, 8, 8, 16, 35, 2, 3, 3),
-    Conv(3, 5, 5, 4, 6, 1, 1, 3, 4), Conv(2, 7, 9, 6, 50, 1, 1, 2, 1), Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3),
-    Conv(5, 8, 8, 20, 70, 3, 3, 1, "same", 2), Conv(3, 6, 6, 37, 16, 1, 1), Conv(2, 20, 20, 64, 33, 5, 5, 2, 2)]  # fmt: skip
+    Conv(3, 1, 1, 5, 7, 3, 3, pad="same"),
+    Conv(2, 1, 1, 17, 33, 1, 1),
+    Conv(2, 9, 8, 3, 5, 3, 3, 3, 4),
+    Conv(2, 6, 11, 1, 4, 5, 2, 1, "same"),
+    Conv(2, 13, 12, 3, 40, 3, 3, 2, "same"),
+    Conv(1, 8, 8, 16, 35, 2, 3, 3),
+    Conv(3, 5, 5, 4, 6, 1, 1, 3, 4),
+    Conv(2, 7, 9, 6, 50, 1, 1, 2, 1),
+    Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3),
+    Conv(5, 8, 8, 20, 70, 3, 3, 1, "same", 2),
+    Conv(3, 6, 6, 37, 16, 1, 1),
+    Conv(2, 20, 20, 64, 33, 5, 5, 2, 2),
+]
 
 
 def directed(problem: Conv, way: str) -> Conv:
@@ -63,8 +72,14 @@ def test_awkward_shapes_are_exact(variant, vector, count, way, threads):
 
 
 # Several chunks of channels, blocks of rows and of images, columns in several spans, pixels a page apart, tiles to the last row.
-LARGE = [Conv(3, 14, 14, 200, 40, 3, 3, pad="same"), Conv(9, 7, 7, 70, 33, 3, 3, pad="same"), Conv(2, 60, 58, 8, 40, 3, 3),
-         Conv(2, 7, 7, 1024, 20, 1, 1), Conv(2, 14, 14, 520, 1030, 1, 1, 2), Conv(130, 4, 4, 3, 8, 2, 2, 2)]  # fmt: skip
+LARGE = [
+    Conv(3, 14, 14, 200, 40, 3, 3, pad="same"),
+    Conv(9, 7, 7, 70, 33, 3, 3, pad="same"),
+    Conv(2, 60, 58, 8, 40, 3, 3),
+    Conv(2, 7, 7, 1024, 20, 1, 1),
+    Conv(2, 14, 14, 520, 1030, 1, 1, 2),
+    Conv(130, 4, 4, 3, 8, 2, 2, 2),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -104,8 +119,12 @@ def test_a_strided_dgrad_is_a_window_for_each_pixel_between_strides():
     assert odd == (2, 2, 0, 2)
     p = Conv(1, 5, 5, 4, 8, 3, 3, 2, 1, direction="dgrad")
     found = pixel_blocks.windows(p)
-    assert [(w.rows, w.across, w.taps_down, w.taps_across) for w in found] == [(3, 3, 1, 1), (3, 2, 1, 2), (2, 3, 2, 1),
-                                                                               (2, 2, 2, 2)]  # fmt: skip
+    assert [(w.rows, w.across, w.taps_down, w.taps_across) for w in found] == [
+        (3, 3, 1, 1),
+        (3, 2, 1, 2),
+        (2, 3, 2, 1),
+        (2, 2, 2, 2),
+    ]
     assert sum(w.pixels for w in found) == 25 and sum(w.taps_down * w.taps_across for w in found) == 9
     # filters of 3 x 3 taps of 4 x 8 values: the last window begins at tap (2, 2), the first at (1, 1)
     assert found[3].filter_at == (2 * 3 + 2) * 32 and found[0].filter_at == (1 * 3 + 1) * 32
@@ -177,7 +196,10 @@ def test_a_tile_sums_its_runs_for_the_rows_and_columns_that_are_there(vector):
 
 def test_other_arithmetic_and_layouts_are_refused():
     for variant in ("direct", "blocked"):
-        for problem in (Conv(1, 4, 4, 2, 2, 1, 1, layout="NCHW"), Conv(1, 4, 4, 2, 2, 1, 1, dtype="bfloat16"),
-                        Conv(1, 4, 4, 2, 2, 1, 1, math="tf32")):  # fmt: skip
+        for problem in (
+            Conv(1, 4, 4, 2, 2, 1, 1, layout="NCHW"),
+            Conv(1, 4, 4, 2, 2, 1, 1, dtype="bfloat16"),
+            Conv(1, 4, 4, 2, 2, 1, 1, math="tf32"),
+        ):
             with pytest.raises(ValueError, match=r"convolve float32 .*in NHWC, not"):
                 registry.find(f"conv/numba/{variant}").bind(problem, *problem.inputs(1))

@@ -31,9 +31,11 @@ def problems(*argv, of=conv):
 def test_a_models_convolutions_each_once_the_first_without_dgrad():
     found = problems("--model", "cifar10-cnn", "--batch", "8", "--direction", "all")
     assert [(p.c_in, p.c_out, p.h, p.pad, p.direction) for p in found] == [
-        (3, 32, 32, "same", "fprop"), (3, 32, 32, "same", "wgrad"),
+        (3, 32, 32, "same", "fprop"),
+        (3, 32, 32, "same", "wgrad"),
         *((32, 64, 16, "same", way) for way in Conv.DIRECTIONS),
-        *((64, 64, 16, "valid", way) for way in Conv.DIRECTIONS)]  # fmt: skip
+        *((64, 64, 16, "valid", way) for way in Conv.DIRECTIONS),
+    ]
     assert {p.n for p in found} == {8}
     assert len(set(problems("--model", "vgg-16"))) == len(problems("--model", "vgg-16")) == 9  # of 13 layers
     assert problems() == problems("--model", "cifar10-cnn", "--batch", "32", "--direction", "fprop")
@@ -45,36 +47,47 @@ def test_shapes_with_their_stride_padding_and_groups():
     assert p == Conv(2, 9, 7, 6, 9, 3, 2, 2, 1, 3, "NCHW")
     assert problems("--shapes", "2x9x7x6:9x3x2x6")[0].pad == "same"
     both = problems("--shapes", "2x9x7x6:9x3x2", "--dtypes", "float32", "tf32", "--direction", "dgrad,wgrad")
-    assert [(p.direction, p.math) for p in both] == [(way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")]
+    assert [(p.direction, p.math) for p in both] == [
+        (way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")
+    ]
 
 
 def test_what_is_varied_and_nothing_else():
     base = ["--shapes", "2x8x8x4:16x3x3"]
     assert [(p.n, p.c_in) for p in problems(*base, "--batch", "1:16:x4")] == [(1, 4), (4, 4), (16, 4)]
-    assert [(p.c_in, p.c_out, p.n) for p in problems(*base, "--vary", "channels", "--sizes", "4", "8")] == [(4, 4, 2), (8, 8, 2)]
-    assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == [(8, 8, 16), (16, 16, 16)]
+    assert [(p.c_in, p.c_out, p.n) for p in problems(*base, "--vary", "channels", "--sizes", "4", "8")] == [
+        (4, 4, 2),
+        (8, 8, 2),
+    ]
+    assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == [
+        (8, 8, 16),
+        (16, 16, 16),
+    ]
 
 
-@pytest.mark.parametrize(("argv", "message"), [
-    (["--shapes", "1x2x2x3:4x5x5", "--pad", "valid"], "a filter of 5 x 5 is larger than the padded image of 2 x 2"),
-    (["--batch", "0"], "'0' is out of range"),
-    (["--shapes", "0x8x8x3:4x3x3"], "'0' is out of range"),
-    (["--shapes", "1x8x8x4:4x3x3x3"], "filters of 3 channels do not go with images of 4 channels"),
-    (["--shapes", "1x8x8x3:4x3x3", "--groups", "2"], "2 groups do not divide c_in = 3"),
-    (["--shapes", "8x8x3:4x3x3"], "is not a shape NxHxWxC:KxRxS"),
-    (["--shapes", "1x8x8x3:4x3x3", "--pad", "-1"], "'-1' is no padding"),
-    (["--shapes", "1x8x8x3:4x3x3", "--pad", "some"], "'some' is no padding"),
-    (["--vary", "channels", "--groups", "8"], "at channels 4: 8 groups do not divide"),
-    (["--vary", "batch", "--batch", "4"], "leave one out"),
-    (["--shapes", "1x8x8x3:4x3x3", "--sizes", "4"], "--sizes needs --vary"),
-    (["--model", "cifar10-cnn", "--stride", "2"], "--stride is for shapes"),
-    (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn, "),
-    (["--model", "cifar10-mlp"], "cifar10-mlp has no convolutions"),
-    (["--direction", "up"], "unknown direction 'up'; known: fprop, dgrad, wgrad, all"),
-    (["--cache", "hot"], "unknown cache 'hot'; known: warm, cold"),
-    (["--dtypes", "int4"], "unknown dtype 'int4'"),
-    (["--modes", "psychic"], "unknown mode 'psychic'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--shapes", "1x2x2x3:4x5x5", "--pad", "valid"], "a filter of 5 x 5 is larger than the padded image of 2 x 2"),
+        (["--batch", "0"], "'0' is out of range"),
+        (["--shapes", "0x8x8x3:4x3x3"], "'0' is out of range"),
+        (["--shapes", "1x8x8x4:4x3x3x3"], "filters of 3 channels do not go with images of 4 channels"),
+        (["--shapes", "1x8x8x3:4x3x3", "--groups", "2"], "2 groups do not divide c_in = 3"),
+        (["--shapes", "8x8x3:4x3x3"], "is not a shape NxHxWxC:KxRxS"),
+        (["--shapes", "1x8x8x3:4x3x3", "--pad", "-1"], "'-1' is no padding"),
+        (["--shapes", "1x8x8x3:4x3x3", "--pad", "some"], "'some' is no padding"),
+        (["--vary", "channels", "--groups", "8"], "at channels 4: 8 groups do not divide"),
+        (["--vary", "batch", "--batch", "4"], "leave one out"),
+        (["--shapes", "1x8x8x3:4x3x3", "--sizes", "4"], "--sizes needs --vary"),
+        (["--model", "cifar10-cnn", "--stride", "2"], "--stride is for shapes"),
+        (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn, "),
+        (["--model", "cifar10-mlp"], "cifar10-mlp has no convolutions"),
+        (["--direction", "up"], "unknown direction 'up'; known: fprop, dgrad, wgrad, all"),
+        (["--cache", "hot"], "unknown cache 'hot'; known: warm, cold"),
+        (["--dtypes", "int4"], "unknown dtype 'int4'"),
+        (["--modes", "psychic"], "unknown mode 'psychic'"),
+    ],
+)
 def test_bad_input_is_one_error_line_and_a_command(argv, message, capsys):
     assert conv.main([*argv, "-q"]) == 2
     out, err = capsys.readouterr()
@@ -96,8 +109,13 @@ def test_a_model_without_convolutions_is_sent_to_its_products(capsys):
 def test_a_direction_that_no_layer_has():
     from kernels.networks import NETWORKS, Layer, Network
 
-    NETWORKS["one-conv"] = Network("one-conv", "", (8, 8, 1), 2, (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"),
-                                                                   Layer("classes", "dense", 2)))  # fmt: skip
+    NETWORKS["one-conv"] = Network(
+        "one-conv",
+        "",
+        (8, 8, 1),
+        2,
+        (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2)),
+    )
     plan.networks.known.cache_clear()
     try:
         with pytest.raises(options.Usage, match="the convolutions of one-conv have no dgrad"):
@@ -111,14 +129,21 @@ def law(n: int, **fields) -> list:
     """A convolution of batch n: 1e-6 s an image on the CPU; on the GPU 20e-6 s a call, with its copies 80e-6."""
     p = Conv(**{"n": n, "h": 8, "w": 8, "c_in": 4, "c_out": 4, "r": 3, "s": 3, "pad": "same"} | fields)
     images = 1e-6 * p.n * p.h * p.c_in / 32
-    return [row("conv/numpy/im2col", p, images, threads=1),
-            row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 1e-6}, device="gpu:0"),
-            row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip")]  # fmt: skip
+    return [
+        row("conv/numpy/im2col", p, images, threads=1),
+        row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 1e-6}, device="gpu:0"),
+        row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip"),
+    ]
 
 
-@pytest.mark.parametrize(("varies", "fields", "true"), [
-    ("batch", lambda v: {"n": v}, 20), ("channels", lambda v: {"n": 1, "c_in": v, "c_out": v}, 80),
-    ("size", lambda v: {"n": 1, "h": v, "w": v}, 160)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("varies", "fields", "true"),
+    [
+        ("batch", lambda v: {"n": v}, 20),
+        ("channels", lambda v: {"n": 1, "c_in": v, "c_out": v}, 80),
+        ("size", lambda v: {"n": 1, "h": v, "w": v}, 160),
+    ],
+)
 def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(varies, fields, true):
     sizes, done = [4, 1024], [m for v in (4, 1024) for m in law(**{"n": 1} | fields(v))]
     while added := conv.refine(done, varies):
@@ -133,10 +158,18 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
 
 
 def test_families_hold_what_is_equal_in_all_else():
-    rows = [m for n in (1, 64) for m in law(n)] + law(1, direction="wgrad") + law(1, c_in=8, c_out=8) + law(1, h=16, w=16)
+    rows = (
+        [m for n in (1, 64) for m in law(n)] + law(1, direction="wgrad") + law(1, c_in=8, c_out=8) + law(1, h=16, w=16)
+    )
     found = families.conv_rows(rows)
-    assert {f.varies: set(r["float32"]) for f, r in found.items()} == {"batch": {1, 64}}  # two sizes are no sweep of sizes
-    assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == {"batch", "channels", "size"}
+    assert {f.varies: set(r["float32"]) for f, r in found.items()} == {
+        "batch": {1, 64}
+    }  # two sizes are no sweep of sizes
+    assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == {
+        "batch",
+        "channels",
+        "size",
+    }
     (family,) = found
     assert family.at(5, "tf32") == Conv(5, 8, 8, 4, 4, 3, 3, 1, "same", math="tf32")
     assert families.SQUARES.at(7, "bfloat16") == Matmul(7, 7, 7, "bfloat16")
@@ -165,7 +198,10 @@ def test_a_frameworks_rows_meet_their_own_and_cold_ones_cold_ones():
     (own,) = crossover.conv_crossovers(rows, [LATENCY], "tensorflow")
     assert own.kind == "gpu-at-smallest" and own.form.framework == "tensorflow"
     assert own.points[0].cpu.seconds.value == 1.0  # 50 convolutions in a call are no call
-    cold = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold")) for m in rows[:1] + rows[1:2]]
+    cold = [
+        msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
+        for m in rows[:1] + rows[1:2]
+    ]
     assert crossover.forms_of(rows + cold) == [("", "warm"), ("", "cold"), ("tensorflow", "warm")]
     assert crossover.conv_crossovers(cold, [LATENCY], cache="warm") == ()
 
@@ -177,7 +213,10 @@ def test_answers_in_words_name_the_family_and_what_varies():
     assert said[0].startswith(f"float32, {family}, data already on the GPU, one call at a time: the GPU")
     assert "the GPU wins from batch = 20, between the measured 4 and 40 (measured range 4..40)." in said[0]
     always = [m for n in (64, 1024) for m in law(n)]
-    assert "already at the smallest batch (measured range 64..1024)" in answers.lines(answers.every(always, "conv"), always)[0]
+    assert (
+        "already at the smallest batch (measured range 64..1024)"
+        in answers.lines(answers.every(always, "conv"), always)[0]
+    )
     cpu = [m for m in rows if m.settings.device == "cpu"]
     (told,) = answers.lines(answers.every(cpu, "conv"), cpu)
     assert told == "No GPU was measured on this machine, so there is no crossover here."
@@ -221,7 +260,10 @@ def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
 def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
     args = conv.parser().parse_args(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
     found = [r for r in conv.rows(args, fake.CPU_MACHINE) if r.problem.op == "conv"]
-    assert [(r.kernel, r.settings.cache) for r in found] == [("conv/numpy/im2col", "warm"), ("conv/numpy/im2col", "cold")]
+    assert [(r.kernel, r.settings.cache) for r in found] == [
+        ("conv/numpy/im2col", "warm"),
+        ("conv/numpy/im2col", "cold"),
+    ]
     from kernels.registry import Kernel
 
     on_gpu = Kernel("conv", "cudnn", "plan", lambda p, a, b: None, ("gpu",))
@@ -234,14 +276,23 @@ def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
 
 def test_the_ladder_brings_the_rungs():
     shape = ["--shapes", "1x8x8x4:4x3x3", *FAST, "--backends", "numba"]
-    for more, expected in (([], ["blocked"]), (["--ladder"], ["direct", "blocked"]), (["--variants", "direct"], ["direct"])):
-        found = [r for r in conv.rows(conv.parser().parse_args([*shape, *more]), fake.CPU_MACHINE) if r.problem.op == "conv"]
+    for more, expected in (
+        ([], ["blocked"]),
+        (["--ladder"], ["direct", "blocked"]),
+        (["--variants", "direct"], ["direct"]),
+    ):
+        found = [
+            r for r in conv.rows(conv.parser().parse_args([*shape, *more]), fake.CPU_MACHINE) if r.problem.op == "conv"
+        ]
         assert sorted(r.kernel for r in found) == sorted(f"conv/numba/{name}" for name in expected)
 
 
 def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "roof_rows", lambda *given: [])  # they take longer than all else here
-    assert conv.main(["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o", str(tmp_path), *FAST]) == 0
+    assert (
+        conv.main(["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o", str(tmp_path), *FAST])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert [(r["direction"], r["c_out"], r["status"]) for r in found] == [(way, 4, "ok") for way in Conv.DIRECTIONS]
     frame = conv.run(shapes=["2x8x8x3:4x3x3"], output=str(tmp_path / "f"), backends="numpy", threads=1, max_time=0.05)

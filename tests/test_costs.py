@@ -15,10 +15,21 @@ LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.17
 THREE_ROUNDS = 4.3027 / 1.959964 * 1.5**0.5
 
 
-def trained(series: dict, phases: dict | None = None, *, kernel: str = "training/keras/fit", device: str = "cpu",
-            status: str = "ok", process: str = "warm", samples: int = 1312, **switches: str) -> Measurement:  # fmt: skip
+def trained(
+    series: dict,
+    phases: dict | None = None,
+    *,
+    kernel: str = "training/keras/fit",
+    device: str = "cpu",
+    status: str = "ok",
+    process: str = "warm",
+    samples: int = 1312,
+    **switches: str,
+) -> Measurement:
     settings = Settings(device, process=process, switches={"data": "synthetic", **switches})
-    return Measurement(kernel, Training("cifar10-cnn", 32, samples), settings, status, series=series, phases_s=phases or {})
+    return Measurement(
+        kernel, Training("cifar10-cnn", 32, samples), settings, status, series=series, phases_s=phases or {}
+    )
 
 
 def about(e: Estimate) -> tuple[float, float, float]:
@@ -26,7 +37,9 @@ def about(e: Estimate) -> tuple[float, float, float]:
 
 
 def test_each_part_comes_from_fits_that_vary_it_alone():
-    c = costs.costs(trained({**LAW, "epoch_s": (9.0,), "loss": (1.0,)}, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
+    c = costs.costs(
+        trained({**LAW, "epoch_s": (9.0,), "loss": (1.0,)}, {"build": 0.5, "compile": 3.0, "first_call": 9.0})
+    )
     assert [about(e) for e in (c.fit, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
     assert (about(c.build), about(c.compile), c.compile_last, c.start) == ((0.5,) * 3, (3.0,) * 3, None, None)
     assert about(c.fit_seconds(3, 10)) == (0.31, 0.31, 0.31)
@@ -50,8 +63,13 @@ def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancel
     assert about(epoch) == (-0.1, round(-0.1 - 0.1 * THREE_ROUNDS, 9), round(-0.1 + 0.1 * THREE_ROUNDS, 9))
     assert about(fit) == (0.0, 0.0, 0.0)  # 1 - (epoch + step), whatever the step is
     shifts = (0.0, 0.3, 0.7)
-    fit, epoch, step = costs.law({(1, 1): tuple(0.125 + s for s in shifts), (1, 41): tuple(0.325 + s for s in shifts),
-                                  (3, 1): tuple(0.175 + s for s in shifts)})  # fmt: skip
+    fit, epoch, step = costs.law(
+        {
+            (1, 1): tuple(0.125 + s for s in shifts),
+            (1, 41): tuple(0.325 + s for s in shifts),
+            (3, 1): tuple(0.175 + s for s in shifts),
+        }
+    )
     assert (about(step), about(epoch)) == ((0.005,) * 3, (0.02,) * 3)
     assert fit.value == pytest.approx(0.4)
     assert fit.low < 0.1 < 0.8 < fit.high
@@ -59,16 +77,26 @@ def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancel
 
 def test_a_part_smaller_than_its_noise_is_reported_as_it_is():
     """Step: (1.011 - 0.011) / 100; epoch: (0.030 - 0.011) / 2 - 0.01; fit: 0.011 - 0.0095."""
-    fit, epoch, _ = costs.law({(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)})
+    fit, epoch, _ = costs.law(
+        {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
+    )
     assert epoch.value == pytest.approx(-0.0005)
     assert epoch.low < epoch.value < 0 < epoch.high
     assert fit.value == pytest.approx(0.0015)
     assert fit.low < 0 < fit.high
 
 
-@pytest.mark.parametrize("series", [
-    {}, {"fit_s 1x1": (1.0,)}, {"fit_s 1x1": (1.0,), "fit_s 1x9": (2.0,)}, {"fit_s 1x1": (1.0,), "fit_s 3x1": (2.0,)},
-    {"fit_s 1x1": (1.0,), "fit_s 3x9": (2.0,)}, {**LAW, "fit_s 1x41": ()}])  # fmt: skip
+@pytest.mark.parametrize(
+    "series",
+    [
+        {},
+        {"fit_s 1x1": (1.0,)},
+        {"fit_s 1x1": (1.0,), "fit_s 1x9": (2.0,)},
+        {"fit_s 1x1": (1.0,), "fit_s 3x1": (2.0,)},
+        {"fit_s 1x1": (1.0,), "fit_s 3x9": (2.0,)},
+        {**LAW, "fit_s 1x41": ()},
+    ],
+)
 def test_nothing_is_said_of_what_was_not_varied_alone(series):
     assert costs.costs(trained(series)) is None
 
@@ -94,8 +122,13 @@ def begun(seconds: float, device_start: float = 1.0, at: str = "", **fields) -> 
 def test_an_import_is_that_of_every_process_and_a_devices_start_is_its_own():
     """Of TensorFlow 4, 5 and 9 s of import; JAX's 29 in its loop and in Keras alike."""
     m, visible, jax = trained(LAW), trained(LAW, gpu="visible"), trained(LAW, kernel="training/jax/loop")
-    others = [begun(5.0, 1.0), begun(7.0, 2.0, kernel="training/tensorflow/loop", TF_ENABLE_ONEDNN_OPTS="0"),
-              begun(19.0, 10.0, device="gpu:0"), begun(30.0, keras_backend="jax"), begun(9.0, keras_backend="torch")]  # fmt: skip
+    others = [
+        begun(5.0, 1.0),
+        begun(7.0, 2.0, kernel="training/tensorflow/loop", TF_ENABLE_ONEDNN_OPTS="0"),
+        begun(19.0, 10.0, device="gpu:0"),
+        begun(30.0, keras_backend="jax"),
+        begun(9.0, keras_backend="torch"),
+    ]
     assert costs.begun(m, others) == (costs._taken([4.0, 5.0, 9.0]), costs._taken([1.0, 2.0]))
     assert costs.costs(m, others).start.value == 5.0 + 1.5
     assert costs.costs(visible, others).start.value == 5.0 + 1.5
@@ -107,7 +140,9 @@ def test_an_import_is_that_of_every_process_and_a_devices_start_is_its_own():
     own = trained(LAW, {"import": 7.0, "device_start": 1.5})
     assert costs.costs(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
     assert costs.costs(trained(LAW, device="gpu:1"), others).start is None
-    product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s={"import": 1.0, "device_start": 0.0})
+    product = Measurement(
+        "matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s={"import": 1.0, "device_start": 0.0}
+    )
     assert costs.costs(m, [product]).start is None
 
 
@@ -228,6 +263,7 @@ def test_of_several_processes_each_tells_its_own_costs_and_the_row_has_their_med
 
 def test_long_epochs_tell_the_step_and_what_a_fit_does_with_its_samples_in_each_process():
     """As of one process: steps of 6 ms, and a feed of 0.4 ms; another process's are 8 ms and 0.2."""
+
     def process(step: float, feed: float):
         """3 epochs of 1000 steps, each 20 ms beside them; the fit takes 0.1 s, and its first call 4 s of compilation more."""
         epoch = 0.02 + 1000 * step

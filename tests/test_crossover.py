@@ -62,14 +62,17 @@ def test_the_interval_of_the_crossing_comes_from_both_sides():
     assert at.high < 128
 
 
-@pytest.mark.parametrize(("cpu", "kind"), [
-    (lambda n: gpu_law(n) * 2, "gpu-at-smallest"),
-    (lambda n: gpu_law(n) / 2, "cpu-throughout"),
-    (cpu_law, "gpu-from"),
-    (gpu_law, "cant-tell"),
-    (lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), "several"),
-    (lambda n: gpu_law(n) * (2 if n < 200 else 0.5), "several"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cpu", "kind"),
+    [
+        (lambda n: gpu_law(n) * 2, "gpu-at-smallest"),
+        (lambda n: gpu_law(n) / 2, "cpu-throughout"),
+        (cpu_law, "gpu-from"),
+        (gpu_law, "cant-tell"),
+        (lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), "several"),
+        (lambda n: gpu_law(n) * (2 if n < 200 else 0.5), "several"),
+    ],
+)
 def test_kinds_of_answers(cpu, kind):
     answer = only(laws(cpu, gpu_law, [64, 128, 256, 512]))
     assert answer.kind == kind
@@ -93,7 +96,10 @@ def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():
 def test_several_crossings_are_all_listed_with_their_direction():
     answer = only(laws(lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), gpu_law, [64, 128, 256, 512]))
     assert [(c.below, c.above, c.to) for c in answer.crossings] == [
-        (64, 128, "gpu"), (128, 256, "cpu"), (256, 512, "gpu")]  # fmt: skip
+        (64, 128, "gpu"),
+        (128, 256, "cpu"),
+        (256, 512, "gpu"),
+    ]
 
 
 def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
@@ -152,7 +158,9 @@ def test_teaching_rungs_never_stand_for_the_cpu():
 
 
 def test_a_wide_bracket_is_refined_too():
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]  # a quarter of the gap is beyond the middle
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [
+        64
+    ]  # a quarter of the gap is beyond the middle
     assert crossover.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
 
 
@@ -177,10 +185,17 @@ def test_a_dense_layers_products_cross_in_their_batch():
 
     rows = []
     for n in (1, 256):
-        for p in (Matmul(n, 10, 512), Matmul(n, 512, 10, layout="nt"), Matmul(512, 10, n, layout="tn"), Matmul(n, n, 512)):
+        for p in (
+            Matmul(n, 10, 512),
+            Matmul(n, 512, 10, layout="nt"),
+            Matmul(512, 10, n, layout="tn"),
+            Matmul(n, n, 512),
+        ):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
     found = crossover.dense_crossovers(rows, [LATENCY])
-    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == [("batch", way) for way in ("nn", "nt", "tn")]
+    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == [
+        ("batch", way) for way in ("nn", "nt", "tn")
+    ]
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)
     assert found[2].family.at(3, "float32") == Matmul(512, 10, 3, layout="tn")
 
@@ -219,7 +234,9 @@ def test_without_a_gpu_there_is_one_answer_a_precision():
     rows = [row("matmul/numpy/blas", square(n, math), 1.0) for n in (64, 128) for math in ("float64", "float32")]
     found = crossover.crossovers(rows)
     assert [(a.precision, a.kind, a.low_n, a.high_n) for a in found] == [
-        ("float32", "no-gpu", 64, 128), ("float64", "no-gpu", 64, 128)]  # fmt: skip
+        ("float32", "no-gpu", 64, 128),
+        ("float64", "no-gpu", 64, 128),
+    ]
     assert crossover.crossovers([]) == ()
 
 
@@ -301,7 +318,9 @@ def test_a_kernel_that_allocates_borrows_the_device_clock_of_the_best_preallocat
 def test_the_gpu_machines_shape_comes_out_of_a_whole_run():
     loaded = fake.gpu_run(sizes=(64, 128, 256, 512, 1024))
     answers = {(a.precision, a.form): a for a in crossover.crossovers(loaded.measurements)}
-    order = [answers["float32", Form(mode)].crossings[0].at.value for mode in
-             ("resident", "roundtrip-pinned", "roundtrip", "roundtrip-pageable")]  # fmt: skip
+    order = [
+        answers["float32", Form(mode)].crossings[0].at.value
+        for mode in ("resident", "roundtrip-pinned", "roundtrip", "roundtrip-pageable")
+    ]
     assert order == sorted(order)
     assert {p for p, _ in answers} == {"float32", "float64", "tf32", "float16", "bfloat16"}

@@ -102,8 +102,18 @@ def test_a_source_has_what_it_includes_once_and_lines_keep_their_numbers(tmp_pat
     (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cu"\nint a;\n#include "c.cu"\nint z;\n')
     (tmp_path / "b.cu").write_text("int b;\n")
     (tmp_path / "c.cu").write_text('#include "b.cu"\nint c;\n')
-    lines = ['// sm_90', '#line 1 "b.cu"', "int b;", '#line 3 "a.cu"', "int a;",
-             '#line 1 "c.cu"', '#line 2 "c.cu"', "int c;", '#line 5 "a.cu"', "int z;"]  # fmt: skip
+    lines = [
+        "// sm_90",
+        '#line 1 "b.cu"',
+        "int b;",
+        '#line 3 "a.cu"',
+        "int a;",
+        '#line 1 "c.cu"',
+        '#line 2 "c.cu"',
+        "int c;",
+        '#line 5 "a.cu"',
+        "int z;",
+    ]
     assert cuda.source("a").splitlines() == lines
     (tmp_path / "b.cu").write_text("int other;\n")
     assert "int other;" in cuda.source("a")  # tuning and CuPy keep what they know by this text

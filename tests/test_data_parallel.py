@@ -21,14 +21,20 @@ from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 
 FIT = "training/keras/fit"
-TWO = msgspec.structs.replace(GPU_MACHINE, key="nvidia-h200-x2", gpus=(H200, msgspec.structs.replace(H200, uuid="GPU-1")))
+TWO = msgspec.structs.replace(
+    GPU_MACHINE, key="nvidia-h200-x2", gpus=(H200, msgspec.structs.replace(H200, uuid="GPU-1"))
+)
 JAX = {"data": "synthetic", "keras_backend": "jax", "jit_compile": "on", "dropout": "off", "shuffle": "off"}
 FEED = "mlp-3072-1x1-10"
 
 
-def fit(seconds, batch=64, count=1, strategy="", model="cifar10-cnn", status="ok", given=None, device="gpu:0", **fields):
+def fit(
+    seconds, batch=64, count=1, strategy="", model="cifar10-cnn", status="ok", given=None, device="gpu:0", **fields
+):
     """A training row whose steps took so long."""
-    own = (given or JAX) | ({"strategy": strategy} if strategy else {}) | ({"replicas": str(count)} if count > 1 else {})
+    own = (
+        (given or JAX) | ({"strategy": strategy} if strategy else {}) | ({"replicas": str(count)} if count > 1 else {})
+    )
     made = row(FIT, Training(model, batch, 8 * batch), seconds, device=device, status=status, **fields)
     return msgspec.structs.replace(made, settings=Settings(device, switches=own))
 
@@ -82,7 +88,9 @@ def test_a_step_that_waits_for_the_host_hides_the_all_reduce():
     assert only(*waiting).waits
     assert only(*waiting).foretold_step is None and only(*waiting, fed(0.7e-3)).foretold_step is None
     feeding = (fed(0.5e-3, 1), fed(0.7e-3))
-    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(1.8e-3 * 0.7 / 0.5)  # what the host does, for two
+    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(
+        1.8e-3 * 0.7 / 0.5
+    )  # what the host does, for two
     quicker = (feeding[0], fed(0.4e-3))
     assert only(*waiting, *quicker).foretold_step.value == pytest.approx(1.8e-3)
     assert not only(*USUAL).waits
@@ -92,8 +100,10 @@ def test_bus_bandwidth_is_that_of_nccl_tests_and_a_stored_sum_stands_in():
     assert data_parallel.bus_bytes_per_s(only(*USUAL)) == pytest.approx(6670376 / 0.3e-3)  # 2 (n - 1) / n is 1 for two
     four = fit(2e-3, 64, 4, "DataParallel", values={"all_reduce_bytes": 8e6}, series={"all_reduce_s": (1e-3,) * 3})
     assert data_parallel.bus_bytes_per_s(only(four)) == pytest.approx(12e9)
-    stored = [row("collective/cupy/nccl", AllReduce(nbytes, "0,1"), seconds, device="gpu:0")
-              for nbytes, seconds in ((4, 1e-5), (5000000, 1e-4), (10000000, 2e-4), (20000000, 5e-4))]  # fmt: skip
+    stored = [
+        row("collective/cupy/nccl", AllReduce(nbytes, "0,1"), seconds, device="gpu:0")
+        for nbytes, seconds in ((4, 1e-5), (5000000, 1e-4), (10000000, 2e-4), (20000000, 5e-4))
+    ]
     told = data_parallel.all_reduce(only(two(summed=0), *stored))
     assert told.value == pytest.approx(1e-4 * (1 + 1670376 / 5000000))
     assert data_parallel.all_reduce(only(two(summed=0), *stored[:2])) is None  # larger than any that was measured
@@ -101,16 +111,24 @@ def test_bus_bandwidth_is_that_of_nccl_tests_and_a_stored_sum_stands_in():
 
 def test_rows_of_another_setting_are_no_side_of_a_case():
     off = {**JAX, "jit_compile": "off"}
-    case = only(two(), fit(4e-3, given=off), fit(4e-3, given={**JAX, "dropout": "on"}), fit(4e-3, 64, device="gpu:1"),
-                fit(4e-3, model="lenet"), fit(4e-3, status="skipped"))  # fmt: skip
+    case = only(
+        two(),
+        fit(4e-3, given=off),
+        fit(4e-3, given={**JAX, "dropout": "on"}),
+        fit(4e-3, 64, device="gpu:1"),
+        fit(4e-3, model="lenet"),
+        fit(4e-3, status="skipped"),
+    )
     assert (case.one, case.part, case.gain, case.off) == (None, None, None, None)
 
 
 LOSSES = (2.0, 1.0, 0.5)
 
 
-@pytest.mark.parametrize(("losses", "apart", "flagged"), [
-    (LOSSES, 0.0, False), ((2.0, 1.0, 0.5004), 0.0008, False), ((2.0, 1.02, 0.5), 0.02, True)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("losses", "apart", "flagged"),
+    [(LOSSES, 0.0, False), ((2.0, 1.0, 0.5004), 0.0008, False), ((2.0, 1.02, 0.5), 0.02, True)],
+)
 def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
     one, several = fit(4e-3, series={"step_loss": LOSSES}), two(series={"step_loss": losses})
     assert data_parallel.loss_difference(only(one, several)) == pytest.approx(apart, abs=1e-12)
@@ -127,17 +145,26 @@ def test_rounding_that_grows_from_step_to_step_is_no_fault():
     assert data_parallel.loss_difference(only(one, several)) == 0
     assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
     assert "other-losses" not in checks.flagged(several, [one]).flags
-    told = "first 5 steps are those of one GPU to 0 % of their value; rounding grows from step to step, to 5.00 % after 6."
+    told = (
+        "first 5 steps are those of one GPU to 0 % of their value; rounding grows from step to step, to 5.00 % after 6."
+    )
     assert told in " ".join(data_parallel_words.lines([one, several]))
 
 
 def test_what_is_said_of_a_model():
     said = data_parallel_words.lines(USUAL)
-    assert said[0] == ("2 GPUs train cifar10-cnn (S0) 2.00 (2.00..2.00) times as fast at batch 64 in all (foretold 1.90: "
-                       "4.76 % less) (Keras on JAX, jit on).")  # fmt: skip
-    assert said[1] == ("With the same batch on each GPU as one had, cifar10-cnn does 2.20 (2.20..2.20) times the samples a "
-                       "second with 32 a GPU.")  # fmt: skip
-    assert said[2] == "Adding up its 6.36 MiB of gradients takes 300 us (bus bandwidth 22.2 GB/s), 15.0 % of a step at batch 64."
+    assert said[0] == (
+        "2 GPUs train cifar10-cnn (S0) 2.00 (2.00..2.00) times as fast at batch 64 in all (foretold 1.90: "
+        "4.76 % less) (Keras on JAX, jit on)."
+    )
+    assert said[1] == (
+        "With the same batch on each GPU as one had, cifar10-cnn does 2.20 (2.20..2.20) times the samples a "
+        "second with 32 a GPU."
+    )
+    assert (
+        said[2]
+        == "Adding up its 6.36 MiB of gradients takes 300 us (bus bandwidth 22.2 GB/s), 15.0 % of a step at batch 64."
+    )
     assert len(said) == 3
     assert data_parallel_words.lines([fit(4e-3), fit(4e-3, 32)]) == []
 
@@ -150,8 +177,10 @@ def test_where_steps_tell_nothing_epochs_speak(monkeypatch):
     case = only(*rows)
     assert case.gain is None and case.off is None and case.by_epoch.value == pytest.approx(2 / 3)
     said = data_parallel_words.lines(rows)
-    assert said[0] == ("By whole warm epochs of only 8 steps 2 GPUs train cifar10-cnn (S0) 0.667 (0.667..0.667) times as fast at "
-                       "batch 64 in all (Keras on JAX, jit on).")  # fmt: skip
+    assert said[0] == (
+        "By whole warm epochs of only 8 steps 2 GPUs train cifar10-cnn (S0) 0.667 (0.667..0.667) times as fast at "
+        "batch 64 in all (Keras on JAX, jit on)."
+    )
     assert not any("times as fast at batch 64 in all (foretold" in s for s in said)
 
 
@@ -159,16 +188,20 @@ def test_a_gain_that_may_be_none_is_said_to_be(monkeypatch):
     wide = {"1": Estimate(2e-3, 1.9e-3, 2.1e-3), "2": Estimate(1.5e-3, 1e-3, 2.5e-3)}
     monkeypatch.setattr(data_parallel, "step", lambda m: wide[m.settings.switches.get("replicas", "1")])
     said = data_parallel_words.lines((two(1.5e-3), fit(2e-3)))
-    assert said[0].startswith("2 GPUs train cifar10-cnn (S0) 1.33 (0.760..2.10) times as fast, or no faster, at batch 64 in all")
+    assert said[0].startswith(
+        "2 GPUs train cifar10-cnn (S0) 1.33 (0.760..2.10) times as fast, or no faster, at batch 64 in all"
+    )
 
 
 def test_the_trainings_that_gain_most_and_least_come_first_the_most_gpus_before_others():
     four = fit(2e-3, 64, 4, "DataParallel", values={"jit_compile": 1.0})
     less = fit(5e-3, 32, 4, "DataParallel", values={"jit_compile": 1.0})
     said = data_parallel_words.lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
-    assert said[0] == ("4 GPUs instead of one: of 2 trainings cifar10-cnn (S0) gains most, 2.00 (2.00..2.00) times as fast at "
-                       "batch 64 in all; cifar10-cnn (S0) gains least, 0.800 (0.800..0.800) times as fast at batch 32 in all "
-                       "(Keras on JAX, jit on).")  # fmt: skip
+    assert said[0] == (
+        "4 GPUs instead of one: of 2 trainings cifar10-cnn (S0) gains most, 2.00 (2.00..2.00) times as fast at "
+        "batch 64 in all; cifar10-cnn (S0) gains least, 0.800 (0.800..0.800) times as fast at batch 32 in all "
+        "(Keras on JAX, jit on)."
+    )
     assert "instead of one" not in said[1]  # one training on two GPUs has no most and least
     assert data_parallel_words.between(Estimate(2.0, 1.0, math.inf)) == "2.00 (at least 1.00)"
 
@@ -180,18 +213,26 @@ def held(state, temporary):
 def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
     rows = []
     for model, state in (("mlp-784-512x2-10", 100), ("mlp-784-512x4-10", 180)):
-        rows += [fit(4e-3, model=model, values=held(state, 64)),
-                 fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32))]  # fmt: skip
-    third = [fit(4e-3, model="mlp-784-512x3-10", values=held(140, 64)),
-             fit(3e-3, 64, 2, "DataParallel", "mlp-784-512x3-10", values=held(139, 32))]  # fmt: skip
+        rows += [
+            fit(4e-3, model=model, values=held(state, 64)),
+            fit(3e-3, 64, 2, "DataParallel", model, values=held(state - 1, 32)),
+        ]
+    third = [
+        fit(4e-3, model="mlp-784-512x3-10", values=held(140, 64)),
+        fit(3e-3, 64, 2, "DataParallel", "mlp-784-512x3-10", values=held(139, 32)),
+    ]
     said = data_parallel_words.lines([*rows, *third])
     assert len([s for s in said if "depth" in s]) == 1  # of 2 and 4 layers: 3 are not twice as many as 2
-    assert ("Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and 99.0 MiB "
-            "on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: "
-            "shared.") in said  # fmt: skip
-    assert ("Data-parallel training does not help depth: from 2 to 4 hidden layers mlp-784-512-10 needs 80.0 MiB more for "
-            "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on "
-            "each.") in said  # fmt: skip
+    assert (
+        "Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and 99.0 MiB "
+        "on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: "
+        "shared."
+    ) in said
+    assert (
+        "Data-parallel training does not help depth: from 2 to 4 hidden layers mlp-784-512-10 needs 80.0 MiB more for "
+        "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on "
+        "each."
+    ) in said
     peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
     told = "At batch 64 in all cifar10-cnn holds at most 3.00 GiB on one GPU and 2.00 GiB on each of 2."
     assert told in data_parallel_words.lines(peaks)
@@ -204,26 +245,36 @@ def test_the_claims_of_s3c():
     (said,) = [s for s in data_parallel_words.lines([*small, *large]) if s.startswith("S3c")]
     assert "with Keras on JAX the first holds at the smallest batch, the second holds" in said
     assert "(cifar10-cnn on 2 GPUs 1.03 times as fast at batch 32 and 1.90 at 2048)" in said
-    (said,) = [s for s in data_parallel_words.lines([two(2e-3, 32), small[1], two(18e-3, 2048), large[1]]) if s.startswith("S3c")]
+    (said,) = [
+        s
+        for s in data_parallel_words.lines([two(2e-3, 32), small[1], two(18e-3, 2048), large[1]])
+        if s.startswith("S3c")
+    ]
     assert "the first does not hold at the smallest batch, the second does not hold for every model" in said
 
 
 def test_a_second_gpu_turns_xla_off_under_mirrored_strategy():
     own = {"data": "synthetic", "dropout": "off", "shuffle": "off"}
-    rows = [fit(6e-3, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "off"}, values={"jit_compile": 0.0}),
-            fit(2e-3, given={**own, "jit_compile": "on"}, values={"jit_compile": 1.0}),
-            fit(None, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "on"}, status="skipped", reason="XLA")]  # fmt: skip
+    rows = [
+        fit(6e-3, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "off"}, values={"jit_compile": 0.0}),
+        fit(2e-3, given={**own, "jit_compile": "on"}, values={"jit_compile": 1.0}),
+        fit(None, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "on"}, status="skipped", reason="XLA"),
+    ]
     (said,) = [s for s in data_parallel_words.lines(rows) if "Under" in s]
-    assert said == ("Under MirroredStrategy Keras turns XLA off, and turning it on there is refused: 2 GPUs without it take "
-                    "6.00 ms a step of cifar10-cnn at batch 64, one GPU with it, as Keras runs by itself, 2.00 ms: 3.00 "
-                    "(3.00..3.00) times as long.")  # fmt: skip
+    assert said == (
+        "Under MirroredStrategy Keras turns XLA off, and turning it on there is refused: 2 GPUs without it take "
+        "6.00 ms a step of cifar10-cnn at batch 64, one GPU with it, as Keras runs by itself, 2.00 ms: 3.00 "
+        "(3.00..3.00) times as long."
+    )
     assert "refused" not in " ".join(data_parallel_words.lines(rows[:2]))
 
 
 def test_the_page_has_a_line_for_each_training_and_none_for_parts_of_a_cpu():
     lines = page.section([*USUAL[:4], fed(3e-3)])
     (cells,) = [line for line in lines if line.startswith("| cifar10-cnn")]
-    assert cells.startswith("| cifar10-cnn (S0) | Keras on JAX, jit on | 2 | 64 | 32 | 4.00 ms | 2.00 ms | 2.00 (2.00..2.00) | ")
+    assert cells.startswith(
+        "| cifar10-cnn (S0) | Keras on JAX, jit on | 2 | 64 | 32 | 4.00 ms | 2.00 ms | 2.00 (2.00..2.00) | "
+    )
     assert "| 1.33 | -33.3 % |" in cells
     assert lines[0] == "### What more GPUs buy"
     assert lines == trainings_page.section([*USUAL[:4], fed(3e-3)], {})[-len(lines) :]
@@ -245,9 +296,16 @@ def rows_of(words, here=TWO):
 
 def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
     found = rows_of("--study data-parallel --keras-backend jax --model cifar10-cnn --batch 64")
-    sides = {(r.problem.model, r.problem.batch, r.settings.switches.get("strategy"), switches.replicas(r)) for r in found}
-    assert sides == {("cifar10-cnn", 64, None, 1), ("cifar10-cnn", 64, "DataParallel", 2), ("cifar10-cnn", 32, "DataParallel", 1),
-                     (FEED, 64, "DataParallel", 1), (FEED, 64, "DataParallel", 2)}  # fmt: skip
+    sides = {
+        (r.problem.model, r.problem.batch, r.settings.switches.get("strategy"), switches.replicas(r)) for r in found
+    }
+    assert sides == {
+        ("cifar10-cnn", 64, None, 1),
+        ("cifar10-cnn", 64, "DataParallel", 2),
+        ("cifar10-cnn", 32, "DataParallel", 1),
+        (FEED, 64, "DataParallel", 1),
+        (FEED, 64, "DataParallel", 2),
+    }
     alike = {(switches.of(r)["jit_compile"], switches.of(r)["dropout"], r.settings.device) for r in found}
     assert alike == {("on", "off", "gpu:0")}
     assert not [r for r in found if r.problem.samples % r.problem.batch]
@@ -258,7 +316,8 @@ def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkey
     found = rows_of("--study data-parallel")
     several = [switches.of(r) for r in found if switches.replicas(r) > 1]
     assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == {
-        (library, strategy, jit) for library, strategy in spread.STRATEGY.items() for jit in ("on", "off")}  # fmt: skip
+        (library, strategy, jit) for library, strategy in spread.STRATEGY.items() for jit in ("on", "off")
+    }
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
     assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}
     with pytest.raises(options.Missing, match="tensorflow is not installed"):
@@ -267,33 +326,49 @@ def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkey
 
 def test_four_gpus_take_a_quarter_each():
     four = msgspec.structs.replace(TWO, gpus=TWO.gpus * 2)
-    counts = {switches.replicas(r): r.problem.batch for r in rows_of("--study data-parallel --model mnist-cnn --jit on", four)
-              if r.problem.model == "mnist-cnn"}  # fmt: skip
+    counts = {
+        switches.replicas(r): r.problem.batch
+        for r in rows_of("--study data-parallel --model mnist-cnn --jit on", four)
+        if r.problem.model == "mnist-cnn"
+    }
     assert set(counts) == {1, 2, 4}
     assert counts[2] == counts[4] == 32
     found = rows_of("--study data-parallel --model mnist-cnn --jit on --gpus 4", four)
-    one = {(r.problem.model, r.problem.batch) for r in found if r.settings.switches.get("strategy") and switches.replicas(r) == 1}
+    one = {
+        (r.problem.model, r.problem.batch)
+        for r in found
+        if r.settings.switches.get("strategy") and switches.replicas(r) == 1
+    }
     assert one == {("mnist-cnn", 8), ("mlp-784-1x1-10", 32)}
 
 
 def test_gpus_on_the_command_line():
     found = rows_of("--gpus 1 2 --keras-backend jax --batch 64 --dropout off")
     assert [(switches.replicas(r), r.settings.switches.get("strategy"), r.settings.device) for r in found] == [
-        (1, None, "gpu:0"), (2, "DataParallel", "gpu:0")]  # fmt: skip
+        (1, None, "gpu:0"),
+        (2, "DataParallel", "gpu:0"),
+    ]
     (mirrored,) = rows_of("--gpus 2 --batch 64")
     assert mirrored.settings.switches["strategy"] == "MirroredStrategy"
 
 
-@pytest.mark.parametrize(("words", "here", "code", "message"), [
-    ("--gpus 2", GPU_MACHINE, 3, "no 2 GPUs here: there is 1"), ("--gpus 4", TWO, 3, "no 4 GPUs here: there are 2"),
-    ("--gpus 2", CPU_MACHINE, 3, "no 2 GPUs here: "), ("--study data-parallel", GPU_MACHINE, 3, "no 2 GPUs here: there is 1"),
-    ("--study data-parallel", CPU_MACHINE, 3, "no 2 GPUs here: "), ("--gpus 1", CPU_MACHINE, 3, "no GPU here: "),
-    ("--gpus 2 --device cpu", TWO, 2, "--gpus counts GPUs from the first one: not on cpu"),
-    ("--gpus 2 --keras-backend torch", TWO, 2, "Keras on torch has no strategy for several GPUs"),
-    ("--study data-parallel --batch 33", TWO, 2, "a batch of 33 does not divide among 2 GPUs"),
-    ("--study data-parallel --model lenet", TWO, 2, "unknown model of this study 'lenet'"),
-    ("--study data-parallel --epochs 3", TWO, 2, "--study brings its own rows; leave --epochs out"),
-    ("--study switches --gpus 2", TWO, 2, "--study brings its own rows; leave --gpus out")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "here", "code", "message"),
+    [
+        ("--gpus 2", GPU_MACHINE, 3, "no 2 GPUs here: there is 1"),
+        ("--gpus 4", TWO, 3, "no 4 GPUs here: there are 2"),
+        ("--gpus 2", CPU_MACHINE, 3, "no 2 GPUs here: "),
+        ("--study data-parallel", GPU_MACHINE, 3, "no 2 GPUs here: there is 1"),
+        ("--study data-parallel", CPU_MACHINE, 3, "no 2 GPUs here: "),
+        ("--gpus 1", CPU_MACHINE, 3, "no GPU here: "),
+        ("--gpus 2 --device cpu", TWO, 2, "--gpus counts GPUs from the first one: not on cpu"),
+        ("--gpus 2 --keras-backend torch", TWO, 2, "Keras on torch has no strategy for several GPUs"),
+        ("--study data-parallel --batch 33", TWO, 2, "a batch of 33 does not divide among 2 GPUs"),
+        ("--study data-parallel --model lenet", TWO, 2, "unknown model of this study 'lenet'"),
+        ("--study data-parallel --epochs 3", TWO, 2, "--study brings its own rows; leave --epochs out"),
+        ("--study switches --gpus 2", TWO, 2, "--study brings its own rows; leave --gpus out"),
+    ],
+)
 def test_what_cannot_be_spread_is_one_error(words, here, code, message):
     with pytest.raises(options.Stop, match=re.escape(message)) as stop:
         rows_of(words, here)
@@ -363,26 +438,44 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert len(several.series["all_reduce_s"]) >= 3
     assert several.notes["strategy"] == "keras.distribution.DataParallel"
     state, _ = data_parallel.memory(several)
-    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (12 + 1)  # half of the batch: float32 inputs, int32 classes
+    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (
+        12 + 1
+    )  # half of the batch: float32 inputs, int32 classes
 
 
-@pytest.mark.parametrize(("of", "status", "reason"), [
-    (part(2, 9), "skipped", "27 samples in batches of 9 do not divide among 2 devices"),
-    (part(2, strategy=""), "skipped", "2 replicas need a strategy: DataParallel, MirroredStrategy"),
-    (part(2, strategy="MirroredStrategy"), "skipped", "MirroredStrategy is not of Keras on jax; it has DataParallel"),
-    (part(4), "failed", "JAX finds 2 of 4 devices: cpu:0, cpu:1")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("of", "status", "reason"),
+    [
+        (part(2, 9), "skipped", "27 samples in batches of 9 do not divide among 2 devices"),
+        (part(2, strategy=""), "skipped", "2 replicas need a strategy: DataParallel, MirroredStrategy"),
+        (
+            part(2, strategy="MirroredStrategy"),
+            "skipped",
+            "MirroredStrategy is not of Keras on jax; it has DataParallel",
+        ),
+        (part(4), "failed", "JAX finds 2 of 4 devices: cpu:0, cpu:1"),
+    ],
+)
 def test_what_cannot_be_spread_leaves_its_row_with_the_reason(jax_worker, of, status, reason):
     m = jax_worker(of)
     assert (m.status, reason in m.reason) == (status, True), m.reason
 
 
-@pytest.mark.parametrize("name", ["mirrored_replicas_learn_what_one_learns", "xla_compiles_no_mirrored_step",
-                                  "a_second_mirrored_model_of_other_shapes_trains_in_the_same_process"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mirrored_replicas_learn_what_one_learns",
+        "xla_compiles_no_mirrored_step",
+        "a_second_mirrored_model_of_other_shapes_trains_in_the_same_process",
+    ],
+)
 def test_mirrored_strategy_inside(inside, name):
     assert inside(name) == ("ok", "")
 
 
 def test_no_bare_loop_is_spread(train):
     own = part(2, library="tensorflow", strategy="MirroredStrategy")
-    m = train.worker.ask(Order("measure", msgspec.structs.replace(own, kernel="training/tensorflow/loop"), Limits()), 120)
+    m = train.worker.ask(
+        Order("measure", msgspec.structs.replace(own, kernel="training/tensorflow/loop"), Limits()), 120
+    )
     assert (m.status, "strategy and replicas are model.fit's" in m.reason) == ("skipped", True)

@@ -55,9 +55,16 @@ def test_another_package_called_kernels(monkeypatch, tmp_path):
     assert complains(only(readiness.packages()), "problem", foreign.__file__)
 
 
-@pytest.mark.parametrize(("threads", "cores", "most", "level"), [
-    (8, 8, 8, "ok"), (16, 8, 16, "ok"), (4, 8, 8, "warn"), (64, 8, 8, "warn"), (0, 8, 8, "ok"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("threads", "cores", "most", "level"),
+    [
+        (8, 8, 8, "ok"),
+        (16, 8, 16, "ok"),
+        (4, 8, 8, "warn"),
+        (64, 8, 8, "warn"),
+        (0, 8, 8, "ok"),
+    ],
+)
 def test_blas(monkeypatch, threads, cores, most, level):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     monkeypatch.setattr(machine, "blas", lambda: {"blas": "openblas 0.3", "blas_threads": str(threads)})
@@ -69,10 +76,16 @@ def test_blas(monkeypatch, threads, cores, most, level):
         assert complains(finding, "warn", "unset OMP_NUM_THREADS" if threads < cores else "OPENBLAS_NUM_THREADS=8")
 
 
-@pytest.mark.parametrize(("kernels", "flags", "asked", "fix"), [
-    ("Haswell", "avx2 avx512f", "", "export OPENBLAS_CORETYPE=SkylakeX"), ("Haswell", "avx2", "", ""),
-    ("Zen", "avx2 avx512f", "Zen", "unset OPENBLAS_CORETYPE"), ("SkylakeX", "avx2 avx512f", "", ""), ("", "avx512f", "", ""),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernels", "flags", "asked", "fix"),
+    [
+        ("Haswell", "avx2 avx512f", "", "export OPENBLAS_CORETYPE=SkylakeX"),
+        ("Haswell", "avx2", "", ""),
+        ("Zen", "avx2 avx512f", "Zen", "unset OPENBLAS_CORETYPE"),
+        ("SkylakeX", "avx2 avx512f", "", ""),
+        ("", "avx512f", "", ""),
+    ],
+)
 def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix):
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked:
@@ -84,9 +97,16 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
     assert (finding.level, finding.fix) == ("warn" if fix else "ok", fix)
 
 
-@pytest.mark.parametrize(("layer", "threads", "level"), [
-    ("omp", 4, "ok"), ("tbb", 4, "ok"), ("workqueue", 4, "warn"), ("", 4, "problem"), ("omp", 2, "warn"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layer", "threads", "level"),
+    [
+        ("omp", 4, "ok"),
+        ("tbb", 4, "ok"),
+        ("workqueue", 4, "warn"),
+        ("", 4, "problem"),
+        ("omp", 2, "warn"),
+    ],
+)
 def test_numba(monkeypatch, layer, threads, level):
     monkeypatch.setattr(machine, "numba_layer", lambda: layer)
     monkeypatch.setattr(machine, "numba_threads", lambda: threads)
@@ -104,14 +124,20 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
     assert complains(readiness.numba()[1], "warn", "NUMBA_CACHE_DIR")
 
 
-@pytest.mark.parametrize(("problem", "level", "fix"), [
-    ("no NVIDIA driver", "ok", ""),
-    ("a driver but no device", "warn", "nvidia-smi"),
-    ("cupy is not installed; install it with: python -m pip install 'cupy-cuda12x[ctk]'", "warn",
-     "python -m pip install 'cupy-cuda12x[ctk]'"),
-    ("insufficient driver: it knows CUDA 11.4", "problem", "nvidia-smi"),
-    ("CuPy does not load: libcudart.so.12: cannot open", "problem", "nvidia-smi"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("problem", "level", "fix"),
+    [
+        ("no NVIDIA driver", "ok", ""),
+        ("a driver but no device", "warn", "nvidia-smi"),
+        (
+            "cupy is not installed; install it with: python -m pip install 'cupy-cuda12x[ctk]'",
+            "warn",
+            "python -m pip install 'cupy-cuda12x[ctk]'",
+        ),
+        ("insufficient driver: it knows CUDA 11.4", "problem", "nvidia-smi"),
+        ("CuPy does not load: libcudart.so.12: cannot open", "problem", "nvidia-smi"),
+    ],
+)
 def test_no_gpu(monkeypatch, problem, level, fix):
     monkeypatch.setattr(nvidia, "problem", lambda: problem)
     finding = only(readiness.gpu())
@@ -130,11 +156,16 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     assert complains(only(readiness.gpu()), "warn", "1 other process computes")
 
 
-@pytest.mark.parametrize(("answer", "level", "words"), [
-    ((0, "True\n", ""), "ok", ""), ((0, "False\n", ""), "problem", "wrong answer"),
-    ((1, "", "Traceback\nRuntimeError: NVRTC is missing\n"), "problem", "NVRTC is missing"),
-    ((-11, "", ""), "problem", "signal 11"), ((None, "", ""), "problem", "no answer within"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answer", "level", "words"),
+    [
+        ((0, "True\n", ""), "ok", ""),
+        ((0, "False\n", ""), "problem", "wrong answer"),
+        ((1, "", "Traceback\nRuntimeError: NVRTC is missing\n"), "problem", "NVRTC is missing"),
+        ((-11, "", ""), "problem", "signal 11"),
+        ((None, "", ""), "problem", "no answer within"),
+    ],
+)
 def test_cupy(monkeypatch, answer, level, words):
     monkeypatch.setattr(nvidia, "problem", lambda: "")
     monkeypatch.setattr(readiness, "child", lambda *_: answer)
@@ -145,14 +176,18 @@ def test_cupy(monkeypatch, answer, level, words):
 LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: libcudnn.so.9: cannot open\n"
 
 
-@pytest.mark.parametrize(("version", "problem", "answer", "level", "words"), [
-    ("2.21.0", "no NVIDIA driver", (0, "0\n", LOG), "ok", "no GPU"), ("2.21.0", "", (0, "1\n", ""), "ok", "sees 1 GPU"),
-    ("2.21.0", "", (0, "0\n", LOG + LOG), "warn", "missing: libcudnn.so.9"),
-    ("2.21.0", "", (0, "0\n", ""), "warn", "does not say"),
-    ("2.21.0", "", (1, "", "ImportError: no protobuf"), "problem", "no protobuf"),
-    ("2.21.0", "", (None, "", ""), "problem", "no answer within"),
-    ("", "", None, "warn", "not installed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("version", "problem", "answer", "level", "words"),
+    [
+        ("2.21.0", "no NVIDIA driver", (0, "0\n", LOG), "ok", "no GPU"),
+        ("2.21.0", "", (0, "1\n", ""), "ok", "sees 1 GPU"),
+        ("2.21.0", "", (0, "0\n", LOG + LOG), "warn", "missing: libcudnn.so.9"),
+        ("2.21.0", "", (0, "0\n", ""), "warn", "does not say"),
+        ("2.21.0", "", (1, "", "ImportError: no protobuf"), "problem", "no protobuf"),
+        ("2.21.0", "", (None, "", ""), "problem", "no answer within"),
+        ("", "", None, "warn", "not installed"),
+    ],
+)
 def test_tensorflow(monkeypatch, version, problem, answer, level, words):
     monkeypatch.setattr(machine, "version", lambda name: version)
     monkeypatch.setattr(nvidia, "problem", lambda: problem)
@@ -186,10 +221,16 @@ def test_memory(monkeypatch):
     assert complains(only(readiness.memory()), "warn", "1.0 GiB")
 
 
-@pytest.mark.parametrize(("governor", "driver", "level"), [
-    ("performance", "acpi-cpufreq", "ok"), ("powersave", "intel_pstate", "ok"), ("powersave", "acpi-cpufreq", "warn"),
-    ("ondemand", "acpi-cpufreq", "warn"), ("schedutil", "cppc_cpufreq", "ok"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("governor", "driver", "level"),
+    [
+        ("performance", "acpi-cpufreq", "ok"),
+        ("powersave", "intel_pstate", "ok"),
+        ("powersave", "acpi-cpufreq", "warn"),
+        ("ondemand", "acpi-cpufreq", "warn"),
+        ("schedutil", "cppc_cpufreq", "ok"),
+    ],
+)
 def test_governor(tmp_path, governor, driver, level):
     folder = "sys/devices/system/cpu/cpu0/cpufreq"
     root = write(tmp_path, {f"{folder}/scaling_governor": governor, f"{folder}/scaling_driver": driver})
@@ -225,11 +266,14 @@ def raising() -> list[Finding]:
     raise OSError("nobody knows")
 
 
-@pytest.mark.parametrize(("checks", "code", "words"), [
-    ((good,), options.OK, ["ready: 1 ok"]),
-    ((good, doubtful), options.OK, ["ready: 1 ok, 1 warn", "why: because", "try: type this"]),
-    ((raising, good), options.FAILED, ["not ready: 1 problem, 1 ok", "OSError: nobody knows"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("checks", "code", "words"),
+    [
+        ((good,), options.OK, ["ready: 1 ok"]),
+        ((good, doubtful), options.OK, ["ready: 1 ok, 1 warn", "why: because", "try: type this"]),
+        ((raising, good), options.FAILED, ["not ready: 1 problem, 1 ok", "OSError: nobody knows"]),
+    ],
+)
 def test_the_command(monkeypatch, capsys, checks, code, words):
     monkeypatch.setattr(readiness, "CHECKS", checks)
     assert doctor.main([]) == code
@@ -248,7 +292,9 @@ def test_a_wrong_flag_is_one_error_line(capsys):
 
 def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
     monkeypatch.setattr(readiness, "_WATCH_S", 0.08)
-    quick = tuple(check for check in readiness.CHECKS if check not in (readiness.tensorflow, readiness.cupy, readiness.timings))
+    quick = tuple(
+        check for check in readiness.CHECKS if check not in (readiness.tensorflow, readiness.cupy, readiness.timings)
+    )
     found = doctor.run(quick)
     assert not [finding for finding in found if "the check itself failed" in finding.seen]
     assert {"python", "packages", "blas", "numba", "disk", "memory", "clock"} <= {finding.check for finding in found}
@@ -276,8 +322,14 @@ def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
     assert states["cupy"] == ("absent", "a driver but no device")
     assert "numba is not installed" in states["numba"][1]
     assert "without TensorFlow" in states["keras"][1]
-    ready = {"cupy": "14.2.0", "cuda_runtime": "13.0", "cublas": "13.1", "driver": "580.1",
-             "tensorflow": "2.21", "keras": "3.15"}  # fmt: skip
+    ready = {
+        "cupy": "14.2.0",
+        "cuda_runtime": "13.0",
+        "cublas": "13.1",
+        "driver": "580.1",
+        "tensorflow": "2.21",
+        "keras": "3.15",
+    }
     monkeypatch.setattr(machine, "software", lambda: ready)
     monkeypatch.setattr(machine, "gpu_problem", lambda: "")
     states = {name: (state, about) for name, state, about in overview.backends()}
@@ -296,9 +348,11 @@ def test_commands_are_found_by_what_they_are():
 
 def test_help_needs_nothing_but_the_standard_library():
     heavy = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly", "msgspec")
-    code = ("import sys, runpy\nsys.argv = [{module!r}, '-h']\n"
-            "try:\n    runpy.run_module({module!r}, run_name='__main__')\n"
-            "except SystemExit:\n    pass\nprint([n for n in {heavy!r} if n in sys.modules])")  # fmt: skip
+    code = (
+        "import sys, runpy\nsys.argv = [{module!r}, '-h']\n"
+        "try:\n    runpy.run_module({module!r}, run_name='__main__')\n"
+        "except SystemExit:\n    pass\nprint([n for n in {heavy!r} if n in sys.modules])"
+    )
     for module in ("workloads.doctor", "workloads.__main__"):
         status, out, err = readiness.child(code.format(module=module, heavy=heavy), {"PYTHONPATH": str(ROOT)})
         assert (status, out.splitlines()[-1]) == (0, "[]"), err

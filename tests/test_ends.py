@@ -17,13 +17,23 @@ def outcome(*rows, left=0, stopped="", workload="training"):
 
 
 def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320, device="cpu"):
-    return row("training/keras/fit", Training(model, 32, samples), 0.1 if status == "ok" else None, device=device,
-               status=status, reason=reason)  # fmt: skip
+    return row(
+        "training/keras/fit",
+        Training(model, 32, samples),
+        0.1 if status == "ok" else None,
+        device=device,
+        status=status,
+        reason=reason,
+    )
 
 
 def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):
-    rows = [trained("mine:build", reason="mine:build() gives an int"), trained("mine:build", samples=640), trained("lenet", "ok"),
-            trained("lenet", device="gpu:0", reason="TensorFlow finds no GPU")]  # fmt: skip
+    rows = [
+        trained("mine:build", reason="mine:build() gives an int"),
+        trained("mine:build", samples=640),
+        trained("lenet", "ok"),
+        trained("lenet", device="gpu:0", reason="TensorFlow finds no GPU"),
+    ]
     ends.said(outcome(*rows), "training", training.EXAMPLE)
     other, doctor, error, tip = capsys.readouterr().err.splitlines()
     assert error == "error: mine:build on cpu: mine:build() gives an int"
@@ -34,13 +44,27 @@ def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(("m", "names", "tip"), [
-    (trained(status="skipped", reason="needs 526 GiB of host memory, 20 GiB are free", samples=10**8), [],
-     "python -m workloads.training --model cifar10-cnn --samples 1000"),
-    (trained(status="skipped", reason="no GPU here: no driver; --device cpu runs all of it on the CPU"), ["seeds", "together"],
-     "python -m workloads.training --study together --device cpu"),
-    (trained(status="skipped", reason="torch is not installed; install it with: pip install torch"), [], "pip install torch"),
-    (trained(status="skipped", reason="only the targets of a regression can be float64"), [], training.EXAMPLE)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("m", "names", "tip"),
+    [
+        (
+            trained(status="skipped", reason="needs 526 GiB of host memory, 20 GiB are free", samples=10**8),
+            [],
+            "python -m workloads.training --model cifar10-cnn --samples 1000",
+        ),
+        (
+            trained(status="skipped", reason="no GPU here: no driver; --device cpu runs all of it on the CPU"),
+            ["seeds", "together"],
+            "python -m workloads.training --study together --device cpu",
+        ),
+        (
+            trained(status="skipped", reason="torch is not installed; install it with: pip install torch"),
+            [],
+            "pip install torch",
+        ),
+        (trained(status="skipped", reason="only the targets of a regression can be float64"), [], training.EXAMPLE),
+    ],
+)
 def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(m, names, tip):
     with pytest.raises(options.Missing, match="nothing could be measured: ") as nothing:
         ends.said(outcome(m), "training", training.EXAMPLE, names)

@@ -16,7 +16,9 @@ def checked(held: float) -> dict[str, str]:
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     share = held * made.training.steps
-    saved = msgspec.structs.replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(share, share, share))
+    saved = msgspec.structs.replace(
+        made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(share, share, share)
+    )
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
     head, _, line, *_ = error_tables.check_lines([saved], of)
@@ -45,7 +47,8 @@ def test_trainings_without_their_machines_microbenchmarks_say_what_to_give():
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]
     assert error_tables.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
         "Rows of 1 training of these are here, but not the microbenchmarks that say how they run: give the machine's whole "
-        "folder, such as reports/nvidia-h200.")  # fmt: skip
+        "folder, such as reports/nvidia-h200."
+    )
     none = error_tables.check_lines([saved], profile.profile([], GPU_MACHINE))[-1]
     assert none == "None of them was measured in these runs."
 

@@ -69,11 +69,23 @@ def test_a_users_model_is_described_elsewhere(monkeypatch):
     assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
 
 
-@pytest.mark.parametrize(("done", "code", "words", "tip"), [
-    ((3, "", "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: longer"),
-     options.MISSING, "stopped after its time limit of 60 s", "longer"),
-    ((2, "", "error: there is no file a.keras\n  try: b"), options.USAGE, "there is no file a.keras", "b"),
-    ((1, "", "Traceback\nKeyError: 3"), options.MISSING, "KeyError: 3", "")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("done", "code", "words", "tip"),
+    [
+        (
+            (
+                3,
+                "",
+                "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: longer",
+            ),
+            options.MISSING,
+            "stopped after its time limit of 60 s",
+            "longer",
+        ),
+        ((2, "", "error: there is no file a.keras\n  try: b"), options.USAGE, "there is no file a.keras", "b"),
+        ((1, "", "Traceback\nKeyError: 3"), options.MISSING, "KeyError: 3", ""),
+    ],
+)
 def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, done, code, words, tip):
     status, out, err = done
     monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, status, out, err))
@@ -82,14 +94,18 @@ def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, done, c
     assert (caught.value.code, caught.value.tip, words in str(caught.value)) == (code, tip, True)
 
 
-@pytest.mark.parametrize(("words", "error"), [
-    ((), "name what to explain"),
-    (("--case", "S0", "--model", "peaks"), "--case brings its own model"),
-    (("--case", "S9"), "unknown case 'S9'; known: S0, S1a"),
-    (("--model", "peeks"), "unknown model 'peeks'"),
-    (("--case", "S0", "nowhere"), "no result file in nowhere"),
-    (("--case", "S0", "--price-gpu", "-1"), "argument --price-gpu"),
-    (("--case", "S0", "--batch", "0"), "out of range")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [
+        ((), "name what to explain"),
+        (("--case", "S0", "--model", "peaks"), "--case brings its own model"),
+        (("--case", "S9"), "unknown case 'S9'; known: S0, S1a"),
+        (("--model", "peeks"), "unknown model 'peeks'"),
+        (("--case", "S0", "nowhere"), "no result file in nowhere"),
+        (("--case", "S0", "--price-gpu", "-1"), "argument --price-gpu"),
+        (("--case", "S0", "--batch", "0"), "out of range"),
+    ],
+)
 def test_bad_words_end_in_one_line_with_a_command(capsys, words, error):
     code, out, err = said(capsys, *words)
     assert (code, out, len(err)) == (options.USAGE, "", 2)

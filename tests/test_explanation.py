@@ -79,6 +79,7 @@ def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
 
 def along(*ratios) -> crossover.Answer:
     """Who wins at width 10, 20, 40 ...: the CPU takes so many times the GPU's second, (low, high) about it or exactly."""
+
     def side(value, low, high):
         return crossover.Side("predicted", "", None, "float32", Estimate(value, low, high))
 
@@ -91,40 +92,66 @@ def along(*ratios) -> crossover.Answer:
 CPU_LIKELY, GPU_LIKELY = (0.8, 0.5, 1.25), (1.25, 0.8, 2.0)
 
 
-@pytest.mark.parametrize(("ratios", "said"), [
-    # no size is sure: nobody wins
-    ((CPU_LIKELY, GPU_LIKELY), "no winner can be told at any width looked at; likelier is the CPU at width = 10 and the GPU at "
-     "20 (predicted over width 10 to 20)"),
-    ((GPU_LIKELY, CPU_LIKELY, GPU_LIKELY), "no winner can be told at any width looked at; likelier is the GPU (predicted over "
-     "width 10 to 40)"),
-    # three turns in one band are one, at sqrt(10 x 20) = 14.1 to sqrt(40 x 80) = 56.6; without the band they are three
-    ((CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, GPU_LIKELY, 2.0), "the GPU wins from somewhere between width = 15 and 57 on (too close "
-     "to be sure at width 10 to 80; predicted over width 10 to 160)"),
-    ((0.8, 1.25, 0.8, 1.25), "the CPU wins at width = 10, from width = 15 the GPU, from width = 29 the CPU and from width = 57 "
-     "the GPU (predicted over width 10 to 80)"),
-    # two turns in one band are none, where the same device wins on both sides
-    ((0.5, CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, 0.5), "the CPU likely wins at every width looked at (too close to be sure at "
-     "width 20 to 80; predicted over width 10 to 160)"),
-    # 20 x 2 ** (ln 1.25 / ln 2.5) = 23.7
-    ((GPU_LIKELY, GPU_LIKELY, 0.5), "the GPU likely wins at width = 10, from width = 24 the CPU (too close to be sure at width "
-     "10 to 20; predicted over width 10 to 40)")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ratios", "said"),
+    [
+        # no size is sure: nobody wins
+        (
+            (CPU_LIKELY, GPU_LIKELY),
+            "no winner can be told at any width looked at; likelier is the CPU at width = 10 and the GPU at "
+            "20 (predicted over width 10 to 20)",
+        ),
+        (
+            (GPU_LIKELY, CPU_LIKELY, GPU_LIKELY),
+            "no winner can be told at any width looked at; likelier is the GPU (predicted over width 10 to 40)",
+        ),
+        # three turns in one band are one, at sqrt(10 x 20) = 14.1 to sqrt(40 x 80) = 56.6; without the band they are three
+        (
+            (CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, GPU_LIKELY, 2.0),
+            "the GPU wins from somewhere between width = 15 and 57 on (too close "
+            "to be sure at width 10 to 80; predicted over width 10 to 160)",
+        ),
+        (
+            (0.8, 1.25, 0.8, 1.25),
+            "the CPU wins at width = 10, from width = 15 the GPU, from width = 29 the CPU and from width = 57 "
+            "the GPU (predicted over width 10 to 80)",
+        ),
+        # two turns in one band are none, where the same device wins on both sides
+        (
+            (0.5, CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, 0.5),
+            "the CPU likely wins at every width looked at (too close to be sure at "
+            "width 20 to 80; predicted over width 10 to 160)",
+        ),
+        # 20 x 2 ** (ln 1.25 / ln 2.5) = 23.7
+        (
+            (GPU_LIKELY, GPU_LIKELY, 0.5),
+            "the GPU likely wins at width = 10, from width = 24 the CPU (too close to be sure at width "
+            "10 to 20; predicted over width 10 to 40)",
+        ),
+    ],
+)
 def test_who_wins_claims_no_more_than_its_own_bracket(ratios, said):
     assert explanation_words.answer_sentence(along(*ratios)) == f"By a step, {said}."
 
 
 def test_that_it_does_not_flip_is_said_where_a_winner_is_sure():
-    for ratios, words in (((2.0, 2.0), " It does not flip here: already at width = 10 a step takes 1.00 s on the GPU"),
-                          ((GPU_LIKELY, 2.0), " It likely does not flip here: already"),
-                          ((GPU_LIKELY, GPU_LIKELY), "")):  # fmt: skip
+    for ratios, words in (
+        ((2.0, 2.0), " It does not flip here: already at width = 10 a step takes 1.00 s on the GPU"),
+        ((GPU_LIKELY, 2.0), " It likely does not flip here: already"),
+        ((GPU_LIKELY, GPU_LIKELY), ""),
+    ):
         made = along(*ratios)
         said = complaints.flips(msgspec.structs.replace(explained(), crossovers=(made,)), "width")
-        assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words) and bool(words) == ("flip" in said)
+        assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words) and bool(words) == (
+            "flip" in said
+        )
 
 
 def test_a_winner_that_is_not_sure_is_called_likely():
     of = msgspec.structs.replace(sources(), predict=lambda *a, **k: predict(*a, spread=0.3, **k))
     assert explanation_words.verdict(explained(of=of))[0].startswith(
-        "It is too close to be sure, but likely the CPU finishes first, 1.62 times as fast: a step takes 2.16 ms")  # fmt: skip
+        "It is too close to be sure, but likely the CPU finishes first, 1.62 times as fast: a step takes 2.16 ms"
+    )
     late = explained(Training("cifar10-cnn", 128, 1280, 2))  # 3.56 against 2.36 ms a step, but start-up decides
     assert "1.75 times as fast (by the step alone the GPU is ahead): " in explanation_words.verdict(late)[0]
 
@@ -165,15 +192,22 @@ def test_where_epochs_may_be_shorter_that_it_never_catches_up_is_not_said():
     paid = explanation.payback(slow, e.gpu)
     assert (paid.value, paid.low, paid.high) == (math.inf, pytest.approx(10.0), math.inf)
     said = explanation_words._pays(msgspec.structs.replace(e, cpu=slow, payback=paid))
-    assert said == ("The GPU's job begins 4.00 s later, and whether its epochs are shorter cannot be told: it is ahead after "
-                    "10.0 epochs at the earliest, or never; this job has 10.")  # fmt: skip
+    assert said == (
+        "The GPU's job begins 4.00 s later, and whether its epochs are shorter cannot be told: it is ahead after "
+        "10.0 epochs at the earliest, or never; this job has 10."
+    )
 
 
 def test_a_measured_step_stands_beside_the_prediction_and_moves_nothing():
     own = ("cifar10-cnn", 32, 3200)
-    rows = [trained(*own, (0.0, 0.0, 2e-3)), trained(*own, (0.0, 0.0, 1e-3), device="gpu:0"),
-            trained("cifar10-cnn", 64, 3200, (0.0, 0.0, 9e-3)), trained(*own, (0.0, 0.0, 9e-3), steps_per_execution="4"),
-            trained(*own, (0.0, 0.0, 9e-3), threads=4), trained(*own, (0.0, 0.0, 9e-3), dtype="float64")]  # fmt: skip
+    rows = [
+        trained(*own, (0.0, 0.0, 2e-3)),
+        trained(*own, (0.0, 0.0, 1e-3), device="gpu:0"),
+        trained("cifar10-cnn", 64, 3200, (0.0, 0.0, 9e-3)),
+        trained(*own, (0.0, 0.0, 9e-3), steps_per_execution="4"),
+        trained(*own, (0.0, 0.0, 9e-3), threads=4),
+        trained(*own, (0.0, 0.0, 9e-3), dtype="float64"),
+    ]
     e = explained(of=sources(*rows))
     assert (e.measured["cpu"].value, e.measured["gpu:0"].value) == pytest.approx((2e-3, 1e-3))
     assert e.gpu.step_s == explained().gpu.step_s
@@ -190,14 +224,19 @@ def feeding(training, *args, **given):
 def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remainder():
     """5 ms in fits of 640 samples: 3.2 ms of it are those of 32 samples, so 1.8 are left beside the predicted 2.164; a row whose
     own epochs tell its step has none of it."""
-    rows = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, 5e-3), device="gpu:0"),
-            by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 1.5e-3)))]  # fmt: skip
+    rows = [
+        trained("cifar10-cnn", 32, 640, (0.0, 0.0, 5e-3), device="gpu:0"),
+        by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, 1.5e-3))),
+    ]
     e = explained(of=msgspec.structs.replace(sources(*rows), predict=feeding))
     assert list(e.fed) == ["gpu:0"] and e.fed["gpu:0"].value == pytest.approx(3.2 * MS)
     table = {line[:41].strip(): line[41:].split("  ") for line in explanation_tables.budget_lines(e)}
     cells = {name: [cell.strip() for cell in each if cell.strip()] for name, each in table.items()}
     assert cells["of it the fit's work for a step's samples"] == ["-", "3.20 ms"]
-    assert cells["not explained (measured less predicted)"] == ["-140 us (-8.54 %)", "-364 us (-6.79 %)"]  # of 1.64 and 5.364
+    assert cells["not explained (measured less predicted)"] == [
+        "-140 us (-8.54 %)",
+        "-364 us (-6.79 %)",
+    ]  # of 1.64 and 5.364
     assert cells["what is predicted lies"] == ["outside the measured interval"] * 2
     noisy = msgspec.structs.replace(e, measured={"gpu:0": Estimate(5 * MS, 4 * MS, 5.4 * MS)})
     assert explanation_tables.budget_lines(noisy)[9].split("  ")[-1].strip() == "inside the measured interval"
@@ -205,10 +244,15 @@ def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remaind
 
 def test_of_several_rows_of_a_training_its_own_epochs_tell_the_step_then_the_least_noise_everywhere():
     """Those told by their own epochs first, whatever their type; then the least noisy; never the last one read."""
-    short = [trained("cifar10-cnn", 32, 640, (0.0, 0.0, s), noise=n, device=d)
-             for d in ("cpu", "gpu:0") for s, n in ((3e-3, 0.01), (4e-3, 0.1))]  # fmt: skip
-    long = [by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, s), noise=0.05, dtype="float64", device=d))
-            for d, s in (("cpu", 2e-3), ("gpu:0", 1e-3))]  # fmt: skip
+    short = [
+        trained("cifar10-cnn", 32, 640, (0.0, 0.0, s), noise=n, device=d)
+        for d in ("cpu", "gpu:0")
+        for s, n in ((3e-3, 0.01), (4e-3, 0.1))
+    ]
+    long = [
+        by_its_epochs(trained("cifar10-cnn", 32, 3200, (0.0, 0.0, s), noise=0.05, dtype="float64", device=d))
+        for d, s in (("cpu", 2e-3), ("gpu:0", 1e-3))
+    ]
     reported = Reported(T, "gpu", "faster")
     for rows, steps in ((short, (3e-3, 3e-3)), ([*long, *short], (2e-3, 1e-3)), ([*short, *long], (2e-3, 1e-3))):
         e, found = explained(of=sources(*rows)), verdicts.measured(reported, rows)
@@ -265,7 +309,9 @@ def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
 def odd(weights: int) -> Network:
     """An unknown layer of so many weights before a dense one of 12. Of 2 samples its step takes 20 FLOP a weight (4 forward, 4
     for the gradient, 12 of Adam), the rest 354: 3 x 48 for products, 5 x 6 for passes, 12 x 15 of Adam."""
-    return Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=weights), Layer("out", "dense", 3)))
+    return Network(
+        "own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=weights), Layer("out", "dense", 3))
+    )
 
 
 def test_a_verdict_says_which_layers_are_only_estimated():
@@ -273,8 +319,10 @@ def test_a_verdict_says_which_layers_are_only_estimated():
     e = explained(Training("own:build", 2, 8), network=odd(16))
     first, *rest = explanation_words.verdict(e)
     assert first.startswith("The CPU finishes first, ")
-    assert first.endswith("included; partial: of odd (Odd), about 47.5 % of a step's arithmetic, nothing is known here and all "
-                          "is estimated.")  # fmt: skip
+    assert first.endswith(
+        "included; partial: of odd (Odd), about 47.5 % of a step's arithmetic, nothing is known here and all "
+        "is estimated."
+    )
     assert len(rest) == 4
     assert not any("partial" in sentence for sentence in explanation_words.verdict(explained()))
 
@@ -292,8 +340,10 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         assert "Memory" in told and any(line.startswith("  Partial: odd (Odd): nothing here knows it") for line in told)
     if most:
         (only,) = explanation_words.verdict(e)
-        assert only.startswith("Partial: which device wins, and in what time, is not told, for nothing here knows odd (Odd), "
-                               "about 53.1 % of a step's arithmetic. To measure it: ")  # fmt: skip
+        assert only.startswith(
+            "Partial: which device wins, and in what time, is not told, for nothing here knows odd (Odd), "
+            "about 53.1 % of a step's arithmetic. To measure it: "
+        )
         assert only.endswith("-m workloads.training --model own:build --batch 2 --samples 8 --epochs 1")
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
         assert list(verifying.lines(e, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
@@ -315,12 +365,16 @@ def test_whether_the_framework_used_the_gpu_is_told_from_rows():
         "TensorFlow is built for 12.5.1."
     )
     launch = Launch("step", 10)
-    others = [row("launch/tensorflow/fit", launch, 1e-3, device="gpu:0"), row("launch/tensorflow/fit", launch, 1e-3),
-              row("launch/cupy/ufunc", Launch("elementwise", 1), 1e-5, device="gpu:0"),
-              row("training/jax/loop", T, 1e-3, device="gpu:0"), trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0",
-                                                                         keras_backend="jax")]  # fmt: skip
+    others = [
+        row("launch/tensorflow/fit", launch, 1e-3, device="gpu:0"),
+        row("launch/tensorflow/fit", launch, 1e-3),
+        row("launch/cupy/ufunc", Launch("elementwise", 1), 1e-5, device="gpu:0"),
+        row("training/jax/loop", T, 1e-3, device="gpu:0"),
+        trained("cifar10-cnn", 32, 640, (0.0, 0.0, 1e-3), device="gpu:0", keras_backend="jax"),
+    ]
     assert explanation_words.seen((t, *others), GPU_MACHINE, "box").startswith(
-        "On box TensorFlow saw the GPU and used it in 2 measurements, 1 of them trainings with their weights on it")
+        "On box TensorFlow saw the GPU and used it in 2 measurements, 1 of them trainings with their weights on it"
+    )
     assert explanation_words.seen(tuple(others[:1]), GPU_MACHINE, "box").endswith("used it in 1 measurement.")
     why = "TensorFlow finds no GPU: no libcudnn"
     lost = row("training/keras/fit", T, None, device="gpu:0", status="failed", reason=why)
@@ -389,7 +443,9 @@ def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
     whole = stored.completed(bare, made, exactly(2.0))
     assert (whole.start_s, whole.epoch_s) == (Estimate(10.0, 5.0, 20.0), Estimate(0.1, 0.05, 0.2))
     assert (whole.step_s, whole.compile_s) == (made.step_s, made.compile_s)
-    words = f"start-up and an epoch beyond its steps: as {made.profile}'s CPU has it, for this machine's rows do not tell"
+    words = (
+        f"start-up and an epoch beyond its steps: as {made.profile}'s CPU has it, for this machine's rows do not tell"
+    )
     assert whole.partial == ("else", f"of the whole job {words}")
     assert stored.completed(made, made, exactly(2.0)) == made
 
@@ -438,12 +494,21 @@ def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
     def bare(*args, **given):
         return msgspec.structs.replace(predict(*args, **given), start_s=exactly(0.0), compile_s=exactly(0.0))
 
-    e = explained(of=msgspec.structs.replace(lacking("gpu:0"), predict=lambda training, settings, of, network=None, **given: (
-        lacking("gpu:0").predict(training, settings, of, network, **given) if settings.device != "cpu"
-        else bare(training, settings, of, network, **given))))  # fmt: skip
+    e = explained(
+        of=msgspec.structs.replace(
+            lacking("gpu:0"),
+            predict=lambda training, settings, of, network=None, **given: (
+                lacking("gpu:0").predict(training, settings, of, network, **given)
+                if settings.device != "cpu"
+                else bare(training, settings, of, network, **given)
+            ),
+        )
+    )
     assert explanation_words.verdict(e)[0].endswith(", and start-up, which no row tells.")
     table = {line[:40].strip(): line for line in explanation_tables.budget_lines(e)}
-    assert table["import, device start, building"].endswith("  not known") and table["compiling"].endswith("  not known")
+    assert table["import, device start, building"].endswith("  not known") and table["compiling"].endswith(
+        "  not known"
+    )
     assert table["the whole job"].endswith(" and what is not known")
     known = {line[:40].strip(): line for line in explanation_tables.budget_lines(explained(of=lacking("gpu:0")))}
     assert not any("not known" in line for line in known.values())
@@ -463,8 +528,9 @@ def test_what_two_sides_lack_is_named_at_once():
 
     with pytest.raises(Lacking) as missing:
         explained(of=msgspec.structs.replace(sources(), predict=made))
-    assert str(missing.value) == ("the profile has no rows of cpu and no rows of gpu:0; measure with: measure cpu; measure both; "
-                                  "measure gpu:0")  # fmt: skip
+    assert str(missing.value) == (
+        "the profile has no rows of cpu and no rows of gpu:0; measure with: measure cpu; measure both; measure gpu:0"
+    )
 
 
 def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
@@ -476,11 +542,18 @@ def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
 def test_the_sections_stand_in_order():
     lines = explanation_words.lines(explained(), "seen", (("More", ["of it"]),), ["a belief"])
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles == ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework "
-                                                                                              "use the GPU?", "Verdict", "More",
-                      "Where a step's time goes (predicted)", "Where the winner "
-                                                              "changes", "Memory", "Cost of the job", "What if",
-                      "What people believe, checked"]  # fmt: skip
+    assert titles == [
+        "cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs",
+        "Does the framework use the GPU?",
+        "Verdict",
+        "More",
+        "Where a step's time goes (predicted)",
+        "Where the winner changes",
+        "Memory",
+        "Cost of the job",
+        "What if",
+        "What people believe, checked",
+    ]
     assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
 
 

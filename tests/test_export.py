@@ -17,8 +17,14 @@ RUN = Run(
     results.SCHEMA, GPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
 )
 # Blocks' medians are 1, 3 and 2 microseconds: mean 2, median 2, standard deviation 1.
-ROW = Measurement("matmul/numpy/blas", square(10), Settings(threads=2), "ok", flags=("steal",), samples=(
-    Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady"),))  # fmt: skip
+ROW = Measurement(
+    "matmul/numpy/blas",
+    square(10),
+    Settings(threads=2),
+    "ok",
+    flags=("steal",),
+    samples=(Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady"),),
+)
 FAILED = row("matmul/numpy/blas", square(11), None, status="failed")
 NAME = "matmul/numpy/blas/m:10/n:10/k:10/threads:2"
 
@@ -27,7 +33,8 @@ def test_google_benchmark():
     made = export.google_benchmark([ROW, FAILED], RUN)
     entries = made["benchmarks"]
     assert [(e["name"], e["run_type"]) for e in entries] == [(NAME, "iteration")] * 3 + [
-        (f"{NAME}_{word}", "aggregate") for word in ("mean", "median", "stddev", "cv")]  # fmt: skip
+        (f"{NAME}_{word}", "aggregate") for word in ("mean", "median", "stddev", "cv")
+    ]
     assert [e["real_time"] for e in entries] == pytest.approx([1000, 3000, 2000, 2000, 2000, 1000, 0.5])
     assert {(e["run_name"], e["repetitions"], e["threads"], e["time_unit"]) for e in entries} == {(NAME, 3, 2, "ns")}
     assert [e["repetition_index"] for e in entries[:3]] == [0, 1, 2] and entries[0]["iterations"] == 7

@@ -115,8 +115,10 @@ def test_of_a_graphs_error_the_cause_is_said_and_a_broken_all_reduce_costs_the_p
         pass
 
     places = "".join(f'  File "trainer.py", line {i}, in step\n' for i in range(20))
-    error = (f"Graph execution error:\n\nDetected at node adam/CollectiveReduceV2 defined at (most recent call last):\n{places}\n"
-             "Collective ops is aborted by: Shape mismatch\n\t [[{{node adam}}]] [Op:__inference_9]")  # fmt: skip
+    error = (
+        f"Graph execution error:\n\nDetected at node adam/CollectiveReduceV2 defined at (most recent call last):\n{places}\n"
+        "Collective ops is aborted by: Shape mismatch\n\t [[{{node adam}}]] [Op:__inference_9]"
+    )
 
     def breaks():
         raise InvalidArgumentError(error)
@@ -139,10 +141,16 @@ def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
     assert answer.status == "skipped" and answer.reason.startswith("out of GPU memory: ") and answer.flags == ()
 
 
-@pytest.mark.parametrize("where", [
-    {"values": {"final_loss": math.nan}}, {"phases_s": {"import": math.inf}}, {"series": {"loss": (1.0, math.nan)}},
-    {"max_error": math.nan}, {"samples": (Samples("host-latency", (1.0, math.nan), 1, (0, 1), "steady"),)},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "where",
+    [
+        {"values": {"final_loss": math.nan}},
+        {"phases_s": {"import": math.inf}},
+        {"series": {"loss": (1.0, math.nan)}},
+        {"max_error": math.nan},
+        {"samples": (Samples("host-latency", (1.0, math.nan), 1, (0, 1), "steady"),)},
+    ],
+)
 def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
     bad = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", flags=("steal",), **where)
     run = sweep.header(matmul.parser().parse_args([]), "c")

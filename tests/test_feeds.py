@@ -5,7 +5,13 @@ import pytest
 
 from workloads import feeds
 
-CHOSEN = {"residence": "numpy", "shuffle": "on", "keras_backend": "tensorflow", "gpu": "hidden", "steps_per_execution": "1"}
+CHOSEN = {
+    "residence": "numpy",
+    "shuffle": "on",
+    "keras_backend": "tensorflow",
+    "gpu": "hidden",
+    "steps_per_execution": "1",
+}
 
 
 @pytest.mark.parametrize("name", ["order_and_sizes", "fits_of_every_residence"])
@@ -22,9 +28,13 @@ def test_numpy_is_kerass_own_way():
     assert feeds.feeder(CHOSEN | {"shuffle": "off"}, x, x, 4, 1)(10)[1]["shuffle"] is False
 
 
-@pytest.mark.parametrize(("chosen", "words"), [
-    ({"residence": "fed"}, "takes its samples from numpy, tf.data, prefetch, generator, not fed"),
-    ({"residence": "tf.data", "keras_backend": "jax"}, "tf.data is TensorFlow's way, and Keras runs on jax")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("chosen", "words"),
+    [
+        ({"residence": "fed"}, "takes its samples from numpy, tf.data, prefetch, generator, not fed"),
+        ({"residence": "tf.data", "keras_backend": "jax"}, "tf.data is TensorFlow's way, and Keras runs on jax"),
+    ],
+)
 def test_what_model_fit_cannot_take_is_said(chosen, words):
     with pytest.raises(ValueError, match=words):
         feeds.feeder(CHOSEN | chosen, np.zeros(4), np.zeros(4), 2, 1)

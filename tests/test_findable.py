@@ -15,8 +15,10 @@ def folder(tmp_path, monkeypatch):
     package = tmp_path / "ownpkg"
     package.mkdir()
     (package / "__init__.py").write_text("raise SystemExit('imported')\n")
-    (package / "nets.py").write_text("raise SystemExit('imported')\n\ndef build():\n    pass\n\nmade = other = None\n"
-                                     "from json import loads as read\n")  # fmt: skip
+    (package / "nets.py").write_text(
+        "raise SystemExit('imported')\n\ndef build():\n    pass\n\nmade = other = None\n"
+        "from json import loads as read\n"
+    )
     (package / "lazy.py").write_text("def __getattr__(name):\n    raise SystemExit('imported')\n")
     (package / "star.py").write_text("from json import *\n")
     (package / "broken.py").write_text("def build(:\n")
@@ -26,19 +28,38 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", ["ownpkg.nets:build", "ownpkg.nets:made", "ownpkg.nets:read", "ownpkg.lazy:any",
-                                  "ownpkg.star:any", "ownpkg.broken:build", "bare.inner:build", "json:loads", "math:sin",
-                                  "os.path:join", "email.mime.text:MIMEText"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ownpkg.nets:build",
+        "ownpkg.nets:made",
+        "ownpkg.nets:read",
+        "ownpkg.lazy:any",
+        "ownpkg.star:any",
+        "ownpkg.broken:build",
+        "bare.inner:build",
+        "json:loads",
+        "math:sin",
+        "os.path:join",
+        "email.mime.text:MIMEText",
+    ],
+)
 def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
     assert findable.missing(name) == ""
     assert not [module for module in sys.modules if module.startswith(("ownpkg", "bare."))]
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("nopkg.mod:build", "there is no module nopkg (looked in "), ("ownpkg.other:build", "there is no module ownpkg.other "),
-    ("bare.other:build", "there is no module bare.other "), ("json:nothing", "json has no function nothing"),
-    ("ownpkg.nets:nothing", "ownpkg.nets has no function nothing"),
-    ("bare.inner.deeper:build", "there is no module bare.inner.deeper: bare.inner is no package")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("nopkg.mod:build", "there is no module nopkg (looked in "),
+        ("ownpkg.other:build", "there is no module ownpkg.other "),
+        ("bare.other:build", "there is no module bare.other "),
+        ("json:nothing", "json has no function nothing"),
+        ("ownpkg.nets:nothing", "ownpkg.nets has no function nothing"),
+        ("bare.inner.deeper:build", "there is no module bare.inner.deeper: bare.inner is no package"),
+    ],
+)
 def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
     assert switches.own_model(name)
     assert findable.missing(name).startswith(words)

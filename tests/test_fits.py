@@ -48,9 +48,14 @@ def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
         made.add((samples, epochs))
         return clock.fit(samples, epochs)
 
-    found = fits.apart(Trainer(fit, lambda: None, {}, {}, "weights"), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
+    found = fits.apart(
+        Trainer(fit, lambda: None, {}, {}, "weights"), Training("m", 32, 6400), 6400, Limits(max_time=3.0)
+    )
     assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == {
-        "fit_s 1x1": {1.51}, "fit_s 1x100": {2.5}, "fit_s 3x1": {2.53}}  # fmt: skip
+        "fit_s 1x1": {1.51},
+        "fit_s 1x100": {2.5},
+        "fit_s 3x1": {2.53},
+    }
 
 
 def test_fits_are_of_whole_executions(monkeypatch):
@@ -71,7 +76,11 @@ def test_fits_vary_one_thing_each(monkeypatch):
     clock = Clock(monkeypatch, 32, {32})
     found = fits.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
     assert set(found) == {"fit_s 1x1", "fit_s 1x100", "fit_s 3x1"}  # a third of 3 s at 10 ms a step: 100 steps
-    assert set(found["fit_s 1x1"][-3:]) == {1.51} and set(found["fit_s 1x100"]) == {2.5} and set(found["fit_s 3x1"]) == {2.53}
+    assert (
+        set(found["fit_s 1x1"][-3:]) == {1.51}
+        and set(found["fit_s 1x100"]) == {2.5}
+        and set(found["fit_s 3x1"]) == {2.53}
+    )
     assert {len(v) for v in found.values()} == {3}  # three rounds of 6.54 s are more than twice max_time
     assert {samples % 32 for samples, _ in clock.calls} == {0}
     slow = fits.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 64, Limits())
@@ -84,16 +93,28 @@ def test_long_fits_count_by_their_epochs(monkeypatch):
     taken = fits.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
     assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == costs.EPOCHS_OF + "one fit"
     assert clock.calls == []
-    two = fits.repeated(clock.trainer, Training("m", 32, 64, 2), Fitted((1.0,) * 2, (), (9.0, 0.4)), 10.4, Limits(), lambda: None)
+    two = fits.repeated(
+        clock.trainer, Training("m", 32, 64, 2), Fitted((1.0,) * 2, (), (9.0, 0.4)), 10.4, Limits(), lambda: None
+    )
     assert (two.seconds, two.stop_reason, clock.calls) == ((0.2, 0.26, 0.26), "epochs of two fits", [(64, 2)])
     taken = fits.repeated(clock.trainer, problem, first, 1.5, Limits(max_time=2.0), lambda: None)
     assert set(taken.seconds) == {round((1 + 4 * 0.52) / 8, 6)} and taken.calls == 8
     assert taken.stop_reason == "max-time" and len(taken.seconds) == 3
 
 
-@pytest.mark.parametrize(("seconds", "spent", "reason"), [
-    ([1, 1], 9, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1, 1, 1, 1], 1, "steady"),
-    ([1, 2, 3, 4], 1, ""), ([1, 2] * 10, 1, "max-blocks"), ([1], 11, ""), ([1, 1], 11, "max-time")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seconds", "spent", "reason"),
+    [
+        ([1, 1], 9, ""),
+        ([1, 1, 1], 1, ""),
+        ([1, 1, 1], 3, "max-time"),
+        ([1, 1, 1, 1], 1, "steady"),
+        ([1, 2, 3, 4], 1, ""),
+        ([1, 2] * 10, 1, "max-blocks"),
+        ([1], 11, ""),
+        ([1, 1], 11, "max-time"),
+    ],
+)
 def test_when_to_stop(seconds, spent, reason):
     assert fits._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 

@@ -20,13 +20,23 @@ from workloads.fleet_cluster import Node
 from workloads.results import Measurement, Row, Settings
 from workloads.worker import ROOT
 
-LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1",
-          "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}  # fmt: skip
+LISTED = {
+    "NodeID": "0" * 56,
+    "Alive": True,
+    "NodeManagerHostname": "gpu box",
+    "NodeManagerAddress": "10.0.0.1",
+    "NodeName": "10.0.0.1",
+    "Resources": {"CPU": 8.0, "GPU": 2.0},
+}
 
 
 def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id():
-    listed = [LISTED, {**LISTED, "NodeID": "1" * 56}, {**LISTED, "NodeID": "2" * 56, "NodeName": "rack 2/a"},
-              {**LISTED, "NodeID": "3" * 56, "Alive": False}]  # fmt: skip
+    listed = [
+        LISTED,
+        {**LISTED, "NodeID": "1" * 56},
+        {**LISTED, "NodeID": "2" * 56, "NodeName": "rack 2/a"},
+        {**LISTED, "NodeID": "3" * 56, "Alive": False},
+    ]
     seen = fleet_cluster.nodes(listed)
     assert [(n.name, n.cpus, n.gpus) for n in seen] == [
         ("gpu-box", 8.0, 2.0),
@@ -306,8 +316,15 @@ def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
     if importlib.util.find_spec("ray") is None:
         pytest.fail("Ray is not installed: pip install ray")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run([sys.executable, "-c", _CLUSTER, str(tmp_path / "run")], cwd=ROOT, env=env, capture_output=True,
-                          text=True, timeout=150, check=False)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", _CLUSTER, str(tmp_path / "run")],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
     assert done.returncode == 1, done.stderr[-2000:]
     rows = {p.name: results.read(p).measurements for p in sorted((tmp_path / "run").iterdir())}
     assert set(rows) == {"node-1", "node-2", "node-3"}

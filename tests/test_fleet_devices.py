@@ -41,8 +41,17 @@ def write(
 
 def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> list[Measurement]:
     """HBM reads at 4 TB/s, all samples equal, so the intervals are points."""
-    return [fake.row("stream/cupy/wide", p, {"device": slower * p.bytes_moved / 4e12}, device=device,
-                     values={"gpu_clock_hz": clock}, flags=flags) for p in READS]  # fmt: skip
+    return [
+        fake.row(
+            "stream/cupy/wide",
+            p,
+            {"device": slower * p.bytes_moved / 4e12},
+            device=device,
+            values={"gpu_clock_hz": clock},
+            flags=flags,
+        )
+        for p in READS
+    ]
 
 
 def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
@@ -167,15 +176,24 @@ def test_of_a_cpu_nothing_is_claimed_below_what_its_processes_differ_by(tmp_path
 def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measurement:
     """A stored row as another process might have measured it: a common factor for its samples, and its own samples drawn anew."""
     move = factor * math.exp(row_noise * rng.standard_normal())
-    taken = tuple(msgspec.structs.replace(s, seconds=tuple(float(x) * move for x in rng.choice(s.seconds, len(s.seconds))))
-                  for s in m.samples)  # fmt: skip
+    taken = tuple(
+        msgspec.structs.replace(s, seconds=tuple(float(x) * move for x in rng.choice(s.seconds, len(s.seconds))))
+        for s in m.samples
+    )
     return msgspec.structs.replace(m, samples=taken)
 
 
 def stored_rows() -> list[Measurement]:
     loaded = results.read(H200 / "roofs", H200 / "suite")
-    return [m for m in loaded.measurements if m.settings.device == "gpu:0" and fleet_devices.quantity(m, loaded.runs[-1].machine)
-            and m.status == "ok" and m.on("device") and m.problem.op in ("peak", "stream", "matmul")]  # fmt: skip
+    return [
+        m
+        for m in loaded.measurements
+        if m.settings.device == "gpu:0"
+        and fleet_devices.quantity(m, loaded.runs[-1].machine)
+        and m.status == "ok"
+        and m.on("device")
+        and m.problem.op in ("peak", "stream", "matmul")
+    ]
 
 
 def planted(rows, seed: int, slower: float):

@@ -72,8 +72,9 @@ def test_on_a_cpu_bias_and_activation_are_inside_their_product():
 def test_a_fused_kernel_does_the_operations_of_all_its_passes():
     works = networks.step(networks.find("cifar10-cnn"), 32)
     assert fusion.operations(fusion.compiled(works)) == fusion.operations(fusion.op_by_op(works))
-    assert sum(k.problem.flops for k in fusion.compiled(works) if k.part in ("matmul", "conv")) == 32 * networks.training_flops(
-        networks.find("cifar10-cnn"))  # fmt: skip
+    assert sum(
+        k.problem.flops for k in fusion.compiled(works) if k.part in ("matmul", "conv")
+    ) == 32 * networks.training_flops(networks.find("cifar10-cnn"))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,10 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     assert cases["fashion-mlp"].error == pytest.approx(0.2)
     assert cases["cifar10-cnn"].error == pytest.approx(0.1)
     assert {m: c.bound for m, c in cases.items()} == {
-        "mlp-784-100x2-10": "overhead-bound", "fashion-mlp": "work-bound", "cifar10-cnn": "work-bound"}  # fmt: skip
+        "mlp-784-100x2-10": "overhead-bound",
+        "fashion-mlp": "work-bound",
+        "cifar10-cnn": "work-bound",
+    }
     overhead, work, every = held_out.summaries(cases.values(), of)
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
@@ -59,7 +62,9 @@ def test_what_a_fit_does_with_its_samples_bounds_no_step(base, monkeypatch):
     """A step of which so much is the fit's that its floor is two thirds of the rest."""
     of = measured(base, {("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     case = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
-    floor = sum(case.predicted.parts[name].value for name in HOST if name in case.predicted.parts and name != "transfer bytes")
+    floor = sum(
+        case.predicted.parts[name].value for name in HOST if name in case.predicted.parts and name != "transfer bytes"
+    )
     work = case.seen.step.value - 1.5 * floor
     assert case.bound == "work-bound" and work > 0
     monkeypatch.setattr(calibration.Seen, "feed", lambda self, fitted: Estimate(work, work, work))
@@ -102,7 +107,8 @@ def test_processes_that_differ_by_no_more_than_each_ones_own_noise_tell_no_floor
     floor, said = told(held_out.Apart(0.10, 0.12))
     assert floor is None and said[0] == (
         "On the CPU the steps of five processes of a training have a standard deviation of 10.0 % (1 training), no more than "
-        "each one's own noise, 12.0 %, makes: no error counts as none for it.")  # fmt: skip
+        "each one's own noise, 12.0 %, makes: no error counts as none for it."
+    )
     floor, said = told(held_out.Apart(0.13, 0.12))
     assert floor == pytest.approx(0.05) and "5.00 % of it beyond each one's own noise: with errors below" in said[0]
 
@@ -142,8 +148,9 @@ def test_the_table_says_what_is_reached(base):
     said = error_tables.verdicts(found)
     assert "cpu, overhead-bound: median 5.00 %, mean 5.00 %: within 10.0 % and 15.0 %" in said[0]
     assert "cpu, work-bound: median 40.0 %, mean 40.0 %: not within" in said[1]
-    assert error_tables.lines(base) == ["No training in this profile tells its step: measure some with: "
-                                    "python -m workloads.training --study seeds"]  # fmt: skip
+    assert error_tables.lines(base) == [
+        "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds"
+    ]
 
 
 def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
@@ -152,18 +159,23 @@ def test_noisy_steps_and_rows_under_other_conditions_are_left_out(base):
         name: tuple(s * f for s, f in zip(values, (0.2, 1, 2, 3, 0.5), strict=True))
         for name, values in odd.series.items()
     }
-    left_out = [msgspec.structs.replace(odd, series=noisy), msgspec.structs.replace(odd, series={}),
-                msgspec.structs.replace(odd, settings=Settings("cpu", 4)),
-                msgspec.structs.replace(odd, settings=Settings("cpu", switches={"keras_backend": "jax"})),
-                msgspec.structs.replace(odd, settings=Settings("cpu", switches={"at_once": "2"}))]  # fmt: skip
+    left_out = [
+        msgspec.structs.replace(odd, series=noisy),
+        msgspec.structs.replace(odd, series={}),
+        msgspec.structs.replace(odd, settings=Settings("cpu", 4)),
+        msgspec.structs.replace(odd, settings=Settings("cpu", switches={"keras_backend": "jax"})),
+        msgspec.structs.replace(odd, settings=Settings("cpu", switches={"at_once": "2"})),
+    ]
     for m in left_out:
         assert held_out.leave_one_out(profile.profile([*base.measurements, m], GPU_MACHINE)) == []
     of = profile.profile([*base.measurements, odd, *left_out], GPU_MACHINE)
     assert len(held_out.leave_one_out(of)) == 1
     assert calibration.left_out(of) == {
-        "its noise is more than its step": 1, "no fits beside it that tell a step from an epoch": 1,
+        "its noise is more than its step": 1,
+        "no fits beside it that tell a step from an epoch": 1,
         "not a warm training by itself with the usual threads": 2,
-        "another backend, or TensorFlow with variables set": 1}  # fmt: skip
+        "another backend, or TensorFlow with variables set": 1,
+    }
 
 
 def test_a_step_known_less_well_counts_from_the_end_of_its_interval(base):
@@ -218,10 +230,14 @@ def test_the_crossover_along_width_foretold(base):
 
 @pytest.mark.parametrize(
     ("varies", "size", "model", "training_"),
-    [("width", 64, "mlp-784-64x2-10", (32, 2048, 1)), ("depth", 7, "mlp-784-100x7-10", (32, 2048, 1)),
-     ("batch", 4096, "mlp-784-100x2-10", (4096, 4096, 1)), ("samples", 100, "mlp-784-100x2-10", (32, 100, 1)),
-     ("epochs", 9, "mlp-784-100x2-10", (32, 2048, 9))],
-)  # fmt: skip
+    [
+        ("width", 64, "mlp-784-64x2-10", (32, 2048, 1)),
+        ("depth", 7, "mlp-784-100x7-10", (32, 2048, 1)),
+        ("batch", 4096, "mlp-784-100x2-10", (4096, 4096, 1)),
+        ("samples", 100, "mlp-784-100x2-10", (32, 100, 1)),
+        ("epochs", 9, "mlp-784-100x2-10", (32, 2048, 9)),
+    ],
+)
 def test_a_training_of_another_size(varies, size, model, training_):
     made = foretold.sized(Training("mlp-784-100x2-10", 32, 2048), varies, size)
     assert (made.model, (made.batch, made.samples, made.epochs)) == (model, training_)

@@ -20,7 +20,8 @@ core id\t\t: 0
 flags\t\t: fpu sse4_2 avx avx2 fma hypervisor avx512f avx512dq avx512bw avx512vl
 """
 SAPPHIRE_RAPIDS = CASCADE_LAKE.replace("avx512vl", "avx512vl amx_bf16 amx_tile amx_int8").replace(
-    "Intel(R) Xeon(R)   Processor @ 2.50GHz", "Intel(R) Xeon(R) Platinum 8480+")  # fmt: skip
+    "Intel(R) Xeon(R)   Processor @ 2.50GHz", "Intel(R) Xeon(R) Platinum 8480+"
+)
 ZEN2 = """processor\t: 0
 vendor_id\t: AuthenticAMD
 model name\t: AMD EPYC 7742 64-Core Processor
@@ -42,13 +43,16 @@ CPU part\t: 0xd40
 RASPBERRY = GRAVITON3.replace(" sve", "").replace("0xd40", "0xd0b")
 
 
-@pytest.mark.parametrize(("text", "maker", "simd", "model", "virtual"), [
-    (CASCADE_LAKE, "intel", "avx512", "Intel(R) Xeon(R) Processor @ 2.50GHz", True),
-    (SAPPHIRE_RAPIDS, "intel", "avx512+amx", "Intel(R) Xeon(R) Platinum 8480+", True),
-    (ZEN2, "amd", "avx2", "AMD EPYC 7742 64-Core Processor", False),
-    (GRAVITON3, "arm", "sve", "Neoverse V1", False),
-    (RASPBERRY, "arm", "neon", "Cortex-A76", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "maker", "simd", "model", "virtual"),
+    [
+        (CASCADE_LAKE, "intel", "avx512", "Intel(R) Xeon(R) Processor @ 2.50GHz", True),
+        (SAPPHIRE_RAPIDS, "intel", "avx512+amx", "Intel(R) Xeon(R) Platinum 8480+", True),
+        (ZEN2, "amd", "avx2", "AMD EPYC 7742 64-Core Processor", False),
+        (GRAVITON3, "arm", "sve", "Neoverse V1", False),
+        (RASPBERRY, "arm", "neon", "Cortex-A76", False),
+    ],
+)
 def test_cpuinfo(tmp_path, text, maker, simd, model, virtual):
     blocks = host.cpuinfo(write(tmp_path, {"proc/cpuinfo": text}))
     names = host.features(blocks)
@@ -75,33 +79,56 @@ def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
 
 def test_caches_and_cpu_lists(tmp_path):
     folder = "sys/devices/system/cpu/cpu3/cache/index"
-    root = write(tmp_path, {
-        f"{folder}0/level": "1", f"{folder}0/type": "Data", f"{folder}0/size": "48K",
-        f"{folder}1/level": "1", f"{folder}1/type": "Instruction", f"{folder}1/size": "32K",
-        f"{folder}2/level": "2", f"{folder}2/type": "Unified", f"{folder}2/size": "2M",
-        f"{folder}3/level": "3", f"{folder}3/type": "Unified", f"{folder}3/size": "107520K"})  # fmt: skip
+    root = write(
+        tmp_path,
+        {
+            f"{folder}0/level": "1",
+            f"{folder}0/type": "Data",
+            f"{folder}0/size": "48K",
+            f"{folder}1/level": "1",
+            f"{folder}1/type": "Instruction",
+            f"{folder}1/size": "32K",
+            f"{folder}2/level": "2",
+            f"{folder}2/type": "Unified",
+            f"{folder}2/size": "2M",
+            f"{folder}3/level": "3",
+            f"{folder}3/type": "Unified",
+            f"{folder}3/size": "107520K",
+        },
+    )
     sizes = {"L1d": 49152, "L1i": 32768, "L2": 2097152, "L3": 110100480}
     assert host.caches(frozenset({3, 5}), root) == sizes
     assert host.caches(frozenset({0}), root) == {}
     assert host.cpu_list("0-2,8") == [0, 1, 2, 8]
 
 
-V1 = {"proc/self/cgroup": "4:memory:/jobs/a\n1:cpu,cpuacct:/jobs/a\n0::/\n",
-      "proc/self/mountinfo": "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
-                             "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n"
-                             "41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n",
-      "cg/cpu/cpu.cfs_quota_us": "-1", "cg/cpu/cpu.cfs_period_us": "100000",
-      "cg/cpu/jobs/cpu.cfs_quota_us": "250000", "cg/cpu/jobs/cpu.cfs_period_us": "100000",
-      "cg/cpu/jobs/a/cpu.cfs_quota_us": "400000", "cg/cpu/jobs/a/cpu.cfs_period_us": "100000",
-      "cg/cpu/jobs/a/cpu.stat": "nr_periods 7\nthrottled_time 1500000000\n",
-      "cg/memory/memory.limit_in_bytes": "9223372036854771712", "cg/memory/memory.usage_in_bytes": "5",
-      "cg/memory/jobs/a/memory.limit_in_bytes": "8000", "cg/memory/jobs/a/memory.usage_in_bytes": "5000",
-      "cg/memory/jobs/a/memory.stat": "inactive_file 1\ntotal_inactive_file 1000\n"}  # fmt: skip
-V2 = {"proc/self/cgroup": "0::/\n",
-      "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup rw\n",
-      "sys/fs/cgroup/cpu.max": "150000 100000\n", "sys/fs/cgroup/cpu.stat": "usage_usec 9\nthrottled_usec 250000\n",
-      "sys/fs/cgroup/memory.max": "6000\n", "sys/fs/cgroup/memory.current": "1000\n",
-      "sys/fs/cgroup/memory.stat": "anon 600\ninactive_file 400\n"}  # fmt: skip
+V1 = {
+    "proc/self/cgroup": "4:memory:/jobs/a\n1:cpu,cpuacct:/jobs/a\n0::/\n",
+    "proc/self/mountinfo": "32 31 0:29 / /cg/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
+    "35 31 0:32 / /cg/memory rw - cgroup cgroup rw,memory\n"
+    "41 31 0:38 / /cg/unified rw - cgroup2 cgroup2 rw\n",
+    "cg/cpu/cpu.cfs_quota_us": "-1",
+    "cg/cpu/cpu.cfs_period_us": "100000",
+    "cg/cpu/jobs/cpu.cfs_quota_us": "250000",
+    "cg/cpu/jobs/cpu.cfs_period_us": "100000",
+    "cg/cpu/jobs/a/cpu.cfs_quota_us": "400000",
+    "cg/cpu/jobs/a/cpu.cfs_period_us": "100000",
+    "cg/cpu/jobs/a/cpu.stat": "nr_periods 7\nthrottled_time 1500000000\n",
+    "cg/memory/memory.limit_in_bytes": "9223372036854771712",
+    "cg/memory/memory.usage_in_bytes": "5",
+    "cg/memory/jobs/a/memory.limit_in_bytes": "8000",
+    "cg/memory/jobs/a/memory.usage_in_bytes": "5000",
+    "cg/memory/jobs/a/memory.stat": "inactive_file 1\ntotal_inactive_file 1000\n",
+}
+V2 = {
+    "proc/self/cgroup": "0::/\n",
+    "proc/self/mountinfo": "30 23 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup rw\n",
+    "sys/fs/cgroup/cpu.max": "150000 100000\n",
+    "sys/fs/cgroup/cpu.stat": "usage_usec 9\nthrottled_usec 250000\n",
+    "sys/fs/cgroup/memory.max": "6000\n",
+    "sys/fs/cgroup/memory.current": "1000\n",
+    "sys/fs/cgroup/memory.stat": "anon 600\ninactive_file 400\n",
+}
 
 
 def test_cgroup_v1_takes_the_tightest_of_the_folders(tmp_path):
@@ -119,8 +146,12 @@ def test_cgroup_v2(tmp_path):
 
 
 def test_a_container_that_sees_only_its_own_cgroup(tmp_path):
-    files = {"proc/self/cgroup": "0::/docker/abc\n", "cg/cpu.max": "max 100000\n", "cg/memory.max": "max\n",
-             "proc/self/mountinfo": "30 23 0:26 /docker/abc /cg rw - cgroup2 cgroup rw\n"}  # fmt: skip
+    files = {
+        "proc/self/cgroup": "0::/docker/abc\n",
+        "cg/cpu.max": "max 100000\n",
+        "cg/memory.max": "max\n",
+        "proc/self/mountinfo": "30 23 0:26 /docker/abc /cg rw - cgroup2 cgroup rw\n",
+    }
     root = write(tmp_path, files)
     assert host.cgroup("cpu", root) == (2, (root / "cg",))
     assert host.quota_cpus(root) is None

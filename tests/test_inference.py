@@ -24,7 +24,8 @@ CALL, PREDICT, SERVE = answering.CALL, answering.PREDICT, answering.SERVE
 def test_the_products_of_an_answer_are_counted():
     assert Inference("mlp-3-5x1-2", 7).flops == 7 * 2 * (3 * 5 + 5 * 2)
     assert networks.inference_flops(networks.find("cifar10-cnn")) == 2 * (
-        32 * 32 * 32 * 27 + 16 * 16 * 64 * 288 + 14 * 14 * 64 * 576 + 3136 * 512 + 512 * 10)  # fmt: skip
+        32 * 32 * 32 * 27 + 16 * 16 * 64 * 288 + 14 * 14 * 64 * 576 + 3136 * 512 + 512 * 10
+    )
     assert Inference("somebody:model", 7).flops == 0
 
 
@@ -63,14 +64,18 @@ def test_requests_in_flight_have_a_rate_and_a_wait(answer):
     assert all(w > s for w, s in zip(wait.seconds, rate.seconds, strict=True))  # three wait at the same time
 
 
-@pytest.mark.parametrize(("given", "words"), [
-    ({"kernel": PREDICT, "mode": "resident"}, "arrays with arrays"),
-    ({"mode": "roundtrip-pinned"}, "arrays with arrays"),
-    ({"kernel": "inference/keras/guess"}, "unknown way to answer"),
-    ({"in_flight": "2"}, "one request at a time"),
-    ({"shuffle": "off"}, "an inference has no shuffle"),
-    ({"jit_compile": "maybe"}, "jit_compile can be"),
-    ({"batch": 10**9}, "GiB of host memory")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"kernel": PREDICT, "mode": "resident"}, "arrays with arrays"),
+        ({"mode": "roundtrip-pinned"}, "arrays with arrays"),
+        ({"kernel": "inference/keras/guess"}, "unknown way to answer"),
+        ({"in_flight": "2"}, "one request at a time"),
+        ({"shuffle": "off"}, "an inference has no shuffle"),
+        ({"jit_compile": "maybe"}, "jit_compile can be"),
+        ({"batch": 10**9}, "GiB of host memory"),
+    ],
+)
 def test_what_cannot_be_asked_is_skipped_with_the_reason(answer, given, words):
     m = answer(**given)
     assert m.status == "skipped"
@@ -86,15 +91,19 @@ def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(answer):
 REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 apart
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (lambda a: a, ""),
-    (lambda a: a + np.array([0.0019, -0.0019]), ""),
-    (lambda a: a[:1], ""),
-    (lambda a: np.concatenate([a, [[0.5, 0.5]]]), ""),
-    (lambda a: a + np.array([0.0021, -0.0021]), "more than 0.01"),
-    (lambda a: a[[1, 0, 2, 3]], "the answers are 1 of their range off"),
-    (lambda a: a * 0.9, "sum to 1 +- 0.1"),
-    (lambda a: np.where(a == 0.9, np.nan, a), "not a finite number")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda a: a, ""),
+        (lambda a: a + np.array([0.0019, -0.0019]), ""),
+        (lambda a: a[:1], ""),
+        (lambda a: np.concatenate([a, [[0.5, 0.5]]]), ""),
+        (lambda a: a + np.array([0.0021, -0.0021]), "more than 0.01"),
+        (lambda a: a[[1, 0, 2, 3]], "the answers are 1 of their range off"),
+        (lambda a: a * 0.9, "sum to 1 +- 0.1"),
+        (lambda a: np.where(a == 0.9, np.nan, a), "not a finite number"),
+    ],
+)
 def test_wrong_answers_are_named(change, words):
     error, wrong = answering.compared(change(REFERENCE), REFERENCE, REFERENCE, True, "float32")
     assert words in wrong
@@ -116,7 +125,9 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     monkeypatch.setattr(answering, "prepare", lambda *of: (ready, np.zeros((4, 1))))
     monkeypatch.setattr(serving, "placed", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(answering, "caller", lambda *of: lambda: REFERENCE[::-1])
-    monkeypatch.setattr(answering.tensors, "about", lambda row, chosen: {})  # it asks TensorFlow, which is in no test's process
+    monkeypatch.setattr(
+        answering.tensors, "about", lambda row, chosen: {}
+    )  # it asks TensorFlow, which is in no test's process
     wanted = Row(CALL, Inference("lenet", 4), Settings())
     m = measure.measure(wanted, Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5))
@@ -148,9 +159,14 @@ def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
     def millijoules(handle):
         return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]
 
-    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByUUID=lambda uuid: f"the {uuid}",
-                                   nvmlDeviceGetHandleByIndex=lambda i: f"number {i}",
-                                   nvmlDeviceGetTotalEnergyConsumption=millijoules))  # fmt: skip
+    use_nvml(
+        monkeypatch,
+        FakeNvml(
+            nvmlDeviceGetHandleByUUID=lambda uuid: f"the {uuid}",
+            nvmlDeviceGetHandleByIndex=lambda i: f"number {i}",
+            nvmlDeviceGetTotalEnergyConsumption=millijoules,
+        ),
+    )
     for visible in ("GPU-abc", "1"):
         read, of = energy.counter("gpu:0", {"CUDA_VISIBLE_DEVICES": visible})
         assert (read(), of) == ({"GPU-abc": 5.0, "1": 7.0}[visible], "NVML, whole board")
@@ -163,10 +179,18 @@ def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
 
 def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
     folder = "sys/class/powercap/intel-rapl:"
-    files = {f"{folder}0/name": "package-0\n", f"{folder}0/energy_uj": "9000000\n", f"{folder}0/max_energy_range_uj": "10000000",
-             f"{folder}0:0/name": "core", f"{folder}0:0/energy_uj": "5", f"{folder}1/name": "package-1",
-             f"{folder}1/energy_uj": "0", f"{folder}1/max_energy_range_uj": "10000000", f"{folder}2/name": "psys",
-             f"{folder}2/energy_uj": "1"}  # fmt: skip
+    files = {
+        f"{folder}0/name": "package-0\n",
+        f"{folder}0/energy_uj": "9000000\n",
+        f"{folder}0/max_energy_range_uj": "10000000",
+        f"{folder}0:0/name": "core",
+        f"{folder}0:0/energy_uj": "5",
+        f"{folder}1/name": "package-1",
+        f"{folder}1/energy_uj": "0",
+        f"{folder}1/max_energy_range_uj": "10000000",
+        f"{folder}2/name": "psys",
+        f"{folder}2/energy_uj": "1",
+    }
     write(tmp_path, files)
     read, of = energy.counter("cpu", root=tmp_path)
     assert (read(), of) == (0.0, "RAPL, CPU packages")
@@ -175,9 +199,17 @@ def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
     assert energy.counter("cpu", root=tmp_path / "nothing") == (None, energy.NO_RAPL)
 
 
-@pytest.mark.parametrize(("seconds", "spent", "reason"), [
-    ([1, 1], 99, ""), ([1, 1, 1], 1, ""), ([1, 1, 1], 3, "max-time"), ([1] * 5, 1, "steady"),
-    ([1, 2, 3, 4, 5], 1, ""), ([1, 2] * 10, 1, "max-blocks")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("seconds", "spent", "reason"),
+    [
+        ([1, 1], 99, ""),
+        ([1, 1, 1], 1, ""),
+        ([1, 1, 1], 3, "max-time"),
+        ([1] * 5, 1, "steady"),
+        ([1, 2, 3, 4, 5], 1, ""),
+        ([1, 2] * 10, 1, "max-blocks"),
+    ],
+)
 def test_when_requests_have_been_asked_often_enough(seconds, spent, reason):
     assert serving.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
@@ -188,14 +220,26 @@ def arguments(*words):
 
 def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     found = inference.rows(arguments("--model", "lenet", "peaks", "--batch", "1,8"), GPU_MACHINE)
-    assert [(r.settings.device, r.problem.model, r.problem.batch, r.kernel.rpartition("/")[2], r.settings.mode)
-            for r in found[:14:2]] == [
-        ("cpu", "lenet", 1, "predict", "roundtrip"), ("cpu", "lenet", 1, "call", "resident"),
-        ("cpu", "lenet", 1, "call", "roundtrip"), ("cpu", "lenet", 8, "predict", "roundtrip"),
-        ("cpu", "lenet", 8, "call", "resident"), ("cpu", "lenet", 8, "call", "roundtrip"),
-        ("cpu", "peaks", 1, "predict", "roundtrip")]  # fmt: skip
+    assert [
+        (r.settings.device, r.problem.model, r.problem.batch, r.kernel.rpartition("/")[2], r.settings.mode)
+        for r in found[:14:2]
+    ] == [
+        ("cpu", "lenet", 1, "predict", "roundtrip"),
+        ("cpu", "lenet", 1, "call", "resident"),
+        ("cpu", "lenet", 1, "call", "roundtrip"),
+        ("cpu", "lenet", 8, "predict", "roundtrip"),
+        ("cpu", "lenet", 8, "call", "resident"),
+        ("cpu", "lenet", 8, "call", "roundtrip"),
+        ("cpu", "peaks", 1, "predict", "roundtrip"),
+    ]
     assert [r.settings.device for r in found] == ["cpu", "gpu:0"] * 12
-    assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == [1, 4, 16, 64, 256]
+    assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == [
+        1,
+        4,
+        16,
+        64,
+        256,
+    ]
     seeds = inference.rows(arguments("--model", "seeds", "--batch", "1", "--modes", "resident"), CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS)
     assert {r.kernel for r in seeds} == {CALL}
@@ -205,22 +249,31 @@ def test_switches_and_requests_are_written_into_the_rows():
     words = ["--variants", "serve", "--in-flight", "1", "8", "--onednn", "on", "off", "--jit", "on"]
     found = inference.rows(arguments(*words), GPU_MACHINE)
     assert [(r.settings.device, dict(r.settings.switches)) for r in found] == [
-        (device, {"data": "synthetic", "jit_compile": "on", **flag, **flying}) for flying in ({}, {"in_flight": "8"})
-        for device, flag in (("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}), ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}),
-                             ("gpu:0", {}))]  # fmt: skip
+        (device, {"data": "synthetic", "jit_compile": "on", **flag, **flying})
+        for flying in ({}, {"in_flight": "8"})
+        for device, flag in (
+            ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}),
+            ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}),
+            ("gpu:0", {}),
+        )
+    ]
     assert all(switches.of(r) for r in found)
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--batch", "0"], "out of range"),
-    (["--model", "vgg"], "unknown model 'vgg'"),
-    (["--variants", "guess"], "unknown variant 'guess'; known: predict, call, serve"),
-    (["--backends", "torch"], "unknown backend 'torch'; known: keras"),
-    (["--modes", "pinned"], "unknown mode 'pinned'; known: resident, roundtrip"),
-    (["--variants", "predict", "--modes", "resident"], "it has no resident mode"),
-    (["--precision", "int8"], "unknown precision 'int8'"),
-    (["--onednn", "maybe"], "known: on, off"),
-    (["--in-flight", "0"], "out of range")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--batch", "0"], "out of range"),
+        (["--model", "vgg"], "unknown model 'vgg'"),
+        (["--variants", "guess"], "unknown variant 'guess'; known: predict, call, serve"),
+        (["--backends", "torch"], "unknown backend 'torch'; known: keras"),
+        (["--modes", "pinned"], "unknown mode 'pinned'; known: resident, roundtrip"),
+        (["--variants", "predict", "--modes", "resident"], "it has no resident mode"),
+        (["--precision", "int8"], "unknown precision 'int8'"),
+        (["--onednn", "maybe"], "known: on, off"),
+        (["--in-flight", "0"], "out of range"),
+    ],
+)
 def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
     assert inference.main([*words, "--dry-run"]) == 2
     error, tip = capsys.readouterr().err.splitlines()
@@ -235,7 +288,21 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
 
     monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
     folder = tmp_path / "run"
-    flags = ["--model", "lenet", "--batch", "1", "8", "--variants", "call", "--device", "cpu", "--fast", "-q", "-o", str(folder)]
+    flags = [
+        "--model",
+        "lenet",
+        "--batch",
+        "1",
+        "8",
+        "--variants",
+        "call",
+        "--device",
+        "cpu",
+        "--fast",
+        "-q",
+        "-o",
+        str(folder),
+    ]
     assert inference.main(flags) == 0
     out = capsys.readouterr().out
     assert "samples/s" in out
@@ -246,7 +313,9 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
     assert inference.main([*flags, "--resume", "--format", "json"]) == 0
     table = json.loads(capsys.readouterr().out)
     assert [(r["model"], r["batch"], r["mode"], r["switches"], r["joules_per_sample"]) for r in table[:2]] == [
-        ("lenet", 1, "resident", "data=synthetic", None), ("lenet", 1, "roundtrip", "data=synthetic", None)]  # fmt: skip
+        ("lenet", 1, "resident", "data=synthetic", None),
+        ("lenet", 1, "roundtrip", "data=synthetic", None),
+    ]
     assert table[0]["flops"] == Inference("lenet", 1).flops
     assert results.read(folder).measurements == read
 
@@ -259,8 +328,16 @@ def answered(batch, clocks, kernel=CALL, mode="roundtrip", device="cpu", switche
 def two_sides() -> list:
     """CPU: 1 ms and 1 ms a sample; GPU: 4 ms a call and 0.25 ms a sample, so they meet at batch 4 (5 ms each)."""
     cpu = [answered(b, 1e-3 + 1e-3 * b) for b in (1, 2, 8, 16)]
-    gpu = [answered(b, 4e-3 + 0.25e-3 * b, device="gpu:0", values={"joules_per_sample": 2.0 / b, "watts": 100.0},
-                    notes={"energy": "NVML, whole board"}) for b in (1, 2, 8, 16)]  # fmt: skip
+    gpu = [
+        answered(
+            b,
+            4e-3 + 0.25e-3 * b,
+            device="gpu:0",
+            values={"joules_per_sample": 2.0 / b, "watts": 100.0},
+            notes={"energy": "NVML, whole board"},
+        )
+        for b in (1, 2, 8, 16)
+    ]
     return cpu + gpu
 
 
@@ -279,8 +356,15 @@ def test_the_batch_from_which_the_gpu_wins():
 
 
 def test_sentences_by_hand():
-    lines = said.lines([*two_sides(), answered(1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, device="gpu:0",
-                                               switches={"in_flight": "8"})], GPU_MACHINE)  # fmt: skip
+    lines = said.lines(
+        [
+            *two_sides(),
+            answered(
+                1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, device="gpu:0", switches={"in_flight": "8"}
+            ),
+        ],
+        GPU_MACHINE,
+    )
     assert lines[:5] == [
         "lenet at batch 1 answers, in samples a second: array to array by a tf.function, 500 on the CPU and 235 on the GPU "
         "(2.12 times fewer).",
@@ -291,49 +375,66 @@ def test_sentences_by_hand():
         "lenet: a sample takes 2.00 J on the GPU at batch 1 and 0.125 J on the GPU at batch 16 (array to array, NVML, "
         "whole board).",
         "lenet, single requests on the GPU, in samples a second: 1000 with 8 in flight (each waits 6.00 ms); batches of 16 give "
-        "2000."]  # fmt: skip
+        "2000.",
+    ]
 
 
 def test_joules_are_of_one_way_of_answering():
     """model.predict was metered at one batch more than the way that is metered at two: its joules do not stand beside theirs."""
+
     def metered(batch: int, joules: float, **more):
         return answered(batch, 1e-3, device="gpu:0", values={"joules_per_sample": joules}, **more)
 
     rows = [metered(1, 0.5), metered(4, 0.2), metered(4, 0.3), metered(16, 9.0, kernel="inference/keras/predict")]
     (case,) = said.cases(rows)
     assert said.energy_sentences(case, rows) == [
-        "lenet: a sample takes 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 "
-        "(array to array)."]  # fmt: skip
+        "lenet: a sample takes 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 (array to array)."
+    ]
 
 
 def test_the_smallest_batch_told_is_one_that_both_sides_answered():
-    rows = [answered(1, {"host-latency": 1e-3}), answered(8, {"host-latency": 2e-3}),
-            answered(8, {"host-latency": 1e-3}, device="gpu:0"), answered(64, {"host-latency": 9e-3})]  # fmt: skip
-    first, second = [line for line in said.lines(rows) if " answers, in samples a second: " in line][:1], said.lines(rows[:2])
+    rows = [
+        answered(1, {"host-latency": 1e-3}),
+        answered(8, {"host-latency": 2e-3}),
+        answered(8, {"host-latency": 1e-3}, device="gpu:0"),
+        answered(64, {"host-latency": 9e-3}),
+    ]
+    first, second = (
+        [line for line in said.lines(rows) if " answers, in samples a second: " in line][:1],
+        said.lines(rows[:2]),
+    )
     assert first[0].startswith("lenet at batch 8 answers") and second[0].startswith("lenet at batch 1 answers")
 
 
 def test_no_winner_is_named_where_the_intervals_meet():
     """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times roughly."""
     spread = [1e-3 + 2e-3 * (i * 17 % 40) / 39 for i in range(40)]
-    made = [msgspec.structs.replace(answered(1, 2e-3, device=device), samples=(
-        Samples("host-latency", tuple(s * times for s in spread), 1, tuple(range(40)), "max-time"),))
-        for device, times in (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))]  # fmt: skip
+    made = [
+        msgspec.structs.replace(
+            answered(1, 2e-3, device=device),
+            samples=(Samples("host-latency", tuple(s * times for s in spread), 1, tuple(range(40)), "max-time"),),
+        )
+        for device, times in (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))
+    ]
     one = next(iter(said.cases(made).items()))
     assert "on the GPU (can't tell which is more)." in said.rate_sentence(one[0], made[:2], 1)
     words = said.rate_sentence(one[0], [made[0], made[2]], 1)
     assert re.search(r"on the GPU \(8\.00 times as many, [3-7]\.\d+\.\.1\d\.\d\)\.", words), words
     batches = [*made[:1], msgspec.structs.replace(made[1], problem=Inference("lenet", 2), settings=made[0].settings)]
     assert "become 1.67 times as many, " in said.batching_sentences(one[0], batches, [1, 2])[0]
-    slower = msgspec.structs.replace(made[0], problem=Inference("lenet", 2), samples=(
-        Samples("host-latency", tuple(2 * s for s in spread), 1, tuple(range(40)), "max-time"),))  # fmt: skip
+    slower = msgspec.structs.replace(
+        made[0],
+        problem=Inference("lenet", 2),
+        samples=(Samples("host-latency", tuple(2 * s for s in spread), 1, tuple(range(40)), "max-time"),),
+    )
     (words,) = said.batching_sentences(one[0], [made[0], slower], [1, 2])
     assert words.endswith("become neither more nor fewer for certain on the CPU.")
 
 
 def test_devices_take_turns_so_that_a_stopped_plan_has_both_sides():
-    args = inference.parser().parse_args(["--model", "lenet", "--batch", "1", "4", "--onednn", "on", "off", "--variants", "call",
-                                          "--modes", "roundtrip"])  # fmt: skip
+    args = inference.parser().parse_args(
+        ["--model", "lenet", "--batch", "1", "4", "--onednn", "on", "off", "--variants", "call", "--modes", "roundtrip"]
+    )
     found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
     assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
 
@@ -377,8 +478,6 @@ def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
     assert capsys.readouterr().err.splitlines()[1].endswith("-m pip install tensorflow")
 
 
-
-
 def test_the_page_has_a_line_for_each_batch_and_way():
     from analysis.report import inference as page
 
@@ -393,8 +492,10 @@ def test_the_page_has_a_line_for_each_batch_and_way():
 
 def test_queued_calls_slower_than_waited_ones_are_said_to_be_disturbed():
     """5 ms queued beside 3 ms waited for at batch 1; at batch 4 they queue as they should."""
-    rows = [answered(batch, {"host-latency": waited, "host-throughput": queued}, mode="resident", device="gpu:0")
-            for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))]  # fmt: skip
+    rows = [
+        answered(batch, {"host-latency": waited, "host-throughput": queued}, mode="resident", device="gpu:0")
+        for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))
+    ]
     (case,) = said.cases(rows)
     (line,) = said.queued_sentences(case, rows, [1, 4])
     assert line.startswith("lenet: calls queued took longer than calls waited for, 5.00 ms beside 3.00 ms at batch 1: ")

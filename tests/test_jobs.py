@@ -21,29 +21,61 @@ from workloads.results import Measurement, Settings
 FIT = "training/keras/fit"
 
 
-def trained(model: str, batch: int, samples: int, law: tuple[float, float, float], *, device: str = "cpu", epochs: int = 1,
-            once: tuple[float, float, float] = (0.0, 0.0, 0.0), kernel: str = FIT, dtype: str = "float32", threads=None,
-            noise: float = 0.0, **given: str) -> Measurement:  # fmt: skip
+def trained(
+    model: str,
+    batch: int,
+    samples: int,
+    law: tuple[float, float, float],
+    *,
+    device: str = "cpu",
+    epochs: int = 1,
+    once: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    kernel: str = FIT,
+    dtype: str = "float32",
+    threads=None,
+    noise: float = 0.0,
+    **given: str,
+) -> Measurement:
     """A row whose short fits follow (fit, epoch, step) seconds to the digit, with (start-up, build, compile) before them: the
     start-up that of a device, as five processes saw it alike.
     `noise`: two further repeats, that much below and above."""
     fit, epoch, step = law
     problem = Training(model, batch, samples, epochs, dtype)
-    series = {f"fit_s {e}x{s}": tuple((fit + e * (epoch + s * step)) * (1 + d) for d in (-noise, 0.0, noise))
-              for e, s in ((1, 8), (1, 40), (3, 8))}  # fmt: skip
+    series = {
+        f"fit_s {e}x{s}": tuple((fit + e * (epoch + s * step)) * (1 + d) for d in (-noise, 0.0, noise))
+        for e, s in ((1, 8), (1, 40), (3, 8))
+    }
     series |= {"import_s": (0.0,) * 5, "device_start_s": (once[0],) * 5} if once[0] else {}
     phases = {"import": 0.0, "device_start": once[0], "build": once[1], "compile": once[2], "first_call": 1.0}
     waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
-    made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series,
-               values={"jit_compile": 0.0 if device == "cpu" else 1.0})  # fmt: skip
+    made = row(
+        kernel,
+        problem,
+        waited,
+        device=device,
+        threads=threads,
+        phases_s=phases,
+        series=series,
+        values={"jit_compile": 0.0 if device == "cpu" else 1.0},
+    )
     chosen = switches.changed({"data": "synthetic", **given})
-    return Measurement(made.kernel, problem, Settings(device, threads, switches=chosen), "ok", samples=made.samples,
-                       phases_s=phases, series=series, values=made.values)  # fmt: skip
+    return Measurement(
+        made.kernel,
+        problem,
+        Settings(device, threads, switches=chosen),
+        "ok",
+        samples=made.samples,
+        phases_s=phases,
+        series=series,
+        values=made.values,
+    )
 
 
 def by_its_epochs(m: Measurement) -> Measurement:
     """The row as one whose samples are its own epochs: they tell its step where they have more steps than its short fits."""
-    return msgspec.structs.replace(m, samples=tuple(msgspec.structs.replace(s, stop_reason="epochs of a fit") for s in m.samples))
+    return msgspec.structs.replace(
+        m, samples=tuple(msgspec.structs.replace(s, stop_reason="epochs of a fit") for s in m.samples)
+    )
 
 
 def batches() -> list[Measurement]:
@@ -96,7 +128,11 @@ def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
     found = one(jobs.answers(batches(), ["batch"]), BY_JOB)
     assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
-        (50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]  # fmt: skip
+        (50, 30.0, 48.5),
+        (100, 20.0, 28.5),
+        (400, 12.5, 13.5),
+        (800, 11.2, 10.98),
+    ]
     assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
     said = "by the whole job of 50,000 samples and 10 epochs, put together from these costs, the GPU wins from batch = "
     assert said in job_words.answer_sentence(found)
@@ -126,7 +162,11 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
     assert [round(p.ratio.value, 3) for p in by_epoch.points] == [1.25, 3.154, 3.893, 3.989]
     # 5 epochs and 0.1 s of a fit: 6.1 + 5 x 0.1 against 16.1 + 5 x 0.08, ...
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in by_job.points] == [
-        (6.6, 16.5), (10.2, 17.4), (46.2, 26.4), (406.2, 116.4)]  # fmt: skip
+        (6.6, 16.5),
+        (10.2, 17.4),
+        (46.2, 26.4),
+        (406.2, 116.4),
+    ]
     assert (by_job.kind, by_job.crossings[0].below, by_job.crossings[0].above) == ("gpu-from", 3200, 32_000)
 
 
@@ -139,7 +179,10 @@ def test_the_epochs_that_pay_back_a_later_start(samples, epochs):
 
 
 def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_sooner_needs_none():
-    slow = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3)), trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]
+    slow = [
+        trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3)),
+        trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
+    ]
     (pair,) = jobs.pairs(slow)
     assert jobs.payback(pair) is None
     assert job_words.payback_sentence(pair).endswith("so the GPU never catches up.")
@@ -148,12 +191,16 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     paid = jobs.payback(unsure)  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
     assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
     assert job_words.payback_sentence(unsure).endswith("so which one is ahead cannot be told.")
-    soon = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
-            trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]  # fmt: skip
+    soon = [
+        trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
+        trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
+    ]
     (pair,) = jobs.pairs(soon)  # a second sooner, and 10 ms an epoch longer
     assert job_words.payback_sentence(pair).endswith("so the GPU, which begins sooner, is overtaken after 100 epochs.")
-    quick = [trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
-             trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    quick = [
+        trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
+        trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
+    ]
     (pair,) = jobs.pairs(quick)
     assert jobs.payback(pair).value == 0
     assert job_words.payback_sentence(pair).endswith("ahead from the first epoch.")
@@ -163,33 +210,52 @@ def test_a_jobs_parts_add_up_and_are_named():
     pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == 3200)
     split = jobs.split(pair.gpu, 5, pair.steps)
     assert [(name, round(e.value, 6)) for name, e in split.parts] == [
-        ("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]  # fmt: skip
+        ("start-up", 9.0),
+        ("build and compile", 7.0),
+        ("per fit", 0.1),
+        ("per epoch", 0.3),
+        ("per step", 1.0),
+    ]
     assert split.total.value == pytest.approx(17.4)
-    assert "the GPU 17.4 s: 9.00 s start-up, 7.00 s build and compile, 1.00 s per step" in job_words.small_sentence(pair)
+    assert "the GPU 17.4 s: 9.00 s start-up, 7.00 s build and compile, 1.00 s per step" in job_words.small_sentence(
+        pair
+    )
 
 
 def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
     law = (0.0, 0.0, 4e-3)
-    every = [trained("cifar10-cnn", 32, 320, law), trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
-             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
-             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    every = [
+        trained("cifar10-cnn", 32, 320, law),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 3e-3), jit_compile="on"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
+    ]
     (pair,) = jobs.pairs(every)
     assert pair.cpu(BY_STEP).form == "GPU hidden, jit on"
-    more = [trained("cifar10-cnn", 64, 640, (0.0, 0.0, 5e-3)),
-            trained("cifar10-cnn", 64, 640, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    more = [
+        trained("cifar10-cnn", 64, 640, (0.0, 0.0, 5e-3)),
+        trained("cifar10-cnn", 64, 640, (0.0, 0.0, 1e-3), device="gpu:0"),
+    ]
     assert [p.cpu.seconds.value for p in one(jobs.answers([*every, *more], ["batch"]), BY_STEP).points] == [
-        pytest.approx(3e-3), pytest.approx(5e-3)]  # fmt: skip
+        pytest.approx(3e-3),
+        pytest.approx(5e-3),
+    ]
     said = job_words.trap_sentence(pair)
     assert "takes 3.00 ms with the GPU hidden, jit on, and, a trap" in said
-    assert "4.00 ms with the GPU hidden (1.33 times) and 9.00 ms with the GPU visible (3.00 times); the GPU's 1.00 ms" in said
+    assert (
+        "4.00 ms with the GPU hidden (1.33 times) and 9.00 ms with the GPU visible (3.00 times); the GPU's 1.00 ms"
+        in said
+    )
 
 
 def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
     """4.04, 4.13 and 4.17 ms are one number where they are known to some 50 %: no sentence, and no factor in the table."""
-    every = [trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.13e-3), noise=0.1),
-             trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.17e-3), noise=0.1, jit_compile="on"),
-             trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.04e-3), noise=0.1, gpu="visible"),
-             trained("fashion-mlp", 32, 2048, (0.0, 0.0, 1e-3), device="gpu:0")]  # fmt: skip
+    every = [
+        trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.13e-3), noise=0.1),
+        trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.17e-3), noise=0.1, jit_compile="on"),
+        trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.04e-3), noise=0.1, gpu="visible"),
+        trained("fashion-mlp", 32, 2048, (0.0, 0.0, 1e-3), device="gpu:0"),
+    ]
     (pair,) = jobs.pairs(every)
     assert job_words.trap_sentence(pair) == ""
     page = "\n".join(section.section(every, {}))
@@ -197,13 +263,17 @@ def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
     slow = trained("fashion-mlp", 32, 2048, (0.0, 0.0, 40e-3), jit_compile="on")
     (pair,) = jobs.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
     assert "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best" in (
-        job_words.trap_sentence(pair))  # fmt: skip
+        job_words.trap_sentence(pair)
+    )
 
 
 def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
     """The same step; 9 and 5 s of import are 7 for both, and a device that is seen starts 0.2 s later."""
-    every = [trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3)), trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), gpu="visible"),
-             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0")]  # fmt: skip
+    every = [
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3)),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), gpu="visible"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
+    ]
     for m, imported, begun in zip(every, (9.0, 5.0, 7.0), (0.05, 0.25, 0.25), strict=True):
         m.phases_s.update({"import": imported, "device_start": begun})
     (pair,) = jobs.pairs(every)
@@ -216,10 +286,12 @@ def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
 
 def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
     gpu = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0")
-    aside = [trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), threads=2),
-             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), jit_compile="off"),
-             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), beside="fits"),
-             trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), dtype="float64")]  # fmt: skip
+    aside = [
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), threads=2),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), jit_compile="off"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), beside="fits"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), dtype="float64"),
+    ]
     assert jobs.pairs([gpu, *aside]) == []
     assert jobs.trainings(aside) == [aside[0], aside[1], aside[3]]
     slow = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 5e-3), device="gpu:0", jit_compile="off")
@@ -231,8 +303,10 @@ def test_width_and_depth_are_read_off_the_generators_names():
     made = []
     for units, layers in ((10, 2), (100, 2), (1000, 2), (100, 4)):
         model = f"mlp-784-{units}x{layers}-10"
-        made += [trained(model, 128, 1280, (0.0, 0.0, 1e-5 * units * layers / 2)),
-                 trained(model, 128, 1280, (0.0, 0.0, 3e-3 * layers / 2), device="gpu:0")]  # fmt: skip
+        made += [
+            trained(model, 128, 1280, (0.0, 0.0, 1e-5 * units * layers / 2)),
+            trained(model, 128, 1280, (0.0, 0.0, 3e-3 * layers / 2), device="gpu:0"),
+        ]
     width = one(jobs.answers(made, ["width"]), BY_STEP)
     assert [p.n for p in width.points] == [10, 100, 1000]
     assert (width.kind, width.crossings[0].at.value) == ("gpu-from", pytest.approx(300, rel=1e-6))
@@ -245,45 +319,71 @@ def test_a_full_batch_varies_in_samples_not_in_batch():
     made = []
     for n in (100, 1000, 10_000):
         loop = {"kernel": "training/jax/loop", "residence": "resident"}
-        made += [trained("peaks", n, n, (0.0, 0.0, 1e-7 * n), **loop),
-                 trained("peaks", n, n, (0.0, 0.0, 1e-4), device="gpu:0", **loop)]  # fmt: skip
+        made += [
+            trained("peaks", n, n, (0.0, 0.0, 1e-7 * n), **loop),
+            trained("peaks", n, n, (0.0, 0.0, 1e-4), device="gpu:0", **loop),
+        ]
     assert jobs.answers(made, ["batch"]) == []
     found = one(jobs.answers(made, ["samples"]), BY_STEP)
     assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))
-    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in job_words.answer_sentence(found)
+    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in job_words.answer_sentence(
+        found
+    )
 
 
 def test_each_change_stands_beside_the_plain_row():
     plain = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    made = [plain, trained("cifar10-cnn", 32, 320, (0.0, 0.05, 5e-3), device="gpu:0", jit_compile="off"),
-            trained("cifar10-cnn", 32, 320, (0.0, 0.05, 2e-3), device="gpu:0", dtype="float64"),
-            trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0", kernel="training/keras/resident",
-                    residence="resident")]  # fmt: skip
+    made = [
+        plain,
+        trained("cifar10-cnn", 32, 320, (0.0, 0.05, 5e-3), device="gpu:0", jit_compile="off"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.05, 2e-3), device="gpu:0", dtype="float64"),
+        trained(
+            "cifar10-cnn",
+            32,
+            320,
+            (0.0, 0.0, 1e-3),
+            device="gpu:0",
+            kernel="training/keras/resident",
+            residence="resident",
+        ),
+    ]
     found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in job_words.changes(made)}
-    assert found == {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3),
-                     "the whole set on the device": (1e-3, 6e-3)}  # fmt: skip
+    assert found == {
+        "jit off": (10e-3, 6e-3),
+        "float64 inputs": (7e-3, 6e-3),
+        "the whole set on the device": (1e-3, 6e-3),
+    }
     (said,) = job_words.change_sentences(made)
     assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times as long)" in said
 
 
 def test_a_change_that_saves_time_is_said_as_how_many_times_as_fast():
     """10 ms a step as Keras does it; resident 2 ms: 5 times as fast; and a page of switches alone answers with them."""
-    made = [trained("cifar10-cnn", 32, 320, (0.0, 0.0, 10e-3)),
-            trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), kernel="training/keras/resident", residence="resident"),
-            trained("cifar10-cnn", 32, 320, (0.0, 0.0, 40e-3), steps_per_execution="16")]  # fmt: skip
-    said = ("cifar10-cnn, batch 32, 320 samples, on the CPU: a step of a warm epoch takes 10.0 ms as Keras does it by itself; "
-            "the whole set on the device: 2.00 ms (5.00 times as fast); 16 steps an execution: 40.0 ms (4.00 times as long).")
+    made = [
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 10e-3)),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), kernel="training/keras/resident", residence="resident"),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 40e-3), steps_per_execution="16"),
+    ]
+    said = (
+        "cifar10-cnn, batch 32, 320 samples, on the CPU: a step of a warm epoch takes 10.0 ms as Keras does it by itself; "
+        "the whole set on the device: 2.00 ms (5.00 times as fast); 16 steps an execution: 40.0 ms (4.00 times as long)."
+    )
     assert job_words.change_sentences(made) == [said]
     assert sentences.answer(made) == ["Training cifar10-cnn at batch 32: a step takes 10.0 ms on the CPU.", said]
 
 
 def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_beside_it():
     """The CPU 5 ms, the GPU 1 ms a step at every batch: of the three trainings that of the article's batch, 32, is told."""
-    made = [trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, step), device=device, once=(1.0, 0.0, 0.0))
-            for batch in (8, 32, 128) for device, step in (("cpu", 5e-3), ("gpu:0", 1e-3))]  # fmt: skip
+    made = [
+        trained("cifar10-cnn", batch, 8 * batch, (0.0, 0.0, step), device=device, once=(1.0, 0.0, 0.0))
+        for batch in (8, 32, 128)
+        for device, step in (("cpu", 5e-3), ("gpu:0", 1e-3))
+    ]
     first, *others = training_sentences(made)
-    assert first == ("cifar10-cnn (S0), float32 inputs, Keras's fit: by a step, the GPU wins already at the smallest batch "
-                     "(measured 8..128).")  # fmt: skip
+    assert first == (
+        "cifar10-cnn (S0), float32 inputs, Keras's fit: by a step, the GPU wins already at the smallest batch "
+        "(measured 8..128)."
+    )
     (told,) = others
     assert told.startswith("Training cifar10-cnn (S0), batch 32, ")
     two = training_sentences(made[:4])  # two batches are no sweep
@@ -300,11 +400,14 @@ def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones():
 
 
 def test_one_batch_by_several_ways():
-    made = [trained("peaks", 100, 100, (0.0, 0.04, 1e-3)),
-            trained("peaks", 100, 100, (0.0, 0.0, 2e-4), kernel="training/tensorflow/loop", residence="fed"),
-            trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel="training/jax/loop", residence="resident")]  # fmt: skip
+    made = [
+        trained("peaks", 100, 100, (0.0, 0.04, 1e-3)),
+        trained("peaks", 100, 100, (0.0, 0.0, 2e-4), kernel="training/tensorflow/loop", residence="fed"),
+        trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel="training/jax/loop", residence="resident"),
+    ]
     assert job_words.way_sentences(made) == [
-        "peaks, 100 samples in one batch, on the CPU: a step takes 100 us by jax loop, 200 us by tf fed and 41.0 ms by fit."]
+        "peaks, 100 samples in one batch, on the CPU: a step takes 100 us by jax loop, 200 us by tf fed and 41.0 ms by fit."
+    ]
     assert job_words.way_sentences(made[:1]) == []
 
 
@@ -315,7 +418,11 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
     drawn = section.figures(rows)
     assert set(drawn) == {"batches.svg", "small-dataset.svg"}
     page = "\n".join(section.section(rows, {name: [f"![]({name})", ""] for name in section.PICTURES}))
-    for heading in ("### Where the GPU starts to win a training", "### Small data sets", "### When the GPU pays back its start"):
+    for heading in (
+        "### Where the GPU starts to win a training",
+        "### Small data sets",
+        "### When the GPU pays back its start",
+    ):
         assert heading in page
     assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 |" in page
     assert "| 320 | CPU, GPU hidden | 6.60 s |" in page

@@ -15,8 +15,13 @@ from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
 
 AWKWARD = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
 # 1 x 1 images, one channel and three, odd ones, a filter that is not square
-AWKWARD_CONVS = [(1, 1, 1, 1, 1, 1, 1), (3, 1, 1, 5, 7, 3, 3), (2, 9, 8, 3, 5, 3, 3), (2, 6, 11, 1, 4, 5, 2),
-                 (3, 5, 5, 4, 6, 1, 1)]  # fmt: skip
+AWKWARD_CONVS = [
+    (1, 1, 1, 1, 1, 1, 1),
+    (3, 1, 1, 5, 7, 3, 3),
+    (2, 9, 8, 3, 5, 3, 3),
+    (2, 6, 11, 1, 4, 5, 2),
+    (3, 5, 5, 4, 6, 1, 1),
+]
 PROBLEMS = {
     "matmul": [
         *(Matmul(*shape, dtype, math) for shape in AWKWARD for dtype, maths in MATHS.items() for math in maths),
@@ -24,11 +29,20 @@ PROBLEMS = {
         Matmul(270, 260, 280),  # large enough for Freivalds' test
     ],
     "conv": [
-        *(Conv(*shape, stride, pad, 1, layout, way, dtype) for shape in AWKWARD_CONVS for stride, pad in ((1, "same"), (3, 4))
-          for layout in Conv.LAYOUTS for way in Conv.DIRECTIONS for dtype in ("float32", "float64", "bfloat16")),
+        *(
+            Conv(*shape, stride, pad, 1, layout, way, dtype)
+            for shape in AWKWARD_CONVS
+            for stride, pad in ((1, "same"), (3, 4))
+            for layout in Conv.LAYOUTS
+            for way in Conv.DIRECTIONS
+            for dtype in ("float32", "float64", "bfloat16")
+        ),
         *(Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3, layout, way) for layout in Conv.LAYOUTS for way in Conv.DIRECTIONS),
-        *(Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=direction, math=math)
-          for direction in Conv.DIRECTIONS for math in ("float32", "tf32")),  # large enough for the projected check
+        *(
+            Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=direction, math=math)
+            for direction in Conv.DIRECTIONS
+            for math in ("float32", "tf32")
+        ),  # large enough for the projected check
     ],
     "stream": [
         Stream(op, n * (24 if op not in Stream.OF_IMAGES else 1 << 16), dtype)
@@ -45,14 +59,26 @@ PROBLEMS = {
         Peak("float64", 1 << 33),
         *(Peak(math, 1 << 36) for math in ("float16", "bfloat16", "tf32", "float8_e4m3")),
     ],
-    "launch": [*(Launch(call, count) for call in ("empty", "elementwise") for count in (1, 5)), Launch("matmul"), Launch("copy")],
-    "transfer": [
-        *(Transfer(way, n, memory) for way in ("h2d", "d2h", "both") for memory in Transfer.HOST_MEMORIES
-          for n in (4, 4099, 1 << 20)),
-        *(Transfer("d2d", n) for n in (4, 4099, 1 << 20)),
-        *(Transfer("h2d", 1 << 24, "pinned", compute, 8, streams) for compute in Transfer.COMPUTES for streams in (1, 3)),
+    "launch": [
+        *(Launch(call, count) for call in ("empty", "elementwise") for count in (1, 5)),
+        Launch("matmul"),
+        Launch("copy"),
     ],
-}  # fmt: skip
+    "transfer": [
+        *(
+            Transfer(way, n, memory)
+            for way in ("h2d", "d2h", "both")
+            for memory in Transfer.HOST_MEMORIES
+            for n in (4, 4099, 1 << 20)
+        ),
+        *(Transfer("d2d", n) for n in (4, 4099, 1 << 20)),
+        *(
+            Transfer("h2d", 1 << 24, "pinned", compute, 8, streams)
+            for compute in Transfer.COMPUTES
+            for streams in (1, 3)
+        ),
+    ],
+}
 
 
 def gpu() -> bool:
@@ -73,8 +99,12 @@ def kernels() -> list:
 
 
 def gpu_kernels() -> list[str]:
-    return [f"{op}/{b}" for op in PROBLEMS for b in registry.backends(op)
-            if "gpu" in registry.BACKENDS[b].devices and b not in registry.FRAMEWORKS]  # fmt: skip
+    return [
+        f"{op}/{b}"
+        for op in PROBLEMS
+        for b in registry.backends(op)
+        if "gpu" in registry.BACKENDS[b].devices and b not in registry.FRAMEWORKS
+    ]
 
 
 def lacking(reasons: list[str]) -> str:
@@ -153,16 +183,21 @@ def test_every_kernel_tells_its_idea_in_two_lines(kernel):
 
 def test_every_kernel_file_names_a_known_backend():
     for path in registry.FOLDER.glob("*_*.py"):
-        decorated = [n for n in ast.parse(path.read_text()).body if isinstance(n, ast.FunctionDef)
-                     and any(ast.unparse(d).startswith("kernel") for d in n.decorator_list)]  # fmt: skip
+        decorated = [
+            n
+            for n in ast.parse(path.read_text()).body
+            if isinstance(n, ast.FunctionDef) and any(ast.unparse(d).startswith("kernel") for d in n.decorator_list)
+        ]
         if decorated:
             assert path.stem.split("_")[1] in registry.BACKENDS, path.name
 
 
 def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
-    for name, text, error in (("gone", "import cupy_that_is_not_there", registry.NotInstalled),
-                              ("cupy", "import numpy_that_is_not_there", ModuleNotFoundError)):  # fmt: skip
+    for name, text, error in (
+        ("gone", "import cupy_that_is_not_there", registry.NotInstalled),
+        ("cupy", "import numpy_that_is_not_there", ModuleNotFoundError),
+    ):
         monkeypatch.setitem(registry.BACKENDS, name, registry.Backend(("gpu",), "cupy_that_is_not_there", "cupy"))
         (tmp_path / f"matmul_{name}.py").write_text(text)
 

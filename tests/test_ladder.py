@@ -129,13 +129,20 @@ def test_the_page_has_the_ladder():
 
 def test_convolutions_have_a_ladder_of_their_own():
     p = Conv(32, 16, 16, 32, 64, 3, 3, pad="same")
-    rates = {"numba/direct": 2e9, "numba/blocked": 100e9, "numpy/im2col": 50e9, "tensorflow/eager": 200e9,
-             "tensorflow/held": 900e9}  # fmt: skip
+    rates = {
+        "numba/direct": 2e9,
+        "numba/blocked": 100e9,
+        "numpy/im2col": 50e9,
+        "tensorflow/eager": 200e9,
+        "tensorflow/held": 900e9,
+    }
     rows = [row(f"conv/{kernel}", p, p.flops / rate, threads=1) for kernel, rate in rates.items()] + cpu_rows()
     (one,) = ladder.ladders(rows, CPU_MACHINE, "conv")
     direct, blocked = one.at(p)
     assert (direct.kernel, blocked.kernel) == ("conv/numba/direct", "conv/numba/blocked")
-    assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(0.5)  # of oneDNN
+    assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(
+        0.5
+    )  # of oneDNN
     assert blocked.of_peak.value == pytest.approx(0.5)
     found = markdown(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))), False)
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")
@@ -145,8 +152,13 @@ def test_convolutions_have_a_ladder_of_their_own():
 def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
     thin, thick = Conv(32, 32, 32, 3, 32, 3, 3, dtype="bfloat16"), Conv(32, 16, 16, 64, 64, 3, 3, dtype="bfloat16")
     times = {("tensor_core", thin): 1e-5, ("wgmma", thin): 2e-5, ("tensor_core", thick): 3e-5, ("wgmma", thick): 2e-5}
-    rows = [row(f"conv/cuda/{name}", p, {"device": s, "host-latency": 2 * s}, device="gpu:0") for (name, p), s in times.items()]
-    rows.append(row("conv/cuda/direct", Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0"))
+    rows = [
+        row(f"conv/cuda/{name}", p, {"device": s, "host-latency": 2 * s}, device="gpu:0")
+        for (name, p), s in times.items()
+    ]
+    rows.append(
+        row("conv/cuda/direct", Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0")
+    )
     one = next(found for found in ladder.ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
     said = ladder.sentences(one)
     assert said[1].startswith("cuda/wgmma has 1.50 times the speed of cuda/tensor_core")
@@ -156,8 +168,11 @@ def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
 
 
 def test_tiles_intervals_flags_and_what_no_kernel_can_reach_are_said():
-    rows = [at("matmul/cuda/warp_tiled", 1024, 66e12, notes={"tiles": "64x128"}, flags=("power-cap",)),
-            at("matmul/cuda/naive", 1024, 1e12), at("matmul/cupy/cublas", 1024, 60e12, spread=0.1)]  # fmt: skip
+    rows = [
+        at("matmul/cuda/warp_tiled", 1024, 66e12, notes={"tiles": "64x128"}, flags=("power-cap",)),
+        at("matmul/cuda/naive", 1024, 1e12),
+        at("matmul/cupy/cublas", 1024, 60e12, spread=0.1),
+    ]
     peak = row("peak/cupy/fma", Peak("float32", 10**13), {"device": 10**13 / 60e12, "host-latency": 0.3})
     (one,) = ladder.ladders([*rows, peak], GPU_MACHINE)
     said = ladder.sentences(one)
@@ -172,7 +187,10 @@ def test_tiles_intervals_flags_and_what_no_kernel_can_reach_are_said():
 def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_said():
     rows = [*cpu_rows(), at("matmul/numba/parallel", 256, 8e9)]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
-    assert any("is slower than numba/tiled, 0.500 times its speed. On one thread nothing is shared out" in line for line in said)
+    assert any(
+        "is slower than numba/tiled, 0.500 times its speed. On one thread nothing is shared out" in line
+        for line in said
+    )
     p = Conv(32, 16, 16, 64, 64, 3, 3)
     convs = [row(f"conv/{name}", p, 1e-3, threads=1) for name in ("numba/direct", "numba/blocked", "numpy/im2col")]
     said = ladder.sentences(ladder.ladders(convs, CPU_MACHINE, "conv")[0])
@@ -183,7 +201,10 @@ def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_sa
 
 
 def test_a_rung_that_is_skipped_at_one_size_says_why():
-    rows = [*cpu_rows(), row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason="minutes a call")]
+    rows = [
+        *cpu_rows(),
+        row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason="minutes a call"),
+    ]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
     assert "numba/naive has no row at n = 512: minutes a call." in said
     assert not any("naive is missing" in line or "naive was not measured" in line for line in said)

@@ -40,29 +40,44 @@ def test_calls_counts_and_variants_choose():
 @pytest.mark.parametrize("here", [CPU_MACHINE, GPU_MACHINE])
 def test_tensorflow_rows_by_device(here, monkeypatch):
     """As if TensorFlow were there: its kernels are named in files that import it in workers only."""
-    made_up = [registry.Kernel("launch", "tensorflow", v, lambda p: None, ("cpu", "gpu")) for v in ("eager", "fit", "fit_jit")]
+    made_up = [
+        registry.Kernel("launch", "tensorflow", v, lambda p: None, ("cpu", "gpu")) for v in ("eager", "fit", "fit_jit")
+    ]
     monkeypatch.setattr(registry, "load", lambda op, backend: made_up)
     devices = ["cpu", "gpu:0"][: 1 + len(here.gpus)]
     made = rows("--backends", "tensorflow", here=here)
-    once = [(r.kernel.split("/")[1], r.problem.call, r.settings.device, r.settings.switches.get("jit_compile")) for r in made
-            if r.problem.once]  # fmt: skip
+    once = [
+        (r.kernel.split("/")[1], r.problem.call, r.settings.device, r.settings.switches.get("jit_compile"))
+        for r in made
+        if r.problem.once
+    ]
     assert once[0] == ("tensorflow", "import", "cpu", None)
     assert [o for o in once if o[1] != "import"] == [
-        (backend, call, device, jit) for device in devices for backend, call, jit in (
-            ("tensorflow", "device_start", None), ("tensorflow", "compile", "on"), ("tensorflow", "compile", "off"),
-            ("keras", "compile", "auto"))]  # fmt: skip
+        (backend, call, device, jit)
+        for device in devices
+        for backend, call, jit in (
+            ("tensorflow", "device_start", None),
+            ("tensorflow", "compile", "on"),
+            ("tensorflow", "compile", "off"),
+            ("keras", "compile", "auto"),
+        )
+    ]
     quick = rows("--backends", "tensorflow", "--fast", here=here)
     assert {r.kernel.split("/")[2] for r in quick} == {"eager", "fit", "once"}
     assert [r.problem.call for r in quick if r.problem.once] == ["import"]
     assert {r.settings.device for r in quick} == set(devices)
 
 
-@pytest.mark.parametrize(("flags", "code", "words"), [
-    (["--calls", "nap"], 2, "unknown call 'nap'; known: empty, "),
-    (["--variants", "fastest"], 2, "unknown variant 'fastest'"),
-    (["--backends", "numpy", "--calls", "empty"], 2, "none of these kernels has empty"),
-    (["--counts", "0"], 2, "sizes start at 1"),
-    (["--backends", "cupy", "--device", "cpu"], 3, "cupy needs a GPU")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "code", "words"),
+    [
+        (["--calls", "nap"], 2, "unknown call 'nap'; known: empty, "),
+        (["--variants", "fastest"], 2, "unknown variant 'fastest'"),
+        (["--backends", "numpy", "--calls", "empty"], 2, "none of these kernels has empty"),
+        (["--counts", "0"], 2, "sizes start at 1"),
+        (["--backends", "cupy", "--device", "cpu"], 3, "cupy needs a GPU"),
+    ],
+)
 def test_bad_input_is_one_line_and_its_exit_code(flags, code, words, capsys):
     assert launch.main(["-q", *flags]) == code
     said = capsys.readouterr().err.splitlines()
@@ -70,7 +85,19 @@ def test_bad_input_is_one_line_and_its_exit_code(flags, code, words, capsys):
 
 
 def test_the_command_prints_rows_and_constants(tmp_path, capsys):
-    flags = ["--backends", "numpy", "--calls", "elementwise", "--counts", "1", "8", "--fast", "--max-time", "0.02", "-q"]
+    flags = [
+        "--backends",
+        "numpy",
+        "--calls",
+        "elementwise",
+        "--counts",
+        "1",
+        "8",
+        "--fast",
+        "--max-time",
+        "0.02",
+        "-q",
+    ]
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["kernel", "call", "where"] and "us in all" in head
@@ -79,13 +106,24 @@ def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     assert launch.main([*flags, "-o", str(tmp_path), "--resume", "--format", "json"]) == 0
     lines = json.loads(capsys.readouterr().out)
     assert {(line["variant"], line["call"], line["count"]) for line in lines} == {
-        (v, "elementwise", n) for v in ("ufunc", "operator") for n in (1, 8)}  # fmt: skip
+        (v, "elementwise", n) for v in ("ufunc", "operator") for n in (1, 8)
+    }
 
 
 def test_cells_have_every_clock_and_the_switch():
     clocks = {"host-latency": 10.3e-6, "host-throughput": 5.2e-6, "host-issue": 5.1e-6, "device": 2.5e-6}
     m = row("launch/cupy/rawkernel", Launch("empty"), clocks, flags=("cpu-clock",))
-    assert launch.Table().cells(m) == ["cupy/rawkernel", "empty x1", "gpu:0", "10.3", "0", "5.20", "5.10", "2.50", "cpu-clock"]
+    assert launch.Table().cells(m) == [
+        "cupy/rawkernel",
+        "empty x1",
+        "gpu:0",
+        "10.3",
+        "0",
+        "5.20",
+        "5.10",
+        "2.50",
+        "cpu-clock",
+    ]
     failed = row("launch/cupy/graph", Launch("empty"), None, status="failed", reason="no memory")
     assert launch.Table().cells(failed)[3:] == ["failed", "", "", "", "", "no memory"]
 
@@ -129,7 +167,9 @@ def test_a_process_that_is_not_fresh_fails():
 def test_a_missing_library_is_not_installed(monkeypatch):
     for name in ("cupy", "cupy_backends"):
         monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr(registry, "BACKENDS", {**registry.BACKENDS, "cupy": registry.Backend(("gpu",), "cupy_", "cupy")})
+    monkeypatch.setattr(
+        registry, "BACKENDS", {**registry.BACKENDS, "cupy": registry.Backend(("gpu",), "cupy_", "cupy")}
+    )
     with pytest.raises(registry.NotInstalled, match="pip install cupy"):
         starts.measure(once("cupy", "import"))
 

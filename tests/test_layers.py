@@ -32,18 +32,33 @@ def cold(m):
 def law(n: int, **fields) -> list:
     """1e-6 s an image on the CPU; on the GPU 20e-6 s a call, 4e-6 of them on the device, with copies 80e-6."""
     p = conv(n, **fields)
-    return [row("conv/numpy/im2col", p, 1e-6 * n * p.h * p.c_in / 64, threads=1),
-            row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 4e-6}, device="gpu:0"),
-            row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip")]  # fmt: skip
+    return [
+        row("conv/numpy/im2col", p, 1e-6 * n * p.h * p.c_in / 64, threads=1),
+        row("conv/cudnn/plan", p, {"host-latency": 20e-6, "device": 4e-6}, device="gpu:0"),
+        row("conv/cudnn/plan", p, 80e-6, device="gpu:0", mode="roundtrip"),
+    ]
 
 
-@pytest.mark.parametrize(("varies", "sizes", "words"), [
-    ("batch", {"n": (4, 40)},
-     ("the GPU wins from batch = 20, between the measured 4 and 40", "batch = 4", "the smallest batch")),
-    ("channels", {"n": (1, 1, 1), "c_in": (16, 100, 640), "c_out": (16, 100, 640)},
-     ("the GPU wins from channels = 160", "channels = 100", "the fewest channels")),
-    ("size", {"n": (1, 1, 1), "h": (16, 100, 640), "w": (16, 100, 640)},
-     ("the GPU wins from image side = 160", "image side = 100", "the smallest images"))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("varies", "sizes", "words"),
+    [
+        (
+            "batch",
+            {"n": (4, 40)},
+            ("the GPU wins from batch = 20, between the measured 4 and 40", "batch = 4", "the smallest batch"),
+        ),
+        (
+            "channels",
+            {"n": (1, 1, 1), "c_in": (16, 100, 640), "c_out": (16, 100, 640)},
+            ("the GPU wins from channels = 160", "channels = 100", "the fewest channels"),
+        ),
+        (
+            "size",
+            {"n": (1, 1, 1), "h": (16, 100, 640), "w": (16, 100, 640)},
+            ("the GPU wins from image side = 160", "image side = 100", "the smallest images"),
+        ),
+    ],
+)
 def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     """1e-6 n h c / 64 = 20e-6: n h c = 1280, of h = 8 and c = 8 at n = 20; on one image 160 channels or pixels."""
     rows = [m for at in zip(*sizes.values(), strict=True) for m in law(**dict(zip(sizes, at, strict=True)))]
@@ -66,14 +81,20 @@ def law_time(m) -> float:
 
 def test_a_family_holds_its_own_and_reasons_come_from_no_other():
     rows = [m for n in (4, 100) for m in law(n)]
-    others = [row("conv/cudnn/plan", conv(n, direction="wgrad"), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0")
-              for n in (4, 100)]  # fmt: skip
-    frameworks = [row("conv/tensorflow/jit", conv(n), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0") for n in (4, 100)]
+    others = [
+        row("conv/cudnn/plan", conv(n, direction="wgrad"), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0")
+        for n in (4, 100)
+    ]
+    frameworks = [
+        row("conv/tensorflow/jit", conv(n), {"host-latency": 1e-6, "device": 1e-6}, device="gpu:0") for n in (4, 100)
+    ]
     (answer,) = crossover.conv_crossovers(rows, [LATENCY])
     assert why([*others, *frameworks, *rows], answer) == why(rows, answer)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))
-    assert not dense.holds(Matmul(32, 10, 7)) and not dense.holds(Matmul(32, 10, 7, "bfloat16", out="float32", layout="tn"))
+    assert not dense.holds(Matmul(32, 10, 7)) and not dense.holds(
+        Matmul(32, 10, 7, "bfloat16", out="float32", layout="tn")
+    )
     assert not families.SQUARES.holds(Matmul(8, 8, 8, layout="nt")) and families.SQUARES.holds(Matmul(8, 8, 8))
 
 
@@ -89,31 +110,49 @@ def test_whole_arrays_of_a_convolution_cross_the_link():
     large = Conv(1024, 64, 64, 64, 64, 1, 1)
     bound = roofline.attainable(ceilings, large, "gpu:0", mode="roundtrip")
     # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
-    assert bound.roof.kind == "link" and bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)
+    assert bound.roof.kind == "link" and bound.seconds.value == pytest.approx(
+        (2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3
+    )
 
 
 def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
-    product = row("matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3})
-    quick = row("conv/cudnn/plan", p := conv(dtype="bfloat16", math="bfloat16"), {"device": p.flops / 2e12}, device="gpu:0")
+    product = row(
+        "matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3}
+    )
+    quick = row(
+        "conv/cudnn/plan", p := conv(dtype="bfloat16", math="bfloat16"), {"device": p.flops / 2e12}, device="gpu:0"
+    )
     ceilings = roofs([product])
     assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == roofline.BEST_MATMUL
-    assert roofline.judge(quick, ceilings).flag == "" and roofline.judge(quick, ceilings).fraction.value == pytest.approx(2)
+    assert roofline.judge(quick, ceilings).flag == "" and roofline.judge(
+        quick, ceilings
+    ).fraction.value == pytest.approx(2)
     peak = roofs([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
     assert roofline.judge(quick, peak).flag == roofline.ABOVE
 
 
 def test_a_framework_beside_the_best_library_of_its_own_device():
-    rows = [row("conv/numpy/im2col", conv(), 2e-3, threads=1), row("conv/numpy/im2col", conv(), 1e-3, threads=2),
-            row("conv/tensorflow/function", conv(), 3e-3), row("conv/tensorflow/held", conv(), 5e-4),
-            row("conv/cudnn/plan", conv(), {"host-latency": 5e-5, "device": 1e-6}, device="gpu:0"),
-            row("conv/tensorflow/function", conv(), 2e-4, device="gpu:0"),
-            row("conv/tensorflow/function", conv(64), 9.0), cold(row("conv/tensorflow/function", conv(), 9.0))]  # fmt: skip
+    rows = [
+        row("conv/numpy/im2col", conv(), 2e-3, threads=1),
+        row("conv/numpy/im2col", conv(), 1e-3, threads=2),
+        row("conv/tensorflow/function", conv(), 3e-3),
+        row("conv/tensorflow/held", conv(), 5e-4),
+        row("conv/cudnn/plan", conv(), {"host-latency": 5e-5, "device": 1e-6}, device="gpu:0"),
+        row("conv/tensorflow/function", conv(), 2e-4, device="gpu:0"),
+        row("conv/tensorflow/function", conv(64), 9.0),
+        cold(row("conv/tensorflow/function", conv(), 9.0)),
+    ]
     found = layers.against_library(rows, "conv")
     assert sorted((m.settings.device, layers.variant(m), ratio) for m, _, ratio in found) == [
-        ("cpu", "function", pytest.approx(3)), ("cpu", "held", pytest.approx(0.5)), ("gpu:0", "function", pytest.approx(4))]
+        ("cpu", "function", pytest.approx(3)),
+        ("cpu", "held", pytest.approx(0.5)),
+        ("gpu:0", "function", pytest.approx(4)),
+    ]
     said = layers.library_sentences(rows, "conv")
-    assert said[0].startswith("float32, on the CPU: beside the best library a convolution by TensorFlow takes so many times as "
-                              "long: 3.00 in a tf.function and 0.500 with its layouts held (")  # fmt: skip
+    assert said[0].startswith(
+        "float32, on the CPU: beside the best library a convolution by TensorFlow takes so many times as "
+        "long: 3.00 in a tf.function and 0.500 with its layouts held ("
+    )
     assert "on the GPU" in said[1] and "4.00 in a tf.function" in said[1]
 
 
@@ -124,13 +163,18 @@ def test_the_middle_of_ratios_with_the_least_and_the_most():
 
 
 def test_cold_beside_warm_each_with_its_fastest_threads():
-    rows = [row("conv/numpy/im2col", conv(), 1e-3, threads=2), row("conv/numpy/im2col", conv(), 2e-3, threads=1),
-            cold(row("conv/numpy/im2col", conv(), 9e-3, threads=2)), cold(row("conv/numpy/im2col", conv(), 3e-3, threads=1)),
-            cold(row("conv/numpy/im2col", conv(64), 1e-3, threads=1))]  # fmt: skip
+    rows = [
+        row("conv/numpy/im2col", conv(), 1e-3, threads=2),
+        row("conv/numpy/im2col", conv(), 2e-3, threads=1),
+        cold(row("conv/numpy/im2col", conv(), 9e-3, threads=2)),
+        cold(row("conv/numpy/im2col", conv(), 3e-3, threads=1)),
+        cold(row("conv/numpy/im2col", conv(64), 1e-3, threads=1)),
+    ]
     ((m, base, ratio),) = layers.cold_beside_warm(rows, "conv")
     assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
     assert layers.cold_sentences(rows, "conv") == [
-        "On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."]
+        "On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."
+    ]
 
 
 def test_less_precision_by_alignment_against_the_same_backends_float32():
@@ -143,19 +187,28 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
             rows.append(row("conv/cudnn/plan", msgspec.structs.replace(p, n=8), {"device": 1e-9}, device="gpu:0"))
     found = layers.arithmetic(rows, "conv")
     assert [(a.math, a.alignment, a.rate.problems, a.speedup and a.speedup.median) for a in found] == [
-        ("float32", 8, 1, None), ("float32", 1, 1, None), ("tf32", 8, 1, pytest.approx(4)), ("tf32", 1, 1, pytest.approx(1.5))]
+        ("float32", 8, 1, None),
+        ("float32", 1, 1, None),
+        ("tf32", 8, 1, pytest.approx(4)),
+        ("tf32", 1, 1, pytest.approx(1.5)),
+    ]
     assert found[0].rate.median == pytest.approx(conv().flops / 1e-3)  # the smaller batch is left out
-    larger = row("conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0")  # float32 was not measured there
+    larger = row(
+        "conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0"
+    )  # float32 was not measured there
     assert layers.arithmetic([*rows, larger], "conv") == found
     assert layers.arithmetic_sentences(found, "conv") == [
         "TF32 on, cudnn on the GPU: a convolution is 4.00 times as fast where its channels are multiples of 8 and 1.50 times as "
-        "fast where its channels are not all multiples of 4 (the middle, against float32)."]
+        "fast where its channels are not all multiples of 4 (the middle, against float32)."
+    ]
 
 
 def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     runs = [fake.run(fake.CPU_MACHINE, "python -m workloads.matmul --model fashion-mlp --batch 32")]
     assert networks.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == [
-        "fashion-mlp", "cifar10-cnn"]
+        "fashion-mlp",
+        "cifar10-cnn",
+    ]
     assert networks.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
     assert networks.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == ["vgg-16"]
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
@@ -188,16 +241,19 @@ def test_how_all_families_fare_in_one_sentence():
     found = [a for a in answers.every(rows, "conv") if a.form == LATENCY]
     assert answers.summaries(found) == [
         "float32, data already on the GPU, one call at a time: of 3 convolutions, along the batch, the GPU wins from batch = "
-        "20 to 40 in 2, the CPU wins throughout in 1 (measured range 8..64)."]
+        "20 to 40 in 2, the CPU wins throughout in 1 (measured range 8..64)."
+    ]
     assert answers.summaries(found[:1]) == []
 
 
 def test_shapes_in_words():
     assert shapes.product(Matmul(8, 8, 8)) == "8" and shapes.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
     assert shapes.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
-        "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)")  # fmt: skip
+        "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
+    )
     assert roofline.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (
-        "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads")  # fmt: skip
+        "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -211,13 +267,23 @@ def test_the_page_has_sections_of_convolutions_and_products(rendered):
     text = rendered.read_text()
     conv1, product = text.index("## Convolutions"), text.index("## Products of dense layers and other shapes")
     assert text.index("## How far from") < conv1 < product < text.index("## Memory")
-    for words in ("](convolutions.svg)", "](convolutions-batch.svg)", "](products.svg)", "](products-batch.svg)",
-                  "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
-                  "### Convolutions: where the GPU wins", "| conv2 dgrad | batch | float32 | - | data already on the GPU, one ca",
-                  "| conv1 fprop | batch | float32 | tensorflow |", "| dense1 wgrad | batch |",
-                  "### Convolutions: what a framework's way costs", "| cpu | float32 | tensorflow/held | batch 8 | 8 | 1.5",
-                  "### Convolutions: cold beside warm", "| cpu | float32 | numpy/im2col | batch 128 | 8 | 2.0",
-                  "### Convolutions: precision and alignment", "TF32 on, cudnn on the GPU: a convolution is 3."):  # fmt: skip
+    for words in (
+        "](convolutions.svg)",
+        "](convolutions-batch.svg)",
+        "](products.svg)",
+        "](products-batch.svg)",
+        "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
+        "### Convolutions: where the GPU wins",
+        "| conv2 dgrad | batch | float32 | - | data already on the GPU, one ca",
+        "| conv1 fprop | batch | float32 | tensorflow |",
+        "| dense1 wgrad | batch |",
+        "### Convolutions: what a framework's way costs",
+        "| cpu | float32 | tensorflow/held | batch 8 | 8 | 1.5",
+        "### Convolutions: cold beside warm",
+        "| cpu | float32 | numpy/im2col | batch 128 | 8 | 2.0",
+        "### Convolutions: precision and alignment",
+        "TF32 on, cudnn on the GPU: a convolution is 3.",
+    ):
         assert words in text, words
     for words in ("| conv3 | 16x16x64:64x3x3 (pad valid) | fprop | 128 | 8 |", "| conv2 wgrad | batch = "):
         assert words in text, words
@@ -231,12 +297,17 @@ def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_n
     text = rendered.read_text()
     start = text.index("### Convolutions: float32")
     head, _, *lines = [line for line in text[start : text.index("###", start + 5)].splitlines() if line.startswith("|")]
-    assert head == ("| layer | HxWxC:KxRxS | direction | batch | multiples of | numpy | cudnn | cupy | tensorflow CPU | "
-                    "tensorflow GPU | fastest |")  # fmt: skip
+    assert head == (
+        "| layer | HxWxC:KxRxS | direction | batch | multiples of | numpy | cudnn | cupy | tensorflow CPU | "
+        "tensorflow GPU | fastest |"
+    )
     assert len(lines) == 8 * 3
     start = text.index("### Convolutions: tf32")
     assert "numpy" not in text[start : text.index("###", start + 5)]
-    assert cells.table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c"))[:2] == ["| a | c |", "| --- | ---: |"]
+    assert cells.table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c"))[:2] == [
+        "| a | c |",
+        "| --- | ---: |",
+    ]
 
 
 def test_no_label_of_the_pictures_covers_another_or_leaves_them():
@@ -294,7 +365,8 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
     assert said == [f"Measured ceilings of the CPU: {facts.bytes_rate(memory.rate.value)} from DRAM ({memory.note})."]
     assert facts.unflat_sentences([memory]) == [
         f"cpu: the DRAM ceiling with 2 threads, {facts.bytes_rate(memory.rate.value)}, is the best rate of working sets from 128 "
-        "MiB (stream/numba/loop, 256 MiB, 2 threads)."]
+        "MiB (stream/numba/loop, 256 MiB, 2 threads)."
+    ]
     quick = roofs(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau
     assert [r.note for r in quick] == [""] and facts.unflat_sentences(quick) == []
 
@@ -343,7 +415,12 @@ def test_versions_of_the_libraries_that_are_installed(monkeypatch):
     installed = {"mkl": "2026.0.0", "nvmath-python": "0.7.0", "nvidia-cudnn-frontend": "1.28.0", "jax": "0.9"}
     monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
     found = machine.software()
-    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == ("2026.0.0", "0.7.0", "1.28.0", "0.9")
+    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == (
+        "2026.0.0",
+        "0.7.0",
+        "1.28.0",
+        "0.9",
+    )
     assert "keras" not in found
 
 
@@ -352,4 +429,8 @@ def test_rows_that_are_roofs_have_no_column_of_roofs(capsys):
     table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
     table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
     head, first, second = capsys.readouterr().out.splitlines()
-    assert "roof" not in head and first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]
+    assert (
+        "roof" not in head
+        and first.split()[-2:] == ["100", "GFLOP/s"]
+        and second.split()[-3:] == ["failed", "it", "died"]
+    )

@@ -105,25 +105,38 @@ def test_more_bytes_never_take_less_time():
     assert links._line(np.array([10.0, 30.0]), np.array([2.0, 4.0])) == pytest.approx((1.0, 0.1))
 
 
-@pytest.mark.parametrize("rows", [
-    [], copies(straight, SIZES[:3]), copies(lambda n: 10e-6, SIZES[:8]),
-    copies(straight, status="failed"),
-    [row(PINNED, Transfer("h2d", n, "pinned", "fma", 32), straight(n)) for n in SIZES[10:]],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [],
+        copies(straight, SIZES[:3]),
+        copies(lambda n: 10e-6, SIZES[:8]),
+        copies(straight, status="failed"),
+        [row(PINNED, Transfer("h2d", n, "pinned", "fma", 32), straight(n)) for n in SIZES[10:]],
+    ],
+)
 def test_no_law_where_none_shows(rows):
     assert links.fits(rows) == ()
     assert links.lines(rows) == []
 
 
 def test_each_way_and_clock_has_its_own_law():
-    device = [row(PINNED, Transfer("h2d", n, "pinned"), {"host-latency": straight(n), "device": 2e-6 + n / 55e9}) for n in SIZES]
-    rows = [*device, *copies(lambda n: 20e-6 + n / 10e9, memory="pageable", kernel="transfer/cupy/array"),
-            *copies(lambda n: 5e-6 + n / 2e12, direction="d2d", memory="", kernel="transfer/cupy/wide")]  # fmt: skip
+    device = [
+        row(PINNED, Transfer("h2d", n, "pinned"), {"host-latency": straight(n), "device": 2e-6 + n / 55e9})
+        for n in SIZES
+    ]
+    rows = [
+        *device,
+        *copies(lambda n: 20e-6 + n / 10e9, memory="pageable", kernel="transfer/cupy/array"),
+        *copies(lambda n: 5e-6 + n / 2e12, direction="d2d", memory="", kernel="transfer/cupy/wide"),
+    ]
     found = links.fits(rows)
     assert [(x.kernel, x.direction, x.host_memory, x.clock) for x in found] == [
-        (PINNED, "h2d", "pinned", "host-latency"), (PINNED, "h2d", "pinned", "device"),
+        (PINNED, "h2d", "pinned", "host-latency"),
+        (PINNED, "h2d", "pinned", "device"),
         ("transfer/cupy/array", "h2d", "pageable", "host-latency"),
-        ("transfer/cupy/wide", "d2d", "", "host-latency")]  # fmt: skip
+        ("transfer/cupy/wide", "d2d", "", "host-latency"),
+    ]
     assert links.find(found, "h2d", "pinned", clock="device").bandwidth.value == pytest.approx(55e9)
     assert links.find(found, "h2d", "pageable").latency.value == pytest.approx(20e-6)
     assert links.find(found, "d2h", "pinned") is None
@@ -143,7 +156,8 @@ def test_the_words():
         "a copy costs its latency and its bytes:",
         "  pinned h2d by cupy/memcpy_async: 10.0 us + 50.0 GB/s; half of that bandwidth from 488 KiB; "
         "79.3 % of the 63.0 GB/s of PCIe 5 x16; within 1 % of every size measured",
-        "  the link ran at PCIe generation 5 x16 while copying"]  # fmt: skip
+        "  the link ran at PCIe generation 5 x16 while copying",
+    ]
     told = links.lines(copies(straight, direction="both"))
     assert "50.0 GB/s each way" in told[1] and told[-1] == "  the PCIe link was not told"
 

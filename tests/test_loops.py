@@ -16,9 +16,18 @@ LINE = networks.Network("line", "", (2,), 1, (networks.Layer("out", "dense", 1),
 PAIR = networks.Network("pair", "", (2,), 2, (networks.Layer("out", "dense", 2, activation="softmax"),))
 
 
-@pytest.mark.parametrize("name", [
-    "resident_is_keras", "tensorflow_loop_is_keras", "compiled_loops_are_keras", "jax_loop_is_keras",
-    "jax_loop_has_keras_cross_entropy_after_a_sigmoid", "float64_targets", "shuffled_epochs_use_every_sample_once"])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "resident_is_keras",
+        "tensorflow_loop_is_keras",
+        "compiled_loops_are_keras",
+        "jax_loop_is_keras",
+        "jax_loop_has_keras_cross_entropy_after_a_sigmoid",
+        "float64_targets",
+        "shuffled_epochs_use_every_sample_once",
+    ],
+)
 def test_inside(inside, name):
     assert inside(name) == ("ok", "")
 
@@ -27,8 +36,9 @@ def row(kernel, model="mlp-6-8x1-3", batch=4, samples=10, **chosen):
     return Row(kernel, Training(model, batch, samples), Settings(switches={"data": "synthetic", **chosen}))
 
 
-@pytest.mark.parametrize(("kernel", "check", "jit"), [
-    ("training/jax/loop", "first loss", 1.0), ("training/keras/resident", "weights", 0.0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "check", "jit"), [("training/jax/loop", "first loss", 1.0), ("training/keras/resident", "weights", 0.0)]
+)
 def test_a_row_of_a_loop_has_its_whole_record(train, kernel, check, jit):
     m = train.worker.ask(Order("measure", row(kernel, "peaks", residence="resident"), Limits(max_time=0.01)), 120)
     assert (m.status, m.reason, m.check) == ("ok", "", check)
@@ -44,20 +54,32 @@ def order(kernel, network=LINE, y=None, **chosen):
     return trainers.Order(of, switches.of(of), network, np.zeros((10, 2), np.float32), targets, 1, {})
 
 
-@pytest.mark.parametrize(("kernel", "fields", "words"), [
-    ("training/keras/resident", {"residence": "fed"}, "has its samples resident, not fed"),
-    ("training/tensorflow/loop", {"residence": "tf.data"}, "has its samples resident or fed, not tf.data"),
-    ("training/jax/loop", {"residence": "numpy"}, "has its samples resident or fed, not numpy"),
-    ("training/tensorflow/loop", {"steps_per_execution": "2"}, "steps_per_execution is model.fit's"),
-    ("training/tensorflow/loop", {"keras_backend": "jax"}, "runs on tensorflow, not on jax"),
-    ("training/jax/loop", {"keras_backend": "tensorflow"}, "runs on jax, not on tensorflow"),
-    ("training/jax/loop", {"jit_compile": "off"}, "is always compiled"),
-    ("training/jax/loop", {"precision": "mixed_float16"}, "in float32"),
-    ("training/jax/loop", {"network": None}, "from the tables, not of a model of your own"),
-    ("training/jax/loop", {"network": networks.find("cifar10-cnn")}, "cifar10-cnn has conv, dropout, pool"),
-    ("training/jax/loop", {"targets": "float64", "y": np.zeros(10, np.int32)}, "classes are whole numbers"),
-    ("training/jax/loop", {"network": msgspec.structs.replace(PAIR, optimizer="rmsprop")}, "has adam and sgd, not rmsprop"),
-    ("training/jax/loop", {"network": msgspec.structs.replace(LINE, loss="categorical_crossentropy")}, "not of linear")])
+@pytest.mark.parametrize(
+    ("kernel", "fields", "words"),
+    [
+        ("training/keras/resident", {"residence": "fed"}, "has its samples resident, not fed"),
+        ("training/tensorflow/loop", {"residence": "tf.data"}, "has its samples resident or fed, not tf.data"),
+        ("training/jax/loop", {"residence": "numpy"}, "has its samples resident or fed, not numpy"),
+        ("training/tensorflow/loop", {"steps_per_execution": "2"}, "steps_per_execution is model.fit's"),
+        ("training/tensorflow/loop", {"keras_backend": "jax"}, "runs on tensorflow, not on jax"),
+        ("training/jax/loop", {"keras_backend": "tensorflow"}, "runs on jax, not on tensorflow"),
+        ("training/jax/loop", {"jit_compile": "off"}, "is always compiled"),
+        ("training/jax/loop", {"precision": "mixed_float16"}, "in float32"),
+        ("training/jax/loop", {"network": None}, "from the tables, not of a model of your own"),
+        ("training/jax/loop", {"network": networks.find("cifar10-cnn")}, "cifar10-cnn has conv, dropout, pool"),
+        ("training/jax/loop", {"targets": "float64", "y": np.zeros(10, np.int32)}, "classes are whole numbers"),
+        (
+            "training/jax/loop",
+            {"network": msgspec.structs.replace(PAIR, optimizer="rmsprop")},
+            "has adam and sgd, not rmsprop",
+        ),
+        (
+            "training/jax/loop",
+            {"network": msgspec.structs.replace(LINE, loss="categorical_crossentropy")},
+            "not of linear",
+        ),
+    ],
+)
 def test_what_a_loop_cannot_do_is_said(kernel, fields, words):
     with pytest.raises(ValueError, match=words):
         trainers.way(kernel)(order(kernel, **fields))
@@ -94,8 +116,15 @@ def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
         done.append(loss)
         return loss
 
-    fitted = loops.looped(order("training/jax/loop"), lambda samples: [(1.0,), (2.0,), (3.0,)], step,
-                          lambda: done.append("wait"), read, 10, 2)  # fmt: skip
+    fitted = loops.looped(
+        order("training/jax/loop"),
+        lambda samples: [(1.0,), (2.0,), (3.0,)],
+        step,
+        lambda: done.append("wait"),
+        read,
+        10,
+        2,
+    )
     assert done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
     assert fitted == trainers.Fitted((1.8, 1.8))  # (4 x 1 + 4 x 2 + 2 x 3) / 10
 
@@ -104,7 +133,14 @@ def test_epochs_between_two_waits_share_their_time(monkeypatch):
     now, waits = 100.0, []
     monkeypatch.setattr(loops.time, "perf_counter", lambda: now)
     stamps = loops.Stamps(lambda: waits.append(now))
-    for now in (100.5, 100.51, 100.52, 100.59, 100.6, 100.61):  # the fourth ends 90 ms after the first, the last is the last
+    for now in (
+        100.5,
+        100.51,
+        100.52,
+        100.59,
+        100.6,
+        100.61,
+    ):  # the fourth ends 90 ms after the first, the last is the last
         stamps.epoch_ended(now == 100.61)
     assert waits == [100.5, 100.59, 100.61]
     assert stamps.seconds == pytest.approx([0.5, 0.03, 0.03, 0.03, 0.01, 0.01])

@@ -20,25 +20,37 @@ def test_without_cpuinfo_numpy_tells_the_features(tmp_path):
     assert host.simd(set()) == "scalar"
 
 
-@pytest.mark.parametrize(("args", "key"), [
-    (("intel", "avx512", 2, []), "intel-avx512-2c"),
-    (("intel", "avx512+amx", 16, []), "intel-avx512-amx-16c"),
-    (("amd", "avx2", 64, []), "amd-avx2-64c"),
-    (("intel", "avx512", 16, ["NVIDIA H200"]), "nvidia-h200"),
-    (("intel", "avx512", 64, ["NVIDIA H200"] * 4), "nvidia-h200-x4"),
-    (("amd", "avx2", 8, ["NVIDIA A100-SXM4-80GB"]), "nvidia-a100-sxm4"),
-    (("amd", "avx2", 8, ["NVIDIA H100 80GB HBM3"]), "nvidia-h100"),
-    (("amd", "avx2", 8, ["NVIDIA GeForce RTX 4060 Ti"]), "nvidia-geforce-rtx-4060-ti"),
-    (("amd", "avx2", 8, ["Tesla V100-PCIE-16GB", "Tesla T4"]), "tesla-t4-and-tesla-v100-pcie-x2"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("args", "key"),
+    [
+        (("intel", "avx512", 2, []), "intel-avx512-2c"),
+        (("intel", "avx512+amx", 16, []), "intel-avx512-amx-16c"),
+        (("amd", "avx2", 64, []), "amd-avx2-64c"),
+        (("intel", "avx512", 16, ["NVIDIA H200"]), "nvidia-h200"),
+        (("intel", "avx512", 64, ["NVIDIA H200"] * 4), "nvidia-h200-x4"),
+        (("amd", "avx2", 8, ["NVIDIA A100-SXM4-80GB"]), "nvidia-a100-sxm4"),
+        (("amd", "avx2", 8, ["NVIDIA H100 80GB HBM3"]), "nvidia-h100"),
+        (("amd", "avx2", 8, ["NVIDIA GeForce RTX 4060 Ti"]), "nvidia-geforce-rtx-4060-ti"),
+        (("amd", "avx2", 8, ["Tesla V100-PCIE-16GB", "Tesla T4"]), "tesla-t4-and-tesla-v100-pcie-x2"),
+    ],
+)
 def test_key(args, key):
     assert machine.key(*args) == key
 
 
-@pytest.mark.parametrize(("physical", "cpus", "quota", "tried"), [
-    (1, 1, None, (1,)), (2, 2, None, (1, 2)), (6, 6, None, (1, 2, 4, 6)), (16, 16, None, (1, 2, 4, 8, 16)),
-    (8, 16, None, (1, 2, 4, 8, 16)), (6, 12, None, (1, 2, 4, 6, 12)), (64, 64, 3.5, (1, 2, 3)), (8, 8, 0.5, (1,)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("physical", "cpus", "quota", "tried"),
+    [
+        (1, 1, None, (1,)),
+        (2, 2, None, (1, 2)),
+        (6, 6, None, (1, 2, 4, 6)),
+        (16, 16, None, (1, 2, 4, 8, 16)),
+        (8, 16, None, (1, 2, 4, 8, 16)),
+        (6, 12, None, (1, 2, 4, 6, 12)),
+        (64, 64, 3.5, (1, 2, 3)),
+        (8, 8, 0.5, (1,)),
+    ],
+)
 def test_threads_to_try(monkeypatch, physical, cpus, quota, tried):
     monkeypatch.setattr(host, "cores", lambda *_: (physical, cpus // physical))
     monkeypatch.setattr(host, "affinity", lambda: frozenset(range(cpus)))
@@ -46,13 +58,16 @@ def test_threads_to_try(monkeypatch, physical, cpus, quota, tried):
     assert machine.threads_to_try() == tried
 
 
-@pytest.mark.parametrize(("virtual", "room", "free"), [
-    (True, None, 20 * GIB),
-    (True, host.Room(16 * GIB, 9 * GIB), 9 * GIB),  # a container on a VM
-    (True, host.Room(256 * GIB, 250 * GIB), 250 * GIB),  # a VM whose memory grows on use
-    (False, host.Room(256 * GIB, 250 * GIB), 20 * GIB),  # a limit that promises more than there is
-    (True, host.Room(GIB, 0), machine.HOST_MARGIN_BYTES),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("virtual", "room", "free"),
+    [
+        (True, None, 20 * GIB),
+        (True, host.Room(16 * GIB, 9 * GIB), 9 * GIB),  # a container on a VM
+        (True, host.Room(256 * GIB, 250 * GIB), 250 * GIB),  # a VM whose memory grows on use
+        (False, host.Room(256 * GIB, 250 * GIB), 20 * GIB),  # a limit that promises more than there is
+        (True, host.Room(GIB, 0), machine.HOST_MARGIN_BYTES),
+    ],
+)
 def test_memory_available(monkeypatch, virtual, room, free):
     monkeypatch.setattr(machine, "_virtual", lambda: virtual)
     monkeypatch.setattr(host, "memory", lambda: (31 * GIB, 20 * GIB))

@@ -223,11 +223,21 @@ def test_every_field_is_a_macro_of_its_source(path, some):
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
-TRIED = [*((WARP, of, {"VECTOR": vector}) for of in tiles.WARPS for vector in (0, 1)),
-         *((TENSOR, of, {"VECTOR": vector, "TF32": tf32, "TYPE": '"f16"'})
-           for of in tiles.TENSORS for vector in (0, 1) for tf32 in (0, 1)),
-         *((WGMMA, of, {"TYPE": '"bf16"', "A_STORED_KM": int(layout == "tn"), "B_STORED_KN": int(layout != "nt")})
-           for of in tiles.GROUPS for layout in ("nn", "nt", "tn") if of.fits(layout))]  # fmt: skip
+TRIED = [
+    *((WARP, of, {"VECTOR": vector}) for of in tiles.WARPS for vector in (0, 1)),
+    *(
+        (TENSOR, of, {"VECTOR": vector, "TF32": tf32, "TYPE": '"f16"'})
+        for of in tiles.TENSORS
+        for vector in (0, 1)
+        for tf32 in (0, 1)
+    ),
+    *(
+        (WGMMA, of, {"TYPE": '"bf16"', "A_STORED_KM": int(layout == "tn"), "B_STORED_KN": int(layout != "nt")})
+        for of in tiles.GROUPS
+        for layout in ("nn", "nt", "tn")
+        if of.fits(layout)
+    ),
+]
 # Rows that do not begin on 16 bytes are fetched item by item, each through a register, beside sums that fill the others:
 # these wait for memory, not for a few registers' stores beside it.
 MAY_SPILL = 64
@@ -255,9 +265,11 @@ def built(tmp_path_factory):
 
 # one item, no multiple of anything, more than one tile either way, k for more than a round of the ring; of rows on 16 bytes too
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
-RUNGS = [*(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
-         *(("", "warp_tiled", of, "float32") for of in tiles.WARPS[6:8]),
-         *(("_tensor", "tensor_core", tiles.TENSORS[3], math) for math in ("bfloat16", "tf32"))]  # fmt: skip
+RUNGS = [
+    *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
+    *(("", "warp_tiled", of, "float32") for of in tiles.WARPS[6:8]),
+    *(("_tensor", "tensor_core", tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
+]
 
 
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
@@ -390,9 +402,26 @@ class Launcher:
         of, words = launch._obj, (ctypes.c_int64, ctypes.c_int32, ctypes.c_float, ctypes.c_uint8 * 128)
         values = [words[i].from_address(addresses[i]) for i in range(4)]
         how = of.attributes[0]
-        self.asked.append((
-            (of.grid_x, of.grid_y, of.grid_z, of.block_x, of.block_y, of.block_z, of.shared_bytes, of.stream, of.count),
-            (how.id, how.value), function.value, *(v.value for v in values[:3]), bytes(values[3]), extra))  # fmt: skip
+        self.asked.append(
+            (
+                (
+                    of.grid_x,
+                    of.grid_y,
+                    of.grid_z,
+                    of.block_x,
+                    of.block_y,
+                    of.block_z,
+                    of.shared_bytes,
+                    of.stream,
+                    of.count,
+                ),
+                (how.id, how.value),
+                function.value,
+                *(v.value for v in values[:3]),
+                bytes(values[3]),
+                extra,
+            )
+        )
         return self.answer
 
 

@@ -81,8 +81,11 @@ def test_odd_shapes_and_strides_are_exact(dtype, vector, count, threads):
     threads(count)
     large = (9, 700, 70), (300, 50, 1100), (9, 1100, 600)  # several phases in k; of those, several blocks of columns
     for m, n, k in [(1, 1, 1), (127, 1, 31), (1, 64, 3), (49, 49, 1), (8, 48, 16), (200, 3, 40), *large]:
-        for a, b in [(whole((m, k), dtype), whole((k, n), dtype)), (whole((k, m), dtype).T, whole((n, k), dtype).T),
-                     (whole((2 * m, 3 * k), dtype)[::-2, ::3], whole((k, 2 * n), dtype)[::-1, ::2])]:  # fmt: skip
+        for a, b in [
+            (whole((m, k), dtype), whole((k, n), dtype)),
+            (whole((k, m), dtype).T, whole((n, k), dtype).T),
+            (whole((2 * m, 3 * k), dtype)[::-2, ::3], whole((k, 2 * n), dtype)[::-1, ::2]),
+        ]:
             c = empty((m, n), a.dtype)
             c.fill(7)
             call = vectors.product(a, b, c, vector)

@@ -16,8 +16,13 @@ def problems(*argv):
 def test_a_models_dense_layers_in_every_direction():
     found = problems("--model", "cifar10-cnn", "--batch", "8", "--direction", "all")
     assert found == [
-        Matmul(8, 512, 3136), Matmul(8, 3136, 512, layout="nt"), Matmul(3136, 512, 8, layout="tn"),
-        Matmul(8, 10, 512), Matmul(8, 512, 10, layout="nt"), Matmul(512, 10, 8, layout="tn")]  # fmt: skip
+        Matmul(8, 512, 3136),
+        Matmul(8, 3136, 512, layout="nt"),
+        Matmul(3136, 512, 8, layout="tn"),
+        Matmul(8, 10, 512),
+        Matmul(8, 512, 10, layout="nt"),
+        Matmul(512, 10, 8, layout="tn"),
+    ]
     assert [(p.m, p.k) for p in problems("--model", "fashion-mlp", "--batch", "4")] == [(4, 784), (4, 500), (4, 500)]
     first = problems("--model", "cifar10-mlp", "--batch", "4", "--direction", "dgrad")
     assert [(p.n, p.k) for p in first] == [(3000, 1000), (1000, 10)]  # nothing needs the images' gradient
@@ -26,24 +31,29 @@ def test_a_models_dense_layers_in_every_direction():
 def test_layouts_and_float8():
     found = problems("--sizes", "8", "16", "--layouts", "nn,tn", "--dtypes", "float32", "tf32")
     assert [(p.n, p.layout, p.math) for p in found] == [
-        (n, way, math) for n in (8, 16) for way in ("nn", "tn") for math in ("float32", "tf32")]  # fmt: skip
+        (n, way, math) for n in (8, 16) for way in ("nn", "tn") for math in ("float32", "tf32")
+    ]
     eight = Matmul(16, 16, 16, "float8_e4m3", out="bfloat16", layout="nt")
     assert problems("--sizes", "16", "--dtypes", "float8_e4m3", "--layouts", "nn", "nt") == [eight]
-    assert {(p.layout, p.out) for p in problems("--model", "lenet", "--dtypes", "float8_e4m3", "--direction", "all")} == {
-        ("nt", "bfloat16")}  # fmt: skip
+    assert {
+        (p.layout, p.out) for p in problems("--model", "lenet", "--dtypes", "float8_e4m3", "--direction", "all")
+    } == {("nt", "bfloat16")}
 
 
-@pytest.mark.parametrize(("argv", "message"), [
-    (["--batch", "3"], "--batch is for --model"),
-    (["--direction", "dgrad"], "--direction is for --model"),
-    (["--model", "lenet", "--sizes", "64"], "--sizes and --model exclude each other"),
-    (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn"),
-    (["--model", "lenet", "--batch", "0"], "'0' is out of range"),
-    (["--model", "lenet", "--direction", "back"], "unknown direction 'back'"),
-    (["--sizes", "64", "--layouts", "tt"], "unknown layout 'tt'; known: nn, nt, tn"),
-    (["--sizes", "64", "--cache", "hot"], "unknown cache 'hot'"),
-    (["--sizes", "64", "--threads", "1", "99999"], "--threads 99999: Numba, which the CPU's roofs"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--batch", "3"], "--batch is for --model"),
+        (["--direction", "dgrad"], "--direction is for --model"),
+        (["--model", "lenet", "--sizes", "64"], "--sizes and --model exclude each other"),
+        (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn"),
+        (["--model", "lenet", "--batch", "0"], "'0' is out of range"),
+        (["--model", "lenet", "--direction", "back"], "unknown direction 'back'"),
+        (["--sizes", "64", "--layouts", "tt"], "unknown layout 'tt'; known: nn, nt, tn"),
+        (["--sizes", "64", "--cache", "hot"], "unknown cache 'hot'"),
+        (["--sizes", "64", "--threads", "1", "99999"], "--threads 99999: Numba, which the CPU's roofs"),
+    ],
+)
 def test_bad_input_is_one_error_line_and_a_command_that_works(argv, message, capsys):
     assert matmul.main([*argv, "-q"]) == 2
     lines = capsys.readouterr().err.splitlines()
@@ -56,12 +66,18 @@ def test_the_crossover_of_layers_is_refined_in_the_batch():
         n = p.k if p.layout == "tn" else p.m
         return [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 20e-6)]
 
-    rows = [m for n in (1, 512) for p in problems("--model", "lenet", "--batch", str(n), "--direction", "all") for m in at(p)]
+    rows = [
+        m
+        for n in (1, 512)
+        for p in problems("--model", "lenet", "--batch", str(n), "--direction", "all")
+        for m in at(p)
+    ]
     added = matmul.refine(rows, in_batch=True)
     shapes = {r.problem for r in rows}
     assert added and not {r.problem for r in added} & shapes
     assert {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in (r.problem for r in added)} == {
-        (p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in shapes}  # fmt: skip
+        (p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in shapes
+    }
     assert matmul.refine(rows) == []
 
 
@@ -70,24 +86,35 @@ def test_only_squares_of_libraries_are_refined_with_libraries():
     rows += [row("matmul/tensorflow/function", square(n), 1e-9 * n**2 * 3) for n in (64, 1024)]
     assert {r.kernel for r in matmul.refine(rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}
     rows += [row("matmul/tensorflow/function", square(n), 2e-5, device="gpu:0") for n in (64, 1024)]
-    assert {r.kernel for r in matmul.refine(rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas", "matmul/tensorflow/function"}
+    assert {r.kernel for r in matmul.refine(rows)} == {
+        "matmul/numpy/blas",
+        "matmul/cupy/cublas",
+        "matmul/tensorflow/function",
+    }
 
 
 def test_the_table_names_the_layer_and_its_direction(capsys):
     args = matmul.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
-    table = tables.Matmuls(fake.GPU_MACHINE, plan.layer_names(matmul.works(args), True), matmul.problems(args), cold=True)
+    table = tables.Matmuls(
+        fake.GPU_MACHINE, plan.layer_names(matmul.works(args), True), matmul.problems(args), cold=True
+    )
     for p in matmul.problems(args):
         table.shown(row("matmul/numpy/blas", p, 1e-3, threads=1))
         table.shown(row("matmul/mkl/gemm", p, 5e-4, threads=2))
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:5] == ["layer", "MxNxK", "type", "numpy", "ms"]
-    assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"] and lines[1].endswith("mkl/gemm x2")
+    assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"] and lines[1].endswith(
+        "mkl/gemm x2"
+    )
     assert len(lines) == 6 and {line.index("float32") > 40 for line in lines} == {True}
 
 
 def test_tensorflow_runs_only_when_it_is_named():
-    kinds = {k.backend for k in plan.kernels("matmul", matmul.parser().parse_args(["-q"]), ["cpu"], on_request=("tensorflow",))}
+    kinds = {
+        k.backend
+        for k in plan.kernels("matmul", matmul.parser().parse_args(["-q"]), ["cpu"], on_request=("tensorflow",))
+    }
     assert {"numpy", "numba"} <= kinds and "tensorflow" not in kinds
 
 
@@ -97,14 +124,19 @@ def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatc
     def kernels(op, args, on, ladder, on_request):
         asked.append((ladder, on_request))
         made = [("cuda", "naive", True), ("cuda", "wgmma", False), ("cupy", "cublas", False)]
-        return [Kernel(op, backend, variant, lambda problem, a, b: None, ("gpu",), rung) for backend, variant, rung in made]
+        return [
+            Kernel(op, backend, variant, lambda problem, a, b: None, ("gpu",), rung) for backend, variant, rung in made
+        ]
 
     monkeypatch.setattr(plan, "kernels", kernels)
     monkeypatch.setattr(plan, "roof_rows", lambda *args: [])
     modes, both = {"naive": 1, "wgmma": 4, "cublas": 4}, {"naive": 2, "wgmma": 2, "cublas": 2}
-    for argv, out, copies in ((["--ladder"], ("tensorflow",), modes), ([], ("tensorflow", "cuda"), modes),
-                              (["--variants", "wgmma"], ("tensorflow",), modes),
-                              (["--modes", "roundtrip", "resident"], ("tensorflow", "cuda"), both)):  # fmt: skip
+    for argv, out, copies in (
+        (["--ladder"], ("tensorflow",), modes),
+        ([], ("tensorflow", "cuda"), modes),
+        (["--variants", "wgmma"], ("tensorflow",), modes),
+        (["--modes", "roundtrip", "resident"], ("tensorflow", "cuda"), both),
+    ):
         args = matmul.parser().parse_args([*argv, "--sizes", "64", "--device", "gpu", "-q"])
         rows = [r for r in matmul.rows(args, fake.GPU_MACHINE) if r.problem.op == "matmul"]
         assert asked.pop() == ("--ladder" in argv, out)

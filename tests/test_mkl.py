@@ -107,11 +107,18 @@ def broken(path):
     raise OSError("wrong ELF class")
 
 
-@pytest.mark.parametrize(("files", "load", "words"), [
-    (absent, None, "the package mkl is not installed"), (package("mkl.txt"), None, "has no libmkl_rt"),
-    (package("libmkl_rt.so.3"), broken, "does not load: wrong ELF class")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("files", "load", "words"),
+    [
+        (absent, None, "the package mkl is not installed"),
+        (package("mkl.txt"), None, "has no libmkl_rt"),
+        (package("libmkl_rt.so.3"), broken, "does not load: wrong ELF class"),
+    ],
+)
 def test_what_is_missing_is_named_with_what_installs_it(fresh, files, load, words):
-    with pytest.raises(registry.NotInstalled, match=r"mkl is not installed; install it with: .* -m pip install mkl") as found:
+    with pytest.raises(
+        registry.NotInstalled, match=r"mkl is not installed; install it with: .* -m pip install mkl"
+    ) as found:
         fresh(files, load)
     assert words in str(found.value.__cause__)
 

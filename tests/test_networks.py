@@ -22,19 +22,31 @@ def test_s0_weights_by_layer_and_in_all():
 
 def test_s0_shapes():
     assert list(by_layer(networks.outputs(S0)).items()) == [
-        ("conv1", (32, 32, 32)), ("pool1", (16, 16, 32)), ("dropout1", (16, 16, 32)), ("conv2", (16, 16, 64)),
-        ("conv3", (14, 14, 64)), ("pool2", (7, 7, 64)), ("dropout2", (7, 7, 64)), ("flatten", (3136,)),
-        ("dense1", (512,)), ("dropout3", (512,)), ("dense2", (10,))]  # fmt: skip
+        ("conv1", (32, 32, 32)),
+        ("pool1", (16, 16, 32)),
+        ("dropout1", (16, 16, 32)),
+        ("conv2", (16, 16, 64)),
+        ("conv3", (14, 14, 64)),
+        ("pool2", (7, 7, 64)),
+        ("dropout2", (7, 7, 64)),
+        ("flatten", (3136,)),
+        ("dense1", (512,)),
+        ("dropout3", (512,)),
+        ("dense2", (10,)),
+    ]
     assert networks.inputs(S0)[0] == (32, 32, 3)
 
 
 def test_s0_products_of_a_step_at_batch_32():
     products = {w.name: w.problem for w in networks.step(S0, 32) if w.kind == "dense"}
     assert products == {
-        "dense1 fprop": Matmul(32, 512, 3136), "dense1 dgrad": Matmul(32, 3136, 512, layout="nt"),
+        "dense1 fprop": Matmul(32, 512, 3136),
+        "dense1 dgrad": Matmul(32, 3136, 512, layout="nt"),
         "dense1 wgrad": Matmul(3136, 512, 32, layout="tn"),
-        "dense2 fprop": Matmul(32, 10, 512), "dense2 dgrad": Matmul(32, 512, 10, layout="nt"),
-        "dense2 wgrad": Matmul(512, 10, 32, layout="tn")}  # fmt: skip
+        "dense2 fprop": Matmul(32, 10, 512),
+        "dense2 dgrad": Matmul(32, 512, 10, layout="nt"),
+        "dense2 wgrad": Matmul(512, 10, 32, layout="tn"),
+    }
     flops = {w.name: w.flops for w in networks.step(S0, 32)}
     assert {flops[f"dense1 {d}"] for d in ("fprop", "dgrad", "wgrad")} == {102_760_448}
     assert {flops[f"dense2 {d}"] for d in ("fprop", "dgrad", "wgrad")} == {327_680}
@@ -54,9 +66,15 @@ def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
 def test_s0_convolutions_of_a_step_at_batch_32():
     convs = {w.name: w for w in networks.step(S0, 32) if w.kind == "conv"}
     assert {name: w.flops for name, w in convs.items()} == {
-        "conv1 fprop": 56_623_104, "conv1 wgrad": 56_623_104,
-        "conv2 fprop": 301_989_888, "conv2 dgrad": 301_989_888, "conv2 wgrad": 301_989_888,
-        "conv3 fprop": 462_422_016, "conv3 dgrad": 462_422_016, "conv3 wgrad": 462_422_016}  # fmt: skip
+        "conv1 fprop": 56_623_104,
+        "conv1 wgrad": 56_623_104,
+        "conv2 fprop": 301_989_888,
+        "conv2 dgrad": 301_989_888,
+        "conv2 wgrad": 301_989_888,
+        "conv3 fprop": 462_422_016,
+        "conv3 dgrad": 462_422_016,
+        "conv3 wgrad": 462_422_016,
+    }
     assert convs["conv3 dgrad"].problem == Conv(32, 16, 16, 64, 64, 3, 3, 1, "valid", direction="dgrad")
     assert convs["conv1 wgrad"].problem == Conv(32, 32, 32, 3, 32, 3, 3, 1, "same", direction="wgrad")
 
@@ -65,10 +83,23 @@ def test_s0_passes_of_a_step_at_batch_32():
     """conv1 gives 32 x 32 x 32 x 32 = 1,048,576 numbers; the pool keeps a quarter."""
     step = {w.name: w for w in networks.step(S0, 32)}
     assert [name for name in step if name.startswith(("conv1 ", "pool1 ", "dropout1 ", "flatten "))] == [
-        "conv1 fprop", "conv1 wgrad", "conv1 bias", "conv1 bias_grad", "conv1 relu", "conv1 relu_grad", "pool1 maxpool",
-        "pool1 maxpool_grad", "dropout1 dropout", "dropout1 dropout_grad", "conv1 adam kernel", "conv1 adam bias"]  # fmt: skip
+        "conv1 fprop",
+        "conv1 wgrad",
+        "conv1 bias",
+        "conv1 bias_grad",
+        "conv1 relu",
+        "conv1 relu_grad",
+        "pool1 maxpool",
+        "pool1 maxpool_grad",
+        "dropout1 dropout",
+        "dropout1 dropout_grad",
+        "conv1 adam kernel",
+        "conv1 adam bias",
+    ]
     million = 1 << 20
-    assert {name: step[name].problem for name in ("conv1 relu", "conv1 bias_grad", "pool1 maxpool_grad", "dropout1 dropout")} == {
+    assert {
+        name: step[name].problem for name in ("conv1 relu", "conv1 bias_grad", "pool1 maxpool_grad", "dropout1 dropout")
+    } == {
         "conv1 relu": Stream("relu", 2 * 4 * million, "float32"),
         "conv1 bias_grad": Stream("read", 4 * million, "float32"),
         "pool1 maxpool_grad": Stream("maxpool_grad", 10 * million, "float32"),  # x, a quarter of dy, dx
@@ -78,7 +109,8 @@ def test_s0_passes_of_a_step_at_batch_32():
     assert step["dense1 adam kernel"].problem == Stream("adam", 7 * 4 * 3136 * 512, "float32")
     assert sum(w.problem.elements for w in step.values() if w.kind == "optimizer") == 1_667_594
     assert {w.name for w in step.values() if w.kind == "loss"} == {
-        f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")}  # fmt: skip
+        f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")
+    }
     assert {w.why for w in step.values() if w.name in ("conv1 relu", "pool1 maxpool")} == {""}
     assert step["dense2 softmax"].why == "priced as relu: the same arrays"
 
@@ -101,17 +133,25 @@ def test_the_first_layer_with_weights_has_no_dgrad_also_behind_a_flatten():
 
 
 # a, then b beside a's own output, joined: a feeds two, so its gradients are added
-FORK = Network("fork", "", (8, 8, 3), 2, (
-    Layer("pool", "pool", size=2),
-    Layer("a", "conv", 4, 3, pad="same", activation="relu"),
-    Layer("bn", "batchnorm"),
-    Layer("b", "conv", 4, 1, inputs=("bn",)),
-    Layer("sum", "add", inputs=("bn", "b")),
-    Layer("c", "conv", 2, 1, inputs=("input",), stride=2, bias=False),
-    Layer("both", "concat", inputs=("sum", "c")),
-    Layer("mean", "globalpool"),
-    Layer("out", "dense", 2),
-), "sgd", "mean_squared_error")  # fmt: skip
+FORK = Network(
+    "fork",
+    "",
+    (8, 8, 3),
+    2,
+    (
+        Layer("pool", "pool", size=2),
+        Layer("a", "conv", 4, 3, pad="same", activation="relu"),
+        Layer("bn", "batchnorm"),
+        Layer("b", "conv", 4, 1, inputs=("bn",)),
+        Layer("sum", "add", inputs=("bn", "b")),
+        Layer("c", "conv", 2, 1, inputs=("input",), stride=2, bias=False),
+        Layer("both", "concat", inputs=("sum", "c")),
+        Layer("mean", "globalpool"),
+        Layer("out", "dense", 2),
+    ),
+    "sgd",
+    "mean_squared_error",
+)
 
 
 def test_a_network_may_branch():
@@ -121,7 +161,12 @@ def test_a_network_may_branch():
     assert (networks.parameters(FORK), networks.trainable(FORK)) == (168, 160)  # bn keeps 4 means and 4 variances
     names = [w.name for w in networks.step(FORK, 2)]
     assert [n for n in names if n.split()[0] == "bn"] == [
-        "bn batchnorm", "bn batchnorm_grad", "bn gradient_sum 1", "bn sgd gamma", "bn sgd beta"]  # fmt: skip
+        "bn batchnorm",
+        "bn batchnorm_grad",
+        "bn gradient_sum 1",
+        "bn sgd gamma",
+        "bn sgd beta",
+    ]
     assert not {"pool maxpool_grad", "a dgrad", "c dgrad"} & set(names), "nothing learns below"
     assert {"b dgrad", "sum add", "both concat_grad", "mean globalpool_grad", "mean_squared_error loss"} <= set(names)
     assert "mean_squared_error accuracy" not in names
@@ -141,7 +186,9 @@ def test_images_too_few_for_a_whole_stream_are_rounded_up():
 
 
 def test_pools_that_are_not_measured_say_what_they_are_priced_as():
-    wide = Network("m", "", (9, 9, 2), 2, (Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2)))
+    wide = Network(
+        "m", "", (9, 9, 2), 2, (Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2))
+    )
     assert networks.step(wide, 1)[0].why == "a window of 3 x 3 every 2, priced as 2 x 2 every 2"
     assert networks.outputs(wide)[0] == (4, 4, 2)
 
@@ -160,17 +207,32 @@ def test_every_work_of_every_network_has_a_problem_a_name_of_its_own_and_its_sha
         assert sum(updated) == networks.trainable(network), network.name
 
 
-@pytest.mark.parametrize(("name", "weights", "fixed"), [
-    ("cifar10-mlp", 12_230_010, 0), ("fashion-mlp", 1_399_510, 0), ("mnist-cnn", 34_826, 0), ("peaks", 171, 0),
-    ("lenet", 61_706, 0), ("vgg-small", 3_248_202, 0),
-    ("resnet-small", 274_442, 1_376), ("vgg-16", 138_357_544, 0), ("resnet-50", 25_636_712, 53_120),
-    ("inception-v3", 23_851_784, 34_432), ("fashion-mlp-1", 397_510, 0), ("mlp-784-50x2-10", 42_310, 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "weights", "fixed"),
+    [
+        ("cifar10-mlp", 12_230_010, 0),
+        ("fashion-mlp", 1_399_510, 0),
+        ("mnist-cnn", 34_826, 0),
+        ("peaks", 171, 0),
+        ("lenet", 61_706, 0),
+        ("vgg-small", 3_248_202, 0),
+        ("resnet-small", 274_442, 1_376),
+        ("vgg-16", 138_357_544, 0),
+        ("resnet-50", 25_636_712, 53_120),
+        ("inception-v3", 23_851_784, 34_432),
+        ("fashion-mlp-1", 397_510, 0),
+        ("mlp-784-50x2-10", 42_310, 0),
+    ],
+)
 def test_weights_as_published(name, weights, fixed):
     """The articles', LeCun's LeNet-5 with a full second convolution, and keras.applications' own counts; `fixed` are the
     running means and variances. By hand: peaks 3 x 20 + 21 x 5 + 6; vgg-small 1,145,408 in its convolutions, 4096 x 512 + 512
     and 513 x 10; a fashion-mlp of one layer 785 x 500 + 501 x 10; the last 785 x 50 + 51 x 50 + 51 x 10."""
     network = networks.find(name)
-    assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == (weights, fixed)
+    assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == (
+        weights,
+        fixed,
+    )
 
 
 @pytest.mark.parametrize(("name", "billions"), [("vgg-16", 15.47), ("resnet-50", 3.86), ("inception-v3", 5.71)])
@@ -185,13 +247,18 @@ def test_generators_by_name():
     assert [layer.units for layer in networks.mlp(8, 5, 2, 3).layers] == [5, 5, 3]
     assert networks.find("fashion-mlp-5").layers == networks.find("fashion-mlp").layers
     assert networks.known("mlp-3072-500-10") is None
-    with pytest.raises(ValueError, match="mlp-0-500x3-10: the numbers of mlp-INPUTS-WIDTHxDEPTH-OUTPUTS must be at least 1"):
+    with pytest.raises(
+        ValueError, match="mlp-0-500x3-10: the numbers of mlp-INPUTS-WIDTHxDEPTH-OUTPUTS must be at least 1"
+    ):
         networks.find("mlp-0-500x3-10")
 
 
 def test_how_the_articles_train():
-    trained = {n.seed: (n.optimizer, n.loss, n.learning_rate, n.data, n.samples, n.batch, n.epochs)
-               for n in networks.NETWORKS.values() if n.seed in ("S0", "S1a", "S1b", "S2", "S4")}  # fmt: skip
+    trained = {
+        n.seed: (n.optimizer, n.loss, n.learning_rate, n.data, n.samples, n.batch, n.epochs)
+        for n in networks.NETWORKS.values()
+        if n.seed in ("S0", "S1a", "S1b", "S2", "S4")
+    }
     assert trained == {
         "S0": ("adam", "sparse_categorical_crossentropy", 0.0, "cifar10", 50_000, 32, 10),
         "S1a": ("sgd", "categorical_crossentropy", 0.0, "cifar10", 50_000, 32, 10),
@@ -215,17 +282,30 @@ def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
     assert networks.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
 
 
-@pytest.mark.parametrize(("layers", "words"), [
-    ([Layer("wide", "conv", 8, 5)], "wide cannot be on a 4x4x1 input: a filter of 5 x 5 is larger"),
-    ([Layer("deep", "conv", 8, 3, groups=2)], "deep cannot be on a 4x4x1 input: 2 groups do not divide c_in = 1"),
-    ([Layer("p", "pool", size=5)], "p leaves nothing of a 4x4x1 input"),
-    ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, pool"),
-    ([Layer("a", "flatten", inputs=("b",))], "a takes 'b', which is no layer before it"),
-    ([Layer("a", "dropout"), Layer("a", "dropout")], "two layers of m are called 'a'"),
-    ([Layer("p", "pool", size=2), Layer("s", "add", inputs=("p", "input"))], "s adds inputs of different shapes: 2x2x1, 4x4x1"),
-    ([Layer("p", "pool", size=2), Layer("s", "concat", inputs=("p", "input"))], "s joins inputs of different sizes"),
-    ([Layer("p", "pool", size=2), Layer("s", "flatten", inputs=("p", "input"))], "s is of the kind flatten and has 2 inputs"),
-    ([Layer("s", "add")], "s is of the kind add and has 1 inputs")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("layers", "words"),
+    [
+        ([Layer("wide", "conv", 8, 5)], "wide cannot be on a 4x4x1 input: a filter of 5 x 5 is larger"),
+        ([Layer("deep", "conv", 8, 3, groups=2)], "deep cannot be on a 4x4x1 input: 2 groups do not divide c_in = 1"),
+        ([Layer("p", "pool", size=5)], "p leaves nothing of a 4x4x1 input"),
+        ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, pool"),
+        ([Layer("a", "flatten", inputs=("b",))], "a takes 'b', which is no layer before it"),
+        ([Layer("a", "dropout"), Layer("a", "dropout")], "two layers of m are called 'a'"),
+        (
+            [Layer("p", "pool", size=2), Layer("s", "add", inputs=("p", "input"))],
+            "s adds inputs of different shapes: 2x2x1, 4x4x1",
+        ),
+        (
+            [Layer("p", "pool", size=2), Layer("s", "concat", inputs=("p", "input"))],
+            "s joins inputs of different sizes",
+        ),
+        (
+            [Layer("p", "pool", size=2), Layer("s", "flatten", inputs=("p", "input"))],
+            "s is of the kind flatten and has 2 inputs",
+        ),
+        ([Layer("s", "add")], "s is of the kind add and has 1 inputs"),
+    ],
+)
 def test_layers_that_cannot_be(layers, words):
     with pytest.raises(ValueError, match=words):
         networks.outputs(Network("m", "", (4, 4, 1), 3, tuple(layers)))

@@ -30,12 +30,19 @@ def test_a_cupy_that_does_not_load_says_why(monkeypatch):
     assert machine.gpu_problem().startswith("CuPy does not load: ")
 
 
-@pytest.mark.parametrize(("error", "hidden", "said"), [
-    ("cudaErrorInsufficientDriver: too old", None, "insufficient driver: it knows CUDA 13.0"),
-    ("cudaErrorNoDevice: no CUDA-capable device is detected", None, "a driver but no device"),
-    ("cudaErrorNoDevice: no CUDA-capable device is detected", "", "CUDA_VISIBLE_DEVICES='' hides them"),
-    ("cudaErrorSystemNotReady: system not yet initialized", None, "the CUDA runtime does not start: cudaErrorSystem"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("error", "hidden", "said"),
+    [
+        ("cudaErrorInsufficientDriver: too old", None, "insufficient driver: it knows CUDA 13.0"),
+        ("cudaErrorNoDevice: no CUDA-capable device is detected", None, "a driver but no device"),
+        ("cudaErrorNoDevice: no CUDA-capable device is detected", "", "CUDA_VISIBLE_DEVICES='' hides them"),
+        (
+            "cudaErrorSystemNotReady: system not yet initialized",
+            None,
+            "the CUDA runtime does not start: cudaErrorSystem",
+        ),
+    ],
+)
 def test_why_there_is_no_gpu(monkeypatch, error, hidden, said):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if hidden is not None:
@@ -47,10 +54,16 @@ def test_why_there_is_no_gpu(monkeypatch, error, hidden, said):
 
 def test_gpus_with_nvml(monkeypatch):
     fake_cupy(monkeypatch, devices=2)
-    use_nvml(monkeypatch, FakeNvml(
-        nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}", nvmlDeviceGetPowerManagementLimit=700000,
-        nvmlDeviceGetMaxPcieLinkGeneration=5, nvmlDeviceGetCurrPcieLinkWidth=16,
-        nvmlSystemGetDriverVersion="580.159.04"))  # fmt: skip
+    use_nvml(
+        monkeypatch,
+        FakeNvml(
+            nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
+            nvmlDeviceGetPowerManagementLimit=700000,
+            nvmlDeviceGetMaxPcieLinkGeneration=5,
+            nvmlDeviceGetCurrPcieLinkWidth=16,
+            nvmlSystemGetDriverVersion="580.159.04",
+        ),
+    )
     first, second = nvidia.gpus()
     assert (first.uuid, second.uuid) == ("GPU-handle of 0000:00:00.0", "GPU-handle of 0000:01:00.0")
     assert (first.name, first.compute_capability, first.multiprocessors) == ("NVIDIA H200", "9.0", 132)

@@ -59,8 +59,12 @@ def test_a_graph_node_and_a_launch_have_their_ratio_with_an_interval():
 def test_clocks_threads_and_devices_are_kept_apart():
     clocks = {"host-latency": 10.3e-6, "host-issue": 5.1e-6}
     rows = [launch("cupy/rawkernel", "empty", 1, clocks)]
-    rows += [launch("numba/prange", "empty", n, 1e-6 * threads * n, threads=threads) for threads in (1, 2) for n in (1, 64)]
-    rows += [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, device=d) for d in ("cpu", "gpu:0") for n in (1, 64)]
+    rows += [
+        launch("numba/prange", "empty", n, 1e-6 * threads * n, threads=threads) for threads in (1, 2) for n in (1, 64)
+    ]
+    rows += [
+        launch("tensorflow/eager", "elementwise", n, 1e-5 * n, device=d) for d in ("cpu", "gpu:0") for n in (1, 64)
+    ]
     made = constants(rows)
     assert find(made, "kernel", "gpu:0", clock="host-issue").seconds.value == pytest.approx(5.1e-6)
     assert find(made, "prange-fork-join", "cpu", threads=2).seconds.value == pytest.approx(2e-6)
@@ -72,13 +76,18 @@ def test_clocks_threads_and_devices_are_kept_apart():
 
 
 def test_rows_that_name_no_threads_stand_beside_those_that_do():
-    made = constants([launch("tensorflow/eager", "elementwise", n, 1e-5 * n, threads=t) for t in (None, 2) for n in (1, 64)])
+    made = constants(
+        [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, threads=t) for t in (None, 2) for n in (1, 64)]
+    )
     assert lines(made)[1].endswith("on the threads it takes by itself and 10.0 us (10.0 us to 10.0 us) on 2 threads")
 
 
 def test_what_happens_once_is_named_by_backend_and_jit():
-    rows = [launch("numba/once", "import", 1, 0.3), launch("tensorflow/once", "compile", 1, 0.2),
-            launch("cupy/once", "device_start", 1, None, status="skipped", reason="no GPU")]  # fmt: skip
+    rows = [
+        launch("numba/once", "import", 1, 0.3),
+        launch("tensorflow/once", "compile", 1, 0.2),
+        launch("cupy/once", "device_start", 1, None, status="skipped", reason="no GPU"),
+    ]
     made = constants(rows)
     assert [c.name for c in made] == ["import-numba", "compile-tensorflow"]
     assert find(made, "import-numba", "cpu").source == "launch/numba/once import, 20 fresh processes"
@@ -90,7 +99,8 @@ def test_a_slope_that_may_be_nothing_is_said_to_be_below_its_upper_end():
     below = overheads.Constant("tf-op-eager", "cpu", "host-latency", Estimate(-2e-9, -5e-9, -1e-9))
     assert lines([flat, below])[1:] == [
         "  a further operation inside a tf.function (jit_compile on): not above 7.00 ns",
-        "  a TensorFlow operation outside a function: too little to tell from nothing"]  # fmt: skip
+        "  a TensorFlow operation outside a function: too little to tell from nothing",
+    ]
 
 
 def test_every_rule_names_a_call_and_a_kernel_that_is_there():

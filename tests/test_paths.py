@@ -11,9 +11,19 @@ PRODUCT, UPDATE = Matmul(8, 8, 8), Stream("adam", 28 * 1000, "float32")
 
 def timed(b_wgrad):
     """Two layers: forward 1 + 2 s, the loss 0.5 and its gradient 0.5, then back."""
-    seconds = {("a", "fprop"): 1.0, ("a", "wgrad"): 5.0, ("b", "fprop"): 2.0, ("b", "dgrad"): 3.0, ("b", "wgrad"): b_wgrad,
-               ("mse", "loss"): 0.5, ("mse", "loss_grad"): 0.5, ("a", "adam kernel"): 1.0, ("b", "adam kernel"): 4.0,
-               ("b", "bias_grad"): 1e-6, ("b", "adam bias"): 2.0}  # fmt: skip
+    seconds = {
+        ("a", "fprop"): 1.0,
+        ("a", "wgrad"): 5.0,
+        ("b", "fprop"): 2.0,
+        ("b", "dgrad"): 3.0,
+        ("b", "wgrad"): b_wgrad,
+        ("mse", "loss"): 0.5,
+        ("mse", "loss_grad"): 0.5,
+        ("a", "adam kernel"): 1.0,
+        ("b", "adam kernel"): 4.0,
+        ("b", "bias_grad"): 1e-6,
+        ("b", "adam bias"): 2.0,
+    }
     made = []
     for (layer, what), s in seconds.items():
         update = what.startswith("adam")
@@ -26,9 +36,13 @@ def timed(b_wgrad):
 
 @pytest.mark.parametrize(
     ("b_wgrad", "each", "line"),
-    [(20.0, 0.0, 4.0 + 20.0 + 4.0), (0.1, 0.0, 4.0 + 3.0 + 5.0 + 1.0), (5.0, 0.0, 4.0 + 5.0 + 4.0),
-     (4.0, 0.01, 4.0 + 3.0 + 5.0 + 1.0)],
-)  # fmt: skip
+    [
+        (20.0, 0.0, 4.0 + 20.0 + 4.0),
+        (0.1, 0.0, 4.0 + 3.0 + 5.0 + 1.0),
+        (5.0, 0.0, 4.0 + 5.0 + 4.0),
+        (4.0, 0.01, 4.0 + 3.0 + 5.0 + 1.0),
+    ],
+)
 def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
     """Forward, loss and its gradient are 4 s. Then the second layer's weights, or the first one's after the second's dgrad."""
     found = paths.longest(timed(b_wgrad), each)

@@ -73,8 +73,10 @@ def test_work_at_once_is_that_of_one_gpu():
 
 def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
     uuids = {f"gpu:{i}": f"GPU-{i}" for i in range(4)}
-    seen = {environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)["CUDA_VISIBLE_DEVICES"]
-            for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3"))}  # fmt: skip
+    seen = {
+        environment(Row("peer/cupy/direct", p, Settings("gpu:3")), uuids)["CUDA_VISIBLE_DEVICES"]
+        for p in (PeerCopy(3, 1, 4), PeerCopy(1, 3, 4), AllReduce(8, "1,3"))
+    }
     assert seen == {"GPU-1,GPU-3"}
     alone = Row("matmul/cupy/cublas", AtOnce("matmul", 64, "0,1,2"), Settings("gpu:2"))
     assert environment(alone, uuids)["CUDA_VISIBLE_DEVICES"] == "GPU-2"
@@ -178,12 +180,18 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
     ratios = {(m.problem.operation, m.settings.device): r.value for _, m, r in words.slowdowns(rows)}
     assert ratios["h2d", "gpu:0"] == pytest.approx(1.5) and ratios["d2h", "gpu:1"] == pytest.approx(1.0)
     told = words.at_once_lines(rows)
-    assert told[0] == ("All 2 GPUs at once with float32 products of side 4096: as fast as alone (at most 1.00 (1.00..1.00) times "
-                       "as long, gpu-0).")  # fmt: skip
-    assert told[3] == ("All 2 GPUs at once with copies from the host of 256 MiB: a call takes 1.50 (1.50..1.50) times as long "
-                       "as alone on gpu-0, the one most held up: 33.2 GB/s against 49.8 GB/s.")  # fmt: skip
+    assert told[0] == (
+        "All 2 GPUs at once with float32 products of side 4096: as fast as alone (at most 1.00 (1.00..1.00) times "
+        "as long, gpu-0)."
+    )
+    assert told[3] == (
+        "All 2 GPUs at once with copies from the host of 256 MiB: a call takes 1.50 (1.50..1.50) times as long "
+        "as alone on gpu-0, the one most held up: 33.2 GB/s against 49.8 GB/s."
+    )
     assert len(told) == 5
-    assert words.story(rows) == [told[3]]  # who is held up comes first; where nobody is, that one works as fast as alone
+    assert words.story(rows) == [
+        told[3]
+    ]  # who is held up comes first; where nobody is, that one works as fast as alone
     assert words.story(rows_at_once(1.0)) == [told[0]]
 
 
@@ -212,11 +220,20 @@ def test_copies_are_told_pair_by_pair():
         return fake.row(f"peer/cupy/{way}", p, clocks, device=f"gpu:{p.source}")
 
     large = 256 * MIB
-    rows = [row("direct", PeerCopy(0, 1, large), 400e9), row("direct", PeerCopy(1, 0, large), 200e9),
-            row("direct", PeerCopy(0, 1, large, 2), 700e9), row("direct", PeerCopy(0, 1, 4), 1e9),
-            row("staged", PeerCopy(0, 1, large), 25e9)]  # fmt: skip
-    slow = fake.row("peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1")
-    assert words.copy_lines([*rows, slow])[3] == "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
+    rows = [
+        row("direct", PeerCopy(0, 1, large), 400e9),
+        row("direct", PeerCopy(1, 0, large), 200e9),
+        row("direct", PeerCopy(0, 1, large, 2), 700e9),
+        row("direct", PeerCopy(0, 1, 4), 1e9),
+        row("staged", PeerCopy(0, 1, large), 25e9),
+    ]
+    slow = fake.row(
+        "peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1"
+    )
+    assert (
+        words.copy_lines([*rows, slow])[3]
+        == "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
+    )
     assert words.copy_lines(rows) == [
         "Copies of 256 MiB straight from GPU to GPU: gpu-0 to gpu-1 400 GB/s and gpu-1 to gpu-0 200 GB/s.",
         "The slowest pair, gpu-1 to gpu-0, has 50.0 % of the fastest's.",
@@ -235,14 +252,24 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
             f"collective/cupy/{variant}", AllReduce(nbytes, **how), {"host-latency": 1e-3, "host-throughput": queued}
         )
 
-    rows = [row("nccl", 4096, 20e-6), row("one_shot", 4096, 8e-6), row("nccl_graph", 4096, 9e-6),
-            row("one_shot_graph", 4096, 3e-6), row("nccl", 256 * MIB, 1e-3), row("nccl", 64 * MIB, 0.45e-3),
-            row("one_shot", MIB, 9e-6), row("nccl", MIB, 9e-6), row("nccl", 4096, 50e-6, form="in-place")]  # fmt: skip
+    rows = [
+        row("nccl", 4096, 20e-6),
+        row("one_shot", 4096, 8e-6),
+        row("nccl_graph", 4096, 9e-6),
+        row("one_shot_graph", 4096, 3e-6),
+        row("nccl", 256 * MIB, 1e-3),
+        row("nccl", 64 * MIB, 0.45e-3),
+        row("one_shot", MIB, 9e-6),
+        row("nccl", MIB, 9e-6),
+        row("nccl", 4096, 50e-6, form="in-place"),
+    ]
     assert {n: r.value for n, r in words.speed_ups(rows, "float32").items()} == {4096: pytest.approx(2.5)}
     assert {n: r.value for n, r in words.speed_ups(rows, "float32", "_graph").items()} == {4096: pytest.approx(3.0)}
     told = words.sum_lines(rows)
-    assert told[0] == ("All-reduce of float32 over GPUs 0 and 1 through NCCL: 268 GB/s of bus bandwidth at 256 MiB, half of that "
-                       "from 64.0 MiB on; 4.00 KiB take 20.0 us queued.")  # fmt: skip
+    assert told[0] == (
+        "All-reduce of float32 over GPUs 0 and 1 through NCCL: 268 GB/s of bus bandwidth at 256 MiB, half of that "
+        "from 64.0 MiB on; 4.00 KiB take 20.0 us queued."
+    )
     assert told[1].endswith("the host's part: 3.00 (3.00..3.00) at 4.00 KiB.") and "2.50" in told[2] and len(told) == 3
 
 

@@ -50,7 +50,8 @@ def test_a_curve_without_a_flat_end_has_no_dram_plateau_and_says_why():
     assert list(found(short)) == ["L1", "L2", "L3"]
     assert plateaus.missing(short, SAPPHIRE) == [
         "cpu: no DRAM plateau found (triad with 1 thread): the largest working set, 64.0 MiB, may lie in the L3 of 105 MiB that "
-        "the machine claims"]  # fmt: skip
+        "the machine claims"
+    ]
     steep = stream_curve("stream/numba/loop", lambda n: law(n) if n <= 64 * MIB else 36e9 * 64 * MIB / n, STREAM_SIZES)
     (said,) = plateaus.missing(steep, SAPPHIRE)
     assert said.endswith("has no flat part of 3 sizes up to the largest working set, 2.00 GiB")
@@ -84,7 +85,9 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
 
     def law(n):
         rate = 7e12 if n <= 34 * MIB else 5.5e12 if n < 100 * MIB else 4.2e12
-        return min(rate, 5e10 if n <= 40 * KIB else rate * n / (4 * MIB))  # flat at first, then rising: calls, not bytes
+        return min(
+            rate, 5e10 if n <= 40 * KIB else rate * n / (4 * MIB)
+        )  # flat at first, then rising: calls, not bytes
 
     rows = stream_curve("stream/cupy/wide", law, STREAM_SIZES, None)
     seen = {p.name: p for p in plateaus.plateaus(rows, machine)}
@@ -105,14 +108,20 @@ def test_too_few_sizes_have_no_plateau():
     assert plateaus.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == []
     two_in_l1 = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[1:])
     assert "L1" not in found(two_in_l1)
-    assert any("no L1 plateau found" in s and "2 sizes between 0 bytes and 48.0 KiB, a plateau needs 3" in s
-               for s in plateaus.missing(two_in_l1, SAPPHIRE))  # fmt: skip
+    assert any(
+        "no L1 plateau found" in s and "2 sizes between 0 bytes and 48.0 KiB, a plateau needs 3" in s
+        for s in plateaus.missing(two_in_l1, SAPPHIRE)
+    )
 
 
 def test_the_best_variant_at_each_size_counts_and_is_named():
-    slow, fast = (stream_curve(f"stream/numba/{name}", law, STREAM_SIZES) for name, law in (
-        ("loop", lambda n: ONE_CORE(n) * (0.7 if n > 100 * MIB else 1.0)),
-        ("nontemporal", lambda n: ONE_CORE(n) * (1.0 if n > 100 * MIB else 0.3))))  # fmt: skip
+    slow, fast = (
+        stream_curve(f"stream/numba/{name}", law, STREAM_SIZES)
+        for name, law in (
+            ("loop", lambda n: ONE_CORE(n) * (0.7 if n > 100 * MIB else 1.0)),
+            ("nontemporal", lambda n: ONE_CORE(n) * (1.0 if n > 100 * MIB else 0.3)),
+        )
+    )
     seen = found([*slow, *fast])
     assert seen["DRAM"].rate.value == pytest.approx(12e9)
     assert seen["DRAM"].source == "stream/numba/nontemporal, triad, 256 MiB to 2.00 GiB, 1 thread"

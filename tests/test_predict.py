@@ -90,9 +90,11 @@ def test_what_nothing_waits_for_runs_beside_the_rest(whole):
 
 def test_an_operation_keeps_at_least_one_core_busy(whole):
     """Passes at a hundredth of the best rate: of two cores one is busy with them all the time, of a thousand hardly any."""
-    rows = [row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
-            for op, rate in (("relu_grad", BYTES["cpu"] / 100), ("add", BYTES["cpu"]), ("read", BYTES["cpu"]))
-            for n in made_profile.SIZES]  # fmt: skip
+    rows = [
+        row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
+        for op, rate in (("relu_grad", BYTES["cpu"] / 100), ("add", BYTES["cpu"]), ("read", BYTES["cpu"]))
+        for n in made_profile.SIZES
+    ]
     rows += [*made_profile.launches(), *made_profile.products()]
     (kernel,) = [
         k for k in fusion.op_by_op(networks.step(networks.find(MLP.model), 32), "cpu") if k.name == "dense1 relu_grad"
@@ -106,7 +108,12 @@ def test_an_operation_keeps_at_least_one_core_busy(whole):
 
     assert busy(2) == pytest.approx(0.5)
     assert [step_work._whole_cores(*of) for of in ((0.01, 2), (0.6, 2), (0.6, 16), (1.0, 16), (0.3, 0))] == [
-        0.5, 1.0, 10 / 16, 1.0, 0.3]  # fmt: skip
+        0.5,
+        1.0,
+        10 / 16,
+        1.0,
+        0.3,
+    ]
     assert busy(1000) < 0.2  # the best rate that any such pass reaches, their calls in it
 
 
@@ -210,11 +217,16 @@ def test_switches_that_leave_something_out(whole):
 
 @pytest.mark.parametrize(
     ("rule", "device", "part", "more"),
-    [("first dgrad", "cpu", "matmul", 2 * 32 * 784 * 100 / RATE["cpu"]), ("element-wise", "cpu", "element-wise", None),
-     ("remapped", "cpu", "element-wise", (PASSED - ALONE) / BYTES["cpu"]),
-     ("optimizer", "cpu", "optimizer", None), ("operations", "cpu", "launches", None),
-     ("copies", "gpu:0", "transfer bytes", None), ("at once", "gpu:0", HIDDEN, None)],
-)  # fmt: skip
+    [
+        ("first dgrad", "cpu", "matmul", 2 * 32 * 784 * 100 / RATE["cpu"]),
+        ("element-wise", "cpu", "element-wise", None),
+        ("remapped", "cpu", "element-wise", (PASSED - ALONE) / BYTES["cpu"]),
+        ("optimizer", "cpu", "optimizer", None),
+        ("operations", "cpu", "launches", None),
+        ("copies", "gpu:0", "transfer bytes", None),
+        ("at once", "gpu:0", HIDDEN, None),
+    ],
+)
 def test_each_rule_can_be_left_out(whole, rule, device, part, more):
     made, without = (seconds(whole, Settings(device), rules=rules) for rules in (RULES, RULES - {rule}))
     if more is None:
@@ -249,8 +261,16 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     held to the microbenchmarks, and a model left out is predicted far better than without them."""
     of = profile.profile(made_profile.everything(), GPU_MACHINE)
     truth = Calibration(dispatch=1.05, launches=1.2, work=1.6)
-    trained = [("mlp-784-100x2-10", 8), ("mlp-784-100x2-10", 128), ("fashion-mlp", 8), ("fashion-mlp", 128), ("cifar10-cnn", 8),
-               ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]  # fmt: skip
+    trained = [
+        ("mlp-784-100x2-10", 8),
+        ("mlp-784-100x2-10", 128),
+        ("fashion-mlp", 8),
+        ("fashion-mlp", 128),
+        ("cifar10-cnn", 8),
+        ("cifar10-cnn", 32),
+        ("cifar10-cnn", 128),
+        ("lenet", 32),
+    ]
     rows = [
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
@@ -325,8 +345,12 @@ def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
     def lacking(*ops):
         return profile.profile([m for m in whole.measurements if m.problem.op not in ops], GPU_MACHINE)
 
-    for op, words in (("launch", "workloads.launch"), ("matmul", "workloads.matmul"), ("stream", "workloads.stream"),
-                      ("transfer", "workloads.transfer")):  # fmt: skip
+    for op, words in (
+        ("launch", "workloads.launch"),
+        ("matmul", "workloads.matmul"),
+        ("stream", "workloads.stream"),
+        ("transfer", "workloads.transfer"),
+    ):
         with pytest.raises(prediction.Lacking) as missing:
             seconds(lacking(op), GPU)
         assert words in missing.value.commands[0]
@@ -416,14 +440,21 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("flags", "said"),
-    [([], "say what to predict"), (["--model", "lenet"], "say what to predict"),
-     (["--model", "nix", "--profile", "RUNS"], "unknown model 'nix'"),
-     (["--model", "lenet", "--profile", "nowhere"], "no result file in nowhere"),
-     (["--model", "lenet", "--profile", "RUNS", "--device", "gpu:3"], "no rows of gpu:3"),
-     (["--model", "lenet", "--profile", "RUNS", "--switch", "jit=on"], "unknown switch jit=on"),
-     (["--model", "lenet", "--profile", "RUNS", "--dtype", "float99"], "argument --dtype: invalid choice: 'float99'"),
-     (["--check", "nowhere.json", "RUNS"], "holds no predictions"), (["--check", "nowhere.json"], "needs the RUN")],
-)  # fmt: skip
+    [
+        ([], "say what to predict"),
+        (["--model", "lenet"], "say what to predict"),
+        (["--model", "nix", "--profile", "RUNS"], "unknown model 'nix'"),
+        (["--model", "lenet", "--profile", "nowhere"], "no result file in nowhere"),
+        (["--model", "lenet", "--profile", "RUNS", "--device", "gpu:3"], "no rows of gpu:3"),
+        (["--model", "lenet", "--profile", "RUNS", "--switch", "jit=on"], "unknown switch jit=on"),
+        (
+            ["--model", "lenet", "--profile", "RUNS", "--dtype", "float99"],
+            "argument --dtype: invalid choice: 'float99'",
+        ),
+        (["--check", "nowhere.json", "RUNS"], "holds no predictions"),
+        (["--check", "nowhere.json"], "needs the RUN"),
+    ],
+)
 def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
     assert predict.main([runs if f == "RUNS" else f for f in flags]) == 2
     error, tip = capsys.readouterr().err.splitlines()

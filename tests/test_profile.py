@@ -77,11 +77,16 @@ def test_rows_inside_a_graph_stand_for_themselves():
     """A product in a graph as it was measured, less two dispatches: its own and that of putting the result away. One in a call
     less what calls nearest to it in length took more inside a graph."""
     inside, calls = 60e-6, {8: 150e-6, 16: 160e-6, 32: 250e-6}
-    rows = [row("stream/tensorflow/graph", Stream(op, 2**16, "float32"), 5e-6 + n * OPERATION)
-            for op, n in (("relu", 2), ("sgd", 2), ("adam", 16), ("add", 2), ("copy", 2), ("scale", 2))]  # fmt: skip
+    rows = [
+        row("stream/tensorflow/graph", Stream(op, 2**16, "float32"), 5e-6 + n * OPERATION)
+        for op, n in (("relu", 2), ("sgd", 2), ("adam", 16), ("add", 2), ("copy", 2), ("scale", 2))
+    ]
     rows += [row("stream/tensorflow/graph", Stream("read", 2**16, "float32"), 5e-6 + 2 * OPERATION)]
-    pairs = [row(f"matmul/tensorflow/{v}", Matmul(m, 100, 784), s) for m, call in calls.items()
-             for v, s in (("graph", inside), ("function", inside + call))]  # fmt: skip
+    pairs = [
+        row(f"matmul/tensorflow/{v}", Matmul(m, 100, 784), s)
+        for m, call in calls.items()
+        for v, s in (("graph", inside), ("function", inside + call))
+    ]
     alone = row("matmul/tensorflow/function", Matmul(64, 100, 784), 1e-3)
     whole = profile.profile([*made_profile.launches(), *rows, *pairs, alone])
     each = whole.operating("cpu").value
@@ -94,10 +99,16 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     """Passes in a graph are bytes at 1e10 a second and two dispatches; a call takes 400 us more at 8 MiB, so what is larger is
     read less that. An update in a graph is one of several that share the cores; by itself it takes three times as long here."""
     rate, woken = 1e10, 400e-6
-    rows = [row("stream/tensorflow/graph", Stream(op, n, "float32"), n / rate + k * OPERATION)
-            for op, k in (("relu", 2), ("sgd", 2), ("adam", 16)) for n in (2**16, 2**20, 2**23)]  # fmt: skip
-    calls = [row("stream/tensorflow/function", Stream(op, n, "float32"), times * n / rate + woken)
-             for op, times in (("relu", 1), ("adam", 3)) for n in (2**16, 2**20, 2**23, 2**26)]  # fmt: skip
+    rows = [
+        row("stream/tensorflow/graph", Stream(op, n, "float32"), n / rate + k * OPERATION)
+        for op, k in (("relu", 2), ("sgd", 2), ("adam", 16))
+        for n in (2**16, 2**20, 2**23)
+    ]
+    calls = [
+        row("stream/tensorflow/function", Stream(op, n, "float32"), times * n / rate + woken)
+        for op, times in (("relu", 1), ("adam", 3))
+        for n in (2**16, 2**20, 2**23, 2**26)
+    ]
     whole = profile.profile([*made_profile.launches(), *rows, *calls])
 
     def relu(n):
@@ -116,12 +127,18 @@ def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
     """A pool at 1e10 bytes a second, its gradient behind it at 5e9 of its own, twice as many; by itself at 1e9. Two dispatches
     are in each row, and that of the pool too where it is there."""
     sizes = (2**18, 2**21, 2**24)
-    rows = [row(f"stream/tensorflow/{named}", made := Stream("maxpool_grad", n, "float32"), seconds(made.bytes_moved))
-            for n in sizes for named, seconds in (
-                ("graph", lambda moved: moved / 1e9 + 2 * OPERATION),
-                ("pooled", lambda moved: moved / 5e9 + moved / 2 / 1e10 + 3 * OPERATION))]  # fmt: skip
-    rows += [row("stream/tensorflow/graph", made := Stream("maxpool", n, "float32"), made.bytes_moved / 1e10 + 2 * OPERATION)
-             for n in sizes]  # fmt: skip
+    rows = [
+        row(f"stream/tensorflow/{named}", made := Stream("maxpool_grad", n, "float32"), seconds(made.bytes_moved))
+        for n in sizes
+        for named, seconds in (
+            ("graph", lambda moved: moved / 1e9 + 2 * OPERATION),
+            ("pooled", lambda moved: moved / 5e9 + moved / 2 / 1e10 + 3 * OPERATION),
+        )
+    ]
+    rows += [
+        row("stream/tensorflow/graph", made := Stream("maxpool", n, "float32"), made.bytes_moved / 1e10 + 2 * OPERATION)
+        for n in sizes
+    ]
     grad = Stream("maxpool_grad", 2**22, "float32")
     for told, rate in ((rows, 5e9), ([m for m in rows if not m.kernel.endswith("pooled")], 1e9)):
         whole = profile.profile([*made_profile.launches(), *told])
@@ -130,8 +147,11 @@ def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
 
 def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
     """24 passes over arrays where that has 14, of as many bytes an array."""
-    rows = [row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
-            for op, rate in (("batchnorm", 1e9), ("add", 1e10)) for n in made_profile.SIZES]  # fmt: skip
+    rows = [
+        row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
+        for op, rate in (("batchnorm", 1e9), ("add", 1e10))
+        for n in made_profile.SIZES
+    ]
     whole = profile.profile([*made_profile.launches(), *rows])
     grad = Stream("batchnorm_grad", 3 * 2**22, "float32")
     read = whole.passing(grad, "cpu", OP_BY_OP).seconds.value
@@ -158,8 +178,10 @@ def test_a_further_operation_is_what_longer_formulas_take_on_small_arrays(whole)
 
 def test_what_the_host_takes_to_issue_is_of_rows_that_leave_the_device_waiting(whole):
     assert whole.issuing("matmul", "gpu:0") is None
-    rows = [row("matmul/cupy/cublas", Matmul(n, n, n), {"device": own, "host-throughput": queued})
-            for n, own, queued in ((32, 2e-6, 8e-6), (64, 3e-6, 9e-6), (128, 4e-6, 10e-6), (4096, 3e-3, 3e-3))]  # fmt: skip
+    rows = [
+        row("matmul/cupy/cublas", Matmul(n, n, n), {"device": own, "host-throughput": queued})
+        for n, own, queued in ((32, 2e-6, 8e-6), (64, 3e-6, 9e-6), (128, 4e-6, 10e-6), (4096, 3e-3, 3e-3))
+    ]
     assert profile.profile(rows).issuing("matmul", "gpu:0") == pytest.approx(9e-6)
 
 
@@ -193,10 +215,16 @@ def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):
 def test_what_a_fit_makes_of_its_samples():
     """Held in a tf.data set: as it was measured; else tf.constant's fresh copy without the way to the GPU, on a GPU with the way
     back into fresh memory."""
-    laws = {("transfer/tensorflow/constant", "h2d"): 2.5e9, ("transfer/cupy/array", "h2d"): 1e10,
-            ("transfer/cupy/asarray", "d2h"): 5e9}  # fmt: skip
-    links = [row(kernel, Transfer(direction, 4**i, "pageable"), 4**i / rate, device="gpu:0", spread=0.0)
-             for (kernel, direction), rate in laws.items() for i in range(8, 15)]  # fmt: skip
+    laws = {
+        ("transfer/tensorflow/constant", "h2d"): 2.5e9,
+        ("transfer/cupy/array", "h2d"): 1e10,
+        ("transfer/cupy/asarray", "d2h"): 5e9,
+    }
+    links = [
+        row(kernel, Transfer(direction, 4**i, "pageable"), 4**i / rate, device="gpu:0", spread=0.0)
+        for (kernel, direction), rate in laws.items()
+        for i in range(8, 15)
+    ]
     of, n = profile.profile(links), 10**8
     assert holding(of, n, "cpu").value == pytest.approx(n / 2.5e9 - n / 1e10, rel=0.01)
     assert holding(of, n, "gpu:0").value == pytest.approx(n / 2.5e9 + n / 5e9, rel=0.01)

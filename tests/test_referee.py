@@ -41,17 +41,37 @@ def beside(ours, theirs, clock="pyperf", name="pyperf 2.10.0", kernel="matmul/nu
 
 def judged(match: str, **values) -> Measurement:
     told = {"pairs": 50.0, "planted": 0.05, "false": 1.0, "found": 49.0, "least_effect": 0.02, **values}
-    return msgspec.structs.replace(row("matmul/numpy/blas", square(96), None, threads=1), values=told,
-                                   settings=Settings(threads=1, switches={"match": match}))  # fmt: skip
+    return msgspec.structs.replace(
+        row("matmul/numpy/blas", square(96), None, threads=1),
+        values=told,
+        settings=Settings(threads=1, switches={"match": match}),
+    )
 
 
-@pytest.mark.parametrize(("ours", "theirs", "clock", "ratio", "allowed", "within"), [
-    ((1.0, 1.01, 1.02), (1.0, 1.0, 1.0), "pyperf", 1.01, 0.02, True),  # 2 % whatever the outsider's runs do
-    ((1.05, 1.05, 1.05), (1.0, 1.0, 1.0), "pyperf", 1.05, 0.02, False),
-    ((1.1, 1.21, 1.1), (1.0, 1.1, 1.0), "pyperf", 1.1, 0.1, True),  # its runs differ by 10 %, and drift cancels in a turn
-    ((1.015, 1.015), (1.0, 1.0), "cuda-bench", 1.015, 0.01, False),
-    ((1.015, 1.025), (1.0, 1.01), "cuda-bench", (1.015 + 1.025 / 1.01) / 2, 0.02, True),  # twice what its runs differ by
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ours", "theirs", "clock", "ratio", "allowed", "within"),
+    [
+        ((1.0, 1.01, 1.02), (1.0, 1.0, 1.0), "pyperf", 1.01, 0.02, True),  # 2 % whatever the outsider's runs do
+        ((1.05, 1.05, 1.05), (1.0, 1.0, 1.0), "pyperf", 1.05, 0.02, False),
+        (
+            (1.1, 1.21, 1.1),
+            (1.0, 1.1, 1.0),
+            "pyperf",
+            1.1,
+            0.1,
+            True,
+        ),  # its runs differ by 10 %, and drift cancels in a turn
+        ((1.015, 1.015), (1.0, 1.0), "cuda-bench", 1.015, 0.01, False),
+        (
+            (1.015, 1.025),
+            (1.0, 1.01),
+            "cuda-bench",
+            (1.015 + 1.025 / 1.01) / 2,
+            0.02,
+            True,
+        ),  # twice what its runs differ by
+    ],
+)
 def test_ratios_and_what_they_may_be_off_by(ours, theirs, clock, ratio, allowed, within):
     (found,) = trust.beside([beside(ours, theirs, clock)])
     assert (
@@ -69,8 +89,10 @@ def test_rows_without_an_outsider_tell_nothing():
 
 def test_sentences_and_the_section():
     two = msgspec.structs.replace(beside((3.0, 3.0), (2.0, 2.0)), problem=square(128))
-    over = msgspec.structs.replace(row("matmul/numpy/blas", square(8), None), samples=(
-        Samples("host-latency", (1.0, 1.1, 0.9), 1, (0, 1, 2), "3 processes"),))  # fmt: skip
+    over = msgspec.structs.replace(
+        row("matmul/numpy/blas", square(8), None),
+        samples=(Samples("host-latency", (1.0, 1.1, 0.9), 1, (0, 1, 2), "3 processes"),),
+    )
     rows = [
         beside((1.0, 1.0), (1.0, 1.0)),
         two,
@@ -111,20 +133,43 @@ def test_the_page_has_the_section_only_with_a_referees_rows():
 
 
 def summary(tag: str, value: float) -> dict:
-    return {"tag": tag, "data": [{"name": "hint", "type": "string", "value": "duration"},
-                                 {"name": "value", "type": "float64", "value": repr(value)}]}  # fmt: skip
+    return {
+        "tag": tag,
+        "data": [
+            {"name": "hint", "type": "string", "value": "duration"},
+            {"name": "value", "type": "float64", "value": repr(value)},
+        ],
+    }
 
 
 def test_cuda_benchs_file():
     cold, batch = (msgspec.structs.replace(ONE, settings=Settings("gpu:0", cache=c)) for c in ("cold", "warm"))
-    states = [{"name": f"r{i}", "summaries": [summary("nv/batch/time/gpu/mean", CALLS * t), summary("nv/batch/walltime", 0.5)]}
-              for i, t in enumerate((3e-6, 5e-6, 4e-6))]  # fmt: skip
-    told = {"benchmarks": [
-        {"name": "row1", "states": states},
-        {"name": "row0", "states": [{"name": "x", "summaries": [
-            summary("nv/cold/time/gpu/mean", 9e-3), summary("nv/cold/time/gpu/median", 2e-3), summary("nv/cold/sample_size", 50),
-            summary("nv/cold/walltime", 1.25)]}]},
-    ]}  # fmt: skip
+    states = [
+        {
+            "name": f"r{i}",
+            "summaries": [summary("nv/batch/time/gpu/mean", CALLS * t), summary("nv/batch/walltime", 0.5)],
+        }
+        for i, t in enumerate((3e-6, 5e-6, 4e-6))
+    ]
+    told = {
+        "benchmarks": [
+            {"name": "row1", "states": states},
+            {
+                "name": "row0",
+                "states": [
+                    {
+                        "name": "x",
+                        "summaries": [
+                            summary("nv/cold/time/gpu/mean", 9e-3),
+                            summary("nv/cold/time/gpu/median", 2e-3),
+                            summary("nv/cold/sample_size", 50),
+                            summary("nv/cold/walltime", 1.25),
+                        ],
+                    }
+                ],
+            },
+        ]
+    }
     rows = [(COLD, cold), (BATCH, batch)]
     one, two = cuda_bench_child.read(told, rows)
     assert (one.seconds, one.samples, one.wall_s) == (2e-3, 50, 1.25) and one.row == cold
@@ -153,8 +198,12 @@ def test_each_gpu_match_is_a_row_of_its_own():
     assert all(r.settings.switches[spread.MATCH] == "cuda-bench" for _, r in rows)
     assert not {r.key for _, r in rows} & {r.key for r in spreads}  # all lie in one file
     seconds, block = (1e-3, 1.5e-3, 2e-3, 0.5e-3), (0, 1, 2, 3)
-    theirs = [Measurement(r.kernel, r.problem, r.settings, "ok", samples=(Samples("device", seconds, 1, block, "4 processes"),))
-              for _, r in rows]  # fmt: skip
+    theirs = [
+        Measurement(
+            r.kernel, r.problem, r.settings, "ok", samples=(Samples("device", seconds, 1, block, "4 processes"),)
+        )
+        for _, r in rows
+    ]
     assert len(spread.Stored(theirs)) == 0
 
 
@@ -171,7 +220,12 @@ def test_turns_with_cuda_bench(monkeypatch):
     first, made = refereeing.gpu(rows, 2, 1, {})
     assert order == [("cuda-bench", 2), ("ours", 2), ("ours", 2), ("cuda-bench", 2)]
     assert [m.row for m in made] == [r for _, r in rows] and made[0].notes["form"] == BATCH
-    assert first[0].series == {"ours_s": (4e-6,), "ours_wall_s": (0.25,), "cuda_bench_s": (1e-6,), "theirs_wall_s": (0.25,)}
+    assert first[0].series == {
+        "ours_s": (4e-6,),
+        "ours_wall_s": (0.25,),
+        "cuda_bench_s": (1e-6,),
+        "theirs_wall_s": (0.25,),
+    }
     assert made[0].series["ours_s"] == (4e-6, 6e-6) and made[0].series["cuda_bench_s"] == (1e-6, 4e-6)
     assert made[0].on("device").block == (0, 1) and trust.beside(made)[0].ratio.value == 2.75  # 4 / 1 and 6 / 4
     assert all(soundness.sound(m) for m in made)
@@ -184,8 +238,13 @@ def test_turns_with_cuda_bench(monkeypatch):
 
 
 def test_restarts(monkeypatch):
-    told = {"reference_s": 1.0, "ours_s": [1.0, 1.009, 1.02], "ours_wall_s": [0.2, 0.3, 0.4], "theirs_s": [0.991, 1.5, 2.0],
-            "theirs_wall_s": [1.0, 1.0, 4.0]}  # fmt: skip
+    told = {
+        "reference_s": 1.0,
+        "ours_s": [1.0, 1.009, 1.02],
+        "ours_wall_s": [0.2, 0.3, 0.4],
+        "theirs_s": [0.991, 1.5, 2.0],
+        "theirs_wall_s": [1.0, 1.0, 4.0],
+    }
 
     def child(words, text=""):
         with open(words[2], "w") as file:
@@ -258,8 +317,9 @@ def test_each_of_pyperfs_processes_holds_both_in_turns(tmp_path, monkeypatch):
         parser = argparse.ArgumentParser()
         for flag in ("--worker", "--calibrate-loops", "--recalibrate-loops"):
             parser.add_argument(flag, action="store_true")
-        return types.SimpleNamespace(argparser=parser, parse_args=parser.parse_args,
-                                     timeit=lambda name, stmt, globals: order.append("theirs"))  # fmt: skip
+        return types.SimpleNamespace(
+            argparser=parser, parse_args=parser.parse_args, timeit=lambda name, stmt, globals: order.append("theirs")
+        )
 
     module = types.ModuleType("pyperf")
     module.Runner = runner
@@ -298,12 +358,25 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
 
     def alternate(rows, limits, seed, handicaps):
         handed.append(handicaps)
-        return [Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(
-            samples((1 + h) * (1 + 0.0005 * (i % 3)) * 1e-3, blocks=8),)) for i, h in enumerate(handicaps)]  # fmt: skip
+        return [
+            Measurement(
+                ONE.kernel,
+                ONE.problem,
+                ONE.settings,
+                "ok",
+                samples=(samples((1 + h) * (1 + 0.0005 * (i % 3)) * 1e-3, blocks=8),),
+            )
+            for i, h in enumerate(handicaps)
+        ]
 
     monkeypatch.setattr(sweep, "alternate", alternate)
-    known = Measurement(ONE.kernel, Matmul(8, 8, 8), ONE.settings, "ok", samples=(
-        Samples("host-latency", (1.0, 1.001, 0.999), 1, (0, 1, 2), "3 processes"),))  # fmt: skip
+    known = Measurement(
+        ONE.kernel,
+        Matmul(8, 8, 8),
+        ONE.settings,
+        "ok",
+        samples=(Samples("host-latency", (1.0, 1.001, 0.999), 1, (0, 1, 2), "3 processes"),),
+    )
     monkeypatch.setattr(spread, "stored", lambda key, more=(): spread.Stored([known]))
     *_, made = judging.verdicts(ONE, 3, Limits(), 1, processes == 5, RUN)
     planted = judging.PLANTED_RIGOROUS if processes == 5 else judging.PLANTED
@@ -317,8 +390,13 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
 
 
 def test_rows_of_two_triples_are_never_pairs_whatever_their_seeds(monkeypatch):
-    monkeypatch.setattr(sweep, "alternate", lambda rows, limits, seed, handicaps: [
-        Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(samples(1e-3, blocks=8),)) for _ in rows])  # fmt: skip
+    monkeypatch.setattr(
+        sweep,
+        "alternate",
+        lambda rows, limits, seed, handicaps: [
+            Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(samples(1e-3, blocks=8),)) for _ in rows
+        ],
+    )
     one, two = (judging._triple(ONE, Limits(), 1, 0.05, 1) for _ in range(2))
     notes = [{m.notes[comparison.SIDE_BY_SIDE] for m in triple} for triple in (one, two)]
     assert len(notes[0]) == len(notes[1]) == 1 and notes[0] != notes[1]
@@ -329,8 +407,16 @@ def test_a_row_in_turns_has_what_is_common_to_a_round_taken_out(monkeypatch):
 
     def alternate(rows, limits, seed):
         times = [tuple((1 + 0.01 * p) * (1.1 if i % 2 else 1.0) * 1e-3 for i in range(9)) for p in range(len(rows))]
-        return [Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(
-            Samples("host-latency", t, 5, tuple(range(9)), "alternating blocks"),)) for t in times]  # fmt: skip
+        return [
+            Measurement(
+                ONE.kernel,
+                ONE.problem,
+                ONE.settings,
+                "ok",
+                samples=(Samples("host-latency", t, 5, tuple(range(9)), "alternating blocks"),),
+            )
+            for t in times
+        ]
 
     monkeypatch.setattr(sweep, "alternate", alternate)
     made = judging.in_turns(ONE, Limits(), 1, 3)
@@ -355,8 +441,14 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
 
         def ask(self, order, timeout_s):
             asked.append(order.row.problem.n)
-            return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok", flags=("cpu-clock",), samples=(
-                Samples("host-latency", (1.0 + len(asked), 1.0), 1, (0, 1), "steady"),))  # fmt: skip
+            return Measurement(
+                order.row.kernel,
+                order.row.problem,
+                order.row.settings,
+                "ok",
+                flags=("cpu-clock",),
+                samples=(Samples("host-latency", (1.0 + len(asked), 1.0), 1, (0, 1), "steady"),),
+            )
 
         def close(self):
             pass
@@ -384,7 +476,13 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
 
 def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypatch):
     """Three processes at noon, of which the file did not say when; two more ten minutes later, then one an hour."""
-    at = iter([*["2026-11-22T12:00:00Z"] * 3, *["2026-11-22T12:10:00Z"] * 2, *(f"2026-11-22T{h}:00:00Z" for h in (13, 14, 15))])
+    at = iter(
+        [
+            *["2026-11-22T12:00:00Z"] * 3,
+            *["2026-11-22T12:10:00Z"] * 2,
+            *(f"2026-11-22T{h}:00:00Z" for h in (13, 14, 15)),
+        ]
+    )
     middles = iter([1.0] * 3 + [1.02] * 2 + [1.03, 1.04, 1.05])
 
     class Worker:
@@ -392,8 +490,9 @@ def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypat
             pass
 
         def ask(self, order, timeout_s):
-            return Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", at=next(at), samples=(
-                samples(next(middles), blocks=2),))  # fmt: skip
+            return Measurement(
+                ONE.kernel, ONE.problem, ONE.settings, "ok", at=next(at), samples=(samples(next(middles), blocks=2),)
+            )
 
         def close(self):
             pass
@@ -421,8 +520,13 @@ class TestTheCommand:
     def here(self, monkeypatch):
         monkeypatch.setattr(sweep, "header", lambda args, command: msgspec.structs.replace(RUN, command=command))
         monkeypatch.setattr(refereeing, "version", lambda package: "1")
-        monkeypatch.setattr(refereeing, "cpu", lambda row, *how: msgspec.structs.replace(
-            beside((1.0, 1.0), (1.0, 1.0)), kernel=row.kernel, problem=row.problem, settings=row.settings))  # fmt: skip
+        monkeypatch.setattr(
+            refereeing,
+            "cpu",
+            lambda row, *how: msgspec.structs.replace(
+                beside((1.0, 1.0), (1.0, 1.0)), kernel=row.kernel, problem=row.problem, settings=row.settings
+            ),
+        )
 
     def test_a_match_and_its_resumption(self, tmp_path, capsys, monkeypatch):
         argv = ["--only", "cpu", "--rows", "1,2", "-q", "-o", str(tmp_path)]
@@ -442,8 +546,16 @@ class TestTheCommand:
 
         def fresh(rows, limits, seed, processes, done):
             asked.append((len(rows), processes, len(done)))
-            return [Measurement(r.kernel, r.problem, r.settings, "ok", samples=(
-                Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes"),)) for r in rows]  # fmt: skip
+            return [
+                Measurement(
+                    r.kernel,
+                    r.problem,
+                    r.settings,
+                    "ok",
+                    samples=(Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes"),),
+                )
+                for r in rows
+            ]
 
         def in_turns(r, *how):
             asked.append(r.key)

@@ -25,8 +25,12 @@ def over_processes(problem, device="gpu:0", kernel="matmul/cupy/cublas"):
     return msgspec.structs.replace(row(kernel, problem, None, device=device), samples=took)
 
 
-REFEREES = [gpu_match(256), gpu_match(512), over_processes(square(512)),
-            over_processes(Stream("triad", 1 << 28), kernel="stream/cupy/wide")]  # fmt: skip
+REFEREES = [
+    gpu_match(256),
+    gpu_match(512),
+    over_processes(square(512)),
+    over_processes(Stream("triad", 1 << 28), kernel="stream/cupy/wide"),
+]
 
 
 def test_a_referees_run_answers_with_how_far_timings_can_be_trusted():
@@ -40,8 +44,13 @@ def test_a_referees_run_answers_with_how_far_timings_can_be_trusted():
     assert page.count("Beside cuda-bench 0.3.0") == 1 and "## How far to trust this" in page
 
 
-@pytest.mark.parametrize("more", [row("matmul/numpy/blas", square(512), 1e-3, threads=1),
-                                  row("matmul/cupy/cublas", square(512), 1e-3, device="gpu:0")])  # fmt: skip
+@pytest.mark.parametrize(
+    "more",
+    [
+        row("matmul/numpy/blas", square(512), 1e-3, threads=1),
+        row("matmul/cupy/cublas", square(512), 1e-3, device="gpu:0"),
+    ],
+)
 def test_beside_a_sweeps_rows_a_referee_does_not_come_first(more):
     assert trust.alone(REFEREES) and trust.alone([judged("verdicts")])
     assert not trust.alone([*REFEREES, more]) and not trust.alone([more]) and not trust.alone(REFEREES[2:])

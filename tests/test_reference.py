@@ -16,9 +16,20 @@ def product(p, inputs):
 SMALL, LARGE = Matmul(17, 33, 65), Matmul(300, 290, 310)
 
 
-@pytest.mark.parametrize("p", [SMALL, LARGE, Matmul(1, 1, 1), Matmul(127, 1, 31), Matmul(17, 33, 65, "float64"),
-                               Matmul(17, 33, 65, "bfloat16"), Matmul(300, 290, 310, "float16"), Matmul(17, 33, 65, layout="nt"),
-                               Matmul(300, 290, 310, layout="tn")])  # fmt: skip
+@pytest.mark.parametrize(
+    "p",
+    [
+        SMALL,
+        LARGE,
+        Matmul(1, 1, 1),
+        Matmul(127, 1, 31),
+        Matmul(17, 33, 65, "float64"),
+        Matmul(17, 33, 65, "bfloat16"),
+        Matmul(300, 290, 310, "float16"),
+        Matmul(17, 33, 65, layout="nt"),
+        Matmul(300, 290, 310, layout="tn"),
+    ],
+)
 def test_right_answers_pass(p):
     inputs = p.inputs(1, True)
     assert reference.check(p, inputs, product(p, inputs)) == reference.Check(

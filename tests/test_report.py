@@ -29,8 +29,15 @@ from analysis.report import (
 from analysis.roofline import roofs
 from workloads import options, results
 
-SECTIONS = ("## The answer", "## Where the GPU wins", "## How far from the hardware's limit", "## Kernels",
-            "## Training with Keras", "## How it was measured", "## All numbers")  # fmt: skip
+SECTIONS = (
+    "## The answer",
+    "## Where the GPU wins",
+    "## How far from the hardware's limit",
+    "## Kernels",
+    "## Training with Keras",
+    "## How it was measured",
+    "## All numbers",
+)
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +53,14 @@ def test_the_page_lies_in_the_runs_folder_in_the_order_that_answers_first(render
     places = [text.index(section) for section in SECTIONS]
     assert places == sorted(places)
     head = text[: text.index("## The answer")]
-    for piece in ("nvidia-h200", "Intel Xeon Platinum 8480+, 16 cores, NVIDIA H200", "2025-01-02", "abc1234",
-                  "**clean**", "`python -m workloads.suite --quick`"):  # fmt: skip
+    for piece in (
+        "nvidia-h200",
+        "Intel Xeon Platinum 8480+, 16 cores, NVIDIA H200",
+        "2025-01-02",
+        "abc1234",
+        "**clean**",
+        "`python -m workloads.suite --quick`",
+    ):
         assert piece in head
     answer = text[text.index("## The answer") : text.index("## Where the GPU wins")]
     assert 1 <= answer.count("\n- ") <= 5
@@ -131,7 +144,9 @@ def test_without_matplotlib_the_page_is_written_and_the_command_ends_with_3(tmp_
     assert "No pictures were drawn: matplotlib is not installed (`python -m pip install matplotlib`)." in text
     assert ".svg" not in text
     error = capsys.readouterr().err
-    assert error.startswith(f"error: the report has no pictures: matplotlib is not installed\n  try: {options.python()} -m pip")
+    assert error.startswith(
+        f"error: the report has no pictures: matplotlib is not installed\n  try: {options.python()} -m pip"
+    )
     assert command.roofline([str(tmp_path)]) == 3
 
 
@@ -168,7 +183,10 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     other.mkdir()
     write(other, fake.gpu_run(sizes=(64,)))
     (tmp_path / "file").write_text("")
-    bad = [([str(tmp_path / "nowhere")], "no result file"), ([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write")]
+    bad = [
+        ([str(tmp_path / "nowhere")], "no result file"),
+        ([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write"),
+    ]
     if entry is command.roofline:
         bad.append(([str(tmp_path / "0.jsonl"), str(other)], "machines (intel-avx512-2c, nvidia-h200)"))
     for words, message in bad:
@@ -197,15 +215,23 @@ def test_the_why_table_prints_parts_that_add_up():
 
 def test_commands_lose_the_folders_of_the_machine():
     assert cells.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == (
-        "python -m workloads.matmul -o c --sizes 64 --data=y")  # fmt: skip
+        "python -m workloads.matmul -o c --sizes 64 --data=y"
+    )
     assert cells.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
 
 
 def test_the_head_names_every_commit_newest_first():
     """Six runs of five commits and two sources: four commits and how many more, not the last one's alone."""
     commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
-    runs = [msgspec.structs.replace(fake.run(fake.GPU_MACHINE), commit=commit, sources="0123456789abcdef" if i else "f" * 16,
-                                    started_at=f"2025-01-0{6 - i}T00:00:00Z") for i, commit in enumerate(commits)]  # fmt: skip
+    runs = [
+        msgspec.structs.replace(
+            fake.run(fake.GPU_MACHINE),
+            commit=commit,
+            sources="0123456789abcdef" if i else "f" * 16,
+            started_at=f"2025-01-0{6 - i}T00:00:00Z",
+        )
+        for i, commit in enumerate(commits)
+    ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
     assert sections.made_of(runs) == sections.made_of(runs[::-1]) == said
     assert sections.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
@@ -241,16 +267,27 @@ def whole(tmp_path_factory):
 
 def test_levels_copies_and_launches_have_sections_where_their_rows_are_there(whole, rendered):
     text = whole.read_text()
-    for heading in ("## Memory: how fast at every level", "## Host-device copies", "## Launches and framework constants"):
+    for heading in (
+        "## Memory: how fast at every level",
+        "## Host-device copies",
+        "## Launches and framework constants",
+    ):
         assert heading in text
         assert heading not in rendered.read_text()
-    for words in ("| cpu | 16 | triad | L2 | 2000 GB/s |", "| gpu:0 | - | triad | HBM | 42",
-                  "no L3 plateau found (triad with 16 threads and copy with 16 threads): 1 size between 32.0 MiB and 105 MiB",
-                  "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
-                  "| h2d | pinned | cupy/memcpy_async | 10.0 us | 55", "87.3 % |",
-                  "| kernel | gpu:0 | host-latency | - | - | 7.0",
-                  "| gpu:0 | launch: waited call | 7.0", "| gpu:0 | L2 bandwidth | 6", "| h2d pinned 4.00 KiB |", "](memory.svg)",
-                  "](transfers.svg)"):  # fmt: skip
+    for words in (
+        "| cpu | 16 | triad | L2 | 2000 GB/s |",
+        "| gpu:0 | - | triad | HBM | 42",
+        "no L3 plateau found (triad with 16 threads and copy with 16 threads): 1 size between 32.0 MiB and 105 MiB",
+        "The link ran at PCIe generation 5 with 16 lanes while copying, at most 63.0 GB/s each way.",
+        "| h2d | pinned | cupy/memcpy_async | 10.0 us | 55",
+        "87.3 % |",
+        "| kernel | gpu:0 | host-latency | - | - | 7.0",
+        "| gpu:0 | launch: waited call | 7.0",
+        "| gpu:0 | L2 bandwidth | 6",
+        "| h2d pinned 4.00 KiB |",
+        "](memory.svg)",
+        "](transfers.svg)",
+    ):
         assert words in text, words
     every = {m.key for m in fake.whole_run(sizes=(64, 128, 256, 512, 1024)).measurements if m.status != "skipped"}
     assert text[text.index("## All numbers") :].count("\n| ") == 2 + len(every)
@@ -265,9 +302,15 @@ def boxes(figure):
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     renderer = canvas.get_renderer()
-    unseen = {label for axes in figure.axes for axis in (axes.xaxis, axes.yaxis) for limits in [sorted(axis.get_view_interval())]
-              for tick in axis.get_major_ticks() if not limits[0] <= tick.get_loc() <= limits[1]
-              for label in (tick.label1, tick.label2)}  # fmt: skip
+    unseen = {
+        label
+        for axes in figure.axes
+        for axis in (axes.xaxis, axes.yaxis)
+        for limits in [sorted(axis.get_view_interval())]
+        for tick in axis.get_major_ticks()
+        if not limits[0] <= tick.get_loc() <= limits[1]
+        for label in (tick.label1, tick.label2)
+    }
     found = [t for t in figure.findobj(Text) if t.get_visible() and t.get_text().strip() and t not in unseen]
     return [(t.get_text(), Text.get_window_extent(t, renderer)) for t in found]
 
@@ -293,8 +336,19 @@ def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
     figure = roofline.figure(loaded.measurements, ceilings)
     words = " ".join(text for text, _ in boxes(figure))
-    for label in ("CPU L1 5", "CPU L2 20", "CPU DRAM 48.", "GPU L2 6", "GPU HBM 42", "sheet HBM 4800 GB/s", "link d2h 52.",
-                  "GPU float16 900", "GPU float64 65.0", "GPU float64 vector 33.0", "empty waited call, 7.0"):  # fmt: skip
+    for label in (
+        "CPU L1 5",
+        "CPU L2 20",
+        "CPU DRAM 48.",
+        "GPU L2 6",
+        "GPU HBM 42",
+        "sheet HBM 4800 GB/s",
+        "link d2h 52.",
+        "GPU float16 900",
+        "GPU float64 65.0",
+        "GPU float64 vector 33.0",
+        "empty waited call, 7.0",
+    ):
         assert label in words, label
     assert "CPU L3" not in words  # seen with one thread only: below the DRAM of all
     (axes,) = figure.axes
@@ -330,7 +384,10 @@ def test_labels_stay_within_their_bounds():
 
 def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path):
     readme = tmp_path / "README.md"
-    other, own = "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n", "<!-- answer: of reports/a --readme -->\n"
+    other, own = (
+        "<!-- answer: of reports/ab --readme -->\nold\n<!-- /answer -->\n",
+        "<!-- answer: of reports/a --readme -->\n",
+    )
     readme.write_text(f"head\n{other}{own}older\n<!-- /answer -->\ntail\n")
     command.put_answer(readme, ["One.", "Two."], "reports/a/")
     assert readme.read_text() == f"head\n{other}{own}- One.\n- Two.\n<!-- /answer -->\ntail\n"
@@ -348,7 +405,9 @@ def test_a_page_of_text_does_not_list_thousands_of_rows():
 def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
-        return page.markdown(material.Material(results.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False)
+        return page.markdown(
+            material.Material(results.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False
+        )
 
     few, many = page_of(sections.INLINE), page_of(sections.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few

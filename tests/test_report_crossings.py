@@ -28,9 +28,14 @@ def loaded():
     return Loaded((fake.run(fake.GPU_MACHINE),), tuple(far_apart()), 0, ())
 
 
-@pytest.mark.parametrize(("crossing", "words"), [
-    (SHARP, "n = 103"), (NOISY, "n = 480 (288..721)"), (WIDE, "somewhere between the measured n = 100 and 40,000"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("crossing", "words"),
+    [
+        (SHARP, "n = 103"),
+        (NOISY, "n = 480 (288..721)"),
+        (WIDE, "somewhere between the measured n = 100 and 40,000"),
+    ],
+)
 def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
     assert sentences.short_n_words(crossing) == words
 
@@ -76,14 +81,22 @@ def test_many_families_name_the_sizes_that_a_wide_crossing_lies_between():
     assert "the GPU wins from batch = 10 to 1000 in 2" in answers.summaries([answer, answer])[0]
 
 
-@pytest.mark.parametrize(("paid", "marked"), [
-    (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "paid back after 31.0")], "bands": []}),
-    (Estimate(45.3, 17.0, 3100.0), {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0..3100)")]}),
-    (Estimate(45.3, 17.0, float("inf")),
-     {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0 or more)")]}),
-    (Estimate(5000.0, 2000.0, 9000.0), {"lines": [], "bands": []}),
-    (Estimate(0.0, 0.0, 0.0), {}),
-    (None, {}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("paid", "marked"),
+    [
+        (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "paid back after 31.0")], "bands": []}),
+        (
+            Estimate(45.3, 17.0, 3100.0),
+            {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0..3100)")]},
+        ),
+        (
+            Estimate(45.3, 17.0, float("inf")),
+            {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0 or more)")]},
+        ),
+        (Estimate(5000.0, 2000.0, 9000.0), {"lines": [], "bands": []}),
+        (Estimate(0.0, 0.0, 0.0), {}),
+        (None, {}),
+    ],
+)
 def test_when_a_start_is_paid_back_is_a_band_where_it_is_not_known(paid, marked):
     assert charts_jobs._paid(paid) == marked

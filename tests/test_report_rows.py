@@ -29,11 +29,31 @@ REPORTS = pathlib.Path(__file__).parents[1] / "reports"
 PROBLEMS = (
     (Matmul(64, 64, 64, "float16"), {"m": 65, "n": 65, "k": 65, "out": "float32", "layout": "tn"}),
     (Matmul(64, 64, 64), {"dtype": "float64", "math": "tf32"}),
-    (Conv(1, 8, 8, 4, 4, 3, 3), {"n": 2, "h": 9, "w": 9, "c_in": 8, "c_out": 8, "r": 2, "s": 2, "stride": 2, "pad": "same",
-                                 "groups": 2, "layout": "NCHW", "direction": "dgrad", "dtype": "float16", "math": "tf32"}),
+    (
+        Conv(1, 8, 8, 4, 4, 3, 3),
+        {
+            "n": 2,
+            "h": 9,
+            "w": 9,
+            "c_in": 8,
+            "c_out": 8,
+            "r": 2,
+            "s": 2,
+            "stride": 2,
+            "pad": "same",
+            "groups": 2,
+            "layout": "NCHW",
+            "direction": "dgrad",
+            "dtype": "float16",
+            "math": "tf32",
+        },
+    ),
     (Stream("copy", 1 << 20), {"operation": "scale", "nbytes": (1 << 20) + 16, "dtype": "float32"}),
     (Peak("float32", 1 << 27), {"math": "float64", "flops": (1 << 27) + 1}),
-    (Transfer("h2d", 1 << 20), {"direction": "d2h", "nbytes": (1 << 20) + 1, "host_memory": "pinned", "compute": "fma"}),
+    (
+        Transfer("h2d", 1 << 20),
+        {"direction": "d2h", "nbytes": (1 << 20) + 1, "host_memory": "pinned", "compute": "fma"},
+    ),
     (Transfer("h2d", 1 << 20, "pinned", "fma", 2, 2), {"chunks": 4, "streams": 3}),
     (Launch("step"), {"call": "epoch", "count": 2}),
     (Training("lenet", 32, 64), {"model": "peaks", "batch": 16, "samples": 65, "epochs": 2, "dtype": "float64"}),
@@ -41,7 +61,7 @@ PROBLEMS = (
     (PeerCopy(0, 1, 1 << 20), {"source": 2, "target": 2, "nbytes": 1 << 21, "ways": 2}),
     (AllReduce(1 << 20), {"nbytes": 1 << 21, "gpus": "0,1,2", "dtype": "float16", "form": "in-place"}),
     (AtOnce("matmul", 1024, "0,1"), {"operation": "triad", "size": 2048, "gpus": "0,1,2", "math": "tf32"}),
-)  # fmt: skip
+)
 SETTINGS = {"device": "gpu:0", "threads": 2, "mode": "roundtrip", "reuse": 8, "cache": "cold", "process": "fresh"}
 
 

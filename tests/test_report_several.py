@@ -67,9 +67,12 @@ def two(tmp_path_factory):
 def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
     whole = fake.gpu_run(sizes=SIZES)
     first, second, training, cpu = folders(
-        tmp_path, kept(whole, "matmul", "peak", "stream"), slowed(kept(whole, "matmul"), 1.1), kept(whole, "training", "peak"),
+        tmp_path,
+        kept(whole, "matmul", "peak", "stream"),
+        slowed(kept(whole, "matmul"), 1.1),
+        kept(whole, "training", "peak"),
         fake.cpu_run(sizes=(64,)),
-    )  # fmt: skip
+    )
     assert [(m.letter, m.name) for m in runs.shown([first, cpu])] == [("A", "nvidia-h200"), ("B", "intel-avx512-2c")]
     again_ = runs.shown([first, second])
     assert [m.label for m in again_] == [f"A: {tmp_path.name}/run0", f"B: {tmp_path.name}/run1"]
@@ -135,8 +138,11 @@ def test_the_fastest_of_both_at_the_largest_shared_size_in_words():
 
     old, new = rows(1e-6, 4e-5, 16), rows(2e-6, 1e-5, 2, (64, 128, 256))
     cpu, gpu = beside.best(old, new, ("old", "new"))
-    found = re.match(r"float32, n = 128, the fastest on the CPU: new \(numpy/blas, 2 threads, 25\d us\) takes (\S+) times "
-                     r"\((\S+)\.\.(\S+)\) as long as old \(numpy/blas, 16 threads, 12\d us\)\.$", cpu)  # fmt: skip
+    found = re.match(
+        r"float32, n = 128, the fastest on the CPU: new \(numpy/blas, 2 threads, 25\d us\) takes (\S+) times "
+        r"\((\S+)\.\.(\S+)\) as long as old \(numpy/blas, 16 threads, 12\d us\)\.$",
+        cpu,
+    )
     assert found and [float(v) for v in found.groups()] == pytest.approx([2.0] * 3, rel=0.05)
     assert re.search(r"on the GPU, data already there: new .* is (3\.9\d|4\.0\d) times \(.*\) as fast as old", gpu)
     same = beside.best(old, rows(1.001e-6, 4e-5, 16), ("old", "new"))
@@ -151,8 +157,10 @@ def test_where_the_gpu_wins_and_the_ceilings_in_words():
     assert said.endswith("two: no GPU was measured.")
     assert beside.crossing([("two", crossovers(cpu))]) == []
     (told,) = beside.ceilings(*(roofs(rows) for rows in (gpu, cpu)), ("one", "two"))
-    a, b = (max(r.rate.value for r in roofs(rows) if (r.device, r.kind) == ("cpu", "compute") and r.name == "float32")
-            for rows in (gpu, cpu))  # fmt: skip
+    a, b = (
+        max(r.rate.value for r in roofs(rows) if (r.device, r.kind) == ("cpu", "compute") and r.name == "float32")
+        for rows in (gpu, cpu)
+    )
     assert f"the CPU's float32 arithmetic gives {digits(b / a)} times as much" in told and "GPU" not in told
 
 

@@ -64,8 +64,10 @@ def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
 
 def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
     """Two runs in a file, of sources def and 123: what each one's trainings learned from is known no better."""
-    old, new = (Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok", series={"loss": (2.0, 1.0)})
-                for n in (8, 16))  # fmt: skip
+    old, new = (
+        Measurement("training/keras/fit", Training("lenet", 4, n), Settings(), "ok", series={"loss": (2.0, 1.0)})
+        for n in (8, 16)
+    )
     later = msgspec.structs.replace(new, problem=Training("lenet", 4, 24), notes={"samples": "2"})
     path = tmp_path / "training.jsonl"
     write(path, old, row(1))
@@ -144,11 +146,21 @@ def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
     assert results.read(tmp_path).measurements[0] == row(1)
 
 
-@pytest.mark.parametrize(("old", "new"), [
-    ('"matmul/numpy/blas"', '"blas"'), ('"ok"', '"fine"'), ('"seconds":[0.25]', '"seconds":[0.25,0.5]'), ("[0.25]", "[-0.25]"),
-    ("[0.25]", "[1e300]"), ('"calls":1', '"calls":0'), ('"reuse":1', '"reuse":0'), ('"threads":1', '"threads":-1'),
-    ('"m":1', '"m":2305843009213693952'), ('"values":{}', '"values":{"x":1e40}'),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('"matmul/numpy/blas"', '"blas"'),
+        ('"ok"', '"fine"'),
+        ('"seconds":[0.25]', '"seconds":[0.25,0.5]'),
+        ("[0.25]", "[-0.25]"),
+        ("[0.25]", "[1e300]"),
+        ('"calls":1', '"calls":0'),
+        ('"reuse":1', '"reuse":0'),
+        ('"threads":1', '"threads":-1'),
+        ('"m":1', '"m":2305843009213693952'),
+        ('"values":{}', '"values":{"x":1e40}'),
+    ],
+)
 def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
     import msgspec
 

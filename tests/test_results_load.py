@@ -12,10 +12,32 @@ from analysis.roofline import roofs
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 
-DESIGN = ["dtype", "math", "mode", "reuse", "device", "threads", "cache", "switches", "median_s", "low_s", "high_s",
-          "device_median_s", "throughput_median_s", "first_call_s", "flops", "bytes_moved", "flops_per_s",
-          "bytes_per_s",
-          "roof_fraction", "joules_per_sample", "noise", "status", "reason", "flags"]  # fmt: skip
+DESIGN = [
+    "dtype",
+    "math",
+    "mode",
+    "reuse",
+    "device",
+    "threads",
+    "cache",
+    "switches",
+    "median_s",
+    "low_s",
+    "high_s",
+    "device_median_s",
+    "throughput_median_s",
+    "first_call_s",
+    "flops",
+    "bytes_moved",
+    "flops_per_s",
+    "bytes_per_s",
+    "roof_fraction",
+    "joules_per_sample",
+    "noise",
+    "status",
+    "reason",
+    "flags",
+]
 KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
 
 
@@ -26,8 +48,11 @@ def write(folder, *runs) -> None:
 
 
 def test_columns_are_those_of_the_design_in_its_order():
-    rows = [row("matmul/numpy/blas", square(64), 1e-5), row("stream/numpy/ufunc", Stream("triad", 2400), 1e-6),
-            row("training/keras/fit", Training("m", 32, 320), 1e-3, device="cpu")]  # fmt: skip
+    rows = [
+        row("matmul/numpy/blas", square(64), 1e-5),
+        row("stream/numpy/ufunc", Stream("triad", 2400), 1e-6),
+        row("training/keras/fit", Training("m", 32, 320), 1e-3, device="cpu"),
+    ]
     assert list(results.frame(rows[:1])) == [*KERNEL, *MATMUL, *DESIGN]
     others = ["operation", "nbytes", "model", "batch", "samples", "epochs"]
     assert list(results.frame(rows)) == [*KERNEL, *MATMUL, *others, *DESIGN]
@@ -58,8 +83,10 @@ def test_rates_of_a_gpu_row_use_the_device_clock_and_medians_stay_apart():
 
 
 def test_roof_fractions_come_from_the_measurements_or_from_given_roofs():
-    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-            row("matmul/numpy/blas", square(1000), 0.04, threads=1)]  # fmt: skip
+    rows = [
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+        row("matmul/numpy/blas", square(1000), 0.04, threads=1),
+    ]
     assert results.frame(rows).roof_fraction.tolist() == pytest.approx([1.0, 0.5])
     assert results.frame(rows[1:], roofs(rows)).roof_fraction.tolist() == pytest.approx([0.5])
     fast = row("matmul/numpy/blas", square(1000), 0.005, threads=1)
@@ -68,9 +95,9 @@ def test_roof_fractions_come_from_the_measurements_or_from_given_roofs():
 
 @pytest.mark.parametrize("status", ["failed", "skipped", "wrong"])
 def test_rows_without_a_time_are_absent_not_zero(status):
-    table = results.frame([row("matmul/numpy/blas", square(64), None, status=status, reason="why, \"so\"")])
+    table = results.frame([row("matmul/numpy/blas", square(64), None, status=status, reason='why, "so"')])
     r = table.iloc[0]
-    assert (r.status, r.reason) == (status, "why, \"so\"")
+    assert (r.status, r.reason) == (status, 'why, "so"')
     absent = ["median_s", "low_s", "flops_per_s", "roof_fraction", "joules_per_sample", "noise", "first_call_s"]
     assert table[absent].isna().all(axis=None)
     assert pandas.isna(r.threads)

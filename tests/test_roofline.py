@@ -132,8 +132,16 @@ def test_faster_than_the_data_sheet_is_an_error_even_for_the_best_matmul_seen():
 
 def test_data_sheets_are_dense_and_only_for_the_exact_product():
     sheet = {r.name: r.rate.value for r in roofline.sheet_roofs(fake.GPU_MACHINE)}
-    assert sheet == {"float64 vector": 34e12, "float64": 67e12, "float32": 67e12, "tf32": 494.7e12, "float16": 989.4e12,
-                     "bfloat16": 989.4e12, "float8_e4m3": 1978.9e12, "HBM": 4.8e12}  # fmt: skip
+    assert sheet == {
+        "float64 vector": 34e12,
+        "float64": 67e12,
+        "float32": 67e12,
+        "tf32": 494.7e12,
+        "float16": 989.4e12,
+        "bfloat16": 989.4e12,
+        "float8_e4m3": 1978.9e12,
+        "HBM": 4.8e12,
+    }
     assert "NVIDIA H200 NVL" not in sheets.SHEETS
     assert not roofline.sheet_roofs(fake.CPU_MACHINE)
     assert not roofline.sheet_roofs(None)
@@ -176,15 +184,31 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
     _, roofs = levels()
     kept = [r for r in roofs if r.kind in ("memory", "cache") and r.measured]
     held = {r.name: (r.kind, r.rate.value, r.floor_bytes, r.holds_bytes) for r in kept}
-    assert {name: kind for name, (kind, *_) in held.items()} == {"L1": "cache", "L2": "cache", "L3": "cache", "DRAM": "memory"}
+    assert {name: kind for name, (kind, *_) in held.items()} == {
+        "L1": "cache",
+        "L2": "cache",
+        "L3": "cache",
+        "DRAM": "memory",
+    }
     for name, rate in (("L1", 400e9), ("L2", 150e9), ("L3", 36e9), ("DRAM", 12e9)):
         assert held[name][1] == pytest.approx(rate)
     assert held["DRAM"][3] == 0 and held["DRAM"][2] == pytest.approx(0.95 * 256 * 2**20, rel=1e-3)
     assert held["L1"][2] == 0 and held["L1"][3] == pytest.approx(0.95 * 128 * 2**10, rel=1e-2)
 
 
-@pytest.mark.parametrize(("footprint", "name"), [(1, "L1"), (20_000, "L1"), (70_000, "L1"), (500_000, "L2"), (3 << 20, "L2"),
-                                                 (50 << 20, "L3"), (1 << 30, "DRAM"), (8 << 30, "DRAM")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("footprint", "name"),
+    [
+        (1, "L1"),
+        (20_000, "L1"),
+        (70_000, "L1"),
+        (500_000, "L2"),
+        (3 << 20, "L2"),
+        (50 << 20, "L3"),
+        (1 << 30, "DRAM"),
+        (8 << 30, "DRAM"),
+    ],
+)
 def test_the_smallest_level_that_holds_a_warm_working_set_is_its_roof(footprint, name):
     _, roofs = levels()
     assert roofline.level(roofs, "cpu", footprint, 1).name == name
@@ -232,8 +256,14 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
     def matmul(math, rate):
         return row("matmul/cupy/cublas", square(1000, math), {"device": 2e9 / rate, "host-latency": 1.0})
 
-    rows = [*fake.tensor_peaks(), peak(33e12, math="float64", backend="cupy"), matmul("float16", 700e12),
-            matmul("bfloat16", 710e12), matmul("float64", 60e12), matmul("tf32", 500e12)]  # fmt: skip
+    rows = [
+        *fake.tensor_peaks(),
+        peak(33e12, math="float64", backend="cupy"),
+        matmul("float16", 700e12),
+        matmul("bfloat16", 710e12),
+        matmul("float64", 60e12),
+        matmul("tf32", 500e12),
+    ]
     roofs = roofline.roofs(rows)
     compute = {r.name: (r.rate.value, r.note, r.source) for r in roofs if r.kind == "compute"}
     assert compute["float16"] == (pytest.approx(900e12), "", "peak/cupy/wgmma, float16")
@@ -272,7 +302,9 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
 def test_copies_are_judged_by_the_link_and_those_beside_a_kernel_are_not():
     rows = fake.transfer_rows(0.0)
     roofs = roofline.roofs(rows)
-    pageable = next(m for m in rows if (m.kernel, m.problem) == ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable")))
+    pageable = next(
+        m for m in rows if (m.kernel, m.problem) == ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable"))
+    )
     assert roofline.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
     both = row("transfer/cupy/both", Transfer("both", 55_000_000, "pinned"), 2e-3, device="gpu:0")  # 1.0577 ms by d2h
     assert roofline.judge(both, roofs).fraction.value == pytest.approx(55e6 / 52e9 / 2e-3, rel=1e-2)
@@ -302,8 +334,10 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
 @pytest.mark.parametrize("module", ["analysis.roofline", "analysis.report"])
 def test_help_imports_nothing_heavy(module):
     heavy = ["numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly"]
-    code = (f"import runpy, sys; sys.argv = ['x', '--help']\ntry: runpy.run_module('{module}', run_name='__main__')\n"
-            f"except SystemExit: print(*[m for m in {heavy} if m in sys.modules], file=sys.stderr)")  # fmt: skip
+    code = (
+        f"import runpy, sys; sys.argv = ['x', '--help']\ntry: runpy.run_module('{module}', run_name='__main__')\n"
+        f"except SystemExit: print(*[m for m in {heavy} if m in sys.modules], file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == ""
     assert "RUN" in done.stdout

@@ -16,18 +16,37 @@ from analysis.why import why
 from kernels.problems import Peak, Stream, Training
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (131.0, "131"), (24.14, "24.1"), (0.0012345, "0.00123"), (771234.0, "771000"), (999.6, "1000"), (0.9996, "1.00"),
-    (0.0, "0"), (-3.14159, "-3.14"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (131.0, "131"),
+        (24.14, "24.1"),
+        (0.0012345, "0.00123"),
+        (771234.0, "771000"),
+        (999.6, "1000"),
+        (0.9996, "1.00"),
+        (0.0, "0"),
+        (-3.14159, "-3.14"),
+    ],
+)
 def test_three_significant_digits(value, text):
     assert units.digits(value) == text
 
 
-@pytest.mark.parametrize(("value", "text"), [
-    (24.1e-6, "24.1 us"), (0.00123456, "1.23 ms"), (2.5, "2.50 s"), (3e-9, "3.00 ns"), (999.96e-6, "1.00 ms"),
-    (3600.0, "3600 s"), (0.0, "0 s"), (-4e-6, "-4.00 us"), (1e-12, "0.00100 ns"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (24.1e-6, "24.1 us"),
+        (0.00123456, "1.23 ms"),
+        (2.5, "2.50 s"),
+        (3e-9, "3.00 ns"),
+        (999.96e-6, "1.00 ms"),
+        (3600.0, "3600 s"),
+        (0.0, "0 s"),
+        (-4e-6, "-4.00 us"),
+        (1e-12, "0.00100 ns"),
+    ],
+)
 def test_times_have_the_unit_that_fits(value, text):
     assert units.seconds(value) == text
 
@@ -48,20 +67,34 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
     return only(laws(lambda n: kind_times[n][0], lambda n: kind_times[n][1], kind_times), form)
 
 
-@pytest.mark.parametrize(("times", "words"), [
-    ({128: (1.0, 1.2), 134: (1.2, 1.0)}, "the GPU wins from n = 131 (measured range 128..134)"),
-    ({64: (1.0, 4.0), 256: (4.0, 1.0)},
-     "the GPU wins from n = 128, between the measured 64 and 256 (measured range 64..256)"),
-    ({64: (2.0, 1.0), 128: (4.0, 1.0)}, "the GPU wins already at the smallest size (measured range 64..128)"),
-    ({64: (1.0, 2.0), 128: (1.0, 4.0)}, "the CPU wins throughout (measured range 64..128)"),
-    ({64: (1.0, 1.0), 128: (1.0, 1.0)}, "can't tell between n = 64 and 128, where the times differ by less than their "
-     "intervals (measured range 64..128)"),
-    ({64: (1.0, 1.0), 128: (2.0, 1.0)}, "can't tell at n = 64, where the times differ by less than their intervals; "
-     "elsewhere the GPU wins (measured range 64..128)"),
-    ({64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)}, "the winner changes 2 times: at n = 64 the CPU wins, the GPU "
-     "from n = 80, between the measured 64 and 100 and the CPU from n = 102 (measured range 64..104)"),
-    ({64: (2.0, 1.0)}, "the GPU wins already at the smallest size (at n = 64, the only size measured)"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ({128: (1.0, 1.2), 134: (1.2, 1.0)}, "the GPU wins from n = 131 (measured range 128..134)"),
+        (
+            {64: (1.0, 4.0), 256: (4.0, 1.0)},
+            "the GPU wins from n = 128, between the measured 64 and 256 (measured range 64..256)",
+        ),
+        ({64: (2.0, 1.0), 128: (4.0, 1.0)}, "the GPU wins already at the smallest size (measured range 64..128)"),
+        ({64: (1.0, 2.0), 128: (1.0, 4.0)}, "the CPU wins throughout (measured range 64..128)"),
+        (
+            {64: (1.0, 1.0), 128: (1.0, 1.0)},
+            "can't tell between n = 64 and 128, where the times differ by less than their "
+            "intervals (measured range 64..128)",
+        ),
+        (
+            {64: (1.0, 1.0), 128: (2.0, 1.0)},
+            "can't tell at n = 64, where the times differ by less than their intervals; "
+            "elsewhere the GPU wins (measured range 64..128)",
+        ),
+        (
+            {64: (1.0, 4.0), 100: (4.0, 1.0), 104: (1.0, 4.0)},
+            "the winner changes 2 times: at n = 64 the CPU wins, the GPU "
+            "from n = 80, between the measured 64 and 100 and the CPU from n = 102 (measured range 64..104)",
+        ),
+        ({64: (2.0, 1.0)}, "the GPU wins already at the smallest size (at n = 64, the only size measured)"),
+    ],
+)
 def test_every_kind_of_answer_in_words(times, words):
     said = sentences.crossing_sentence(answer_of(times))
     assert said == f"float32, data already on the GPU, one call at a time: {words}."
@@ -83,9 +116,11 @@ def test_an_interval_is_printed_with_the_crossing():
 def test_why_names_the_largest_part_and_all_numbers_add_up():
     rows = resident_and_copies()
     said = sentences.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
-    assert said == ("Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest "
-                    "19.0 us launch and Python and 5.00 us arithmetic on the device; "
-                    "the CPU (numpy/blas, 1 thread) needs 50.0 us.")  # fmt: skip
+    assert said == (
+        "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest "
+        "19.0 us launch and Python and 5.00 us arithmetic on the device; "
+        "the CPU (numpy/blas, 1 thread) needs 50.0 us."
+    )
 
 
 def test_why_prints_what_is_not_explained():
@@ -100,7 +135,9 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     assert len(said) == 5
     assert said[0].startswith("float32, data already on the GPU, one call at a time: the GPU wins from n = 11")
     assert "launch and Python" in said[1]
-    assert all(way in said[2] for way in ("by cp.asarray and cp.asnumpy", "through pinned buffers", "through pageable memory"))
+    assert all(
+        way in said[2] for way in ("by cp.asarray and cp.asnumpy", "through pinned buffers", "through pageable memory")
+    )
     assert "copies (" in said[3]
     assert "% of its measured FMA peak" in said[4]
     assert not set(said) & set(sentences.details(loaded))
@@ -117,26 +154,34 @@ def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
     rows.append(row("matmul/numba/naive", square(1000), 2.5, threads=1))
     said = sentences.answer(rows, fake.CPU_MACHINE)
     assert said[0] == "No GPU was measured on this machine (Intel Xeon, 2 cores), so there is no crossover here."
-    assert said[1] == ("float32: at n = 1000 the CPU (numpy/blas with 2 threads) reaches 80.0 GFLOP/s, 80.0 % of its "
-                       "measured FMA peak, 100 GFLOP/s.")  # fmt: skip
-    assert said[2] == ("The NumPy library reaches 2.00 times the speed of our parallel Numba loops at n = 1000 and "
-                       "100 times the speed of plain loops compiled by Numba at n = 1000.")  # fmt: skip
+    assert said[1] == (
+        "float32: at n = 1000 the CPU (numpy/blas with 2 threads) reaches 80.0 GFLOP/s, 80.0 % of its "
+        "measured FMA peak, 100 GFLOP/s."
+    )
+    assert said[2] == (
+        "The NumPy library reaches 2.00 times the speed of our parallel Numba loops at n = 1000 and "
+        "100 times the speed of plain loops compiled by Numba at n = 1000."
+    )
     assert "does 167 FLOP for each byte" in said[3]
     assert "is 10.0: it is compute-bound" in said[3]
     assert said[4].startswith("At n = 1000 2 threads are 1.60 times as fast as one")
 
 
 def test_a_cached_product_is_not_called_memory_bound():
-    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-            row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1)]  # fmt: skip
+    rows = [
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+        row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1),
+    ]
     for n, words in ((30, "fit a cache, whose roof was not measured"), (600, "it is compute-bound")):
         matmul = row("matmul/numpy/blas", square(n), 2 * n**3 / 50e9, threads=1)
         assert any(words in s for s in sentences.answer([*rows, matmul], fake.CPU_MACHINE))
 
 
 def test_a_gpu_that_only_failed_is_no_crossover_and_the_reason_is_said():
-    rows = [row("matmul/numpy/blas", square(64), 1e-5, threads=1),
-            row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2")]  # fmt: skip
+    rows = [
+        row("matmul/numpy/blas", square(64), 1e-5, threads=1),
+        row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2"),
+    ]
     said = sentences.answer(rows, fake.GPU_MACHINE)
     assert said[0].startswith("No GPU time was measured on this machine")
     assert "CUDA error 2" in said[0]
@@ -147,8 +192,13 @@ def test_where_there_is_no_crossover_it_says_which_side_is_missing():
     cpu = row("matmul/numpy/blas", square(64), 1e-5, threads=1)
     gpu = row("matmul/cupy/cublas", square(128), 1e-5, device="gpu:0")
     failed = row("matmul/cupy/cublas", square(64), None, device="gpu:0", status="failed", reason="CUDA error 2")
-    for rows, words in (([gpu], "Only the GPU was timed here"), ([gpu, failed], "Only the GPU"), ([cpu], "No GPU was measured"),
-                        ([cpu, gpu], "Nothing was timed on both"), ([cpu, failed], "No GPU time was measured")):  # fmt: skip
+    for rows, words in (
+        ([gpu], "Only the GPU was timed here"),
+        ([gpu, failed], "Only the GPU"),
+        ([cpu], "No GPU was measured"),
+        ([cpu, gpu], "Nothing was timed on both"),
+        ([cpu, failed], "No GPU time was measured"),
+    ):
         assert sentences.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
@@ -164,24 +214,30 @@ def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
 
 
 def test_a_row_above_its_roof_is_an_error_in_the_answer_and_not_a_win():
-    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-            row("matmul/numpy/blas", square(1000), 0.01, threads=1)]  # fmt: skip
+    rows = [
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+        row("matmul/numpy/blas", square(1000), 0.01, threads=1),
+    ]
     said = sentences.answer(rows, fake.CPU_MACHINE)
     assert "1 row lies above the roof, which is impossible" in said[-1]
 
 
 def test_a_virtual_cpu_may_pass_its_roof_and_the_details_say_so():
-    rows = [row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
-            row("matmul/numpy/blas", square(1000), 0.01, threads=1)]  # fmt: skip
+    rows = [
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
+        row("matmul/numpy/blas", square(1000), 0.01, threads=1),
+    ]
     virtual = msgspec.structs.replace(fake.CPU_MACHINE, virtual=True)
     assert not any("impossible" in s for s in sentences.answer(rows, virtual))
     assert any("1 row of the CPU passes the roof measured" in s for s in sentences.details(rows, virtual))
 
 
 def test_skipped_and_flagged_rows_are_in_the_details():
-    rows = [*laws(cpu_law, gpu_law, [64, 256]),
-            row("matmul/cupy/cublas", square(9999), None, status="skipped", reason="big"),
-            row("matmul/numba/parallel", square(64), 1e-3, threads=1, flags=("cpu-clock",))]  # fmt: skip
+    rows = [
+        *laws(cpu_law, gpu_law, [64, 256]),
+        row("matmul/cupy/cublas", square(9999), None, status="skipped", reason="big"),
+        row("matmul/numba/parallel", square(64), 1e-3, threads=1, flags=("cpu-clock",)),
+    ]
     said = sentences.details(rows)
     assert "1 row skipped (big): matmul/cupy/cublas, n = 9999." in said
     assert "1 row flagged cpu-clock: matmul/numba/parallel, n = 64, 1 thread." in said
@@ -192,21 +248,32 @@ def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
     said = sentences.details(loaded)
     (cpu,) = (s for s in said if s.startswith("Memory of the CPU"))
     assert cpu.startswith("Memory of the CPU with 16 threads gives 5600 GB/s from L1 (working sets of ")
-    assert cpu.endswith(" 2000 GB/s from L2 (working sets of 2.00 MiB to 16.0 MiB) and 48.0 GB/s from DRAM (working sets of "
-                        "256 MiB to 2.00 GiB).")  # fmt: skip
-    assert ("A call of the GPU that computes nothing takes 7.00 us when the program waits for it and 100 ns of the device's time "
-            "when many are queued; however little there is to compute, a call costs that.") in said  # fmt: skip
+    assert cpu.endswith(
+        " 2000 GB/s from L2 (working sets of 2.00 MiB to 16.0 MiB) and 48.0 GB/s from DRAM (working sets of "
+        "256 MiB to 2.00 GiB)."
+    )
+    assert (
+        "A call of the GPU that computes nothing takes 7.00 us when the program waits for it and 100 ns of the device's time "
+        "when many are queued; however little there is to compute, a call costs that."
+    ) in said
     # HBM: 2 GiB in 100 ns and at 4.2 TB/s; 4199 / 52
-    assert ("Large copies from and to pinned host memory reach 52.0 GB/s from the GPU and 55.0 GB/s to the GPU, 80.8 times less "
-            "than its own memory gives.") in said  # fmt: skip
-    assert not any(words in s for s in sentences.answer(loaded) for words in ("Memory of", "computes nothing", "Large copies"))
+    assert (
+        "Large copies from and to pinned host memory reach 52.0 GB/s from the GPU and 55.0 GB/s to the GPU, 80.8 times less "
+        "than its own memory gives."
+    ) in said
+    assert not any(
+        words in s for s in sentences.answer(loaded) for words in ("Memory of", "computes nothing", "Large copies")
+    )
     less = sentences.details(fake.gpu_run(sizes=(64, 128)))
     assert not any(words in s for s in less for words in ("Memory of", "computes nothing", "Large copies"))
 
 
 def test_a_product_in_a_measured_cache_names_it():
-    rows = [*fake.memory_rows(0.0), row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
-            row("matmul/numpy/blas", square(60), 1e-5, threads=1)]  # fmt: skip
+    rows = [
+        *fake.memory_rows(0.0),
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
+        row("matmul/numpy/blas", square(60), 1e-5, threads=1),
+    ]
     (said,) = facts.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
     assert said.endswith("it would be memory-bound, but its 42.2 KiB fit L1, which gives 400 GB/s.")
 
@@ -223,18 +290,26 @@ def test_training_rows_are_compared_only_where_samples_can_tell():
 
 def test_only_roofs_or_only_training_still_give_an_answer():
     assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == [
-        "Measured ceilings of the CPU: 100 GFLOP/s in float32."]
+        "Measured ceilings of the CPU: 100 GFLOP/s in float32."
+    ]
     assert len(sentences.answer(fake.training_rows())) == 1
     assert sentences.answer([]) == []
 
 
-@pytest.mark.parametrize(("word", "ratio", "said"), [
-    ("slower", Estimate(1.05, 1.04, 1.061), "new is slower than old: it takes 5.00 % more time (4.00..6.10 %)."),
-    ("faster", Estimate(0.95, 0.94, 0.96), "new is faster than old: it takes 5.00 % less time (4.00..6.00 %)."),
-    ("same", Estimate(1.001, 0.99, 1.01), "new takes as long as old: 1.00 times (0.990..1.01)."),
-    ("can't tell", Estimate(1.01, 0.96, 1.07), "Can't tell whether new is faster or slower than old: it takes 1.01 "
-     "times as long, but anything from 0.960 to 1.07 fits what was measured."),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("word", "ratio", "said"),
+    [
+        ("slower", Estimate(1.05, 1.04, 1.061), "new is slower than old: it takes 5.00 % more time (4.00..6.10 %)."),
+        ("faster", Estimate(0.95, 0.94, 0.96), "new is faster than old: it takes 5.00 % less time (4.00..6.00 %)."),
+        ("same", Estimate(1.001, 0.99, 1.01), "new takes as long as old: 1.00 times (0.990..1.01)."),
+        (
+            "can't tell",
+            Estimate(1.01, 0.96, 1.07),
+            "Can't tell whether new is faster or slower than old: it takes 1.01 "
+            "times as long, but anything from 0.960 to 1.07 fits what was measured.",
+        ),
+    ],
+)
 def test_comparisons_in_words(word, ratio, said):
     assert sentences.compare_sentence(Verdict(word, ratio), "old", "new") == said
 
@@ -249,7 +324,14 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
 
 
 def test_a_size_where_something_begins_is_whole():
-    assert [sentences.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == ["1", "2", "20", "25", "100", "786"]
+    assert [sentences.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == [
+        "1",
+        "2",
+        "20",
+        "25",
+        "100",
+        "786",
+    ]
 
 
 def test_a_cpu_above_its_own_peak_says_that_the_peak_was_measured_in_a_slower_moment():

@@ -20,8 +20,21 @@ def test_a_job_of_one_device_is_told_by_its_parts_which_add_up():
 
 def test_what_is_beside_the_steps_noise_flags_and_settings_are_said():
     (said,) = single_jobs.lines(
-        [trained("peaks", 100, 100, (0.2, 1e-3, 1e-3), epochs=100, once=(10.0, 0.1, 1.0), dtype="float64", threads=2,
-                 noise=0.2, jit_compile="on")])  # fmt: skip
+        [
+            trained(
+                "peaks",
+                100,
+                100,
+                (0.2, 1e-3, 1e-3),
+                epochs=100,
+                once=(10.0, 0.1, 1.0),
+                dtype="float64",
+                threads=2,
+                noise=0.2,
+                jit_compile="on",
+            )
+        ]
+    )
     assert said.startswith(
         "peaks (S4), float64 inputs, jit on, 2 threads on the CPU: the job of 100 samples and 100 epochs takes "
     )
@@ -51,8 +64,10 @@ def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_o
     gpu = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 1e-3), epochs=2, device="gpu:0", once=(10.0, 0.5, 4.0))
     assert single_jobs.lines([ONE, gpu]) == []
     assert single_jobs.lines([gpu])[0].startswith("cifar10-cnn (S0) on the GPU: ")
-    loop, jit = (trained("cifar10-cnn", 32, 1000, (0.0, 0.0, 1e-3), epochs=2, **more)
-                 for more in ({"kernel": "training/tensorflow/loop"}, {"jit_compile": "on"}))  # fmt: skip
+    loop, jit = (
+        trained("cifar10-cnn", 32, 1000, (0.0, 0.0, 1e-3), epochs=2, **more)
+        for more in ({"kernel": "training/tensorflow/loop"}, {"jit_compile": "on"})
+    )
     assert single_jobs.chosen([loop, jit, ONE]) == [ONE]
     assert single_jobs.chosen([loop]) == [loop]
     many = [trained("lenet", 32, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, single_jobs.MOST + 2)]

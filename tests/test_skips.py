@@ -6,9 +6,19 @@ import pytest
 from conftest import allowed_skip, refuse_skip
 
 
-@pytest.mark.parametrize(("reason", "allowed"), [
-    ("no GPU", True), ("no GPU here: no driver", True), ("no AVX-512 on this CPU", True), ("no AMX", True),
-    ("no GPUs today", False), ("TensorFlow is not installed", False), ("no network", False), ("", False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reason", "allowed"),
+    [
+        ("no GPU", True),
+        ("no GPU here: no driver", True),
+        ("no AVX-512 on this CPU", True),
+        ("no AMX", True),
+        ("no GPUs today", False),
+        ("TensorFlow is not installed", False),
+        ("no network", False),
+        ("", False),
+    ],
+)
 def test_ci_allows_two_kinds_of_skips(reason, allowed, monkeypatch):
     assert allowed_skip(reason) is allowed
     report = SimpleNamespace(skipped=True, outcome="skipped", longrepr=("file", 1, f"Skipped: {reason}"))

@@ -52,7 +52,9 @@ def assembly(function) -> list[str]:
 def test_the_triad_is_whole_vectors_without_spills(function, width):
     register = {64: "zmm", 32: "ymm", 16: "xmm"}[width]
     lines = assembly(function)
-    fused = [i for i, line in enumerate(lines) if ("vfmadd" in line and "pd" in line and register in line) or "fmla" in line]
+    fused = [
+        i for i, line in enumerate(lines) if ("vfmadd" in line and "pd" in line and register in line) or "fmla" in line
+    ]
     assert len(fused) >= stream_numba._UNROLL
     loop = lines[fused[0] - stream_numba._UNROLL : fused[stream_numba._UNROLL - 1] + stream_numba._UNROLL + 1]
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
@@ -101,7 +103,9 @@ def test_edges_of_lines_vectors_and_slices(kernel, count, threads):
     for dtype in ("float32", "float64"):
         for n in (1, 7, 8, 9, 15, 17, 63, 64, 65, 129, 4099):
             for operation in ("triad", "read") if kernel is LOOP else ("triad",):
-                problem = Stream(operation, n * (12 if operation == "triad" else 4) * (2 if dtype == "float64" else 1), dtype)
+                problem = Stream(
+                    operation, n * (12 if operation == "triad" else 4) * (2 if dtype == "float64" else 1), dtype
+                )
                 assert problem.elements == n
                 inputs = problem.inputs(3, True)
                 assert reference.check(problem, inputs, kernel.bind(problem, *inputs)()).passed, (problem, count)
@@ -115,10 +119,14 @@ def test_nothing_is_written_behind_the_end():
         np.testing.assert_array_equal(out, np.repeat(np.float32([8, 7]), [37, 43]))
 
 
-@pytest.mark.parametrize(("kernel", "problem", "reason"), [
-    (NONTEMPORAL, Stream("read", 8000), "a read stores nothing"),
-    (LOOP, Stream("relu", 8000), "no relu of float64 in Numba's vectors; they have copy, scale"),
-    (LOOP, Stream("copy", 8000, "bfloat16"), "no copy of bfloat16")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "problem", "reason"),
+    [
+        (NONTEMPORAL, Stream("read", 8000), "a read stores nothing"),
+        (LOOP, Stream("relu", 8000), "no relu of float64 in Numba's vectors; they have copy, scale"),
+        (LOOP, Stream("copy", 8000, "bfloat16"), "no copy of bfloat16"),
+    ],
+)
 def test_what_it_cannot_do_is_refused(kernel, problem, reason):
     with pytest.raises(ValueError, match=reason):
         kernel.bind(problem, *problem.inputs(1))
@@ -135,8 +143,12 @@ def test_the_command_knows_every_operation():
 def test_kernels_without_the_operation_make_no_rows():
     rows = stream.rows(asked(stream, sizes=["1MiB"], operations=["triad", "read"]), fake.CPU_MACHINE)
     assert {(r.kernel, r.problem.operation) for r in rows} == {
-        ("stream/numpy/ufunc", "triad"), ("stream/numba/loop", "triad"), ("stream/numba/nontemporal", "triad"),
-        ("stream/numpy/ufunc", "read"), ("stream/numba/loop", "read")}  # fmt: skip
+        ("stream/numpy/ufunc", "triad"),
+        ("stream/numba/loop", "triad"),
+        ("stream/numba/nontemporal", "triad"),
+        ("stream/numpy/ufunc", "read"),
+        ("stream/numba/loop", "read"),
+    }
     with pytest.raises(options.Usage, match="no relu of float64") as stop:
         stream.rows(asked(stream, operations=["relu"]), fake.CPU_MACHINE)
     assert stop.value.tip == "python -m workloads.stream --operations relu --backends tensorflow"
@@ -168,15 +180,18 @@ def test_tensorflow_runs_on_request_only(monkeypatch):
 
 def test_the_bus_carries_a_third_more_than_a_triad_counts(capsys):
     gib = Stream("triad", 3 << 30)
-    rows = [fake.row("stream/numba/loop", Stream("triad", 1 << 20), 1e-5, threads=1),
-            fake.row("stream/numba/loop", gib, gib.nbytes / 30e9, threads=2),
-            fake.row("stream/numba/nontemporal", gib, gib.nbytes / 40e9, threads=2),
-            fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2)]  # fmt: skip
+    rows = [
+        fake.row("stream/numba/loop", Stream("triad", 1 << 20), 1e-5, threads=1),
+        fake.row("stream/numba/loop", gib, gib.nbytes / 30e9, threads=2),
+        fake.row("stream/numba/nontemporal", gib, gib.nbytes / 40e9, threads=2),
+        fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2),
+    ]
     run = type("Run", (), {"machine": fake.CPU_MACHINE})
     stream.said(type("Outcome", (), {"run": run, "measurements": rows}))
     assert capsys.readouterr().out == (
         "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
-        "before it is written; STREAM counts 30.0 GB/s\n")  # fmt: skip
+        "before it is written; STREAM counts 30.0 GB/s\n"
+    )
 
 
 def test_lines_read_well_and_leave_skipped_rows_to_the_end(capsys):
@@ -190,8 +205,13 @@ def test_lines_read_well_and_leave_skipped_rows_to_the_end(capsys):
     assert len(lines) == 2
 
 
-@pytest.mark.parametrize(("compiler", "said"), [("no-such-compiler", "no C compiler 'no-such-compiler' here"),
-                                                ("false", "false cannot compile stream.c with -O3")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("compiler", "said"),
+    [
+        ("no-such-compiler", "no C compiler 'no-such-compiler' here"),
+        ("false", "false cannot compile stream.c with -O3"),
+    ],
+)
 def test_the_bench_says_what_its_compiler_lacks(compiler, said, monkeypatch, capsys):
     monkeypatch.setenv("CC", compiler)
     assert bench_stream.main() == 3

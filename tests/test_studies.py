@@ -46,14 +46,26 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
         assert {(r.problem.batch, r.problem.dtype) for r in whole} == {(32, "float64")}
         assert whole[1].problem.epochs == of.epochs
         forms = [r.settings.switches for r in found if r.problem.model == name and r.problem.samples == studies.SHORT]
-        assert forms == [{"data": "synthetic"}, {"data": "synthetic", "jit_compile": "on"}, VISIBLE, {"data": "synthetic"}]
-    assert [r.problem.epochs for r in found if r.problem == Training("cifar10-cnn", 32, 50_000, 10, "float64")] == [10, 10]
+        assert forms == [
+            {"data": "synthetic"},
+            {"data": "synthetic", "jit_compile": "on"},
+            VISIBLE,
+            {"data": "synthetic"},
+        ]
+    assert [r.problem.epochs for r in found if r.problem == Training("cifar10-cnn", 32, 50_000, 10, "float64")] == [
+        10,
+        10,
+    ]
     loops = [r for r in found if r.kernel.endswith("/loop")]
-    assert {(r.problem.model, r.problem.epochs, r.problem.batch == r.problem.samples) for r in loops} == {("peaks", 2000, True)}
+    assert {(r.problem.model, r.problem.epochs, r.problem.batch == r.problem.samples) for r in loops} == {
+        ("peaks", 2000, True)
+    }
     for kernel in studies.LOOPS:
         for device in BOTH:
             own = [r for r in loops if (r.kernel, r.settings.device) == (kernel, device)]
-            resident = {r.problem.samples for r in own if r.settings.switches == {"data": "synthetic", "residence": "resident"}}
+            resident = {
+                r.problem.samples for r in own if r.settings.switches == {"data": "synthetic", "residence": "resident"}
+            }
             assert resident == {100, 200, 1000, 10_000, 40_000}
             assert {r.problem.samples for r in own if r.settings.switches["residence"] == "fed"} == {100, 40_000}
             assert {r.problem.samples for r in own if r.settings.switches.get("targets") == "float64"} == {100, 40_000}
@@ -100,7 +112,9 @@ def test_the_articles_plan_fits_25_minutes_of_an_h200_and_no_other_study_10():
     assert max(minutes.values()) < 10
 
 
-def one(model="cifar10-cnn", batch=32, samples=320, epochs=1, device="cpu", kernel=studies.FIT, process="warm", **given):
+def one(
+    model="cifar10-cnn", batch=32, samples=320, epochs=1, device="cpu", kernel=studies.FIT, process="warm", **given
+):
     return Row(kernel, Training(model, batch, samples, epochs), Settings(device, process=process, switches=given))
 
 
@@ -118,15 +132,23 @@ def test_a_guess_adds_up():
     assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)
     assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (wanted + 10))
     assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == pytest.approx(
-        1.5 - 22 * 3072 * 15e-9)  # fmt: skip
+        1.5 - 22 * 3072 * 15e-9
+    )
     long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (2, 3)]
     epoch = 0.05 + 1000 * step
     assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never
 
 
 def test_devices_take_turns_and_fresh_processes_come_last():
-    rows = [one(), one(batch=8), one(process="fresh"), one(TF_ENABLE_ONEDNN_OPTS="0"), one(device="gpu:0"),
-            one(device="gpu:0", batch=8), one(device="gpu:0", jit_compile="on")]  # fmt: skip
+    rows = [
+        one(),
+        one(batch=8),
+        one(process="fresh"),
+        one(TF_ENABLE_ONEDNN_OPTS="0"),
+        one(device="gpu:0"),
+        one(device="gpu:0", batch=8),
+        one(device="gpu:0", jit_compile="on"),
+    ]
     assert [rows.index(r) for r in forecast.in_turns(rows)] == [0, 3, 4, 1, 5, 6, 2]
     warm = sum(forecast.seconds(r, 16, 2.0) for r in rows)
     assert forecast.total(rows, 16, 2.0) == pytest.approx(warm + 3 * 10)
@@ -138,7 +160,9 @@ def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_l
     twins: dict = {}
     for i, planned in enumerate(forecast.in_turns(studies.rows([name], BOTH))):
         s = planned.settings
-        twins.setdefault((planned.kernel, planned.problem, s.threads, s.process, *sorted(s.switches.items())), []).append(i)
+        twins.setdefault(
+            (planned.kernel, planned.problem, s.threads, s.process, *sorted(s.switches.items())), []
+        ).append(i)
     pairs = [places for places in twins.values() if len(places) == 2]
     assert pairs
     assert max(b - a for a, b in pairs) <= 3
@@ -172,7 +196,13 @@ def test_the_plan_of_rigorous_says_in_how_many_processes_a_row_is_timed():
     ends = Counter(re.search(r"(in 5 .*|each trial .*)?$", line)[0] for line in said)
     rows = {name: len(studies.rows([name], ["cpu"])) for name in ("starts", "width")}
     trials = sum("/trial " in line for line in said)
-    assert ends == {"in 5 processes": rows["width"], "in 5 fresh processes": rows["starts"], "each trial in a fresh process": 1,
-                    "": trials - 1}  # fmt: skip
+    assert ends == {
+        "in 5 processes": rows["width"],
+        "in 5 fresh processes": rows["starts"],
+        "each trial in a fresh process": 1,
+        "": trials - 1,
+    }
     args.rigorous = False
-    assert not any(line.endswith("in 5 processes") for line in forecast.lines(asked.rows(args, GPU_MACHINE), args, GPU_MACHINE))
+    assert not any(
+        line.endswith("in 5 processes") for line in forecast.lines(asked.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+    )

@@ -15,8 +15,10 @@ PEAKS = next(d for d in study.DATA if d.name == "peaks")
 
 
 def rows(kernel=CUPY, memory="pageable", call=10e-6, rate=10e9, sizes=None, **fields):
-    return [row(kernel, Transfer("h2d", n, memory), float(call + n / rate), device="gpu:0", **fields)
-            for n in sizes or study.sizes()]  # fmt: skip
+    return [
+        row(kernel, Transfer("h2d", n, memory), float(call + n / rate), device="gpu:0", **fields)
+        for n in sizes or study.sizes()
+    ]
 
 
 def cost(measurements, data, dtype, batch, way="ndarray.set"):
@@ -47,7 +49,9 @@ def test_the_data_sets_hold_what_the_articles_say():
 def test_each_size_is_measured_once_and_is_a_copy():
     found = study.sizes()
     assert found == sorted(set(found)) and found[0] == study.CALL_ALONE
-    assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found), "32, 60,000 images; float64, uint8; 16 left"
+    assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found), (
+        "32, 60,000 images; float64, uint8; 16 left"
+    )
     assert len(found) < 40, "a study takes minutes"
     assert [Transfer("h2d", n, "pinned").nbytes for n in found] == found
 
@@ -98,17 +102,21 @@ def test_the_sentence():
     assert study.sentence(cost(rows(), MNIST, "float32", 32)) == (
         "60,000 float32 MNIST images in batches of 32 by ndarray.set: 1,875 calls of 98.0 KiB cost 37.6 ms an epoch, 18.8 ms of "
         "it the calls themselves; in one piece 18.8 ms. Over 5 epochs: 188 ms batch by batch, 94.1 ms in one piece an epoch, "
-        "18.8 ms once for all.")  # fmt: skip
+        "18.8 ms once for all."
+    )
     assert study.sentence(cost(rows(), PEAKS, "float32", 40_000)) == (
         "40,000 float32 peaks points in one piece by ndarray.set: a call of 312 KiB costs 42.0 us an epoch, 10.0 us of it the "
-        "call itself. Over 2,000 epochs: 84.0 ms in one piece an epoch, 42.0 us once for all.")  # fmt: skip
+        "call itself. Over 2,000 epochs: 84.0 ms in one piece an epoch, 42.0 us once for all."
+    )
 
 
 def test_ways_batches_and_types_side_by_side():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
     told = "\n".join(study.sentences(both, (MNIST,)))
-    assert ("MNIST in batches of 32, an epoch's copies: 22.5 ms by ndarray.set from pinned memory, 37.6 ms by ndarray.set and "
-            "188 ms by tf.constant.") in told  # fmt: skip
+    assert (
+        "MNIST in batches of 32, an epoch's copies: 22.5 ms by ndarray.set from pinned memory, 37.6 ms by ndarray.set and "
+        "188 ms by tf.constant."
+    ) in told
     assert "one image at a time 619 ms (97.0 % calls)" in told  # 60,000 x (10 us + 3136 B / 10 GB/s)
     assert "as float64 1.50 times that (56.4 ms)" in told  # 18.75 + 37.632 ms
     assert "as uint8 0.624 times that (23.5 ms)" in told  # 18.75 + 4.704 ms

@@ -110,8 +110,16 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
     assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
 
 
-@pytest.mark.parametrize("run", ["nvidia-h200/suite", "nvidia-h200/training-seeds", "nvidia-h200/training-small-dataset",
-                                 "nvidia-h200-x4/peers", "nvidia-h200-x4/training-data-parallel"])  # fmt: skip
+@pytest.mark.parametrize(
+    "run",
+    [
+        "nvidia-h200/suite",
+        "nvidia-h200/training-seeds",
+        "nvidia-h200/training-small-dataset",
+        "nvidia-h200-x4/peers",
+        "nvidia-h200-x4/training-data-parallel",
+    ],
+)
 def test_the_readme_says_what_the_stored_files_say(run):
     from analysis import sentences
 

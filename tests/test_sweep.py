@@ -19,8 +19,23 @@ from workloads.timing import Limits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
-LONG = [sys.executable, "-m", "workloads.stream", "--sizes", "4KiB:4MiB:+4KiB", "--operations", "copy", "--backends", "numpy",
-        "--threads", "1", "--fast", "--format", "csv", "-o"]  # fmt: skip
+LONG = [
+    sys.executable,
+    "-m",
+    "workloads.stream",
+    "--sizes",
+    "4KiB:4MiB:+4KiB",
+    "--operations",
+    "copy",
+    "--backends",
+    "numpy",
+    "--threads",
+    "1",
+    "--fast",
+    "--format",
+    "csv",
+    "-o",
+]
 # Kernels as a user would add them: one file, found by its name, in the real worker.
 KERNELS = '''
 import os, time
@@ -120,8 +135,17 @@ def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeyp
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
     assert {k: v[0] for k, v in got.items()} == {
-        "dies": "failed", "good": "ok", "killed": "failed", "raises": "failed", "wrong": "wrong", "nan": "wrong",
-        "picky": "skipped", "hangs": "failed", "prints": "ok", "nosuch": "failed"}  # fmt: skip
+        "dies": "failed",
+        "good": "ok",
+        "killed": "failed",
+        "raises": "failed",
+        "wrong": "wrong",
+        "nan": "wrong",
+        "picky": "skipped",
+        "hangs": "failed",
+        "prints": "ok",
+        "nosuch": "failed",
+    }
     assert "exit code 7" in got["dies"][1] and "SIGSEGV" in got["killed"][1] and "KeyError" in got["raises"][1]
     assert got["picky"][1] == "only on Sundays" and "time limit" in got["hangs"][1]
     assert outcome.exit_code == 1
@@ -214,7 +238,9 @@ def test_a_tiny_call_foretells_nothing(tmp_path, planted):
 def test_an_error_of_the_same_type_as_a_refusal_is_a_fault_when_it_runs(tmp_path, planted):
     outcome = swept(tmp_path, rows("picky", "broken"))
     assert [(m.status, m.reason[:23]) for m in outcome.measurements] == [
-        ("skipped", "only on Sundays"), ("failed", "ValueError: shapes are ")]  # fmt: skip
+        ("skipped", "only on Sundays"),
+        ("failed", "ValueError: shapes are "),
+    ]
 
 
 def test_skip_reasons_are_said_once(tmp_path, capsys):
@@ -225,8 +251,12 @@ def test_skip_reasons_are_said_once(tmp_path, capsys):
 
 
 def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
-    parts = [Measurement("k", Matmul(1, 1, 1), Settings(), "ok", samples=(Samples("host-latency", (i, i), 3, (0, 1), "steady"),))
-             for i in (1.0, 2.0, 3.0)]  # fmt: skip
+    parts = [
+        Measurement(
+            "k", Matmul(1, 1, 1), Settings(), "ok", samples=(Samples("host-latency", (i, i), 3, (0, 1), "steady"),)
+        )
+        for i in (1.0, 2.0, 3.0)
+    ]
     made = sweep.merged(parts).samples[0]
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
     assert sweep.merged([parts[0], worker.failed(parts[0].row, "no")]).status == "failed"
@@ -280,18 +310,21 @@ class TestChoosing:
         assert [s.threads for s in plan.settings(parallel, ["cpu"], args)] == [1, 2]
 
 
-@pytest.mark.parametrize(("argv", "code", "message"), [
-    (["--sizes", "0"], 2, "'0' is out of range"),
-    (["--sizes", "-5"], 2, "'-5' is not a size"),
-    (["--sizes", "abc"], 2, "'abc' is not a size"),
-    (["--sizes", "512:64"], 2, "is empty"),
-    (["--sizes", "64", "--backends", "torch"], 2, "unknown backend 'torch'"),
-    (["--sizes", "64", "--dtypes", "int4"], 2, "unknown dtype 'int4'"),
-    (["--sizes", "64", "--modes", "psychic"], 2, "unknown mode 'psychic'"),
-    (["--shapes", "4x4"], 2, "not a shape"),
-    (["--sizes", "64", "--device", "tpu"], 2, "unknown device 'tpu'"),
-    (["--sizes", "64", "-o", "/proc/nope"], 2, "cannot write"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "code", "message"),
+    [
+        (["--sizes", "0"], 2, "'0' is out of range"),
+        (["--sizes", "-5"], 2, "'-5' is not a size"),
+        (["--sizes", "abc"], 2, "'abc' is not a size"),
+        (["--sizes", "512:64"], 2, "is empty"),
+        (["--sizes", "64", "--backends", "torch"], 2, "unknown backend 'torch'"),
+        (["--sizes", "64", "--dtypes", "int4"], 2, "unknown dtype 'int4'"),
+        (["--sizes", "64", "--modes", "psychic"], 2, "unknown mode 'psychic'"),
+        (["--shapes", "4x4"], 2, "not a shape"),
+        (["--sizes", "64", "--device", "tpu"], 2, "unknown device 'tpu'"),
+        (["--sizes", "64", "-o", "/proc/nope"], 2, "cannot write"),
+    ],
+)
 def test_bad_input_is_one_error_line_and_a_command(argv, code, message, capsys):
     assert matmul.main(argv) == code
     out, err = capsys.readouterr()

@@ -48,9 +48,16 @@ def test_the_chain_takes_its_cycles():
     assert 2e8 < cpu_watch.cpu_clock_hz() < 1e10
 
 
-@pytest.mark.parametrize(("clocks", "answer"), [
-    ([], False), ([3e9], False), ([3e9, 3.08e9, 2.92e9], False), ([3e9, 3e9, 3.1e9], True), ([3e9, 3e9, 2.9e9], True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("clocks", "answer"),
+    [
+        ([], False),
+        ([3e9], False),
+        ([3e9, 3.08e9, 2.92e9], False),
+        ([3e9, 3e9, 3.1e9], True),
+        ([3e9, 3e9, 2.9e9], True),
+    ],
+)
 def test_uneven(clocks, answer):
     assert cpu_watch.uneven(clocks) is answer
 
@@ -81,20 +88,28 @@ def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0,
     for _ in clocks[:-1]:
         watch.before_block()
     now.time, process.time = wall, own
-    write(root, {"proc/stat": STAT.format(busy=1000 + busy, stolen=10 + stolen),
-                 "cg/cpu.stat": f"throttled_usec {7 + throttled}\n"})  # fmt: skip
+    write(
+        root,
+        {
+            "proc/stat": STAT.format(busy=1000 + busy, stolen=10 + stolen),
+            "cg/cpu.stat": f"throttled_usec {7 + throttled}\n",
+        },
+    )
     return watch.seen()
 
 
-@pytest.mark.parametrize(("about", "flags"), [
-    ({}, ()),
-    ({"stolen": 3}, ("steal",)),  # 3 ticks of 53
-    ({"stolen": 1}, ()),  # a single tick
-    ({"busy": 59}, ()),  # others took 9 % of the CPU
-    ({"busy": 61}, ("other-load",)),  # and 11 %
-    ({"throttled": 2000}, ("quota",)),
-    ({"stolen": 5, "busy": 80, "throttled": 1}, ("steal", "quota", "other-load")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("about", "flags"),
+    [
+        ({}, ()),
+        ({"stolen": 3}, ("steal",)),  # 3 ticks of 53
+        ({"stolen": 1}, ()),  # a single tick
+        ({"busy": 59}, ()),  # others took 9 % of the CPU
+        ({"busy": 61}, ("other-load",)),  # and 11 %
+        ({"throttled": 2000}, ("quota",)),
+        ({"stolen": 5, "busy": 80, "throttled": 1}, ("steal", "quota", "other-load")),
+    ],
+)
 def test_cpu_flags(monkeypatch, tmp_path, about, flags):
     values, raised = cpu_seen(monkeypatch, tmp_path, [3e9, 3e9, 3.01e9], **about)
     assert raised == flags
@@ -173,11 +188,22 @@ def test_threads_states(tmp_path):
     assert host.others_running(tmp_path / "none") is None
 
 
-@pytest.mark.parametrize(("reasons", "flags"), [
-    (0x0, set()), (0x1, set()), (0x2, set()), (0x10, set()), (0x4, {"power-cap"}), (0x80, {"power-cap"}),
-    (0x88, {"power-cap"}), (0x20, {"thermal"}), (0x48, {"thermal"}), (0x8, {"thermal"}),
-    (0x24, {"power-cap", "thermal"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reasons", "flags"),
+    [
+        (0x0, set()),
+        (0x1, set()),
+        (0x2, set()),
+        (0x10, set()),
+        (0x4, {"power-cap"}),
+        (0x80, {"power-cap"}),
+        (0x88, {"power-cap"}),
+        (0x20, {"thermal"}),
+        (0x48, {"thermal"}),
+        (0x8, {"thermal"}),
+        (0x24, {"power-cap", "thermal"}),
+    ],
+)
 def test_throttle_flags(reasons, flags):
     assert gpu_watch.throttle_flags(reasons) == flags
 
@@ -203,25 +229,29 @@ def test_gpu_watch_without_nvml(monkeypatch):
     assert gpu_seen([None, None]) == ({}, ())
 
 
-@pytest.mark.parametrize(("answers", "flags"), [
-    ({}, ()),
-    ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x4}, ("power-cap",)),
-    ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x40}, ("thermal",)),
-    ({"nvmlDeviceGetCurrentClocksThrottleReasons": FakeNvml.NVMLError("not supported")}, ()),
-    ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid())]}, ()),
-    ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(os.getppid())]}, ()),
-    ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(1 << 29)]}, ("other-tenant",)),
-    ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29)]}, ()),  # ours, by the host's number
-    ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29), process((1 << 29) + 1)]}, ("other-tenant",)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("answers", "flags"),
+    [
+        ({}, ()),
+        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x4}, ("power-cap",)),
+        ({"nvmlDeviceGetCurrentClocksThrottleReasons": 0x40}, ("thermal",)),
+        ({"nvmlDeviceGetCurrentClocksThrottleReasons": FakeNvml.NVMLError("not supported")}, ()),
+        ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid())]}, ()),
+        ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(os.getppid())]}, ()),
+        ({"nvmlDeviceGetComputeRunningProcesses": [process(os.getpid()), process(1 << 29)]}, ("other-tenant",)),
+        ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29)]}, ()),  # ours, by the host's number
+        ({"nvmlDeviceGetComputeRunningProcesses": [process(1 << 29), process((1 << 29) + 1)]}, ("other-tenant",)),
+    ],
+)
 def test_gpu_flags(monkeypatch, answers, flags):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetPowerUsage=650_000, **answers))
     assert gpu_seen([1.98e9] * 3) == ({"gpu_clock_hz": 1.98e9, "gpu_power_w": 650.0}, flags)
 
 
-@pytest.mark.parametrize(("held_ns", "flags"), [((0, 0), ()), ((20e6, 0), ()), ((40e6, 0), ("power-cap",)),
-                                                ((0, 40e6), ("thermal",))])  # fmt: skip
+@pytest.mark.parametrize(
+    ("held_ns", "flags"), [((0, 0), ()), ((20e6, 0), ()), ((40e6, 0), ("power-cap",)), ((0, 40e6), ("thermal",))]
+)
 def test_the_drivers_own_count_of_held_time(monkeypatch, held_ns, flags):
     fake_cupy(monkeypatch)
     answers = iter([(5e9, 6e9), (5e9 + held_ns[0], 6e9 + held_ns[1])])
@@ -286,8 +316,13 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
     """NVML gives the host's numbers there: as many are ours as the parent has children with a CUDA context."""
     parent = 4000  # the suite's own may be 1, as is that of 73
     monkeypatch.setattr(os, "getppid", lambda: parent)
-    for pid, of, file in ((os.getpid(), parent, "nvidia-uvm"), (71, parent, "nvidia-uvm"), (72, parent, "nvidiactl"),
-                          (73, 1, "nvidia-uvm"), (parent, 1, "nvidia-uvm")):  # fmt: skip
+    for pid, of, file in (
+        (os.getpid(), parent, "nvidia-uvm"),
+        (71, parent, "nvidia-uvm"),
+        (72, parent, "nvidiactl"),
+        (73, 1, "nvidia-uvm"),
+        (parent, 1, "nvidia-uvm"),
+    ):
         write(tmp_path, {f"proc/{pid}/stat": f"{pid} (python) S {of} 0 0"})
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")

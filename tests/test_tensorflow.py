@@ -13,8 +13,14 @@ from workloads.worker import Order
 QUICK = Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3)
 ADDS = ("copy", "scale", "add", "triad", "read")
 STEPS = ("relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm", "sgd", "adam")
-CALLS = {"eager": ("elementwise", "matmul", "copy"), "function": ("elementwise", "matmul"), "jit": ("elementwise", "matmul"),
-         "fit": ("step", "epoch", "predict", "train_on_batch"), "fit_jit": ("step",), "fit_op_by_op": ("epoch",)}  # fmt: skip
+CALLS = {
+    "eager": ("elementwise", "matmul", "copy"),
+    "function": ("elementwise", "matmul"),
+    "jit": ("elementwise", "matmul"),
+    "fit": ("step", "epoch", "predict", "train_on_batch"),
+    "fit_jit": ("step",),
+    "fit_op_by_op": ("epoch",),
+}
 
 
 @pytest.fixture(scope="module")
@@ -75,18 +81,22 @@ def test_the_fused_normalization_is_right(measured, variant, operation):
     assert (m.status, m.reason, m.check) == ("ok", "", "bound")
 
 
-@pytest.mark.parametrize(("kernel", "problem", "words"), [
-    ("stream/tensorflow/jit", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
-    ("stream/tensorflow/function", Stream("relu", 1 << 10, "bfloat16"), "float32 and float64, not bfloat16"),
-    ("stream/tensorflow/graph", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
-    ("stream/tensorflow/dataset", Stream("add", 1 << 18, "float32"), "it is a copy"),
-    ("stream/tensorflow/pooled", Stream("maxpool", 1 << 18, "float32"), "is maxpool_grad's"),
-    ("launch/tensorflow/function", Launch("matmul", 2), "computed once"),
-    ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
-    ("launch/tensorflow/fit", Launch("copy"), "have no copy"),
-    ("transfer/tensorflow/constant", Transfer("h2d", 1 << 10), "there is no link"),
-    ("transfer/tensorflow/numpy", Transfer("h2d", 1 << 10), "plain d2h copy"),
-    ("transfer/tensorflow/dataset", Transfer("h2d", 1 << 10, "pinned"), "pageable memory")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "problem", "words"),
+    [
+        ("stream/tensorflow/jit", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
+        ("stream/tensorflow/function", Stream("relu", 1 << 10, "bfloat16"), "float32 and float64, not bfloat16"),
+        ("stream/tensorflow/graph", Stream("batchnorm_grad", 1 << 18, "float32"), "together with its forward pass"),
+        ("stream/tensorflow/dataset", Stream("add", 1 << 18, "float32"), "it is a copy"),
+        ("stream/tensorflow/pooled", Stream("maxpool", 1 << 18, "float32"), "is maxpool_grad's"),
+        ("launch/tensorflow/function", Launch("matmul", 2), "computed once"),
+        ("launch/tensorflow/jit", Launch("empty"), "has no empty"),
+        ("launch/tensorflow/fit", Launch("copy"), "have no copy"),
+        ("transfer/tensorflow/constant", Transfer("h2d", 1 << 10), "there is no link"),
+        ("transfer/tensorflow/numpy", Transfer("h2d", 1 << 10), "plain d2h copy"),
+        ("transfer/tensorflow/dataset", Transfer("h2d", 1 << 10, "pinned"), "pageable memory"),
+    ],
+)
 def test_what_it_cannot_do_is_skipped_with_the_reason(measured, kernel, problem, words):
     m = measured(kernel, problem)
     assert m.status == "skipped"

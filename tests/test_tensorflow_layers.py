@@ -31,7 +31,10 @@ def measured(train):
 def right(m) -> bool:
     """Whether the row is exact and timed. A CPU without instructions for 16-bit numbers is refused, in these words."""
     if m.problem.dtype in ("float16", "bfloat16") and m.status == "skipped":
-        assert m.reason == f"TensorFlow has only general {m.problem.dtype} kernels for this CPU, which round sums on the way"
+        assert (
+            m.reason
+            == f"TensorFlow has only general {m.problem.dtype} kernels for this CPU, which round sums on the way"
+        )
         return not m.kernel.endswith("jit")
     assert (m.status, m.reason, m.check) == ("ok", "", "exact"), m.problem
     return [s.clock for s in m.samples] == ["host-latency"]
@@ -48,8 +51,11 @@ def layer_problems(network: networks.Network) -> list:
             found += [layers.conv(layer, shape, 2, direction) for direction in Conv.DIRECTIONS]
         elif layer.kind == "dense":
             rows, features, units = 2, shape[-1], layer.units
-            found += [Matmul(rows, units, features), Matmul(rows, features, units, layout="nt"),
-                      Matmul(features, units, rows, layout="tn")]  # fmt: skip
+            found += [
+                Matmul(rows, units, features),
+                Matmul(rows, features, units, layout="nt"),
+                Matmul(features, units, rows, layout="tn"),
+            ]
     return found
 
 
@@ -60,9 +66,17 @@ def small(network: networks.Network) -> networks.Network:
 
 def test_the_seeds_layers_are_all_there():
     """Layers as the articles count them, and Inception V3's 94 convolutions; three products each."""
-    counts = {n.name: [sum(p.op == op for p in layer_problems(small(n))) / 3 for op in ("conv", "matmul")] for n in SEEDS}
-    assert counts == {"cifar10-cnn": [3, 2], "cifar10-mlp": [0, 3], "fashion-mlp": [0, 6], "mnist-cnn": [2, 1], "peaks": [0, 3],
-                      "inception-v3": [94, 1]}  # fmt: skip
+    counts = {
+        n.name: [sum(p.op == op for p in layer_problems(small(n))) / 3 for op in ("conv", "matmul")] for n in SEEDS
+    }
+    assert counts == {
+        "cifar10-cnn": [3, 2],
+        "cifar10-mlp": [0, 3],
+        "fashion-mlp": [0, 6],
+        "mnist-cnn": [2, 1],
+        "peaks": [0, 3],
+        "inception-v3": [94, 1],
+    }
 
 
 @pytest.mark.parametrize("problem", dict.fromkeys(p for n in SEEDS for p in layer_problems(small(n))), ids=str)
@@ -70,7 +84,9 @@ def test_keras_layers_have_our_shapes_and_the_references_numbers(measured, probl
     assert right(measured(f"{problem.op}/tensorflow/layer", problem))
 
 
-@pytest.mark.parametrize("problem", dict.fromkeys(p for n in SEEDS if n == small(n) for p in layer_problems(n)), ids=str)
+@pytest.mark.parametrize(
+    "problem", dict.fromkeys(p for n in SEEDS if n == small(n) for p in layer_problems(n)), ids=str
+)
 def test_tensorflows_operations_have_them_too(measured, problem):
     assert right(measured(f"{problem.op}/tensorflow/function", problem))
 
@@ -85,8 +101,13 @@ def test_products_are_right_in_every_layout(measured, way, dtype):
         assert right(measured(f"matmul/tensorflow/{way}", Matmul(17, 33, 65, dtype, layout=layout)))
 
 
-CONVS = [Conv(2, 9, 8, 3, 5, 3, 3, 1, "same"), Conv(2, 9, 8, 4, 6, 3, 2, 2, "same"), Conv(3, 6, 6, 4, 6, 3, 3, 2, "valid"),
-         Conv(2, 6, 11, 1, 4, 5, 2, 1, 2), Conv(1, 5, 5, 4, 6, 1, 1, 3, 4)]  # fmt: skip
+CONVS = [
+    Conv(2, 9, 8, 3, 5, 3, 3, 1, "same"),
+    Conv(2, 9, 8, 4, 6, 3, 2, 2, "same"),
+    Conv(3, 6, 6, 4, 6, 3, 3, 2, "valid"),
+    Conv(2, 6, 11, 1, 4, 5, 2, 1, 2),
+    Conv(1, 5, 5, 4, 6, 1, 1, 3, 4),
+]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -110,23 +131,40 @@ def test_groups_are_right_or_refused_in_tensorflows_words(measured, direction):
     assert right(measured("conv/tensorflow/jit", problem))
     for way in ("eager", "function", "layer"):
         m = measured(f"conv/tensorflow/{way}", problem)
-        assert m.status == "ok" or (m.status == "skipped" and m.reason.startswith("TensorFlow cannot do this: ")), m.reason
+        assert m.status == "ok" or (m.status == "skipped" and m.reason.startswith("TensorFlow cannot do this: ")), (
+            m.reason
+        )
 
 
-@pytest.mark.parametrize("problem", [
-    Conv(2, 9, 8, 16, 32, 3, 3, 1, "same"), Conv(2, 9, 8, 3, 5, 3, 2, 2, "same"), Conv(2, 9, 8, 4, 6, 3, 2, 1, 1),
-    Conv(2, 9, 8, 16, 32, 3, 3, 1, "same", direction="dgrad"), Conv(2, 9, 8, 4, 6, 3, 2, 1, "valid", direction="dgrad"),
-    Conv(2, 9, 8, 4, 6, 4, 2, 1, "same", 2, direction="dgrad"), Conv(2, 9, 8, 8, 8, 3, 3, 1, "same", dtype="bfloat16"),
-    ], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Conv(2, 9, 8, 16, 32, 3, 3, 1, "same"),
+        Conv(2, 9, 8, 3, 5, 3, 2, 2, "same"),
+        Conv(2, 9, 8, 4, 6, 3, 2, 1, 1),
+        Conv(2, 9, 8, 16, 32, 3, 3, 1, "same", direction="dgrad"),
+        Conv(2, 9, 8, 4, 6, 3, 2, 1, "valid", direction="dgrad"),
+        Conv(2, 9, 8, 4, 6, 4, 2, 1, "same", 2, direction="dgrad"),
+        Conv(2, 9, 8, 8, 8, 3, 3, 1, "same", dtype="bfloat16"),
+    ],
+    ids=str,
+)
 def test_fifty_in_a_row_are_right_and_counted(measured, problem):
     m = measured("conv/tensorflow/held", problem)
     assert right(m)
     assert all(samples.calls % 50 == 0 for samples in m.samples)
 
 
-@pytest.mark.parametrize("problem", [
-    Matmul(3, 5, 7), Matmul(8, 5, 4, layout="nt"), Matmul(4, 6, 9, layout="tn"),
-    *(Conv(2, 9, 8, 4, 6, 3, 3, 1, "same", direction=d) for d in Conv.DIRECTIONS)], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matmul(3, 5, 7),
+        Matmul(8, 5, 4, layout="nt"),
+        Matmul(4, 6, 9, layout="tn"),
+        *(Conv(2, 9, 8, 4, 6, 3, 3, 1, "same", direction=d) for d in Conv.DIRECTIONS),
+    ],
+    ids=str,
+)
 def test_products_in_a_row_are_right_and_counted(measured, problem):
     m = measured(f"{problem.op}/tensorflow/graph", problem)
     assert right(m)
@@ -139,18 +177,30 @@ def test_products_in_a_row_are_right_and_counted(measured, problem):
 SMALL = Conv(2, 5, 5, 4, 4, 3, 3)
 
 
-@pytest.mark.parametrize(("kernel", "problem", "words"), [
-    ("matmul/tensorflow/function", Matmul(4, 4, 4, math="tf32"), "TF32 is an arithmetic of GPUs"),
-    ("matmul/tensorflow/jit", Matmul(4, 4, 4, "bfloat16", out="float32"), "in its operands' dtype"),
-    ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
-    ("conv/tensorflow/eager", msgspec.structs.replace(SMALL, math="tf32"), "TF32 is an arithmetic of GPUs"),
-    ("conv/tensorflow/jit", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
-    ("conv/tensorflow/graph", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
-    ("conv/tensorflow/layer", msgspec.structs.replace(SMALL, pad=1), "pad them `same` or `valid`"),
-    ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="wgrad"), "filters whose layout can be held"),
-    ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="dgrad", stride=2), "filters whose layout can be held"),
-    ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="dgrad", pad=3), "padded by less than the filter"),
-    ], ids=str)  # fmt: skip
+@pytest.mark.parametrize(
+    ("kernel", "problem", "words"),
+    [
+        ("matmul/tensorflow/function", Matmul(4, 4, 4, math="tf32"), "TF32 is an arithmetic of GPUs"),
+        ("matmul/tensorflow/jit", Matmul(4, 4, 4, "bfloat16", out="float32"), "in its operands' dtype"),
+        ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
+        ("conv/tensorflow/eager", msgspec.structs.replace(SMALL, math="tf32"), "TF32 is an arithmetic of GPUs"),
+        ("conv/tensorflow/jit", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
+        ("conv/tensorflow/graph", msgspec.structs.replace(SMALL, layout="NCHW"), "CPU convolutions are NHWC"),
+        ("conv/tensorflow/layer", msgspec.structs.replace(SMALL, pad=1), "pad them `same` or `valid`"),
+        ("conv/tensorflow/held", msgspec.structs.replace(SMALL, direction="wgrad"), "filters whose layout can be held"),
+        (
+            "conv/tensorflow/held",
+            msgspec.structs.replace(SMALL, direction="dgrad", stride=2),
+            "filters whose layout can be held",
+        ),
+        (
+            "conv/tensorflow/held",
+            msgspec.structs.replace(SMALL, direction="dgrad", pad=3),
+            "padded by less than the filter",
+        ),
+    ],
+    ids=str,
+)
 def test_what_it_cannot_do_is_skipped_with_the_reason(measured, kernel, problem, words):
     m = measured(kernel, problem)
     assert m.status == "skipped"
@@ -164,8 +214,12 @@ def test_rows_with_and_without_tf32_have_processes_of_their_own():
         return environment(Row(f"{problem.op}/{backend}/x", problem, Settings(device)), {}).get("NVIDIA_TF32_OVERRIDE")
 
     assert [override(p) for p in (Matmul(2, 2, 2), SMALL)] == ["0", "0"]
-    others = (Matmul(2, 2, 2, math="tf32"), msgspec.structs.replace(SMALL, math="tf32"), Matmul(2, 2, 2, "bfloat16"),
-              Launch("matmul"))  # fmt: skip
+    others = (
+        Matmul(2, 2, 2, math="tf32"),
+        msgspec.structs.replace(SMALL, math="tf32"),
+        Matmul(2, 2, 2, "bfloat16"),
+        Launch("matmul"),
+    )
     assert {override(p) for p in others} == {override(SMALL, "cpu")} == {override(SMALL, backend="cupy")} == {None}
 
 

@@ -82,5 +82,7 @@ def test_a_handicap_makes_calls_that_are_not_counted(monkeypatch):
     # A sample of 5 ms has 1 call of 5 ms and 12 of 400 us: 2 % more is a whole call only of 50.
     for call_seconds, calls in ((5e-3, 1), (4e-4, 12)):
         clock = FakeClock(monkeypatch, call_seconds)
-        plain, slow = (timing.one_block(timing.host(clock.run), Limits(), "host-latency", call_seconds, h) for h in (0.0, 0.02))
+        plain, slow = (
+            timing.one_block(timing.host(clock.run), Limits(), "host-latency", call_seconds, h) for h in (0.0, 0.02)
+        )
         assert (plain.calls, slow.calls) == (calls, 50) and np.allclose(slow.seconds, 1.02 * call_seconds)

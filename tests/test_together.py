@@ -52,8 +52,9 @@ def test_only_what_ran_while_all_were_at_work_counts():
     assert parties.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
 
 
-@pytest.mark.parametrize(("each", "unit", "first", "count"), [
-    (0.1, 1.0, 1, 10), (5.0, 1.0, 1, 1), (0.001, 1.0, 8, 1000), (0.3, 1.0, 8, 3)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("each", "unit", "first", "count"), [(0.1, 1.0, 1, 10), (5.0, 1.0, 1, 1), (0.001, 1.0, 8, 1000), (0.3, 1.0, 8, 3)]
+)
 def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
     clock = SimpleNamespace(now=0.0)
 
@@ -64,8 +65,12 @@ def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
 
 
 def test_the_same_preparation_serves_alone_and_together():
-    alone = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"}))
-    both = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"}))
+    alone = msgspec.structs.replace(
+        STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"})
+    )
+    both = msgspec.structs.replace(
+        STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"})
+    )
     other = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "real", "beside": "teacher"}))
     assert windows.key(alone) == windows.key(both) != windows.key(other)
 
@@ -171,13 +176,16 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     shown = []
     outcome = together.teacher(arguments(tmp_path), GPU_MACHINE, "command", shown.append)
     assert [(m.problem.op, m.problem.model, m.settings.device, m.settings.switches["beside"]) for m in shown] == [
-        ("inference", "vgg-small", "cpu", "nothing"), ("training", "cifar10-cnn", "gpu:0", "nothing"),
-        ("inference", "vgg-small", "cpu", "student"), ("training", "cifar10-cnn", "gpu:0", "teacher")]  # fmt: skip
+        ("inference", "vgg-small", "cpu", "nothing"),
+        ("training", "cifar10-cnn", "gpu:0", "nothing"),
+        ("inference", "vgg-small", "cpu", "student"),
+        ("training", "cifar10-cnn", "gpu:0", "teacher"),
+    ]
     assert [m.on("host-latency").seconds for m in shown] == [(0.1,) * 12] * 2 + [(0.2,) * 12] * 2
     assert shown[0].on("host-latency").block == (0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
     assert [verb for verb, _ in workers.asked[:2]] == ["prepare", "prepare"]
     ops = [op[0] for _, op in workers.asked[2:]]  # four units a window; every other round in the opposite order
-    assert "".join(ops) == ("iiii" "tttt" "iiiitttt" + "iiiitttt" "tttt" "iiii") * 2
+    assert "".join(ops) == ("iiiittttiiiitttt" + "iiiittttttttiiii") * 2
     assert all(worker.closed for worker in workers.every)
     assert (outcome.exit_code, outcome.left) == (0, 0)
     read = results.read(tmp_path).measurements
@@ -187,7 +195,8 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
         "A frozen teacher (vgg-small) answering on the CPU while the student (cifar10-cnn, batch 32) trains on the GPU: the "
         "student's step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 2.00 (2.00..2.00) times.",
         "A step and the teacher's answer to its batch take 200 ms one after the other (100 ms and 100 ms) and 200 ms at once: "
-        "can't tell which is quicker, 1.00 (1.00..1.00) times as fast."]  # fmt: skip
+        "can't tell which is quicker, 1.00 (1.00..1.00) times as fast.",
+    ]
 
 
 @pytest.mark.parametrize("error", [OSError("closed"), ZeroDivisionError("planted")])
@@ -207,12 +216,12 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
         parties.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
 
 
-
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     outcome = together.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
     found = outcome.measurements
     assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == [
-        ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]  # fmt: skip
+        ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")
+    ]
     assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48]
     assert found[0].on("host-throughput") is None
     assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
@@ -220,24 +229,37 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     assert len(workers.every) == 4
     (line,) = said.lines(found)
     more = "at once make 1.00 (1.00..1.00) times as many steps a second in all"
-    assert line == ("Trainings of lenet at batch 32 on one GPU, each in its process: one makes 10.0 steps a second, "
-                    f"2 {more} and 4 {more}.")  # fmt: skip
+    assert line == (
+        "Trainings of lenet at batch 32 on one GPU, each in its process: one makes 10.0 steps a second, "
+        f"2 {more} and 4 {more}."
+    )
 
 
 def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
     """A measurement of three equal rounds."""
     samples = tuple(Samples(clock, (s,) * 3, 1, (0, 1, 2), "") for clock, s in clocks.items())
-    return made(msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), samples=samples)
+    return made(
+        msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), samples=samples
+    )
 
 
 def test_what_both_at_once_bring_by_hand():
     """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
     teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [timed(STUDENT, {"host-latency": 0.01}, beside="nothing"), timed(teacher, {"host-latency": 0.03}, beside="nothing"),
-            timed(STUDENT, {"host-latency": 0.02}, beside="teacher"), timed(teacher, {"host-latency": 0.032}, beside="student")]
+    rows = [
+        timed(STUDENT, {"host-latency": 0.01}, beside="nothing"),
+        timed(teacher, {"host-latency": 0.03}, beside="nothing"),
+        timed(STUDENT, {"host-latency": 0.02}, beside="teacher"),
+        timed(teacher, {"host-latency": 0.032}, beside="student"),
+    ]
     slower, gain = said.lines(rows)
-    assert "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times." in slower
-    assert "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast." in gain
+    assert (
+        "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times." in slower
+    )
+    assert (
+        "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast."
+        in gain
+    )
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
     (line,) = said.lines([timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once])
     assert "one makes 100 steps a second, 2 at once make 1.25 (1.25..1.25) times as many steps a second in all." in line
@@ -246,14 +268,20 @@ def test_what_both_at_once_bring_by_hand():
 
 def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [timed(teacher, {"host-latency": 0.03}, data="synthetic", beside="nothing"),
-            timed(STUDENT, {"host-latency": 0.004}, data="synthetic", beside="nothing"),
-            timed(teacher, {"host-latency": 0.032}, data="synthetic", beside="student"),
-            timed(STUDENT, {"host-latency": 0.005}, data="synthetic", beside="teacher")]  # fmt: skip
+    rows = [
+        timed(teacher, {"host-latency": 0.03}, data="synthetic", beside="nothing"),
+        timed(STUDENT, {"host-latency": 0.004}, data="synthetic", beside="nothing"),
+        timed(teacher, {"host-latency": 0.032}, data="synthetic", beside="student"),
+        timed(STUDENT, {"host-latency": 0.005}, data="synthetic", beside="teacher"),
+    ]
     loaded = results.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
     assert sentences.answer(loaded) == said.lines(rows) and len(said.lines(rows)) == 2
     text = page.markdown(Material(loaded), False)
-    assert "No GPU was measured" not in text and "Nothing was measured" not in text and "## Training with Keras" not in text
+    assert (
+        "No GPU was measured" not in text
+        and "Nothing was measured" not in text
+        and "## Training with Keras" not in text
+    )
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside a teacher | gpu:0 | 5.00 ms |" in text
     assert "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, alone | cpu | 30.0 ms |" in text
 
@@ -265,8 +293,12 @@ def test_a_slowdown_that_may_be_none_says_so():
         one = timed(row, {"host-latency": 1.0}, **given)
         return msgspec.structs.replace(one, samples=(Samples("host-latency", seconds, 1, (0, 1, 2), ""),))
 
-    rows = [of(STUDENT, 0.010, 0.012, 0.011, beside="nothing"), of(teacher, 0.03, 0.03, 0.03, beside="nothing"),
-            of(STUDENT, 0.011, 0.011, 0.0115, beside="teacher"), of(teacher, 0.09, 0.09, 0.09, beside="student")]  # fmt: skip
+    rows = [
+        of(STUDENT, 0.010, 0.012, 0.011, beside="nothing"),
+        of(teacher, 0.03, 0.03, 0.03, beside="nothing"),
+        of(STUDENT, 0.011, 0.011, 0.0115, beside="teacher"),
+        of(teacher, 0.09, 0.09, 0.09, beside="student"),
+    ]
     slower, gain = said.lines(rows)
     assert " times as long as alone (can't tell), the teacher's answer 3.00 (3.00..3.00) times." in slower
     assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
@@ -274,7 +306,9 @@ def test_a_slowdown_that_may_be_none_says_so():
 
 def rounds(row: Row, *seconds: float, clock: str = "host-latency", **given: str) -> Measurement:
     """A round a number, on the clock of its own and on that of every row."""
-    taken = tuple(Samples(name, seconds, 1, tuple(range(len(seconds))), "") for name in dict.fromkeys((clock, "host-latency")))
+    taken = tuple(
+        Samples(name, seconds, 1, tuple(range(len(seconds))), "") for name in dict.fromkeys((clock, "host-latency"))
+    )
     return msgspec.structs.replace(timed(row, {}, **given), samples=taken)
 
 
@@ -284,13 +318,23 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     alone = rounds(STUDENT, 0.0030, 0.0028, 0.0032, beside="nothing", at_once="1")
     both = rounds(STUDENT, 0.00168, 0.00168, 0.00168, clock="host-throughput", beside="fits", at_once="2")
     (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
-    assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == (0.003 / 0.00168, True, True)
-    shown = page.markdown(Material(results.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False)
+    assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == (
+        0.003 / 0.00168,
+        True,
+        True,
+    )
+    shown = page.markdown(
+        Material(results.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False
+    )
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
     assert "queued" not in shown and "2 at once make 1.79 (" in shown
     teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [rounds(STUDENT, 0.003, 0.0031, 0.0029, beside="nothing"), rounds(teacher, 0.010, 0.010, 0.010, beside="nothing"),
-            rounds(STUDENT, 0.004, 0.004, 0.004, beside="teacher"), rounds(teacher, 0.0108, 0.0108, 0.0108, beside="student")]
+    rows = [
+        rounds(STUDENT, 0.003, 0.0031, 0.0029, beside="nothing"),
+        rounds(teacher, 0.010, 0.010, 0.010, beside="nothing"),
+        rounds(STUDENT, 0.004, 0.004, 0.004, beside="teacher"),
+        rounds(teacher, 0.0108, 0.0108, 0.0108, beside="student"),
+    ]
     assert said.lines(rows)[1].endswith("10.8 ms at once: 1.20 (1.18..1.23) times as fast.")
 
 
@@ -304,8 +348,11 @@ def test_a_fast_study_has_rounds_enough_to_tell_one_and_a_half_times_as_long():
 def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
     """The teacher's rows are of inference: a page that answers something else first still has them in its trainings' section."""
     teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [timed(row, {"host-latency": 0.01}, beside=beside) for row, others in ((STUDENT, "teacher"), (teacher, "student"))
-            for beside in ("nothing", others)]  # fmt: skip
+    rows = [
+        timed(row, {"host-latency": 0.01}, beside=beside)
+        for row, others in ((STUDENT, "teacher"), (teacher, "student"))
+        for beside in ("nothing", others)
+    ]
     assert len(said.lines(rows)) == 2
     assert set(budgets.section([], rows)) >= {f"- {line}" for line in said.lines(rows)}
 
@@ -313,10 +360,15 @@ def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(together.time, "perf_counter", lambda: float(next(ticks)))
-    outcome = together.trials(arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on"), GPU_MACHINE, "command")
+    outcome = together.trials(
+        arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on"), GPU_MACHINE, "command"
+    )
     found = outcome.measurements
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == [
-        (said.TRIAL, "warm", "off"), (said.TRIAL, "warm", "on"), (said.TRIAL, "fresh", "off")]  # fmt: skip
+        (said.TRIAL, "warm", "off"),
+        (said.TRIAL, "warm", "on"),
+        (said.TRIAL, "fresh", "off"),
+    ]
     assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
     assert [m.on("host-latency").seconds for m in found] == [(1.0, 1.0, 1.0)] * 3
     assert found[0].values == {"total_s": 3.0, "trials": 3.0, "traces": 6.0, "jit_compile": 0.0}
@@ -324,7 +376,9 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
     (line,) = said.lines(found)
     traced = "the train step traced 6 times in all"
-    assert f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)" in line
+    assert (
+        f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)" in line
+    )
     assert "3 trials in one process, clear_session before each, took 3.00 s" in line
     assert f"3 trials in fresh processes took 3.00 s (1.00 s each; {traced})." in line
     assert line.endswith(" One more takes 1.00 s in a process that is there and 1.00 s in one of its own.")
@@ -335,8 +389,10 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     """9, 4 and 6 s in one process: 5 s each after the first; a process each: 6 s in the middle."""
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
-    warm, fresh = (together.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
-                   for process in ("warm", "fresh"))  # fmt: skip
+    warm, fresh = (
+        together.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
+        for process in ("warm", "fresh")
+    )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
     assert (said.trial_seconds(warm), said.trial_seconds(fresh)) == (5.0, 6.0)
     assert job_words.start_sentences([warm, fresh]) == []  # they start processes, but that is not what they are asked
@@ -354,7 +410,9 @@ def test_a_phase_that_one_trial_had_is_zero_in_the_others():
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
 
 
-def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_asked_for(workers, tmp_path, monkeypatch):
+def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_asked_for(
+    workers, tmp_path, monkeypatch
+):
     monkeypatch.setattr(machine, "gpu_problem", lambda: "no NVIDIA driver")
     monkeypatch.setattr(sweep, "header", lambda args, command: run(CPU_MACHINE, command))
     for study in (together.teacher, together.side_by_side):
@@ -412,8 +470,9 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
     assert all(worker.closed for worker in workers.every)
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--model", "nobody"], "unknown model 'nobody'"), (["--batch", "0"], "out of range")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"), [(["--model", "nobody"], "unknown model 'nobody'"), (["--batch", "0"], "out of range")]
+)
 def test_what_cannot_be_studied_is_refused(words, message, tmp_path):
     for study in ("teacher", "together", "trials"):
         with pytest.raises(options.Usage, match=message):
@@ -452,7 +511,9 @@ def order(verb: str, row: Row) -> Order:
 
 
 def test_a_window_of_answers_in_a_real_worker(train):
-    row = Row("inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"}))  # of no other test
+    row = Row(
+        "inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"})
+    )  # of no other test
     early = train.worker.ask(order("window", row), 60)
     assert (early.status, early.reason) == ("skipped", "the row was not prepared in this process")
     prepared = train.worker.ask(order("prepare", row), 120)
@@ -483,5 +544,3 @@ def test_a_refusal_is_skipped_with_its_reason(train):
     m = train.worker.ask(order("trial", row), 60)
     assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)
     assert measure.obey(Order("dance", row)).status == "failed"
-
-

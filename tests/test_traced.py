@@ -122,14 +122,22 @@ def test_a_gpus_kernels_are_told_by_their_hlo_their_operation_or_their_name():
     gpu = Plane("/device:GPU:0")
     hlo = {"hlo_module": "step", "hlo_op": "fusion.7"}
     for at in (100, 200):
-        gpu.line("Stream #13(Compute)", ("loop_sub_fusion_7", at, 10, hlo), ("loop_add_fusion_2", at + 10, 5, {}),
-                 ("sm90_xmma_gemm_f32f32_tf32f32", at + 15, 20, {"tf_op": "model/dense/MatMul:MatMul"}),
-                 ("nvjet_tst_128x64", at + 35, 5, {}))  # fmt: skip
+        gpu.line(
+            "Stream #13(Compute)",
+            ("loop_sub_fusion_7", at, 10, hlo),
+            ("loop_add_fusion_2", at + 10, 5, {}),
+            ("sm90_xmma_gemm_f32f32_tf32f32", at + 15, 20, {"tf_op": "model/dense/MatMul:MatMul"}),
+            ("nvjet_tst_128x64", at + 35, 5, {}),
+        )
         gpu.line("Stream #14(MemcpyH2D)", ("MemcpyH2D", at + 30, 10, {}))
         gpu.line("TensorFlow Ops", ("model/dense/MatMul:MatMul", at, 99, {}))
-    known = {"step": [("fusion.7", "fusion", "", [("subtract", "adam/Sub"), ("multiply", "gradient_tape/mul")]),
-                      ("loop_add_fusion.2", "fusion", "", [("reduce", "model/dense/Sum")]),
-                      ("gemm.1", "custom-call", "__cublas$gemm", [])]}  # fmt: skip
+    known = {
+        "step": [
+            ("fusion.7", "fusion", "", [("subtract", "adam/Sub"), ("multiply", "gradient_tape/mul")]),
+            ("loop_add_fusion.2", "fusion", "", [("reduce", "model/dense/Sum")]),
+            ("gemm.1", "custom-call", "__cublas$gemm", []),
+        ]
+    }
     found = xspace.steps_of(space(steps(), gpu, metadata(known)), "adam")
     kernels = {
         (op.where, op.scope, op.name): round(op.seconds * 1e6, 6) for op in found.ops if op.where in ("kernel", "copy")
@@ -144,7 +152,11 @@ def test_a_gpus_kernels_are_told_by_their_hlo_their_operation_or_their_name():
     assert found.busy_s["device"] == pytest.approx(40e-6)  # the copy is beside kernels
     parts = traced.by_part(found, (trace.KERNEL, trace.COPY))
     assert {name: round(s * 1e6, 6) for name, s in parts.items()} == {
-        "optimizer": 10.0, "element-wise": 5.0, "matmul": 25.0, "copies": 10.0}  # fmt: skip
+        "optimizer": 10.0,
+        "element-wise": 5.0,
+        "matmul": 25.0,
+        "copies": 10.0,
+    }
 
 
 def metadata(modules: dict) -> Plane:
@@ -166,14 +178,22 @@ def faked_hlo(monkeypatch):
     """HLO modules as the reader sees them, without TensorFlow: a computation of the instructions, one for each fusion."""
 
     def instruction(name, opcode, target="", called=(), path=""):
-        return types.SimpleNamespace(name=name, opcode=opcode, custom_call_target=target, called_computation_ids=called,
-                                     metadata=types.SimpleNamespace(op_name=path))  # fmt: skip
+        return types.SimpleNamespace(
+            name=name,
+            opcode=opcode,
+            custom_call_target=target,
+            called_computation_ids=called,
+            metadata=types.SimpleNamespace(op_name=path),
+        )
 
     def module(written: bytes):
         entry, computations = [], []
         for i, (name, opcode, target, inside) in enumerate(KNOWN[written.decode()], 1):
-            computations.append(types.SimpleNamespace(id=i, instructions=[instruction(f"{name}.{j}", o, path=p)
-                                                                          for j, (o, p) in enumerate(inside)]))  # fmt: skip
+            computations.append(
+                types.SimpleNamespace(
+                    id=i, instructions=[instruction(f"{name}.{j}", o, path=p) for j, (o, p) in enumerate(inside)]
+                )
+            )
             entry.append(instruction(name, opcode, target, [i]))
         computations.append(types.SimpleNamespace(id=0, instructions=entry))
         return types.SimpleNamespace(name=written.decode(), computations=computations)
@@ -181,15 +201,25 @@ def faked_hlo(monkeypatch):
     monkeypatch.setattr(xspace, "_hlo", module)
 
 
-@pytest.mark.parametrize(("where", "scope", "name", "part"), [
-    ("op", "forward", "_MklNativeFusedConv2D", "conv"), ("op", "backward", "MatMul", "matmul"),
-    ("op", "optimizer", "Mul", "optimizer"), ("op", "backward", "ReluGrad", "element-wise"),
-    ("op", "backward", "BiasAddGrad", "element-wise"),
-    ("kernel", "backward", "__cudnn$convBackwardFilter", "conv"), ("kernel", "forward", "__cublas$gemm", "matmul"),
-    ("kernel", "forward", "fusion dot", "matmul"), ("kernel", "", "cutlass_80_wmma_tensorop", "matmul"),
-    ("kernel", "", "void something", ""), ("kernel", "forward", "convert", "element-wise"),
-    ("copy", "", "MemcpyH2D", "copies"), ("copy", "", "MemcpyD2H", "copies"), ("copy", "", "MemcpyD2D", "element-wise"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("where", "scope", "name", "part"),
+    [
+        ("op", "forward", "_MklNativeFusedConv2D", "conv"),
+        ("op", "backward", "MatMul", "matmul"),
+        ("op", "optimizer", "Mul", "optimizer"),
+        ("op", "backward", "ReluGrad", "element-wise"),
+        ("op", "backward", "BiasAddGrad", "element-wise"),
+        ("kernel", "backward", "__cudnn$convBackwardFilter", "conv"),
+        ("kernel", "forward", "__cublas$gemm", "matmul"),
+        ("kernel", "forward", "fusion dot", "matmul"),
+        ("kernel", "", "cutlass_80_wmma_tensorop", "matmul"),
+        ("kernel", "", "void something", ""),
+        ("kernel", "forward", "convert", "element-wise"),
+        ("copy", "", "MemcpyH2D", "copies"),
+        ("copy", "", "MemcpyD2H", "copies"),
+        ("copy", "", "MemcpyD2D", "element-wise"),
+    ],
+)
 def test_which_part_an_operation_is_of(where, scope, name, part):
     assert traced.part_of(Op(where, scope, name, 1, 1e-3, 1e-3)) == part
 
@@ -200,8 +230,13 @@ def made_trace(step_ms: float, ops=(), slower: float = 1.02, **busy_ms) -> Trace
 
 def traced_row(of: Trace, problem=None, device="cpu", **more):
     given = {"data": "synthetic", "trace": "on", **more}
-    made = row("training/keras/fit", problem or Training("mlp-784-500x2-10", 128, 2048), of.step_s, device=device,
-               notes={trace.NOTE: trace.kept(of)})  # fmt: skip
+    made = row(
+        "training/keras/fit",
+        problem or Training("mlp-784-500x2-10", 128, 2048),
+        of.step_s,
+        device=device,
+        notes={trace.NOTE: trace.kept(of)},
+    )
     return msgspec.structs.replace(made, settings=msgspec.structs.replace(made.settings, switches=given))
 
 
@@ -220,13 +255,18 @@ class Budgeted:
 
 
 def profiled(*rows):
-    return profile.profile(rows)  # nothing else in it: what a fit does with its samples is not known, and counts as nothing
+    return profile.profile(
+        rows
+    )  # nothing else in it: what a fit does with its samples is not known, and counts as nothing
 
 
 def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
     """Traced at once 10 ms, one at a time 12: products 6 and updates 3 beyond the shortest operation's 0.1 ms, which each has."""
-    ops = [Op("op", "forward", "MatMul", 2, 6.2 * MS, 0), Op("op", "optimizer", "Mul", 1, 3.1 * MS, 0),
-           Op("op", "", "Sum", 1, 0.1 * MS, 0)]  # fmt: skip
+    ops = [
+        Op("op", "forward", "MatMul", 2, 6.2 * MS, 0),
+        Op("op", "optimizer", "Mul", 1, 3.1 * MS, 0),
+        Op("op", "", "Sum", 1, 0.1 * MS, 0),
+    ]
     rows = [traced_row(made_trace(10, op=9)), traced_row(made_trace(12, ops, 1.0, op=9.4), TF_NUM_INTEROP_THREADS="1")]
     budgeted = Budgeted(dispatch=1, launches=1.5, matmul=7, optimizer=2.2, **{"at the same time": -1.7})
     monkeypatch.setattr(traced, "budget", budgeted)
@@ -239,7 +279,8 @@ def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
     }
     assert traced.sentence(h) == (
         "mlp-784-500x2-10 at batch 128 on the CPU, 10.0 ms a step: 3 of 4 parts of the budget are as traced; apart: optimizer "
-        "(2.20 ms instead of 3.00 ms); tracing made the step 2.00 % longer.")  # fmt: skip
+        "(2.20 ms instead of 3.00 ms); tracing made the step 2.00 % longer."
+    )
     assert traced.table(h)[3] == "| optimizer | 2.20 ms | 3.00 ms | -8.00 % | apart |"
     del rows[1]
     (h,) = traced.held(profiled(*rows))
@@ -248,13 +289,20 @@ def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
 
 
 def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
-    ops = [Op("kernel", "backward", "__cublas$gemm", 3, 2 * MS, 0), Op("copy", "", "MemcpyH2D", 2, 1 * MS, 0),
-           Op("kernel", "", "what", 1, 0.5 * MS, 0), Op("op", "forward", "MatMul", 1, 5 * MS, 0)]  # fmt: skip
+    ops = [
+        Op("kernel", "backward", "__cublas$gemm", 3, 2 * MS, 0),
+        Op("copy", "", "MemcpyH2D", 2, 1 * MS, 0),
+        Op("kernel", "", "what", 1, 0.5 * MS, 0),
+        Op("op", "forward", "MatMul", 1, 5 * MS, 0),
+    ]
     budgeted = Budgeted(dispatch=7, transfer_calls=0.2, transfer_bytes=0.5, matmul=2.1, **{"at the same time": -2.8})
     monkeypatch.setattr(traced, "budget", budgeted)
     (h,) = traced.held(profiled(traced_row(made_trace(10, ops, device=3.5), device="gpu:0")))
     assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in h.parts} == {
-        "matmul": (2.1, 2.0, True), "copies": (0.7, 1.0, True), "dispatch and launches": (4.2, 6.5, False)}  # fmt: skip
+        "matmul": (2.1, 2.0, True),
+        "copies": (0.7, 1.0, True),
+        "dispatch and launches": (4.2, 6.5, False),
+    }
     assert h.untold == ("5.00 % of the step in kernels whose names say nothing",)
 
 
@@ -265,7 +313,9 @@ def test_a_gpus_step_is_the_untraced_one_with_what_its_fit_does_with_the_samples
     ops = [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS, 0)]
     (h,) = traced.held(profiled(traced_row(made_trace(10, ops, device=4, slower=1.45), device="gpu:0")))
     assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6)) for p in h.parts} == {
-        "matmul": (4.0, 4.0), "dispatch and launches": (5.5, 6.0)}  # fmt: skip
+        "matmul": (4.0, 4.0),
+        "dispatch and launches": (5.5, 6.0),
+    }
 
 
 def test_what_tracing_made_much_longer_is_held_against_nothing():
@@ -301,8 +351,9 @@ def test_a_real_trace_has_the_products_and_the_updates_of_each_step(train):
     weights take a quick CPU less than the 8000 cycles from which on TensorFlow traces an operation; of 64 x 2048 they do not."""
     found = trace.of(train(batch=64, samples=128, model="mlp-64-2048x1-10", trace="on").notes)
     products = [op for op in found.ops if op.where == trace.OP and traced.part_of(op) == "matmul"]
-    assert {scope: round(sum(op.calls for op in products if op.scope == scope)) for scope in ("forward", "backward")} == {
-        "forward": 2, "backward": 3}  # fmt: skip
+    assert {
+        scope: round(sum(op.calls for op in products if op.scope == scope)) for scope in ("forward", "backward")
+    } == {"forward": 2, "backward": 3}
     assert any(op.scope == trace.OPTIMIZER for op in found.ops)
     assert found.busy_s[trace.OP] < found.traced_s
     assert found.steps >= tracing.FEWEST - 2
@@ -313,8 +364,10 @@ def test_a_page_of_traces_answers_with_where_the_steps_went_as_they_usually_run(
     ops = [Op("op", "forward", "MatMul", 2, 6 * MS, 6 * MS), Op("op", "optimizer", "Mul", 1, 3 * MS, 3 * MS)]
     usual = traced_row(made_trace(10, ops, op=9))
     alone = traced_row(made_trace(10, ops, 1.0, op=9), TF_NUM_INTEROP_THREADS="1")
-    whole = ("mlp-784-500x2-10 at batch 128 on the CPU, as traced: 10.0 ms a step, of it matmul 60.0 %, optimizer 30.0 % and "
-             "dispatch and launches 10.0 %; tracing made it 2.00 % longer.")  # fmt: skip
+    whole = (
+        "mlp-784-500x2-10 at batch 128 on the CPU, as traced: 10.0 ms a step, of it matmul 60.0 %, optimizer 30.0 % and "
+        "dispatch and launches 10.0 %; tracing made it 2.00 % longer."
+    )
     assert sentences.answer([alone, usual])[0] == whole
     assert "one operation at a time, as traced" in sentences.answer([alone, usual])[1]
     assert f"- {whole}" in budgets.section([], [alone, usual])

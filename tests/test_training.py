@@ -91,17 +91,21 @@ def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
     assert len(m.reason) > 30
 
 
-@pytest.mark.parametrize(("fields", "words"), [
-    ({"threads": 1}, "already runs with other threads"),
-    ({"model": "vgg"}, "unknown model 'vgg'"),
-    ({"residence": "device"}, "residence can be numpy, tf.data, prefetch, generator, fed, resident, not 'device'"),
-    ({"residence": "fed"}, "model.fit takes its samples from numpy, tf.data, prefetch, generator, not fed"),
-    ({"colour": "red"}, "unknown switches: colour"),
-    ({"targets": "float64"}, "only the targets of a regression can be float64"),
-    ({"gpu": "visible"}, "beside a GPU that TensorFlow sees; it sees none"),
-    ({"gpu": "visible", "keras_backend": "jax"}, "TensorFlow's way of choosing the CPU; Keras runs on jax here"),
-    ({"jit_compile": "maybe"}, "jit_compile can be auto, on, off"),
-    ({"samples": 10**8}, "GiB of host memory")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"threads": 1}, "already runs with other threads"),
+        ({"model": "vgg"}, "unknown model 'vgg'"),
+        ({"residence": "device"}, "residence can be numpy, tf.data, prefetch, generator, fed, resident, not 'device'"),
+        ({"residence": "fed"}, "model.fit takes its samples from numpy, tf.data, prefetch, generator, not fed"),
+        ({"colour": "red"}, "unknown switches: colour"),
+        ({"targets": "float64"}, "only the targets of a regression can be float64"),
+        ({"gpu": "visible"}, "beside a GPU that TensorFlow sees; it sees none"),
+        ({"gpu": "visible", "keras_backend": "jax"}, "TensorFlow's way of choosing the CPU; Keras runs on jax here"),
+        ({"jit_compile": "maybe"}, "jit_compile can be auto, on, off"),
+        ({"samples": 10**8}, "GiB of host memory"),
+    ],
+)
 def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
     m = train(**fields)
     assert m.status == "skipped"
@@ -162,9 +166,11 @@ class FakeModel:
 def test_a_model_that_is_not_the_tables_is_named_layer_by_layer():
     assert models.differences(FakeModel(), S0) == []
     wrong = models.differences(FakeModel(conv3=((16, 16, 64), 36928), dense2=((10,), 5120)), S0)
-    assert wrong == ["conv3 gives (16, 16, 64) with 36928 weights, not conv3 (14, 14, 64) with 36928",
-                     "dense2 gives (10,) with 5120 weights, not dense2 (10,) with 5130",
-                     "1667584 weights in all, not 1667594"]  # fmt: skip
+    assert wrong == [
+        "conv3 gives (16, 16, 64) with 36928 weights, not conv3 (14, 14, 64) with 36928",
+        "dense2 gives (10,) with 5120 weights, not dense2 (10,) with 5130",
+        "1667584 weights in all, not 1667594",
+    ]
     short = FakeModel()
     del short.layers[-1]
     assert "10 layers, not 11" in models.differences(short, S0)
@@ -174,9 +180,11 @@ def test_a_model_that_is_not_the_tables_is_named_layer_by_layer():
 def child(monkeypatch):
     """keras_child without TensorFlow; the model it builds is set by child.model."""
     fake = SimpleNamespace(model=FakeModel())
-    keras = SimpleNamespace(utils=SimpleNamespace(set_random_seed=lambda seed: None),
-                            config=SimpleNamespace(set_dtype_policy=lambda name: None),
-                            backend=SimpleNamespace(clear_session=lambda: None))  # fmt: skip
+    keras = SimpleNamespace(
+        utils=SimpleNamespace(set_random_seed=lambda seed: None),
+        config=SimpleNamespace(set_dtype_policy=lambda name: None),
+        backend=SimpleNamespace(clear_session=lambda: None),
+    )
     monkeypatch.setitem(sys.modules, "keras", keras)
     monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
     monkeypatch.setattr(tensors, "about", lambda row, chosen: {})
@@ -184,7 +192,8 @@ def child(monkeypatch):
     monkeypatch.setattr(trainers, "_use_tf32", lambda row, chosen: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
     fake.measure = lambda device="cpu": keras_child.measure(
-        Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1)  # fmt: skip
+        Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1
+    )
     return fake
 
 
@@ -211,9 +220,13 @@ def test_a_loss_that_is_no_number_is_a_failure_with_its_reason(child):
         trainers.finite([float("inf")])
 
 
-@pytest.mark.parametrize(("device", "lives", "reason"), [
-    ("cpu", "CPU", "out of host memory"),
-    ("gpu:0", "GPU", "out of GPU memory: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "lives", "reason"),
+    [
+        ("cpu", "CPU", "out of host memory"),
+        ("gpu:0", "GPU", "out of GPU memory: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes"),
+    ],
+)
 def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, reason):
     def fit(*args, **keywords):
         raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes")
@@ -234,29 +247,41 @@ def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
 
 
 def test_the_line_that_says_what_tensorflow_missed():
-    log = ["I0000 00:00:1.1 1 port.cc:153] oneDNN custom operations are on.",
-           "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
-           "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries."]  # fmt: skip
+    log = [
+        "I0000 00:00:1.1 1 port.cc:153] oneDNN custom operations are on.",
+        "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
+        "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries.",
+    ]
     assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
     assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
     assert tensors.missed(log[:1]) == "its log does not say why"
 
 
-@pytest.mark.parametrize(("device", "given", "variables"), [
-    ("cpu", {}, {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}),
-    ("cpu", {"gpu": "visible"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
-    ("gpu:0", {}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
-    ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
-    ("gpu:0", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda"}),
-    ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
-    ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),  # a process of its own: plans are kept by shape alone
-    ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"})])  # fmt: skip
+@pytest.mark.parametrize(
+    ("device", "given", "variables"),
+    [
+        ("cpu", {}, {"CUDA_VISIBLE_DEVICES": "", "KERAS_BACKEND": "tensorflow"}),
+        ("cpu", {"gpu": "visible"}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
+        ("gpu:0", {}, {"CUDA_VISIBLE_DEVICES": "GPU-7"}),
+        ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
+        ("gpu:0", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda"}),
+        ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
+        (
+            "gpu:0",
+            {"tf32": "off"},
+            {"NVIDIA_TF32_OVERRIDE": "0"},
+        ),  # a process of its own: plans are kept by shape alone
+        ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
+    ],
+)
 def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, given, variables):
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device, switches=given))
     assert variables.items() <= environment(wanted, {"gpu:0": "GPU-7"}).items()
     like = Settings(device, switches={**given, "dropout": "off", "residence": "tf.data"})
     plain = Row("training/keras/fit", Training("lenet", 4, 8), like)
-    assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})  # one child serves both
+    assert environment(plain, {}) == environment(
+        Row(wanted.kernel, wanted.problem, wanted.settings), {}
+    )  # one child serves both
 
 
 def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(monkeypatch):
@@ -270,10 +295,23 @@ def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(mon
 
 def test_what_happens_once_in_each_fresh_process_is_kept():
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(process="fresh"))
-    parts = [results.Measurement(wanted.kernel, wanted.problem, wanted.settings, "ok", series={"loss": (1.0,)},
-                                 phases_s={"import": float(i), "first_call": 10.0 + i}) for i in range(5)]  # fmt: skip
+    parts = [
+        results.Measurement(
+            wanted.kernel,
+            wanted.problem,
+            wanted.settings,
+            "ok",
+            series={"loss": (1.0,)},
+            phases_s={"import": float(i), "first_call": 10.0 + i},
+        )
+        for i in range(5)
+    ]
     made = sweep.merged(parts)
-    assert made.series == {"loss": (1.0,), "import_s": (0.0, 1.0, 2.0, 3.0, 4.0), "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0)}
+    assert made.series == {
+        "loss": (1.0,),
+        "import_s": (0.0, 1.0, 2.0, 3.0, 4.0),
+        "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0),
+    }
 
 
 def arguments(*words):
@@ -283,12 +321,20 @@ def arguments(*words):
 def test_rows_are_a_row_a_batch_samples_and_device():
     found = training.rows(arguments("--batch", "8,32", "--steps", "10"), GPU_MACHINE)
     assert [(r.problem.batch, r.problem.samples, r.settings.device) for r in found] == [
-        (8, 80, "cpu"), (8, 80, "gpu:0"), (32, 320, "cpu"), (32, 320, "gpu:0")]  # fmt: skip
+        (8, 80, "cpu"),
+        (8, 80, "gpu:0"),
+        (32, 320, "cpu"),
+        (32, 320, "gpu:0"),
+    ]
     assert {r.settings.switches["data"] for r in found} == {"synthetic"}
     assert {r.kernel for r in found} == {"training/keras/fit"}
     found = training.rows(arguments("--samples", "100", "1000", "--epochs", "2", "--threads", "1", "2"), CPU_MACHINE)
     assert [(r.problem.samples, r.problem.epochs, r.settings.threads) for r in found] == [
-        (100, 2, 1), (100, 2, 2), (1000, 2, 1), (1000, 2, 2)]  # fmt: skip
+        (100, 2, 1),
+        (100, 2, 2),
+        (1000, 2, 1),
+        (1000, 2, 2),
+    ]
     assert [r.problem.samples for r in training.rows(arguments(), CPU_MACHINE)] == [9600]
     assert [r.settings.threads for r in training.rows(arguments("--threads", "4"), GPU_MACHINE)] == [4, None]
 
@@ -299,21 +345,27 @@ def test_the_products_follow_the_trainings_that_ran():
     lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
     found = training.products(GPU_MACHINE, [cpu, gpu, lost])
     assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == [
-        ("matmul/numpy/blas", "cpu", 16, "float32"), ("matmul/cupy/cublas", "gpu:0", None, "tf32")]  # fmt: skip
+        ("matmul/numpy/blas", "cpu", 16, "float32"),
+        ("matmul/cupy/cublas", "gpu:0", None, "tf32"),
+    ]
     assert len(found) == 12
     done = [cpu, gpu, *(results.Measurement(r.kernel, r.problem, r.settings, "ok") for r in found)]
     assert training.products(GPU_MACHINE, done) == []
 
 
-@pytest.mark.parametrize(("words", "message"), [
-    (["--batch", "0"], "out of range"),
-    (["--batch", "many"], "is not a size"),
-    (["--model", "vgg"], "unknown model 'vgg'"),
-    (["--samples", "100", "--steps", "3"], "not allowed with"),
-    (["--steps", "-1"], "is not a size"),
-    (["--epochs", "0"], "out of range"),
-    (["--backends", "torch"], "unknown backend 'torch' for training; known: keras"),
-    (["--data", "fake"], "invalid choice")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--batch", "0"], "out of range"),
+        (["--batch", "many"], "is not a size"),
+        (["--model", "vgg"], "unknown model 'vgg'"),
+        (["--samples", "100", "--steps", "3"], "not allowed with"),
+        (["--steps", "-1"], "is not a size"),
+        (["--epochs", "0"], "out of range"),
+        (["--backends", "torch"], "unknown backend 'torch' for training; known: keras"),
+        (["--data", "fake"], "invalid choice"),
+    ],
+)
 def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
     assert training.main([*words, "--dry-run"]) == 2
     said = capsys.readouterr().err.splitlines()

@@ -36,7 +36,9 @@ def shapes(found):
 def test_the_simplest_calls_are_one_row_a_device():
     found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
     assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
-    assert [(r.settings.device, r.settings.switches) for r in found] == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
+    assert [(r.settings.device, r.settings.switches) for r in found] == [
+        (d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")
+    ]
     assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 9600, 1)]
 
 
@@ -44,18 +46,43 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
     for jax in (False, True):
         monkeypatch.setattr(studies, "available", lambda library, jax=jax: jax)
         found = rows("--model", "peaks", "--samples", "100", "1000", "--device", "cpu")
-        ways = [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found if r.problem.samples == 100]
-        assert ways == [("keras/fit", None), ("tensorflow/loop", "resident"), ("tensorflow/loop", "fed"),
-                        *([("jax/loop", "resident"), ("jax/loop", "fed")] if jax else [])]  # fmt: skip
+        ways = [
+            (r.kernel.partition("/")[2], r.settings.switches.get("residence"))
+            for r in found
+            if r.problem.samples == 100
+        ]
+        assert ways == [
+            ("keras/fit", None),
+            ("tensorflow/loop", "resident"),
+            ("tensorflow/loop", "fed"),
+            *([("jax/loop", "resident"), ("jax/loop", "fed")] if jax else []),
+        ]
         assert {(r.problem.batch, r.problem.samples) for r in found} == {(100, 100), (1000, 1000)}
         assert {r.problem.epochs for r in found} == {studies.FULL_BATCH_EPOCHS}
     assert {r.problem.batch for r in rows("--model", "peaks", "--device", "cpu")} == {40_000}
-    assert {(r.problem.batch, r.problem.epochs) for r in rows("--model", "peaks", "--batch", "64", "--epochs", "3")} == {(64, 3)}
+    assert {
+        (r.problem.batch, r.problem.epochs) for r in rows("--model", "peaks", "--batch", "64", "--epochs", "3")
+    } == {(64, 3)}
 
 
 def test_generators_take_their_sizes_from_flags():
-    found = asked.models(arguments("--model", "mlp", "fashion-mlp", "--width", "10,100", "--depth", "1", "--inputs", "20",
-                                   "--outputs", "3", "--hidden-layers", "2:4:+2"))  # fmt: skip
+    found = asked.models(
+        arguments(
+            "--model",
+            "mlp",
+            "fashion-mlp",
+            "--width",
+            "10,100",
+            "--depth",
+            "1",
+            "--inputs",
+            "20",
+            "--outputs",
+            "3",
+            "--hidden-layers",
+            "2:4:+2",
+        )
+    )
     assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
     assert asked.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
 
@@ -72,8 +99,11 @@ def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
 def test_the_cpus_three_forms_are_named_in_the_row_and_a_gpu_has_one():
     found = rows("--cpu-forms", "all")
     assert [(r.settings.device, r.settings.switches) for r in found] == [
-        ("cpu", {"data": "synthetic"}), ("cpu", {"data": "synthetic", "jit_compile": "on"}),
-        ("cpu", {"data": "synthetic", "gpu": "visible"}), ("gpu:0", {"data": "synthetic"})]  # fmt: skip
+        ("cpu", {"data": "synthetic"}),
+        ("cpu", {"data": "synthetic", "jit_compile": "on"}),
+        ("cpu", {"data": "synthetic", "gpu": "visible"}),
+        ("gpu:0", {"data": "synthetic"}),
+    ]
     assert len(rows("--cpu-forms", "all", here=CPU_MACHINE)) == 2
     with pytest.raises(options.Missing, match="no GPU here that could be visible"):
         rows("--cpu-forms", "visible", here=CPU_MACHINE)
@@ -83,20 +113,45 @@ def test_switches_make_every_combination_but_only_where_they_do_something():
     found = rows("--jit", "on", "off", "--steps-per-execution", "1", "10", "--device", "gpu")
     assert [{k: v for k, v in r.settings.switches.items() if k != "data"} for r in found] == [
         {"jit_compile": j, **({"steps_per_execution": "10"} if s == 10 else {})}
-        for j, s in itertools.product(("on", "off"), (1, 10))]  # fmt: skip
+        for j, s in itertools.product(("on", "off"), (1, 10))
+    ]
     tf32 = rows("--tf32", "on", "off")
     assert [(r.settings.device, r.settings.switches.get("tf32")) for r in tf32] == [
-        ("cpu", None), ("gpu:0", None), ("gpu:0", "off")]  # fmt: skip
+        ("cpu", None),
+        ("gpu:0", None),
+        ("gpu:0", "off"),
+    ]
     onednn = rows("--onednn", "on", "off")
     assert [(r.settings.device, r.settings.switches.get("TF_ENABLE_ONEDNN_OPTS")) for r in onednn] == [
-        ("cpu", "1"), ("cpu", "0"), ("gpu:0", None)]  # fmt: skip
-    peaks = rows("--model", "peaks", "--targets", "float32", "float64", "--jit", "off", "--precision", "mixed_bfloat16",
-                 "--device", "cpu", "--residence", "numpy", "resident")  # fmt: skip
+        ("cpu", "1"),
+        ("cpu", "0"),
+        ("gpu:0", None),
+    ]
+    peaks = rows(
+        "--model",
+        "peaks",
+        "--targets",
+        "float32",
+        "float64",
+        "--jit",
+        "off",
+        "--precision",
+        "mixed_bfloat16",
+        "--device",
+        "cpu",
+        "--residence",
+        "numpy",
+        "resident",
+    )
     loops = [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"]
-    assert loops == [{"data": "synthetic", "residence": "resident", "jit_compile": "off", "precision": "mixed_bfloat16", **more}
-                     for more in ({}, {"targets": "float64"})]  # fmt: skip
+    assert loops == [
+        {"data": "synthetic", "residence": "resident", "jit_compile": "off", "precision": "mixed_bfloat16", **more}
+        for more in ({}, {"targets": "float64"})
+    ]
     assert {r.settings.switches.get("precision") for r in peaks if r.kernel == FIT} == {"mixed_bfloat16"}
-    every = rows("--dropout", "on", "off", "--shuffle", "off", "--keras-backend", "tensorflow", "jax", "--device", "cpu")
+    every = rows(
+        "--dropout", "on", "off", "--shuffle", "off", "--keras-backend", "tensorflow", "jax", "--device", "cpu"
+    )
     assert len(every) == 4
     assert {r.settings.switches["shuffle"] for r in every} == {"off"}
 
@@ -105,42 +160,62 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows("--residence", "numpy", "tf.data", "resident", "--device", "gpu")
     assert [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found] == [
-        ("keras/fit", None), ("keras/fit", "tf.data"), ("keras/resident", "resident")]  # fmt: skip
+        ("keras/fit", None),
+        ("keras/fit", "tf.data"),
+        ("keras/resident", "resident"),
+    ]
     found = rows("--variants", "loop", "--residence", "fed", "--device", "gpu")
     assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/loop"]
     found = rows("--backends", "jax", "--device", "gpu", "--jit", "on")
     assert [(r.kernel, r.settings.switches) for r in found] == [
-        ("training/jax/loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")]  # fmt: skip
+        ("training/jax/loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")
+    ]
 
 
 def test_types_epochs_and_threads():
     found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
     assert [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found] == [
-        (1, "float64", 2), (1, "uint8", 2), (3, "float64", 2), (3, "uint8", 2)]  # fmt: skip
+        (1, "float64", 2),
+        (1, "uint8", 2),
+        (3, "float64", 2),
+        (3, "uint8", 2),
+    ]
 
 
-@pytest.mark.parametrize(("words", "message", "tip"), [
-    ("--model nope", "unknown model 'nope'; known: cifar10-cnn, ", "--model cifar10-cnn"),
-    ("--model a/b", "'a/b' is no package.module:function", "--model cifar10-cnn"),
-    ("--model my.py:", "'my.py:' is no package.module:function", "--model cifar10-cnn"),
-    ("--model nopkg.mod:build", "there is no module nopkg (looked in ", "--model cifar10-cnn"),
-    ("--model json:nothing", "json has no function nothing", "--model cifar10-cnn"),
-    ("--model x.keras", "there is no file x.keras", "--model cifar10-cnn"),
-    ("--model mlp-3-0x1-3", "must be at least 1", "--model cifar10-cnn"),
-    ("--width 3", "--width is for the model mlp", "--model mlp --width 3"),
-    ("--model mlp --hidden-layers 3", "--hidden-layers is for the model fashion-mlp", "--model fashion-mlp --hidden-layers 3"),
-    ("--model mlp --width 0", "out of range", "--model cifar10-cnn"),
-    ("--targets float64", "--targets is for a regression", "--model peaks --targets"),
-    ("--model peaks --dtypes uint8", "not as uint8", "--model peaks --dtypes float32"),
-    ("--model mlp-3-3x3-3 --data real", "mlp-3-3x3-3 has no real data set", "--data synthetic"),
-    ("--jit maybe", "unknown jit 'maybe'; known: auto, on, off", ""),
-    ("--dtypes int8", "unknown type 'int8'", ""),
-    ("--residence moon", "unknown residence 'moon'", ""),
-    ("--variants fit --residence fed", "nothing asked for trains with --residence fed", "--variants resident loop"),
-    ("--backends tensorflow --variants fit", "no fit of tensorflow trains here", "--backends tensorflow --variants loop"),
-    ("--cpu-forms seen", "unknown CPU form 'seen'; known: hidden, jit, visible, all", ""),
-    ("--study nope", "unknown study 'nope'; known: seeds, ", "--study seeds --dry-run"),
-    ("--study seeds --batch 3 --jit on", "leave --batch --jit out", "--study seeds")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "message", "tip"),
+    [
+        ("--model nope", "unknown model 'nope'; known: cifar10-cnn, ", "--model cifar10-cnn"),
+        ("--model a/b", "'a/b' is no package.module:function", "--model cifar10-cnn"),
+        ("--model my.py:", "'my.py:' is no package.module:function", "--model cifar10-cnn"),
+        ("--model nopkg.mod:build", "there is no module nopkg (looked in ", "--model cifar10-cnn"),
+        ("--model json:nothing", "json has no function nothing", "--model cifar10-cnn"),
+        ("--model x.keras", "there is no file x.keras", "--model cifar10-cnn"),
+        ("--model mlp-3-0x1-3", "must be at least 1", "--model cifar10-cnn"),
+        ("--width 3", "--width is for the model mlp", "--model mlp --width 3"),
+        (
+            "--model mlp --hidden-layers 3",
+            "--hidden-layers is for the model fashion-mlp",
+            "--model fashion-mlp --hidden-layers 3",
+        ),
+        ("--model mlp --width 0", "out of range", "--model cifar10-cnn"),
+        ("--targets float64", "--targets is for a regression", "--model peaks --targets"),
+        ("--model peaks --dtypes uint8", "not as uint8", "--model peaks --dtypes float32"),
+        ("--model mlp-3-3x3-3 --data real", "mlp-3-3x3-3 has no real data set", "--data synthetic"),
+        ("--jit maybe", "unknown jit 'maybe'; known: auto, on, off", ""),
+        ("--dtypes int8", "unknown type 'int8'", ""),
+        ("--residence moon", "unknown residence 'moon'", ""),
+        ("--variants fit --residence fed", "nothing asked for trains with --residence fed", "--variants resident loop"),
+        (
+            "--backends tensorflow --variants fit",
+            "no fit of tensorflow trains here",
+            "--backends tensorflow --variants loop",
+        ),
+        ("--cpu-forms seen", "unknown CPU form 'seen'; known: hidden, jit, visible, all", ""),
+        ("--study nope", "unknown study 'nope'; known: seeds, ", "--study seeds --dry-run"),
+        ("--study seeds --batch 3 --jit on", "leave --batch --jit out", "--study seeds"),
+    ],
+)
 def test_bad_words_are_one_error_line_and_a_command_that_works(words, message, tip, capsys):
     assert training.main([*words.split(), "--dry-run"]) == 2
     error, tried = capsys.readouterr().err.splitlines()
@@ -175,12 +250,27 @@ def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
 def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     table = training.Table()
     table.shown(trained("cifar10-cnn", 32, 50_000, (0.1, 0.05, 2e-3), device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
-    table.shown(trained("fashion-mlp", 2048, 60_000, (0.1, 0.05, 2e-3), jit_compile="on", threads=16, residence="generator"))
+    table.shown(
+        trained("fashion-mlp", 2048, 60_000, (0.1, 0.05, 2e-3), jit_compile="on", threads=16, residence="generator")
+    )
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
-    assert first.split() == ["cifar10-cnn", "32", "50000", "10", "gpu:0", "fit", "2.00", "50.0", "100", "6.60", "9.00", "47.9",
-                             "jit"]  # fmt: skip
+    assert first.split() == [
+        "cifar10-cnn",
+        "32",
+        "50000",
+        "10",
+        "gpu:0",
+        "fit",
+        "2.00",
+        "50.0",
+        "100",
+        "6.60",
+        "9.00",
+        "47.9",
+        "jit",
+    ]
     assert "cpu jit x16" in second
     assert "generator" in second
     assert max(map(len, (head, first, second))) <= 120
@@ -225,8 +315,13 @@ class Counted:
             Counted.started.append(self._variables)
         self._running = True
         Counted.asked.append(order.row)
-        return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok",
-                           samples=(Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),))  # fmt: skip
+        return Measurement(
+            order.row.kernel,
+            order.row.problem,
+            order.row.settings,
+            "ok",
+            samples=(Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),),
+        )
 
     def close(self):
         self._running = False
@@ -270,8 +365,14 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
     outcome = training.measure(args, "x", shown.append)
     (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
     assert seen == [(str(first.parent), None)]
-    assert [m.problem.model for m in outcome.measurements] == ["fashion-mlp", "mnist-cnn"] == [m.problem.model for m in shown]
-    args = arguments("--study", "epochs", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "b"), "--stop-after", "1e-9")
+    assert (
+        [m.problem.model for m in outcome.measurements]
+        == ["fashion-mlp", "mnist-cnn"]
+        == [m.problem.model for m in shown]
+    )
+    args = arguments(
+        "--study", "epochs", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "b"), "--stop-after", "1e-9"
+    )
     outcome = training.measure(args, "x")
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
     assert outcome.left == 1 + len(together.rows("together", args, outcome.run.machine))
@@ -280,19 +381,26 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
 
 
 def test_what_is_said_at_the_end(capsys):
-    rows_ = [trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
-             for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))]  # fmt: skip
+    rows_ = [
+        trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
+        for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))
+    ]
     training._said(SimpleNamespace(measurements=rows_, left=2))
     out = capsys.readouterr().out
     assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
-    assert "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms; so the GPU pays its start" in out
+    assert (
+        "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms; so the GPU pays its start"
+        in out
+    )
     assert "after 100 epochs" in out
 
 
 def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it_can_be_believed(capsys, tmp_path):
     job = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
     product = row("matmul/numpy/blas", Matmul(32, 512, 3136), 1e-3, threads=2)
-    run_ = Run(results.SCHEMA, CPU_MACHINE, {}, "python -m workloads.training --fast", 1, "a", "b", "2026-01-01T00:00:00Z")
+    run_ = Run(
+        results.SCHEMA, CPU_MACHINE, {}, "python -m workloads.training --fast", 1, "a", "b", "2026-01-01T00:00:00Z"
+    )
     outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
     training._said(outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
@@ -312,26 +420,42 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
 
 
 def test_a_row_of_starts_has_its_times_and_no_step(capsys):
-    once = {"import_s": (8.0, 9.0, 10.0), "device_start_s": (0.04, 0.05, 0.06), "build_s": (0.1, 0.1, 0.2),
-            "first_call_s": (1.1, 0.9, 1.0)}  # fmt: skip
+    once = {
+        "import_s": (8.0, 9.0, 10.0),
+        "device_start_s": (0.04, 0.05, 0.06),
+        "build_s": (0.1, 0.1, 0.2),
+        "first_call_s": (1.1, 0.9, 1.0),
+    }
     phases = {"import": 10.0, "device_start": 0.06, "build": 0.2, "first_call": 1.0}
     settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
-    m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", phases_s=phases,
-                    series=once, values={"jit_compile": 0.0}, notes={"gpu": "hidden"})  # fmt: skip
+    m = Measurement(
+        FIT,
+        Training("cifar10-cnn", 32, 1024),
+        settings,
+        "ok",
+        phases_s=phases,
+        series=once,
+        values={"jit_compile": 0.0},
+        notes={"gpu": "hidden"},
+    )
     training.Table().shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
     said = job_words.lines([m])
-    assert said == ["cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
-                    "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
-                    "1.00 s (900 ms..1.10 s) to finish the first step."]  # fmt: skip
+    assert said == [
+        "cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
+        "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
+        "1.00 s (900 ms..1.10 s) to finish the first step."
+    ]
 
 
 def test_processes_that_train_on_are_not_told_as_starts_of_one_step():
     """A first fit of 16 steps is no first step; where fresh processes were asked for their start, theirs alone is told."""
     once = {"import_s": (8.0,), "first_call_s": (1.0,)}
-    starts, whole = (Measurement(FIT, Training("cifar10-cnn", 32, 512), Settings("gpu:0", process=process), "ok", series=series)
-                     for process, series in (("fresh", once), ("warm", once | {"first_call_s": (2.0,)})))  # fmt: skip
+    starts, whole = (
+        Measurement(FIT, Training("cifar10-cnn", 32, 512), Settings("gpu:0", process=process), "ok", series=series)
+        for process, series in (("fresh", once), ("warm", once | {"first_call_s": (2.0,)}))
+    )
     (said,) = job_words.start_sentences([whole])
     assert said.endswith(" and 2.00 s (2.00 s..2.00 s) to compile and finish the first fit.")
     assert job_words.start_sentences([whole, starts]) == job_words.start_sentences([starts]) != []
@@ -343,9 +467,25 @@ def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     from analysis.estimate import Estimate
 
     none = Estimate(0.0, 0.0, 0.0)
-    predict.save(str(path), [
-        prediction.Prediction(Training(model, 64, 640), Settings(device, switches={"data": "synthetic", **given}), {},
-                              none, none, none, none, none, "op by op", (), "somewhere") for device, given in told])  # fmt: skip
+    predict.save(
+        str(path),
+        [
+            prediction.Prediction(
+                Training(model, 64, 640),
+                Settings(device, switches={"data": "synthetic", **given}),
+                {},
+                none,
+                none,
+                none,
+                none,
+                none,
+                "op by op",
+                (),
+                "somewhere",
+            )
+            for device, given in told
+        ],
+    )
     return str(path)
 
 
@@ -354,8 +494,10 @@ def test_the_trainings_of_saved_predictions_are_measured_where_their_device_is(t
     file = saved(tmp_path / "p.ndjson", *given)
     found = rows("--predicted", file)
     assert [(r.kernel, r.settings.device, r.settings.switches) for r in found] == [
-        (FIT, "cpu", {"data": "synthetic"}), (FIT, "gpu:0", {"data": "synthetic", "jit_compile": "on"}),
-        ("training/keras/resident", "gpu:0", {"data": "synthetic", "residence": "resident"})]  # fmt: skip
+        (FIT, "cpu", {"data": "synthetic"}),
+        (FIT, "gpu:0", {"data": "synthetic", "jit_compile": "on"}),
+        ("training/keras/resident", "gpu:0", {"data": "synthetic", "residence": "resident"}),
+    ]
     assert {r.problem for r in found} == {Training("cifar10-cnn", 64, 640)}
     assert [r.settings.device for r in rows("--predicted", file, here=CPU_MACHINE)] == ["cpu"]
 
@@ -369,7 +511,7 @@ def test_what_stands_against_saved_predictions_is_said(tmp_path):
         (["--predicted", str(tmp_path / "none")], "holds no predictions"),
         (["--predicted", ""], "'' holds no predictions"),
         (["--predicted", "", "--study", "seeds"], "give one of them"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(options.Usage, match=told):
             rows(*words)
 
@@ -393,7 +535,8 @@ def test_predictions_of_devices_that_are_not_taken_are_counted_on_stderr(tmp_pat
     assert len(rows("--predicted", file, here=CPU_MACHINE)) == 1
     assert capsys.readouterr().err.splitlines() == [
         f"{file}: 2 of 4 predictions left out, being for gpu:0; taken: cpu",
-        f"{file}: 1 of 4 predictions left out, being for gpu:1; taken: cpu"]  # fmt: skip
+        f"{file}: 1 of 4 predictions left out, being for gpu:1; taken: cpu",
+    ]
     assert len(rows("--predicted", file, "--quiet", here=CPU_MACHINE)) == 1
     assert capsys.readouterr().err == ""
 

@@ -16,8 +16,10 @@ def wide(samples: int, cpu: float, gpu: float) -> list[Measurement]:
     made = []
     for units in (100, 1000):
         setup = (f"mlp-784-{units}x2-10", 128, samples)
-        made += [trained(*setup, (0.0, 0.0, cpu * units / 100), once=(5.0, 0.0, 0.0)),
-                 trained(*setup, (0.0, 0.0, gpu), device="gpu:0", once=(9.0, 0.0, 6.0))]  # fmt: skip
+        made += [
+            trained(*setup, (0.0, 0.0, cpu * units / 100), once=(5.0, 0.0, 0.0)),
+            trained(*setup, (0.0, 0.0, gpu), device="gpu:0", once=(9.0, 0.0, 6.0)),
+        ]
     return made
 
 
@@ -27,10 +29,13 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
     every = wide(2048, 1e-3, 2e-3)
     found = one(jobs.answers(every, ["width"]), BY_JOB)
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
-        (9.68, 24.36), (51.8, 24.36)]  # fmt: skip
+        (9.68, 24.36),
+        (51.8, 24.36),
+    ]
     of = "of 60,000 samples and 10 epochs, put together from these costs"
     assert job_words.answer_sentence(found).startswith(
-        f"mlp-784-Wx2-10, batch 128, float32 inputs, Keras's fit: by the whole job {of}, the GPU wins from width = ")  # fmt: skip
+        f"mlp-784-Wx2-10, batch 128, float32 inputs, Keras's fit: by the whole job {of}, the GPU wins from width = "
+    )
     (said,) = [s for s in training_words.training_sentences(every) if s.startswith("Training mlp-784-1000x2")]
     assert (
         f"the whole job {of}, start-up and compilation included, 51.8 s on the CPU and 24.4 s on the GPU (the GPU"
@@ -57,8 +62,11 @@ def test_a_row_of_the_articles_own_samples_is_put_together_from_nothing():
 
 def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     """Between 100 and 40,000 samples a straight line says nothing: no number, no interval, and no place at the answer's top."""
-    made = [trained("peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d)
-            for n in (100, 40_000) for d in ("cpu", "gpu:0")]  # fmt: skip
+    made = [
+        trained("peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d)
+        for n in (100, 40_000)
+        for d in ("cpu", "gpu:0")
+    ]
     found = one(jobs.answers(made, ["samples"]), BY_STEP)
     assert found.crossings[0].wide
     assert job_words.verdict_of(found) == "the GPU wins from somewhere between the measured samples = 100 and 40,000"
@@ -69,8 +77,13 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     ]
     (crossing,) = one(jobs.answers([*made, *between], ["samples"]), BY_STEP).crossings
     assert (crossing.below, crossing.above, crossing.apart) == (100, 40_000, 20.0)  # neither wins at 2000: still far
-    near = [trained("peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d, noise=0.2 * (n == 1000), epochs=2)
-            for n in (200, 1000, 4000) for d in ("cpu", "gpu:0")]  # fmt: skip
+    near = [
+        trained(
+            "peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d, noise=0.2 * (n == 1000), epochs=2
+        )
+        for n in (200, 1000, 4000)
+        for d in ("cpu", "gpu:0")
+    ]
     said = training_words.training_sentences(near)[0]  # 20 times in all, in steps of 5 and 4
     assert "the GPU wins from samples = " in said and "between the measured 200 and 4000" in said
 
@@ -78,9 +91,11 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
 def test_the_best_form_is_that_of_the_job_that_is_told():
     """Compiled a step takes 1 ms, not 2, after 8 s of compiling: of 2,048 samples and 5 epochs the plain form wins, of the
     article's 60,000 (9375 steps of 32) the compiled one: 8 + 9.375 s."""
-    every = [trained("mnist-cnn", 32, 2048, (0.0, 0.0, 2e-3)),
-             trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), once=(0.0, 0.0, 8.0), jit_compile="on"),
-             trained("mnist-cnn", 32, 2048, (0.0, 0.0, 5e-3), device="gpu:0")]  # fmt: skip
+    every = [
+        trained("mnist-cnn", 32, 2048, (0.0, 0.0, 2e-3)),
+        trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), once=(0.0, 0.0, 8.0), jit_compile="on"),
+        trained("mnist-cnn", 32, 2048, (0.0, 0.0, 5e-3), device="gpu:0"),
+    ]
     (pair,) = jobs.pairs(every)
     assert (pair.cpu(BY_JOB, 5).form, pair.cpu(BY_JOB, 5, 1875).form) == ("GPU hidden", "GPU hidden, jit on")
     (said,) = training_words.training_sentences(every)
@@ -109,8 +124,10 @@ def test_a_part_of_a_job_that_may_be_nothing_is_less_than_its_upper_end():
 
 
 def test_who_is_faster_is_not_told_because_of_the_noisier_side():
-    every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
-             trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4)]  # fmt: skip
+    every = [
+        trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
+        trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
+    ]
     (said,) = training_words.training_sentences(every)
     noise = jobs.pairs(every)[0].gpu.costs.step.noise
     assert noise > 1
@@ -120,8 +137,10 @@ def test_who_is_faster_is_not_told_because_of_the_noisier_side():
 
 
 def test_losses_in_words_and_where_the_devices_end_apart():
-    made = [trained("peaks", 100, 100, (0.0, 0.0, 1e-3), device=d, epochs=2000, kernel="training/tensorflow/loop")
-            for d in ("cpu", "gpu:0")]  # fmt: skip
+    made = [
+        trained("peaks", 100, 100, (0.0, 0.0, 1e-3), device=d, epochs=2000, kernel="training/tensorflow/loop")
+        for d in ("cpu", "gpu:0")
+    ]
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
     assert (
@@ -176,8 +195,10 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
 
     for m in (cpu, gpu, off):
         m.notes["samples"] = "2"
-    blamed = ("; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off "
-              "they are not.")  # fmt: skip
+    blamed = (
+        "; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off "
+        "they are not."
+    )
     assert said() == blamed
     assert said(off) == "; with --tf32 off it is 2.30 on the GPU too."
     off.series["loss"] = (2.33, 2.31, 0.8)  # as on the CPU
@@ -189,6 +210,10 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
 def test_the_step_of_a_training_on_one_device_is_that_of_its_law():
     """A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1 ms."""
     made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    assert training_words.training_sentences([made]) == ["Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."]
+    assert training_words.training_sentences([made]) == [
+        "Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."
+    ]
     bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
-    assert training_words.training_sentences([bare]) == ["Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."]
+    assert training_words.training_sentences([bare]) == [
+        "Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."
+    ]

@@ -18,7 +18,10 @@ from workloads import gpu_watch, machine, measure, options, plan, results, telem
 from workloads.results import Row, Settings
 from workloads.worker import ROOT
 
-VARIANTS = {"cupy": ("array", "asarray", "memcpy_async", "overlap_copy", "overlap_both"), "tensorflow": ("constant", "dataset")}
+VARIANTS = {
+    "cupy": ("array", "asarray", "memcpy_async", "overlap_copy", "overlap_both"),
+    "tensorflow": ("constant", "dataset"),
+}
 
 
 @pytest.fixture
@@ -45,8 +48,14 @@ def planned(*words, here=GPU_MACHINE):
 
 def command(*words, **variables):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.run([sys.executable, "-m", "workloads.transfer", *words], cwd=ROOT, capture_output=True, text=True,
-                          check=False, env=env)  # fmt: skip
+    return subprocess.run(
+        [sys.executable, "-m", "workloads.transfer", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env=env,
+    )
 
 
 def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
@@ -59,18 +68,21 @@ def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
     assert said[1].startswith("  try: ") and "pip install" in said[1] and len(said) == 2
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--sizes", "0"], "'0' is out of range"),
-    (["--sizes", "4KiB:1KiB:x4"], "is empty"),
-    (["--directions", "up"], "unknown direction 'up'; known: h2d, d2h, d2d, both"),
-    (["--directions", ","], "--directions names nothing"),
-    (["--host-memory", "paged"], "unknown host memory 'paged'"),
-    (["--host-memory", ","], "--host-memory names nothing"),
-    (["--host-memory", "managed", "--sizes", "2GiB"], "managed memory; at most 1073741824"),
-    (["--sizes", "4KiB", "--overlap", "16B", "--chunks", "32"], "16 bytes cannot be cut into 32 chunks"),
-    (["--sizes", "4KiB", "--overlap", "--streams", "0"], "'0' is out of range"),
-    (["--study", "small-dataset", "--sizes", "4KiB"], "--study brings its own sizes and ways; leave --sizes out"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--sizes", "0"], "'0' is out of range"),
+        (["--sizes", "4KiB:1KiB:x4"], "is empty"),
+        (["--directions", "up"], "unknown direction 'up'; known: h2d, d2h, d2d, both"),
+        (["--directions", ","], "--directions names nothing"),
+        (["--host-memory", "paged"], "unknown host memory 'paged'"),
+        (["--host-memory", ","], "--host-memory names nothing"),
+        (["--host-memory", "managed", "--sizes", "2GiB"], "managed memory; at most 1073741824"),
+        (["--sizes", "4KiB", "--overlap", "16B", "--chunks", "32"], "16 bytes cannot be cut into 32 chunks"),
+        (["--sizes", "4KiB", "--overlap", "--streams", "0"], "'0' is out of range"),
+        (["--study", "small-dataset", "--sizes", "4KiB"], "--study brings its own sizes and ways; leave --sizes out"),
+    ],
+)
 def test_bad_words_are_one_line_with_a_command_that_works(capsys, words, said):
     assert transfer.main(words) == 2
     out, err = capsys.readouterr()
@@ -105,9 +117,14 @@ def test_the_default_rows_are_all_ways_over_all_sizes_and_no_managed_memory(kern
 def test_overlap_adds_a_kernel_beside_the_copy_in_chunks_over_streams(kernels):
     rows = [r for r in planned("--sizes", "4KiB", "--directions", "d2d", "--overlap") if r.problem.compute]
     assert {r.kernel for r in rows} == {"transfer/cupy/overlap_copy", "transfer/cupy/overlap_both"}
-    assert {r.problem for r in rows} == {Transfer("h2d", 256 << 20, "pinned", compute, 32, streams)
-                                         for compute in ("fma", "triad") for streams in (1, 2, 4)}  # fmt: skip
-    rows = planned("--sizes", "4KiB", "--directions", "h2d", "--host-memory", "managed", "--overlap", "1MiB", "--chunks", "64")
+    assert {r.problem for r in rows} == {
+        Transfer("h2d", 256 << 20, "pinned", compute, 32, streams)
+        for compute in ("fma", "triad")
+        for streams in (1, 2, 4)
+    }
+    rows = planned(
+        "--sizes", "4KiB", "--directions", "h2d", "--host-memory", "managed", "--overlap", "1MiB", "--chunks", "64"
+    )
     assert {(r.problem.nbytes, r.problem.chunks) for r in rows if r.problem.compute} == {(1 << 20, 64)}
     assert {r.problem.host_memory for r in rows if not r.problem.compute} == {"managed"}
 
@@ -117,16 +134,25 @@ def test_the_study_has_both_libraries_and_each_size_once(kernels):
 
     rows = planned("--study", "small-dataset")
     ways = {(r.kernel, r.problem.host_memory) for r in rows}
-    assert ways == {("transfer/cupy/array", "pageable"), ("transfer/cupy/array", "pinned"), ("transfer/cupy/asarray", "pageable"),
-                    ("transfer/tensorflow/constant", "pageable"), ("transfer/tensorflow/dataset", "pageable")}  # fmt: skip
+    assert ways == {
+        ("transfer/cupy/array", "pageable"),
+        ("transfer/cupy/array", "pinned"),
+        ("transfer/cupy/asarray", "pageable"),
+        ("transfer/tensorflow/constant", "pageable"),
+        ("transfer/tensorflow/dataset", "pageable"),
+    }
     assert ways <= set(study.WAYS), "each has its words"
     assert len(rows) == len(ways) * len(study.sizes()) == len({r.key for r in rows})
     assert {r.problem.direction for r in rows} == {"h2d"}
-    assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == {"transfer/cupy/memcpy_async"}
+    assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == {
+        "transfer/cupy/memcpy_async"
+    }
 
 
 def test_a_row_in_words_names_its_way():
-    assert "h2d pinned nbytes=4096" in plan.name(Row("transfer/cupy/array", Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
+    assert "h2d pinned nbytes=4096" in plan.name(
+        Row("transfer/cupy/array", Transfer("h2d", 4096, "pinned"), Settings("gpu:0"))
+    )
 
 
 def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/cupy/memcpy_async", **fields):
@@ -140,14 +166,40 @@ def test_the_table(capsys):
     table.shown(copy({"host-latency": 2e-3}, memory="pageable", kernel="transfer/cupy/array", flags=("other-tenant",)))
     table.shown(copy({"host-latency": 1e-3, "device": 1e-6}, direction="d2d", memory="", kernel="transfer/cupy/wide"))
     table.shown(row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 28, "pinned", "fma", 32, 2), 5e-3))
-    refused = [copy(None, n=1 << k, kernel="transfer/cupy/staged", status="skipped", reason="pageable only") for k in (3, 4)]
+    refused = [
+        copy(None, n=1 << k, kernel="transfer/cupy/staged", status="skipped", reason="pageable only") for k in (3, 4)
+    ]
     for m in refused:
         table.shown(m)
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == ["way", "host", "memory", "size", "kernel", "us", "waited", "+-%", "enqueue", "us", "GB/s", "notes"]
+    assert head.split() == [
+        "way",
+        "host",
+        "memory",
+        "size",
+        "kernel",
+        "us",
+        "waited",
+        "+-%",
+        "enqueue",
+        "us",
+        "GB/s",
+        "notes",
+    ]
     assert lines[0].split() == ["h2d", "pinned", "1.00", "MiB", "cupy/memcpy_async", "30.0", "0", "4.00", "52.4"]
-    assert lines[1].split() == ["h2d", "pageable", "1.00", "MiB", "cupy/array", "2000", "0", "-", "0.524", "other-tenant"]
+    assert lines[1].split() == [
+        "h2d",
+        "pageable",
+        "1.00",
+        "MiB",
+        "cupy/array",
+        "2000",
+        "0",
+        "-",
+        "0.524",
+        "other-tenant",
+    ]
     assert lines[2].split()[-1] == "2097", "on the device a byte is read and written"
     assert lines[3].endswith("fma, 32 chunks, 2 streams")
     assert len(lines) == 5 and lines[4].endswith("pageable only"), "what a kernel cannot do is said once"
@@ -171,7 +223,12 @@ def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys, monkeypatc
 def test_the_frame_has_the_ways_as_columns():
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
     assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == [
-        "h2d", 1 << 20, "pinned", 20e-6, 1 << 20]  # fmt: skip
+        "h2d",
+        1 << 20,
+        "pinned",
+        20e-6,
+        1 << 20,
+    ]
 
 
 def memory(host, gpu=100 * GIB):
@@ -181,7 +238,9 @@ def memory(host, gpu=100 * GIB):
 @pytest.mark.parametrize("kind", ["pinned", "write-combined", "registered", "managed"])
 def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
     problem = Transfer("h2d", 1 << 30, kind)
-    with pytest.raises(measure.DoesNotFit, match=f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"):
+    with pytest.raises(
+        measure.DoesNotFit, match=f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"
+    ):
         measure.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
     measure.require_memory(problem, "gpu:0", memory(6 * GIB))
     with pytest.raises(measure.DoesNotFit, match=f"needs 2 GiB of {kind} host memory"):
@@ -210,9 +269,10 @@ class CUDARuntimeError(RuntimeError):
     pass
 
 
-@pytest.mark.parametrize(("limit", "said"), [
-    (64 << 20, "`ulimit -l` allows 64 MiB: raise it with `ulimit -l unlimited`"),
-    (None, "`ulimit -l` sets no limit")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [(64 << 20, "`ulimit -l` allows 64 MiB: raise it with `ulimit -l unlimited`"), (None, "`ulimit -l` sets no limit")],
+)
 def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypatch, limit, said):
     monkeypatch.setattr(measure, "lock_limit", lambda: limit)
 
@@ -222,8 +282,9 @@ def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypa
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20, "registered"), Settings("gpu:0"))
     done = measure.guarded(asked, fails)
     assert done.status == "skipped"
-    assert done.reason == ("the driver gave no 256 MiB of registered host memory (cudaErrorMemoryAllocation: out of memory); "
-                           + said)  # fmt: skip
+    assert done.reason == (
+        "the driver gave no 256 MiB of registered host memory (cudaErrorMemoryAllocation: out of memory); " + said
+    )
     assert measure.guarded(asked, lambda: fails("cudaErrorInvalidValue: no")).status == "failed"
     pageable = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20), Settings("gpu:0"))
     assert measure.guarded(pageable, fails).status == "failed", "nothing was locked"
@@ -239,8 +300,12 @@ def test_the_lock_limit_is_the_systems(monkeypatch):
 def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
     fake_cupy(monkeypatch)
     generations = iter([1, 5, 5, 1])  # an idle link falls back
-    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: next(generations),
-                                   nvmlDeviceGetCurrPcieLinkWidth=16))  # fmt: skip
+    use_nvml(
+        monkeypatch,
+        FakeNvml(
+            nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: next(generations), nvmlDeviceGetCurrPcieLinkWidth=16
+        ),
+    )
     watch = gpu_watch.GpuWatch(0, lambda: None, link=True)
     for _ in range(3):
         watch.before_block()

@@ -23,7 +23,10 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     assert (m.status, m.reason, m.problem.model) == ("ok", "", "tests.own_models:classes")
     assert m.values["parameters"] == 8 * 16 + 16 + 16 * 3 + 3
     found = msgspec.json.decode(m.notes["layers"], type=Network)
-    assert [(la.kind, la.units, la.activation) for la in found.layers] == [("dense", 16, "relu"), ("dense", 3, "softmax")]
+    assert [(la.kind, la.units, la.activation) for la in found.layers] == [
+        ("dense", 16, "relu"),
+        ("dense", 3, "softmax"),
+    ]
     assert (found.name, found.input, found.classes) == ("tests.own_models:classes", (8,), 3)
     assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
     assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3
@@ -46,15 +49,19 @@ def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
     assert "mse" in m.notes["compiled"] and "accuracy" not in m.series
 
 
-@pytest.mark.parametrize(("name", "words"), [
-    ("two_inputs", "has 2 inputs and 1 outputs; models of one each can be timed"),
-    ("unbuilt", "whose input shape is not known"),
-    ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
-    ("layers_that_do_not_match", "tests.own_models:layers_that_do_not_match() fails: ValueError"),
-    ("no_such_loss", "mean_absurd_error"),
-    ("a_loss_of_another_shape", "tests.own_models:a_loss_of_another_shape does not train on made-up samples"),
-    ("no_model", "tests.own_models:no_model() gives an int, not a keras.Model"),
-    ("missing", "tests.own_models has no function missing")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("two_inputs", "has 2 inputs and 1 outputs; models of one each can be timed"),
+        ("unbuilt", "whose input shape is not known"),
+        ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
+        ("layers_that_do_not_match", "tests.own_models:layers_that_do_not_match() fails: ValueError"),
+        ("no_such_loss", "mean_absurd_error"),
+        ("a_loss_of_another_shape", "tests.own_models:a_loss_of_another_shape does not train on made-up samples"),
+        ("no_model", "tests.own_models:no_model() gives an int, not a keras.Model"),
+        ("missing", "tests.own_models has no function missing"),
+    ],
+)
 def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_on(train, name, words):
     m = own(train, name)
     assert (m.status, words in m.reason) == ("failed", True), m.reason
@@ -80,8 +87,13 @@ def test_more_samples_than_fit_are_refused_before_they_are_made(train):
 
 def model(loss, out=(3,), shape=(5,), dtype="float32", vocabulary=0):
     layers = [SimpleNamespace(input_dim=vocabulary)] if vocabulary else [SimpleNamespace()]
-    return SimpleNamespace(input_shape=(None, *shape), output_shape=(None, *out), inputs=[SimpleNamespace(dtype=dtype)],
-                           loss=loss, layers=layers)  # fmt: skip
+    return SimpleNamespace(
+        input_shape=(None, *shape),
+        output_shape=(None, *out),
+        inputs=[SimpleNamespace(dtype=dtype)],
+        loss=loss,
+        layers=layers,
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -143,7 +155,9 @@ def test_a_model_whose_code_ends_the_process_fails_with_that_as_the_reason(tmp_p
     (tmp_path / "ends_when_called.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
     monkeypatch.setenv(switches.FOLDER, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
-    for name, words in (("ends_at_once", "importing ends_at_once fails: SystemExit: 3"),
-                        ("ends_when_called", r"ends_when_called:build\(\) fails: SystemExit: 0")):  # fmt: skip
+    for name, words in (
+        ("ends_at_once", "importing ends_at_once fails: SystemExit: 3"),
+        ("ends_when_called", r"ends_when_called:build\(\) fails: SystemExit: 0"),
+    ):
         with pytest.raises(Broken, match=words):
             usermodels.load(f"{name}:build", "auto")

@@ -18,8 +18,10 @@ from kernels import pixel_tiles, simd
 from kernels.arrays import empty
 from workloads.worker import ROOT
 
-_AVX2 = ("+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,"
-         "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe")
+_AVX2 = (
+    "+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,"
+    "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+movbe"
+)
 _AVX512 = f"{_AVX2},+avx512f,+avx512cd,+avx512bw,+avx512dq,+avx512vl"
 OTHERS = {"haswell": _AVX2, "sapphirerapids": _AVX512, "znver5": _AVX512}  # as LLVM calls them: what they have
 

@@ -102,8 +102,11 @@ def overview() -> str:
 def next_steps(modules: list[str]) -> list[str]:
     """What to type, by this interpreter: the examples of the commands that are here."""
     steps = {"workloads.doctor": "", "workloads.matmul": " --sizes 64:1024:x2 --fast", "workloads.suite": ""}
-    about = {"workloads.doctor": "is this machine ready?", "workloads.matmul": "where does the GPU win? A minute",
-             "workloads.suite": "everything, with a report"}  # fmt: skip
+    about = {
+        "workloads.doctor": "is this machine ready?",
+        "workloads.matmul": "where does the GPU win? A minute",
+        "workloads.suite": "everything, with a report",
+    }
     here = [module for module in steps if module in modules]
     return [f"  {options.python()} -m {module}{steps[module]}   # {about[module]}" for module in here]
 

@@ -91,8 +91,10 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
             answers, latencies = serving.serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
             samples: tuple[Samples, ...] = (latencies, answers)
         else:
-            samples = tuple(timing.collect(take, limits, clock, watch.before_block)
-                            for clock, take in _clocks(row, ready, call).items())  # fmt: skip
+            samples = tuple(
+                timing.collect(take, limits, clock, watch.before_block)
+                for clock, take in _clocks(row, ready, call).items()
+            )
         seen, flags = watch.seen()
         values |= seen | _joules(row, ready, call, x, in_flight, notes) | _memory(row)
     return {"samples": samples, "flags": flags, **about}
@@ -125,16 +127,20 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
     ready = _ready(*of_model, *(wanted[name] for name in ("data", "jit_compile", "precision", "tf32")))
     if _ready.cache_info().misses > made:
         phases["build"] = time.perf_counter() - begun
-    values |= {"parameters": float(ready.model.count_params()), "jit_compile": float(ready.model.jit_compile is True),
-               "tf32": float(_arithmetic(row) == "tf32")}  # fmt: skip
+    values |= {
+        "parameters": float(ready.model.count_params()),
+        "jit_compile": float(ready.model.jit_compile is True),
+        "tf32": float(_arithmetic(row) == "tf32"),
+    }
     x = _samples(ready.model, problem.model, wanted["data"], max(problem.batch, serving.COMPARED), seed, problem.dtype)
     x[: serving.COMPARED] = ready.first  # made-up samples are others in a larger set
     return ready, x
 
 
 @functools.lru_cache(maxsize=1)
-def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, kind: str, jit: str, precision: str,
-           tf32: str) -> Ready:  # fmt: skip
+def _ready(
+    name: str, device: str, threads: int | None, dtype: str, seed: int, kind: str, jit: str, precision: str, tf32: str
+) -> Ready:
     """The model with seeded weights, its batch normalization set to the samples' own means and variances: with the first
     weights' 0 and 1 a deep network would answer all samples alike, and nothing could be compared.
 
@@ -150,7 +156,9 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, k
     keras.config.set_dtype_policy(precision)
     try:
         with serving.placed(where):
-            made = (models.build(network, switches.JIT[jit]), {}) if network else usermodels.load(name, switches.JIT[jit])
+            made = (
+                (models.build(network, switches.JIT[jit]), {}) if network else usermodels.load(name, switches.JIT[jit])
+            )
     finally:
         keras.config.set_dtype_policy("float32")
     model, about = made
@@ -163,8 +171,9 @@ def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, k
             _normalize(model, x)
     with serving.placed("/CPU:0"):
         reference = np.asarray(model(tensorflow.constant(x), training=False), np.float64)
-    function = tensorflow.function(lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True,
-                                   autograph=False)  # fmt: skip
+    function = tensorflow.function(
+        lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True, autograph=False
+    )
     softmax = getattr(getattr(model.layers[-1], "activation", None), "__name__", "") == "softmax"
     return Ready(model, function, x, reference, softmax, where, wait, about)
 
@@ -247,7 +256,9 @@ def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[floa
     return max(errors), next(filter(None, wrongs), "")
 
 
-def compared(answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, softmax: bool, kind: str) -> tuple[float, str]:
+def compared(
+    answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, softmax: bool, kind: str
+) -> tuple[float, str]:
     """(error, what is wrong) of answers, the first of which are those to the reference's samples.
 
     The error is the largest difference from `wanted`, as a share of how far the reference's answers to different samples
@@ -275,7 +286,9 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         return {}
     wait, samples = ready.wait or (lambda: None), row.problem.batch
     if row.kernel == SERVE:
-        requests = [request for _, request in itertools.islice(itertools.cycle(serving.requests(x, samples)), 4 * in_flight)]
+        requests = [
+            request for _, request in itertools.islice(itertools.cycle(serving.requests(x, samples)), 4 * in_flight)
+        ]
         call, samples = lambda: serving.asked(ready, requests, in_flight), samples * len(requests)
     used = energy.used(read, call, wait, samples)
     if used is None:
@@ -291,5 +304,3 @@ def _memory(row: Row) -> dict[str, float]:
     import tensorflow
 
     return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
-
-

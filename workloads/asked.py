@@ -16,16 +16,46 @@ from workloads.switches import KNOWN
 MODEL, BATCH, STEPS = "cifar10-cnn", 32, 300
 VARIANTS = ("fit", "resident", "loop")
 # Where the samples live, by variant.
-RESIDENCES = {"fit": ("numpy", "tf.data", "prefetch", "generator"), "resident": ("resident",), "loop": ("resident", "fed")}
+RESIDENCES = {
+    "fit": ("numpy", "tf.data", "prefetch", "generator"),
+    "resident": ("resident",),
+    "loop": ("resident", "fed"),
+}
 KERNELS = {"keras": ("fit", "resident"), "tensorflow": ("loop",), "jax": ("loop",)}  # backend -> its variants
 # Switches that change nothing there: of a device, and of a way of training.
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
 _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas", "trace")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
-_STUDY_HAS = ("model", "inputs", "width", "depth", "outputs", "hidden_layers", "batch", "samples", "steps", "epochs", "dtypes",
-              "targets", "residence", "jit", "steps_per_execution", "precision", "tf32", "dropout", "shuffle", "keras_backend",
-              "trace", "onednn", "cpu_forms", "variants", "backends", "threads", "gpus")  # fmt: skip
+_STUDY_HAS = (
+    "model",
+    "inputs",
+    "width",
+    "depth",
+    "outputs",
+    "hidden_layers",
+    "batch",
+    "samples",
+    "steps",
+    "epochs",
+    "dtypes",
+    "targets",
+    "residence",
+    "jit",
+    "steps_per_execution",
+    "precision",
+    "tf32",
+    "dropout",
+    "shuffle",
+    "keras_backend",
+    "trace",
+    "onednn",
+    "cpu_forms",
+    "variants",
+    "backends",
+    "threads",
+    "gpus",
+)
 _SEEDS = "python -m workloads.training --study seeds"
 _ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
 
@@ -38,13 +68,19 @@ def models(args: argparse.Namespace) -> list[str]:
     asked, found = _words(args.model) or [MODEL], []
     for flag, of in _ONLY_OF.items():
         if getattr(args, flag) and of not in asked:
-            raise options.Usage(f"--{flag.replace('_', '-')} is for the model {of}, which was not asked for",
-                                f"python -m workloads.training --model {of} --{flag.replace('_', '-')} 3")  # fmt: skip
+            raise options.Usage(
+                f"--{flag.replace('_', '-')} is for the model {of}, which was not asked for",
+                f"python -m workloads.training --model {of} --{flag.replace('_', '-')} 3",
+            )
     for name in asked:
         if name == "mlp":
-            counts = [_sizes(getattr(args, flag) or default)
-                      for flag, default in (("inputs", 784), ("width", 500), ("depth", 2), ("outputs", 10))]  # fmt: skip
-            found += [f"mlp-{i}-{w}x{d}-{o}" for i in counts[0] for w in counts[1] for d in counts[2] for o in counts[3]]
+            counts = [
+                _sizes(getattr(args, flag) or default)
+                for flag, default in (("inputs", 784), ("width", 500), ("depth", 2), ("outputs", 10))
+            ]
+            found += [
+                f"mlp-{i}-{w}x{d}-{o}" for i in counts[0] for w in counts[1] for d in counts[2] for o in counts[3]
+            ]
         elif name == "fashion-mlp" and args.hidden_layers:
             found += [f"fashion-mlp-{layers}" for layers in _sizes(args.hidden_layers)]
         else:
@@ -66,7 +102,9 @@ def known_model(name: str) -> str:
     try:
         return networks.find(name).name
     except ValueError as error:
-        known = f"{error}, package.module:function, file.keras" if str(error).startswith("unknown model") else str(error)
+        known = (
+            f"{error}, package.module:function, file.keras" if str(error).startswith("unknown model") else str(error)
+        )
         raise options.Usage(known) from error
 
 
@@ -82,18 +120,27 @@ def problems(args: argparse.Namespace) -> list:
         network = networks.known(model)
         whole = _whole(network)
         if args.data == "real" and network and not network.data:
-            raise options.Usage(f"{model} has no real data set", f"python -m workloads.training --model {model} --data synthetic")
+            raise options.Usage(
+                f"{model} has no real data set", f"python -m workloads.training --model {model} --data synthetic"
+            )
         if network and network.regression and "uint8" in dtypes:
-            raise options.Usage(f"{model} learns from points that are no whole numbers: not as uint8",
-                                f"python -m workloads.training --model {model} --dtypes float32 float64")  # fmt: skip
+            raise options.Usage(
+                f"{model} learns from points that are no whole numbers: not as uint8",
+                f"python -m workloads.training --model {model} --dtypes float32 float64",
+            )
         if network and whole and not args.batch:
             shapes = [(count, count) for count in _sizes(args.samples or network.samples)]
         else:
             batches = _sizes(args.batch or BATCH)
-            shapes = [(batch, count) for batch in batches for count in
-                      (_sizes(args.samples) if args.samples else [batch * (args.steps or STEPS)])]  # fmt: skip
+            shapes = [
+                (batch, count)
+                for batch in batches
+                for count in (_sizes(args.samples) if args.samples else [batch * (args.steps or STEPS)])
+            ]
         epochs = _sizes(args.epochs or (studies.FULL_BATCH_EPOCHS if whole else 1))
-        found += [Training(model, batch, count, e, dtype) for batch, count in shapes for e in epochs for dtype in dtypes]
+        found += [
+            Training(model, batch, count, e, dtype) for batch, count in shapes for e in epochs for dtype in dtypes
+        ]
     return found
 
 
@@ -135,11 +182,17 @@ def kernels(args: argparse.Namespace) -> list[str]:
         if args.backends:
             raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
         backends.remove("jax")
-    found = [f"training/{backend}/{variant}" for backend in backends for variant in KERNELS[backend]
-             if not variants or variant in variants]  # fmt: skip
+    found = [
+        f"training/{backend}/{variant}"
+        for backend in backends
+        for variant in KERNELS[backend]
+        if not variants or variant in variants
+    ]
     if not found:
-        raise options.Usage(f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",
-                            "python -m workloads.training --backends tensorflow --variants loop")  # fmt: skip
+        raise options.Usage(
+            f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",
+            "python -m workloads.training --backends tensorflow --variants loop",
+        )
     return found
 
 
@@ -162,8 +215,10 @@ def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str
             own = []
         found += [(kernel, word) for word in own]
     if not found:
-        raise options.Usage(f"nothing asked for trains with --residence {' '.join(residences)}",
-                            "python -m workloads.training --variants resident loop --residence resident")  # fmt: skip
+        raise options.Usage(
+            f"nothing asked for trains with --residence {' '.join(residences)}",
+            "python -m workloads.training --variants resident loop --residence resident",
+        )
     return found
 
 
@@ -172,10 +227,22 @@ def _given(args: argparse.Namespace) -> dict[str, list[str]]:
 
     Raises: Usage for a text that a switch cannot have.
     """
-    flags = {"jit_compile": "jit", "precision": "precision", "tf32": "tf32", "dropout": "dropout", "shuffle": "shuffle",
-             "trace": "trace", "targets": "targets", "keras_backend": "keras_backend"}  # fmt: skip
-    found = {switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()}
-    found["steps_per_execution"] = [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
+    flags = {
+        "jit_compile": "jit",
+        "precision": "precision",
+        "tf32": "tf32",
+        "dropout": "dropout",
+        "shuffle": "shuffle",
+        "trace": "trace",
+        "targets": "targets",
+        "keras_backend": "keras_backend",
+    }
+    found = {
+        switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()
+    }
+    found["steps_per_execution"] = (
+        [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
+    )
     found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]
     found["replicas"] = [str(n) for n in _sizes(args.gpus)] if args.gpus else []
     return {switch: texts for switch, texts in found.items() if texts}
@@ -211,13 +278,20 @@ def rows(args: argparse.Namespace, here) -> list:
     for problem in problems(args):
         network = networks.known(problem.model)
         if "targets" in given and network and not network.regression:
-            raise options.Usage(f"--targets is for a regression, which {problem.model} is not",
-                                "python -m workloads.training --model peaks --targets float32 float64")  # fmt: skip
+            raise options.Usage(
+                f"--targets is for a regression, which {problem.model} is not",
+                "python -m workloads.training --model peaks --targets float32 float64",
+            )
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
-            own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, not network or network.regression)}
+            own = {
+                s: texts for s, texts in given.items() if _applies(s, device, kernel, not network or network.regression)
+            }
             for (form, count), texts in itertools.product(
-                itertools.product(studies.forms(device, bool(here.gpus), shown), threads if device == "cpu" else [None]),
-                itertools.product(*own.values())):  # fmt: skip
+                itertools.product(
+                    studies.forms(device, bool(here.gpus), shown), threads if device == "cpu" else [None]
+                ),
+                itertools.product(*own.values()),
+            ):
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
                 if chosen.get("replicas", "1") != "1":
                     chosen["strategy"] = spread.STRATEGY[chosen.get("keras_backend", "tensorflow")]
@@ -233,7 +307,9 @@ def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
     """
     asked = _chosen("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
     if "visible" in asked and not here.gpus:
-        raise options.Missing(f"no GPU here that could be visible: {machine.gpu_problem()}", "python -m workloads.doctor")
+        raise options.Missing(
+            f"no GPU here that could be visible: {machine.gpu_problem()}", "python -m workloads.doctor"
+        )
     return list(studies.CPU_FORMS) if "all" in asked else asked
 
 
@@ -254,7 +330,9 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
 
 def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
     """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
-    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None and a not in own] + ["data"] * (args.data != "synthetic")
+    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None and a not in own] + ["data"] * (
+        args.data != "synthetic"
+    )
     if fixed:
         flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
         raise options.Usage(f"{flag} brings its own rows; leave {flags} out", tip)
@@ -270,9 +348,13 @@ def _predicted(args: argparse.Namespace, on: list[str]) -> list[Row]:
     _alone(args, "--predicted", (), f"python -m workloads.training --predicted {shlex.quote(file)}")
     others = Counter(p.settings.device for p in saved if p.settings.device not in on)
     if others.total() == len(saved):
-        raise options.Usage(f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", prediction.MAKES)
+        raise options.Usage(
+            f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", prediction.MAKES
+        )
     for device, count in others.items():
-        plan.note(args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}")
+        plan.note(
+            args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}"
+        )
     found = {}
     for p in saved:
         if p.settings.device in on:

@@ -22,16 +22,23 @@ WORK = (
     *(("matmul/cupy/cublas", "matmul", 4096, math, "resident") for math in ("float32", "bfloat16")),
     ("stream/cupy/wide", "triad", 512 * MIB, "float32", "resident"),
     *(("transfer/cupy/memcpy_async", way, 256 * MIB, "float32", "resident") for way in ("h2d", "d2h")),
-    *(("matmul/cupy/cublas", "matmul", n, "float32", mode)
-      for mode in ("resident", "roundtrip-pinned") for n in (128, 256, 512, 1024)),
-)  # fmt: skip
+    *(
+        ("matmul/cupy/cublas", "matmul", n, "float32", mode)
+        for mode in ("resident", "roundtrip-pinned")
+        for n in (128, 256, 512, 1024)
+    ),
+)
 
 
 def rows(gpus: list[int]) -> list[Row]:
     """The rows: each work on each GPU alone, then on each while all do it."""
     every = ",".join(map(str, gpus))
-    return [Row(kernel, AtOnce(operation, size, at_work or str(gpu), math), Settings(f"gpu:{gpu}", mode=mode))
-            for kernel, operation, size, math, mode in WORK for at_work in ("", every) for gpu in gpus]  # fmt: skip
+    return [
+        Row(kernel, AtOnce(operation, size, at_work or str(gpu), math), Settings(f"gpu:{gpu}", mode=mode))
+        for kernel, operation, size, math, mode in WORK
+        for at_work in ("", every)
+        for gpu in gpus
+    ]
 
 
 def _turns(args: argparse.Namespace) -> tuple[int, float]:
@@ -46,13 +53,17 @@ def measure(
     Raises: Missing with fewer than two GPUs.
     """
     if len(gpus) < 2:
-        raise options.Missing(f"all GPUs at once takes two or more; here {'is' if len(gpus) == 1 else 'are'} {len(gpus)}",
-                              "python -m workloads.suite --quick")  # fmt: skip
+        raise options.Missing(
+            f"all GPUs at once takes two or more; here {'is' if len(gpus) == 1 else 'are'} {len(gpus)}",
+            "python -m workloads.suite --quick",
+        )
     every = rows(gpus)
     workers: list[Worker] = []
     some = 2 * len(gpus)
-    groups = [together.Group(every[i : i + some], lambda i=i: _measured(every[i : i + some], workers, args, here))
-              for i in range(0, len(every), some)]  # fmt: skip
+    groups = [
+        together.Group(every[i : i + some], lambda i=i: _measured(every[i : i + some], workers, args, here))
+        for i in range(0, len(every), some)
+    ]
     try:
         return together.studied("at-once", groups, args, command, shown, run)
     finally:

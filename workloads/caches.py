@@ -47,8 +47,10 @@ def _cpu(cpus: frozenset[int]) -> Callable:
         raise ValueError("how large this CPU's caches are is not known, so nothing can be told to be cold")
     nbytes, free = TIMES * last * last_caches(cpus), machine.memory_available()
     if nbytes > free // 4:
-        raise ValueError(f"emptying the caches takes {nbytes / 2**30:.3g} GiB to read, and at most a quarter of what is free, "
-                         f"{free / 2**30:.3g} GiB, is taken for that")  # fmt: skip
+        raise ValueError(
+            f"emptying the caches takes {nbytes / 2**30:.3g} GiB to read, and at most a quarter of what is free, "
+            f"{free / 2**30:.3g} GiB, is taken for that"
+        )
     parts = np.array_split(np.ones(nbytes // 8), len(cpus))
     places, together = sorted(cpus), threading.Barrier(len(cpus))
     pool = concurrent.futures.ThreadPoolExecutor(len(cpus), initializer=lambda: _stay_on(places.pop()))
@@ -103,8 +105,11 @@ def _tensorflow() -> Callable:
 def _l2_bytes() -> int:
     """The second-level cache of the first GPU that this process sees, by the driver."""
     driver, size, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.c_int(0)
-    failed = driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0) or (
-        driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, device))  # fmt: skip
+    failed = (
+        driver.cuInit(0)
+        or driver.cuDeviceGet(ctypes.byref(device), 0)
+        or (driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, device))
+    )
     if failed or size.value < 1:
         raise ValueError(f"the driver does not say how large the GPU's cache is (error {failed})")
     return size.value

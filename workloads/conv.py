@@ -20,26 +20,51 @@ _BASE = "32x32x32x64:64x3x3"
 def parser() -> options.Parser:
     """The command line of python -m workloads.conv."""
     made = options.parser("workloads.conv", LONG, EXAMPLE)
-    made.add_argument("--model", metavar="NAME", help="the convolutions of this network's training step, each distinct one once "
-                      "(cifar10-cnn, unless there are --shapes or --vary)")  # fmt: skip
-    made.add_argument("--batch", nargs="+", metavar="N", help="images a call: 32 | 1:2048:x4 (32, or as the shape says)")
+    made.add_argument(
+        "--model",
+        metavar="NAME",
+        help="the convolutions of this network's training step, each distinct one once "
+        "(cifar10-cnn, unless there are --shapes or --vary)",
+    )
+    made.add_argument(
+        "--batch", nargs="+", metavar="N", help="images a call: 32 | 1:2048:x4 (32, or as the shape says)"
+    )
     made.add_argument("--direction", nargs="+", default=["fprop"], metavar="WAY", help="fprop dgrad wgrad all (fprop)")
-    made.add_argument("--shapes", nargs="+", metavar="NxHxWxC:KxRxS",
-                      help="N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3")  # fmt: skip
+    made.add_argument(
+        "--shapes",
+        nargs="+",
+        metavar="NxHxWxC:KxRxS",
+        help="N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3",
+    )
     made.add_argument("--stride", type=options.number, metavar="N", help="of --shapes (1)")
     made.add_argument("--pad", metavar="PAD", help="of --shapes: same, valid or the zeros on every side (same)")
     made.add_argument("--groups", type=options.number, metavar="N", help="of --shapes (1)")
-    made.add_argument("--vary", choices=VARY, metavar="WHAT",
-                      help=f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})")  # fmt: skip
-    made.add_argument("--sizes", nargs="+", metavar="N",
-                      help=f"what --vary goes through ({', '.join(f'{k} {v}' for k, v in _SIZES.items())})")  # fmt: skip
+    made.add_argument(
+        "--vary",
+        choices=VARY,
+        metavar="WHAT",
+        help=f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})",
+    )
+    made.add_argument(
+        "--sizes",
+        nargs="+",
+        metavar="N",
+        help=f"what --vary goes through ({', '.join(f'{k} {v}' for k, v in _SIZES.items())})",
+    )
     made.add_argument("--layout", choices=("NHWC", "NCHW"), default="NHWC", help="how images lie in memory (NHWC)")
-    made.add_argument("--dtypes", nargs="+", default=["float32"], metavar="TYPE",
-                      help="float64 float32 tf32 float16 bfloat16 (default float32)")  # fmt: skip
+    made.add_argument(
+        "--dtypes",
+        nargs="+",
+        default=["float32"],
+        metavar="TYPE",
+        help="float64 float32 tf32 float16 bfloat16 (default float32)",
+    )
     made.add_argument(
         "--modes", nargs="+", metavar="MODE", help=f"copy modes on a GPU (default: {' '.join(options.MODES)})"
     )
-    made.add_argument("--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)")
+    made.add_argument(
+        "--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)"
+    )
     made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
     made.add_argument("--ladder", action="store_true", help="the teaching rungs too, from seven plain loops upward")
     options.add_measuring(made)
@@ -75,8 +100,14 @@ def works(args: argparse.Namespace) -> list:
         return []
     for flag in ("shapes", "stride", "pad", "groups", "vary", "sizes"):
         if getattr(args, flag) is not None:
-            tip = "python -m workloads.conv --model cifar10-cnn --batch 1:2048:x4" if flag in ("vary", "sizes") else SHAPES
-            raise options.Usage(f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip)
+            tip = (
+                "python -m workloads.conv --model cifar10-cnn --batch 1:2048:x4"
+                if flag in ("vary", "sizes")
+                else SHAPES
+            )
+            raise options.Usage(
+                f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
+            )
     asked = argparse.Namespace(**{**vars(args), "model": args.model or "cifar10-cnn"})
     return [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, precisions(args))]
 
@@ -107,8 +138,11 @@ def _of_shapes(args: argparse.Namespace) -> list:
         for size in sizes:
             of: dict[str, Any] = fields | (dict.fromkeys(families.CONV_FIELDS[varies], size) if varies else {})
             if filter_channels not in (None, of["c_in"] / common["groups"]):
-                raise options.Usage(f"filters of {filter_channels} channels do not go with images of {of['c_in']} channels"
-                                    f"{f' in {args.groups} groups' if args.groups else ''}", SHAPES)  # fmt: skip
+                raise options.Usage(
+                    f"filters of {filter_channels} channels do not go with images of {of['c_in']} channels"
+                    f"{f' in {args.groups} groups' if args.groups else ''}",
+                    SHAPES,
+                )
             for direction in plan.directions(args):
                 for dtype, math in precisions(args):
                     try:
@@ -122,10 +156,14 @@ def _of_shapes(args: argparse.Namespace) -> list:
 def _varied(args: argparse.Namespace) -> tuple[str, list]:
     """(what is varied, its sizes); ("", [None]) for shapes as they are."""
     if args.sizes and not args.vary:
-        raise options.Usage(f"--sizes needs --vary: {', '.join(VARY)}", "python -m workloads.conv --vary batch --sizes 1:1024:x4")
+        raise options.Usage(
+            f"--sizes needs --vary: {', '.join(VARY)}", "python -m workloads.conv --vary batch --sizes 1:1024:x4"
+        )
     if args.vary and args.batch:
-        raise options.Usage("--batch and --vary both say what to go through; leave one out",
-                            "python -m workloads.conv --vary batch --sizes 1:1024:x4")  # fmt: skip
+        raise options.Usage(
+            "--batch and --vary both say what to go through; leave one out",
+            "python -m workloads.conv --vary batch --sizes 1:1024:x4",
+        )
     if args.vary:
         return args.vary, options.sizes(args.sizes or [_SIZES[args.vary]])
     return ("batch", options.sizes(args.batch)) if args.batch else ("", [None])
@@ -157,15 +195,22 @@ def rows(args: argparse.Namespace, here) -> list:
     wanted = problems(args)
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
     ours = () if args.ladder or args.variants else ("cuda",)  # as in matmul: cuDNN is there
-    beside = args.ladder and "cpu" in on and not args.backends  # on a CPU the library is oneDNN, which TensorFlow brings
+    beside = (
+        args.ladder and "cpu" in on and not args.backends
+    )  # on a CPU the library is oneDNN, which TensorFlow brings
     kernels = plan.kernels("conv", args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
     if beside:
         kernels = [k for k in kernels if k.backend != "tensorflow" or k.variant == "eager"]
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
     ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
-    return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
-                    for s in plan.settings(kernel, on, args, ways[kernel.name], cache)]  # fmt: skip
+    return found + [
+        Row(kernel.name, problem, s)
+        for problem in wanted
+        for cache in caches
+        for kernel in kernels
+        for s in plan.settings(kernel, on, args, ways[kernel.name], cache)
+    ]
 
 
 def refine(done: list, varies: str) -> list:
@@ -211,11 +256,21 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
 
     from workloads import plan, show, tables
 
-    found = [msgspec.structs.replace(w, problem=msgspec.structs.replace(w.problem, layout=args.layout)) for w in works(args)]
+    found = [
+        msgspec.structs.replace(w, problem=msgspec.structs.replace(w.problem, layout=args.layout)) for w in works(args)
+    ]
     names = plan.layer_names(found) if found else None
     planned, cold = problems(args), "cold" in plan.caches(args)
-    return show.session(args, run, command, "conv", rows, measure, lambda here: tables.Convs(here, names, planned, cold),
-                        lambda outcome: _said(args, outcome, found))  # fmt: skip
+    return show.session(
+        args,
+        run,
+        command,
+        "conv",
+        rows,
+        measure,
+        lambda here: tables.Convs(here, names, planned, cold),
+        lambda outcome: _said(args, outcome, found),
+    )
 
 
 def _said(args: argparse.Namespace, outcome, works_: list) -> None:

@@ -93,8 +93,11 @@ class CpuWatch:
         if throttled > 0:
             values["throttled_s"] = throttled
         raised = {
-            "cpu-clock": uneven(self._clocks), "steal": values.get("steal_fraction", 0) > TOLERANCE,
-            "quota": throttled > 0, "other-load": values.get("other_load_fraction", 0) > OTHER_LOAD}  # fmt: skip
+            "cpu-clock": uneven(self._clocks),
+            "steal": values.get("steal_fraction", 0) > TOLERANCE,
+            "quota": throttled > 0,
+            "other-load": values.get("other_load_fraction", 0) > OTHER_LOAD,
+        }
         return values, tuple(flag for flag, up in raised.items() if up)
 
 

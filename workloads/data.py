@@ -84,8 +84,11 @@ def peaks(samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, 
     points = rng.permutation(grid)[:samples]
     points = np.concatenate([points, rng.uniform(-3, 3, (samples - len(points), 2))])
     x, y = points.T
-    heights = (3 * (1 - x) ** 2 * np.exp(-(x**2) - (y + 1) ** 2) - 10 * (x / 5 - x**3 - y**5) * np.exp(-(x**2) - y**2)
-               - np.exp(-((x + 1) ** 2) - y**2) / 3)  # fmt: skip
+    heights = (
+        3 * (1 - x) ** 2 * np.exp(-(x**2) - (y + 1) ** 2)
+        - 10 * (x / 5 - x**3 - y**5) * np.exp(-(x**2) - y**2)
+        - np.exp(-((x + 1) ** 2) - y**2) / 3
+    )
     return points.astype(dtype), heights.astype(dtype)[:, np.newaxis]
 
 

@@ -24,8 +24,13 @@ Weights = tuple[tuple, ...]  # a dense layer's kernel (inputs, units) and, if it
 
 def activations(xp) -> dict[str, Callable]:
     """Activations on arrays of `xp`, numpy or jax.numpy."""
-    return {"": lambda z: z, "linear": lambda z: z, "relu": lambda z: xp.maximum(z, 0), "sigmoid": lambda z: 1 / (1 + xp.exp(-z)),
-            "softmax": lambda z: xp.exp(z - _log_sum(xp, z))}  # fmt: skip
+    return {
+        "": lambda z: z,
+        "linear": lambda z: z,
+        "relu": lambda z: xp.maximum(z, 0),
+        "sigmoid": lambda z: 1 / (1 + xp.exp(-z)),
+        "softmax": lambda z: xp.exp(z - _log_sum(xp, z)),
+    }
 
 
 def _log_sum(xp, z):
@@ -40,7 +45,9 @@ def require(network: Network | None, dropout_off: bool) -> Network:
     Raises: ValueError for one that is more than dense layers, or whose loss or optimizer is not written here.
     """
     if network is None:
-        raise ValueError("the JAX loop makes its networks from the tables, not of a model of your own: --model mlp-784-500x2-10")
+        raise ValueError(
+            "the JAX loop makes its networks from the tables, not of a model of your own: --model mlp-784-500x2-10"
+        )
     kept = tuple(la for la in network.layers if la.kind != "dropout" or (la.rate and not dropout_off))
     other = {la.kind for la in kept} - {"dense", "flatten"} | {"branches" for la in kept if la.inputs}
     if other:
@@ -50,7 +57,9 @@ def require(network: Network | None, dropout_off: bool) -> Network:
     if network.optimizer not in LEARNING_RATE:
         raise ValueError(f"the JAX loop has {' and '.join(LEARNING_RATE)}, not {network.optimizer}")
     if network.loss != "mean_squared_error" and kept[-1].activation not in ("softmax", "sigmoid"):
-        raise ValueError(f"the JAX loop takes the cross-entropy of softmax or sigmoid, not of {kept[-1].activation or 'linear'}")
+        raise ValueError(
+            f"the JAX loop takes the cross-entropy of softmax or sigmoid, not of {kept[-1].activation or 'linear'}"
+        )
     return msgspec.structs.replace(network, layers=kept)
 
 
@@ -213,8 +222,12 @@ def jax_loop(order: Order) -> Trainer:
 
     def restore() -> None:
         state.update(jax.device_put(start(first, network), device))
-        mixed.update(jax.device_put({"key": jax.random.key(order.seed), "order": np.arange(len(host_x), dtype=np.int32),
-                                     "at": np.int32(0)}, device))  # fmt: skip
+        mixed.update(
+            jax.device_put(
+                {"key": jax.random.key(order.seed), "order": np.arange(len(host_x), dtype=np.int32), "at": np.int32(0)},
+                device,
+            )
+        )
 
     def stepped(x, y):
         fresh, loss = step(dict(state), x, y)
@@ -260,4 +273,6 @@ def jax_loop(order: Order) -> Trainer:
     restore()
     values = {"parameters": float(sum(w.size for pair in first for w in pair)), "jit_compile": 1.0, "tf32": float(tf32)}
     notes = {"backend": f"jax {jax.__version__}"}
-    return Trainer(fit, restore, values, notes, "first loss", step_losses, wrong(network, first, step_of, host_x, host_y))
+    return Trainer(
+        fit, restore, values, notes, "first loss", step_losses, wrong(network, first, step_of, host_x, host_y)
+    )

@@ -15,10 +15,19 @@ _LATE = "time limit"
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
     made = options.parser("workloads.describe", LONG, EXAMPLE)
-    made.add_argument("--model", default="cifar10-cnn", metavar="NAME",
-                      help="a name, package.module:function or file.keras (cifar10-cnn)")  # fmt: skip
-    made.add_argument("--time-limit", type=options.number, default=TIME_LIMIT_S, metavar="S",
-                      help=f"seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})")  # fmt: skip
+    made.add_argument(
+        "--model",
+        default="cifar10-cnn",
+        metavar="NAME",
+        help="a name, package.module:function or file.keras (cifar10-cnn)",
+    )
+    made.add_argument(
+        "--time-limit",
+        type=options.number,
+        default=TIME_LIMIT_S,
+        metavar="S",
+        help=f"seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})",
+    )
     made.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
     return made
 
@@ -75,8 +84,10 @@ def lines(of) -> list[str]:
         kind = layer.kind + " (not known)" * (layer in strange) + " (frozen)" * (not layer.trainable)
         cells = (layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}")
         found.append(line(list(zip(cells, widths, strict=True))))
-    found.append(f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
-                 f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}")  # fmt: skip
+    found.append(
+        f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
+        f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"
+    )
     if strange:
         names = ", ".join(f"{layer.name} ({layer.kind})" for layer in strange)
         found.append(f"not known: {names}; what they take is estimated from their weights and the bytes they move")

@@ -30,8 +30,15 @@ def network(model, name: str) -> Network:
     graph = _graph(model)
     _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, {}, set(), model.trainable)
     loss = usermodels.loss_name(model)
-    return Network(name, "", shape, out[-1] if out else 1, tuple(_in_a_row(found)), type(model.optimizer).__name__.lower(),
-                   "mean_squared_error" if loss in _SQUARED else loss)  # fmt: skip
+    return Network(
+        name,
+        "",
+        shape,
+        out[-1] if out else 1,
+        tuple(_in_a_row(found)),
+        type(model.optimizer).__name__.lower(),
+        "mean_squared_error" if loss in _SQUARED else loss,
+    )
 
 
 def text(model, name: str) -> str:
@@ -44,8 +51,9 @@ def _graph(model):
     return getattr(model, "_functional", None) or model
 
 
-def _walk(graph, names: dict[int, str], prefix: str, found: list[Layer], used: dict[str, int], seen: set[int],
-          trainable: bool) -> str:  # fmt: skip
+def _walk(
+    graph, names: dict[int, str], prefix: str, found: list[Layer], used: dict[str, int], seen: set[int], trainable: bool
+) -> str:
     """Appends the layers of a graph in the order in which they can run; `names` are those of the tensors that are there.
     Returns the name of what gives the graph's output."""
     for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
@@ -114,8 +122,17 @@ def _conv(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | No
     height, width = operation.strides
     if tuple(operation.dilation_rate) != (1, 1) or operation.data_format != "channels_last" or height != width:
         return None
-    return Layer(name, "conv", operation.filters, _sides(operation.kernel_size), height, operation.padding, operation.groups,
-                 _activation(operation), bias=bool(operation.use_bias))  # fmt: skip
+    return Layer(
+        name,
+        "conv",
+        operation.filters,
+        _sides(operation.kernel_size),
+        height,
+        operation.padding,
+        operation.groups,
+        _activation(operation),
+        bias=bool(operation.use_bias),
+    )
 
 
 def _dense(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:

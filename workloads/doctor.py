@@ -46,7 +46,9 @@ def table(found: "list[Finding]") -> str:
 def parser() -> options.Parser:
     """The command line of python -m workloads.doctor."""
     made = options.parser("workloads.doctor", LONG, EXAMPLE)
-    made.add_argument("runs", nargs="*", metavar="RUN", help="result files, run folders or saved names to look at instead")
+    made.add_argument(
+        "runs", nargs="*", metavar="RUN", help="result files, run folders or saved names to look at instead"
+    )
     made.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
     return made
 
@@ -72,8 +74,9 @@ def stored(runs: list[str]) -> "list[Finding]":
         found += [Finding("rows", "ok", said), *checks.findings(loaded.measurements, here)]
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
-            found.append(Finding("bad lines", "warn", lost, "their rows are lost",
-                                 "python -m workloads.matmul --resume -o DIR"))  # fmt: skip
+            found.append(
+                Finding("bad lines", "warn", lost, "their rows are lost", "python -m workloads.matmul --resume -o DIR")
+            )
     return found
 
 

@@ -66,8 +66,15 @@ def _package(folder: pathlib.Path) -> Callable[[], float]:
     return read
 
 
-def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samples: int, window_s: float = WINDOW_S,
-         windows: int = WINDOWS, now: Callable[[], float] = time.perf_counter) -> Used | None:  # fmt: skip
+def used(
+    read: Counter,
+    call: Callable[[], None],
+    wait: Callable[[], None],
+    samples: int,
+    window_s: float = WINDOW_S,
+    windows: int = WINDOWS,
+    now: Callable[[], float] = time.perf_counter,
+) -> Used | None:
     """Joules that `call`, which answers `samples` samples, uses for each of them: the counter before and after windows of at
     least `window_s` of calls, each window's end waited for. The board's idle power is in it. None when the counter stops."""
     each, watts = [], []
@@ -87,4 +94,3 @@ def used(read: Counter, call: Callable[[], None], wait: Callable[[], None], samp
         each.append((after - before) / (calls * samples))
         watts.append((after - before) / spent)
     return Used(statistics.median(each), statistics.median(watts), tuple(each))
-

@@ -34,7 +34,9 @@ def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, s
     def feed(samples: int) -> tuple:
         steps = -(-samples // batch)
         if steps % a_call:
-            raise ValueError(f"prefetch has epochs of {steps} steps that Keras cannot end inside a call of {a_call} steps")
+            raise ValueError(
+                f"prefetch has epochs of {steps} steps that Keras cannot end inside a call of {a_call} steps"
+            )
         made = _kept(pipelines, samples, _prefetched, whole, batch, shuffle, seed, device)
         return made, {"shuffle": False, "steps_per_epoch": steps}
 

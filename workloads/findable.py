@@ -33,8 +33,10 @@ def _of_file(name: str) -> str:
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         return f"{name} is no Keras model that can be read: {error}"
     if _holds_lambda(config):
-        return (f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the model in "
-                "Python and name its function as package.module:function")  # fmt: skip
+        return (
+            f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the model in "
+            "Python and name its function as package.module:function"
+        )
     return ""
 
 
@@ -87,7 +89,8 @@ def _may_make_names(tree: ast.Module | None) -> bool:
     if tree is None:
         return True
     return bool(_MAKES_NAMES & _words(tree)) or any(
-        alias.name == "*" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)  # fmt: skip
+        alias.name == "*" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names
+    )
 
 
 def _words(tree: ast.Module) -> set[str]:
@@ -102,5 +105,9 @@ def _names(tree: ast.Module) -> set[str]:
         node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef))
     }
     found |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return found | {(alias.asname or alias.name).split(".")[0] for node in ast.walk(tree)
-                    if isinstance(node, (ast.Import, ast.ImportFrom)) for alias in node.names}  # fmt: skip
+    return found | {
+        (alias.asname or alias.name).split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for alias in node.names
+    }

@@ -66,7 +66,9 @@ def _first_less_warm(trainer: Trainer, samples: int) -> float:
     return first - min(seconds(lambda: trainer.fit(samples, 1)) for _ in range(2))
 
 
-def apart(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1) -> dict[str, tuple[float, ...]]:
+def apart(
+    trainer: Trainer, problem: Training, held: int, limits: Limits, unit: int = 1
+) -> dict[str, tuple[float, ...]]:
     """Seconds of warm fits that vary one thing each: of `unit` steps, of more steps, and of more epochs of `unit` steps.
 
     More steps are as many as take a third of `limits.max_time`, up to what samples are held for. The forms take turns, each
@@ -95,7 +97,9 @@ def apart(trainer: Trainer, problem: Training, held: int, limits: Limits, unit: 
     return {series(*form): tuple(found) for form, found in taken.items()}
 
 
-def repeated(trainer: Trainer, problem: Training, first: Fitted, first_s: float, limits: Limits, before: Callable) -> Samples:
+def repeated(
+    trainer: Trainer, problem: Training, first: Fitted, first_s: float, limits: Limits, before: Callable
+) -> Samples:
     """Seconds a step of warm fits of the problem's own samples and epochs, a sample a fit.
 
     Of a fit of several epochs that is longer than the time for all of them the epochs are the samples: those of `first` but
@@ -123,7 +127,10 @@ def _by_epochs(trainer: Trainer, problem: Training, first: Fitted, before: Calla
     taken, reason = first.epochs_s[1:], "epochs of one fit"
     if len(taken) < 2:
         before()
-        taken, reason = taken + trainer.fit(problem.samples, problem.epochs, stamped=True).epochs_s, "epochs of two fits"
+        taken, reason = (
+            taken + trainer.fit(problem.samples, problem.epochs, stamped=True).epochs_s,
+            "epochs of two fits",
+        )
     seconds_ = tuple(rounded(s / problem.steps) for s in kept(taken))
     return Samples("host-latency", seconds_, problem.steps, tuple(range(len(seconds_))), reason)
 

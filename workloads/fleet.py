@@ -102,8 +102,14 @@ class Part:
         return sum(key not in self.done for key in self.planned)
 
 
-def gather(ray, parts: list[Part], order: Callable[[Part], Order], limit_s: float,
-           seen: Callable[[Part, Line], None] = lambda part, line: None, stopped: list[str] | None = None) -> None:  # fmt: skip
+def gather(
+    ray,
+    parts: list[Part],
+    order: Callable[[Part], Order],
+    limit_s: float,
+    seen: Callable[[Part, Line], None] = lambda part, line: None,
+    stopped: list[str] | None = None,
+) -> None:
     """Runs every node's suite at once and writes what comes, until all have ended, died, or said nothing for `limit_s`, or
     something is in `stopped`."""
     task = ray.remote(fleet_cluster.measure_node)
@@ -111,8 +117,13 @@ def gather(ray, parts: list[Part], order: Callable[[Part], Order], limit_s: floa
     for part in parts:
         node, message = part.node, order(part)
         held = {"num_cpus": int(node.cpus), "num_gpus": int(node.gpus)}
-        placed = task.options(num_returns="streaming", max_retries=0, scheduling_strategy=fleet_cluster.on(node),
-                              name=f"suite on {node.name}", **held)  # fmt: skip
+        placed = task.options(
+            num_returns="streaming",
+            max_retries=0,
+            scheduling_strategy=fleet_cluster.on(node),
+            name=f"suite on {node.name}",
+            **held,
+        )
         running[placed.remote(fleet_lines.encode(message), int(node.cpus))] = part
         part.heard = time.monotonic()
     try:
@@ -185,8 +196,10 @@ def run(args: argparse.Namespace, command: str) -> int:
     Raises: Usage, Missing.
     """
     if args.format != "table":
-        raise options.Usage("--ray prints a table; its files are read by python -m analysis.fleet RUN --format json",
-                            f"python -m workloads.suite --ray {args.ray}")  # fmt: skip
+        raise options.Usage(
+            "--ray prints a table; its files are read by python -m analysis.fleet RUN --format json",
+            f"python -m workloads.suite --ray {args.ray}",
+        )
     if args.against or args.fail_on is not None:
         tip = (
             f"python -m analysis.fleet RUN{' --against ' + args.against if args.against else ''} --fail-on 'slower>3%'"
@@ -254,8 +267,10 @@ def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path, note
 def _signals() -> Iterator[list[str]]:
     """The names of SIGINT and SIGTERM as they come. Noted, not raised: what is raised inside Ray's own calls gets lost there."""
     noted: list[str] = []
-    old = {s: signal.signal(s, lambda number, frame: noted.append(signal.Signals(number).name))
-           for s in (signal.SIGINT, signal.SIGTERM)}  # fmt: skip
+    old = {
+        s: signal.signal(s, lambda number, frame: noted.append(signal.Signals(number).name))
+        for s in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield noted
     finally:

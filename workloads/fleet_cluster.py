@@ -37,8 +37,11 @@ class Node(msgspec.Struct, frozen=True):
 
 def nodes(listed: list[dict]) -> list[Node]:
     """The living nodes of ray.nodes(), by the name they were started with, else their host's."""
-    found = [Node(_called(n), n["NodeID"], n["Resources"].get("CPU", 0.0), n["Resources"].get("GPU", 0.0))
-             for n in listed if n["Alive"]]  # fmt: skip
+    found = [
+        Node(_called(n), n["NodeID"], n["Resources"].get("CPU", 0.0), n["Resources"].get("GPU", 0.0))
+        for n in listed
+        if n["Alive"]
+    ]
     return sorted(found, key=lambda node: (node.name, node.id))
 
 
@@ -62,8 +65,11 @@ def _called(node: dict) -> str:
 def greet() -> dict[str, str]:
     """What a node says of itself before anything is asked of it. Runs there."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
-    return {"sources": results.source_hash(), "python": platform.python_version(),
-            "boot": boot.read_text().strip() if boot.exists() else ""}  # fmt: skip
+    return {
+        "sources": results.source_hash(),
+        "python": platform.python_version(),
+        "boot": boot.read_text().strip() if boot.exists() else "",
+    }
 
 
 def measure_node(order: bytes, cpus: int) -> Iterator[bytes]:
@@ -75,8 +81,15 @@ def measure_node(order: bytes, cpus: int) -> Iterator[bytes]:
     told = {"OMP_NUM_THREADS": str(cpus)}
     variables = {name: value for name, value in os.environ.items() if told.get(name) != value}
     with tempfile.TemporaryFile() as log:
-        child = subprocess.Popen([sys.executable, "-m", "workloads.fleet_node"], cwd=ROOT, env=variables, stdin=subprocess.PIPE,
-                                 stdout=subprocess.PIPE, stderr=log, start_new_session=True)  # fmt: skip
+        child = subprocess.Popen(
+            [sys.executable, "-m", "workloads.fleet_node"],
+            cwd=ROOT,
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
         assert child.stdin and child.stdout
         try:
             child.stdin.write(order)
@@ -125,11 +138,15 @@ def connect(address: str, note: Callable[[str], None]):
     except ImportError as error:
         raise options.Missing("Ray is not installed", f"{options.python()} {_INSTALL}") from error
     if address.startswith("ray://"):
-        raise options.Usage(f"{address} is an address of Ray Client, which carries no streams; name the cluster's own, on one "
-                            "of its nodes", AUTO)  # fmt: skip
+        raise options.Usage(
+            f"{address} is an address of Ray Client, which carries no streams; name the cluster's own, on one "
+            "of its nodes",
+            AUTO,
+        )
     if address != "auto" and not re.fullmatch(r"\[?[\w.:-]+\]?:\d{1,5}", address):
-        raise options.Usage(f"{address!r} is no address of a cluster; it is auto or HOST:PORT, such as 10.0.0.1:6379",
-                            AUTO)  # fmt: skip
+        raise options.Usage(
+            f"{address!r} is no address of a cluster; it is auto or HOST:PORT, such as 10.0.0.1:6379", AUTO
+        )
     where = current() if address == "auto" else address
     nobody = options.Missing(f"no Ray cluster answers at {where}", f"ray start --head  # then: {AUTO}")
     if where and not answers(where):
@@ -158,8 +175,10 @@ def usable(ray, found: list[Node], note: Callable[[str], None], limit_s: float) 
     ours = {"sources": results.source_hash(), "python": platform.python_version()}
     if not found:
         return []
-    asked = {node.id: ray.remote(greet).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node)).remote()
-             for node in found}  # fmt: skip
+    asked = {
+        node.id: ray.remote(greet).options(num_cpus=0, max_retries=0, scheduling_strategy=on(node)).remote()
+        for node in found
+    }
     ray.wait(list(asked.values()), num_returns=len(asked), timeout=min(limit_s, _GREETING_S), fetch_local=True)
     kept: list[Node] = []
     boots: dict[str, list[str]] = {}

@@ -60,7 +60,9 @@ def parts(args: argparse.Namespace, here, folder: pathlib.Path) -> list[Part]:
         module, own = importlib.import_module(f"workloads.{name}"), suite.arguments(args, name, flags, folder, None)
         found.append(Part(name, module.rows, module.measure, own))
         if name == "peers":
-            found.append(Part("at-once", lambda a, m, of=module.gpus: at_once.rows(of(a, m)), module.measure_at_once, own))
+            found.append(
+                Part("at-once", lambda a, m, of=module.gpus: at_once.rows(of(a, m)), module.measure_at_once, own)
+            )
     return found
 
 

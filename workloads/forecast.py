@@ -17,7 +17,10 @@ LOOP_STEP_S = 0.4e-3
 COMPILE_S = {"cpu": 1.5, "jit": 4.0, "gpu": 4.0}
 START_S = 10.0
 UNKNOWN_FLOPS = 1e8  # a sample, of a user's model
-LAW_EPOCHS, LAW_STEPS = 42, 90  # of the fits that the law of costs is read from, of compiling and of the run for the losses
+LAW_EPOCHS, LAW_STEPS = (
+    42,
+    90,
+)  # of the fits that the law of costs is read from, of compiling and of the run for the losses
 FRESH = plan.RIGOROUS_PROCESSES
 TRACE_S = 5.0  # traced and untraced fits in turn, and reading what was traced
 
@@ -40,7 +43,9 @@ def step_s(row: Row, cores: int) -> float:
     network = networks.known(p.model)
     flops = min(p.batch, p.samples) * (networks.training_flops(network) if network else UNKNOWN_FLOPS)
     rate = GPU_FLOPS if s.device != "cpu" else CORE_FLOPS * (s.threads or cores)
-    return (LOOP_STEP_S if row.kernel.endswith("loop") else STEP_S["cpu" if s.device == "cpu" else "gpu"]) + flops / rate
+    return (
+        LOOP_STEP_S if row.kernel.endswith("loop") else STEP_S["cpu" if s.device == "cpu" else "gpu"]
+    ) + flops / rate
 
 
 def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> float:
@@ -52,11 +57,15 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     step, network = step_s(row, cores), networks.known(p.model)
     numbers = p.samples * (networks.sample_bytes(network, "uint8") if network else 3000)
     shapes = 2 if p.samples > p.batch and p.samples % p.batch else 1
-    where = "gpu" if s.device != "cpu" else "jit" if s.switches.get("jit_compile") == "on" or "gpu" in s.switches else "cpu"
+    where = (
+        "gpu" if s.device != "cpu" else "jit" if s.switches.get("jit_compile") == "on" or "gpu" in s.switches else "cpu"
+    )
     loop = row.kernel.endswith("loop")
     epoch = 0.0 if loop else EPOCH_S
     fit = p.epochs * (p.steps * step + epoch)
-    again = 0.0 if fit > max_time and p.epochs >= 3 else max(fits.FEWEST_FITS * fit, min(max_time, fits.MOST_FITS * fit))
+    again = (
+        0.0 if fit > max_time and p.epochs >= 3 else max(fits.FEWEST_FITS * fit, min(max_time, fits.MOST_FITS * fit))
+    )
     law = LAW_EPOCHS * epoch + min(fits.REPEATS * max_time / 3 + LAW_STEPS * step, LAW_STEPS * 10 * step)
     whole = numbers * NUMBER_S + shapes * COMPILE_S[where] + fit + again + law
     whole += TRACE_S * switches.traced(row)
@@ -81,9 +90,11 @@ def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]
     for study in studies.experiments(args.study or []):
         time += together.seconds(study, args, here)
         rows = [*rows, *together.rows(study, args, here)]
-    guess = (f"about {time / 60:.1f} minutes, a guess: {START_S:g} s a process, {COMPILE_S['cpu']:g} to {COMPILE_S['gpu']:g} s "
-             f"a compilation, {1e3 * EPOCH_S:g} ms an epoch, {1e3 * STEP_S['gpu']:g} to {1e3 * STEP_S['cpu']:g} ms a step "
-             f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU")
+    guess = (
+        f"about {time / 60:.1f} minutes, a guess: {START_S:g} s a process, {COMPILE_S['cpu']:g} to {COMPILE_S['gpu']:g} s "
+        f"a compilation, {1e3 * EPOCH_S:g} ms an epoch, {1e3 * STEP_S['gpu']:g} to {1e3 * STEP_S['cpu']:g} ms a step "
+        f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU"
+    )
     split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
     size = f"{len(rows)} rows, at most {_largest(rows) / 2**20:.4g} MiB of arrays at a time"
     return [*(name(row, row.key in many) for row in in_turns(rows)), size, guess, split]

@@ -58,8 +58,14 @@ class GpuWatch:
     back, and a look comes between blocks). flags: gpu-clock, power-cap, thermal, other-tenant.
     """
 
-    def __init__(self, index: int, clock: Callable[[], float | None] | None = None, now=time.monotonic, link: bool = False,
-                 handle=None):  # fmt: skip
+    def __init__(
+        self,
+        index: int,
+        clock: Callable[[], float | None] | None = None,
+        now=time.monotonic,
+        link: bool = False,
+        handle=None,
+    ):
         self._handle = handle or nvidia.handle(index)
         self._clock, self._now = clock or self._sm_clock(index), now
         self._clocks: list[float] = []

@@ -17,14 +17,42 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 _UNLIMITED = 1 << 60  # cgroup v1 writes "no limit" as the largest page-aligned number
 _MAKERS = {"GenuineIntel": "intel", "AuthenticAMD": "amd", "HygonGenuine": "hygon"}
 # Source: Arm's implementer codes, as in the kernel's arch/arm64/include/asm/cputype.h.
-_IMPLEMENTERS = {0x41: "arm", 0x42: "broadcom", 0x43: "cavium", 0x48: "hisilicon", 0x4E: "nvidia", 0x50: "ampere",
-                 0x51: "qualcomm", 0x61: "apple", 0x6D: "microsoft", 0xC0: "ampere"}  # fmt: skip
-_ARM_PARTS = {0xD03: "Cortex-A53", 0xD08: "Cortex-A72", 0xD0B: "Cortex-A76", 0xD0C: "Neoverse N1", 0xD40: "Neoverse V1",
-              0xD49: "Neoverse N2", 0xD4F: "Neoverse V2", 0xD83: "Neoverse V3"}  # fmt: skip
+_IMPLEMENTERS = {
+    0x41: "arm",
+    0x42: "broadcom",
+    0x43: "cavium",
+    0x48: "hisilicon",
+    0x4E: "nvidia",
+    0x50: "ampere",
+    0x51: "qualcomm",
+    0x61: "apple",
+    0x6D: "microsoft",
+    0xC0: "ampere",
+}
+_ARM_PARTS = {
+    0xD03: "Cortex-A53",
+    0xD08: "Cortex-A72",
+    0xD0B: "Cortex-A76",
+    0xD0C: "Neoverse N1",
+    0xD40: "Neoverse V1",
+    0xD49: "Neoverse N2",
+    0xD4F: "Neoverse V2",
+    0xD83: "Neoverse V3",
+}
 # (level, feature that gives it), highest first; NumPy writes sse4_2 as sse42 and Arm's asimd also as neon.
-_SIMD = (("avx512", "avx512f"), ("avx2", "avx2"), ("avx", "avx"), ("sse42", "sse4_2"), ("sse42", "sse42"),
-         ("sse2", "sse2"), ("sve", "sve"), ("neon", "asimd"), ("neon", "neon"), ("vsx", "vsx"),
-         ("rvv", "rvv"))  # fmt: skip
+_SIMD = (
+    ("avx512", "avx512f"),
+    ("avx2", "avx2"),
+    ("avx", "avx"),
+    ("sse42", "sse4_2"),
+    ("sse42", "sse42"),
+    ("sse2", "sse2"),
+    ("sve", "sve"),
+    ("neon", "asimd"),
+    ("neon", "neon"),
+    ("vsx", "vsx"),
+    ("rvv", "rvv"),
+)
 _VM_MAKERS = ("qemu", "kvm", "vmware", "virtualbox", "innotek", "xen", "amazon ec2", "google", "bochs", "parallels")
 
 
@@ -48,8 +76,9 @@ def sysctl() -> dict[str, str]:
     """macOS's `sysctl hw machdep.cpu kern.hv_vmm_present`; empty elsewhere."""
     if platform.system() != "Darwin":
         return {}
-    done = subprocess.run(["sysctl", "hw", "machdep.cpu", "kern.hv_vmm_present"],
-                          capture_output=True, text=True, timeout=10, check=False)  # fmt: skip
+    done = subprocess.run(
+        ["sysctl", "hw", "machdep.cpu", "kern.hv_vmm_present"], capture_output=True, text=True, timeout=10, check=False
+    )
     return {key: value.strip() for key, _, value in (line.partition(":") for line in done.stdout.splitlines())}
 
 
@@ -205,8 +234,10 @@ class Room(NamedTuple):
 def memory_limit(root: Path = ROOT) -> Room | None:
     """The cgroup memory limit with the least room; None without a limit."""
     version, folders = cgroup("memory", root)
-    names = {1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-             2: ("memory.max", "memory.current", "inactive_file")}.get(version, ("", "", ""))  # fmt: skip
+    names = {
+        1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+        2: ("memory.max", "memory.current", "inactive_file"),
+    }.get(version, ("", "", ""))
     rooms = []
     for folder in folders:
         limit = text(folder / names[0])

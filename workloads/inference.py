@@ -19,22 +19,50 @@ ONEDNN = {"on": "1", "off": "0"}
 def parser() -> options.Parser:
     """The command line of python -m workloads.inference."""
     made = options.parser("workloads.inference", LONG, EXAMPLE)
-    made.add_argument("--model", nargs="+", default=["cifar10-cnn"], metavar="NAME",
-                      help="the models that answer, also package.module:function and file.keras; `seeds`: the articles' and "
-                           "inception-v3 (cifar10-cnn)")  # fmt: skip
+    made.add_argument(
+        "--model",
+        nargs="+",
+        default=["cifar10-cnn"],
+        metavar="NAME",
+        help="the models that answer, also package.module:function and file.keras; `seeds`: the articles' and "
+        "inception-v3 (cifar10-cnn)",
+    )
     made.add_argument("--batch", nargs="+", default=[BATCHES], metavar="N", help=f"samples a call ({BATCHES})")
-    made.add_argument("--modes", nargs="+", default=list(MODES), metavar="MODE",
-                      help="resident (samples and answers stay on the device) roundtrip (array to array) (both)")  # fmt: skip
-    made.add_argument("--in-flight", nargs="+", metavar="N",
-                      help=f"so many single requests at a time, by the variant `serve` ({' '.join(IN_FLIGHT)})")  # fmt: skip
-    made.add_argument("--jit", nargs="+", default=["auto"], metavar="WORD",
-                      help="jit_compile: auto on off (auto: Keras's choice)")  # fmt: skip
-    made.add_argument("--onednn", nargs="+", metavar="WORD",
-                      help="TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)")  # fmt: skip
-    made.add_argument("--precision", nargs="+", default=["float32"], metavar="NAME",
-                      help="Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)")  # fmt: skip
-    made.add_argument("--data", choices=("synthetic", "real"), default="synthetic",
-                      help="made-up samples of the same shape, or the real ones, downloaded (synthetic)")  # fmt: skip
+    made.add_argument(
+        "--modes",
+        nargs="+",
+        default=list(MODES),
+        metavar="MODE",
+        help="resident (samples and answers stay on the device) roundtrip (array to array) (both)",
+    )
+    made.add_argument(
+        "--in-flight",
+        nargs="+",
+        metavar="N",
+        help=f"so many single requests at a time, by the variant `serve` ({' '.join(IN_FLIGHT)})",
+    )
+    made.add_argument(
+        "--jit", nargs="+", default=["auto"], metavar="WORD", help="jit_compile: auto on off (auto: Keras's choice)"
+    )
+    made.add_argument(
+        "--onednn",
+        nargs="+",
+        metavar="WORD",
+        help="TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)",
+    )
+    made.add_argument(
+        "--precision",
+        nargs="+",
+        default=["float32"],
+        metavar="NAME",
+        help="Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)",
+    )
+    made.add_argument(
+        "--data",
+        choices=("synthetic", "real"),
+        default="synthetic",
+        help="made-up samples of the same shape, or the real ones, downloaded (synthetic)",
+    )
     made.add_argument("--no-refine", action="store_true", help="only the batches named, none added around a crossover")
     options.add_measuring(made)
     return made
@@ -71,36 +99,56 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.results import Row, Settings
 
     _known("backend", options.words(args.backends), ("keras",))
-    variants = _known("variant", options.words(args.variants), VARIANTS) or list(VARIANTS if args.in_flight else VARIANTS[:2])
+    variants = _known("variant", options.words(args.variants), VARIANTS) or list(
+        VARIANTS if args.in_flight else VARIANTS[:2]
+    )
     modes = _known("mode", options.words(args.modes), MODES)
     jits = _known("word of --jit", options.words(args.jit), switches.KNOWN["jit_compile"])
     onednn = _known("word of --onednn", options.words(args.onednn), tuple(ONEDNN))
     precisions = _known("precision", options.words(args.precision), switches.KNOWN["precision"])
-    ways = [(f"inference/keras/{v}", mode) for v in variants if v != "serve"
-            for mode in modes if v == "call" or mode == "roundtrip"]  # fmt: skip
+    ways = [
+        (f"inference/keras/{v}", mode)
+        for v in variants
+        if v != "serve"
+        for mode in modes
+        if v == "call" or mode == "roundtrip"
+    ]
     if not ways and "serve" not in variants:
-        raise options.Usage("predict answers arrays with arrays: it has no resident mode",
-                            "python -m workloads.inference --variants predict --modes roundtrip")  # fmt: skip
+        raise options.Usage(
+            "predict answers arrays with arrays: it has no resident mode",
+            "python -m workloads.inference --variants predict --modes roundtrip",
+        )
     batches = options.sizes([str(b) for b in args.batch])
-    asked: list[tuple[str, str, int, dict[str, str]]] = [(kernel, mode, batch, {}) for batch in batches for kernel, mode in ways]
+    asked: list[tuple[str, str, int, dict[str, str]]] = [
+        (kernel, mode, batch, {}) for batch in batches for kernel, mode in ways
+    ]
     if "serve" in variants:
         flying = options.sizes([str(n) for n in args.in_flight or IN_FLIGHT])
         asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
     where = _places(plan.devices(args, here), options.sizes(args.threads) if args.threads else [None], onednn)
-    every = [Row(kernel, Inference(model, batch),
-                 Settings(device, count, mode, switches=switches.changed({**given, **more, **own})))
-             for device, count, more in where for model in names(args)
-             for given in ({"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits)
-             for kernel, mode, batch, own in asked]  # fmt: skip
+    every = [
+        Row(
+            kernel,
+            Inference(model, batch),
+            Settings(device, count, mode, switches=switches.changed({**given, **more, **own})),
+        )
+        for device, count, more in where
+        for model in names(args)
+        for given in ({"data": args.data, "jit_compile": jit, "precision": p} for p in precisions for jit in jits)
+        for kernel, mode, batch, own in asked
+    ]
     return forecast.in_turns(every)
 
 
 def _places(on: list[str], threads: list, onednn: list[str]) -> list[tuple[str, int | None, dict[str, str]]]:
     """(device, threads, variables): each needs a process of its own."""
     variables = [{"TF_ENABLE_ONEDNN_OPTS": ONEDNN[word]} for word in onednn] or [{}]
-    return [(device, count, more) for device in on
-            for count in (threads if device == "cpu" else [None])
-            for more in (variables if device == "cpu" else [{}])]  # fmt: skip
+    return [
+        (device, count, more)
+        for device in on
+        for count in (threads if device == "cpu" else [None])
+        for more in (variables if device == "cpu" else [{}])
+    ]
 
 
 def refine(done: list) -> list:
@@ -145,8 +193,20 @@ def run(**keywords):
 class Table:
     """A line a row: what is called, on what, milliseconds a call, samples and joules a second."""
 
-    HEAD = (("model", 12), ("batch", 6), ("call", 8), ("mode", 9), ("device", 9), ("ms/call", 8), ("+-%", 5), ("queued ms", 9),
-            ("samples/s", 10), ("J/sample", 9), ("first call s", 12), ("notes", 5))  # fmt: skip
+    HEAD = (
+        ("model", 12),
+        ("batch", 6),
+        ("call", 8),
+        ("mode", 9),
+        ("device", 9),
+        ("ms/call", 8),
+        ("+-%", 5),
+        ("queued ms", 9),
+        ("samples/s", 10),
+        ("J/sample", 9),
+        ("first call s", 12),
+        ("notes", 5),
+    )
 
     def __init__(self, machine=None):
         self._headed = False
@@ -177,8 +237,16 @@ class Table:
         queued = of(taken) if taken else None
         best = queued.value if queued else host.value
         notes = ["jit compiled" if m.values.get("jit_compile") else "op by op", *notes, *m.flags]
-        return [*start, number(host.value * 1e3), number(100 * host.noise, 2), number(queued.value * 1e3 if queued else None),
-                number(m.problem.batch / best), number(m.values.get("joules_per_sample")), first, " ".join(notes)]  # fmt: skip
+        return [
+            *start,
+            number(host.value * 1e3),
+            number(100 * host.noise, 2),
+            number(queued.value * 1e3 if queued else None),
+            number(m.problem.batch / best),
+            number(m.values.get("joules_per_sample")),
+            first,
+            " ".join(notes),
+        ]
 
     def finish(self) -> None:
         """Nothing is held back."""

@@ -41,8 +41,10 @@ def spread_rows(here: Machine) -> list[Row]:
     for i in range(min(1, len(here.gpus))):
         on = Settings(f"gpu:{i}")
         found += [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (64, 512, 2048)]
-        found += [Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), Settings(f"gpu:{i}", mode=mode))
-                  for mode in ("roundtrip", "roundtrip-pinned")]  # fmt: skip
+        found += [
+            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), Settings(f"gpu:{i}", mode=mode))
+            for mode in ("roundtrip", "roundtrip-pinned")
+        ]
         found += [Row("stream/cupy/wide", Stream("triad", size), on) for size in (1 << 23, 1 << 27)]
     return found
 
@@ -52,10 +54,14 @@ def verdict_rows(here: Machine) -> list[Row]:
     if here.gpus:
         on = Settings("gpu:0")
         return [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (512, 2048)] + [
-            Row("stream/cupy/wide", Stream("triad", 1 << 26), on)]  # fmt: skip
-    return [Row("matmul/numpy/blas", Matmul(96, 96, 96), _ONE), Row("matmul/numpy/operator", Matmul(128, 128, 128), _ONE),
-            Row("matmul/numba/reordered", Matmul(64, 64, 64), _ONE),
-            Row("peak/numba/fma", Peak("float32", 1 << 23), _ONE)]  # fmt: skip
+            Row("stream/cupy/wide", Stream("triad", 1 << 26), on)
+        ]
+    return [
+        Row("matmul/numpy/blas", Matmul(96, 96, 96), _ONE),
+        Row("matmul/numpy/operator", Matmul(128, 128, 128), _ONE),
+        Row("matmul/numba/reordered", Matmul(64, 64, 64), _ONE),
+        Row("peak/numba/fma", Peak("float32", 1 << 23), _ONE),
+    ]
 
 
 def fresh(
@@ -91,14 +97,17 @@ def grown(old: Measurement, more: Measurement) -> Measurement:
     """A row over processes with those of a later run added to it."""
     samples = tuple(together([s, also]) if (also := more.on(s.clock)) else s for s in old.samples)
     flags = tuple(dict.fromkeys((*old.flags, *more.flags)))
-    return msgspec.structs.replace(old, samples=samples, flags=flags, at=more.at,
-                                   series={**old.series, spread.TAKEN: (*when(old), *when(more))})  # fmt: skip
+    return msgspec.structs.replace(
+        old, samples=samples, flags=flags, at=more.at, series={**old.series, spread.TAKEN: (*when(old), *when(more))}
+    )
 
 
 def when(m: Measurement) -> tuple[float, ...]:
     """When each process was taken, in Unix seconds; where that was not kept, all when the last one was."""
     at = datetime.fromisoformat(m.at).timestamp() if m.at else 0.0
-    return m.series.get(spread.TAKEN) or (at,) * (len(set(m.samples[0].block)) if spread.over_processes(m.samples[0]) else 1)
+    return m.series.get(spread.TAKEN) or (at,) * (
+        len(set(m.samples[0].block)) if spread.over_processes(m.samples[0]) else 1
+    )
 
 
 def in_turns(row: Row, limits: Limits, seed: int, processes: int = PROCESSES) -> Measurement:
@@ -142,8 +151,16 @@ def together(parts: list[Samples]) -> Samples:
     return Samples(parts[0].clock, tuple(seconds), parts[0].calls, tuple(block), f"{max(block) + 1}{spread.PROCESSES}")
 
 
-def verdicts(row: Row, pairs: int, limits: Limits, seed: int, rigorous: bool, here: Run, before: Measurement | None = None,
-             said: Callable[[str], None] = lambda text: None) -> Iterator[Measurement]:  # fmt: skip
+def verdicts(
+    row: Row,
+    pairs: int,
+    limits: Limits,
+    seed: int,
+    rigorous: bool,
+    here: Run,
+    before: Measurement | None = None,
+    said: Callable[[str], None] = lambda text: None,
+) -> Iterator[Measurement]:
     """Triples of the row in fresh processes and alternating blocks: two alike and one with a planted slow-down, 5 %, or for
     `rigorous` 2 % and five processes a side. `compare` judges each; values count what it said. After every few pairs what there
     is so far, the pairs of `before` included.
@@ -172,8 +189,15 @@ def verdicts(row: Row, pairs: int, limits: Limits, seed: int, rigorous: bool, he
         said(f"{row.kernel} {i + 1}/{pairs}: {alike.word}, planted {slow.word}")
         if (i + 1) % every == 0 or i + 1 == pairs:
             kept = {name: tuple(numbers) for name, numbers in series.items()}
-            yield Measurement(told.kernel, told.problem, told.settings, "ok", values=dict(values), series=kept,
-                              notes={REFEREE: "planted truth"})  # fmt: skip
+            yield Measurement(
+                told.kernel,
+                told.problem,
+                told.settings,
+                "ok",
+                values=dict(values),
+                series=kept,
+                notes={REFEREE: "planted truth"},
+            )
 
 
 def judged(row: Row, match: str) -> Row:

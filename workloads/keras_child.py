@@ -55,8 +55,12 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         if row.settings.device == "cpu":
             raise MemoryError from None
         raise OutOfMemory(" ".join(str(error).split())[:200]) from None
-    return Measurement(row.kernel, row.problem, row.settings,
-                       **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()})  # fmt: skip
+    return Measurement(
+        row.kernel,
+        row.problem,
+        row.settings,
+        **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()},
+    )
 
 
 def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:
@@ -81,7 +85,9 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if row.kernel == BUILD:
         made = trainers.built(order)
         values |= made.values
-        return {"check": "weights", "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
+        return {"check": "weights", "notes": made.notes} | (
+            {"status": "wrong", "reason": made.wrong} if made.wrong else {}
+        )
     trainer = trainers.way(row.kernel)(order)
     values |= trainer.values
     if row.settings.device == "cpu":  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
@@ -107,7 +113,9 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     except (TypeError, ValueError) as error:
         if not switches.own_model(problem.model):
             raise
-        raise Broken(f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}") from error
+        raise Broken(
+            f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}"
+        ) from error
     once = phases["compile"] + phases.get("compile_last", 0.0)
     found: list[trainers.Fitted] = []
     own_s = fits.seconds(lambda: found.append(trainer.fit(problem.samples, problem.epochs, stamped=True)))
@@ -176,7 +184,9 @@ def _require_sight(chosen: dict[str, str]) -> None:
     """Raises ValueError for a row whose process should see a GPU where there is none."""
     if chosen["gpu"] == "visible":
         if chosen["keras_backend"] != "tensorflow":
-            raise ValueError(f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen['keras_backend']} here")
+            raise ValueError(
+                f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen['keras_backend']} here"
+            )
         import tensorflow
 
         if not tensorflow.config.list_physical_devices("GPU"):

@@ -10,14 +10,27 @@ LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow c
 an epoch of a Keras model with almost no work; and what happens once in a process: imports, the device's start, first
 compilations. The costs of one call, node, step or epoch are worked out from rows of several counts."""
 # call -> how many of it in a row. Several counts tell what one costs apart from what the call around them costs.
-COUNTS = {"empty": (1, 64), "elementwise": (1, 16, 64), "matmul": (1,), "copy": (1,), "step": (1, 64, 256), "epoch": (1, 4, 16),
-          "predict": (1, 64), "train_on_batch": (1,)}  # fmt: skip
+COUNTS = {
+    "empty": (1, 64),
+    "elementwise": (1, 16, 64),
+    "matmul": (1,),
+    "copy": (1,),
+    "step": (1, 64, 256),
+    "epoch": (1, 4, 16),
+    "predict": (1, 64),
+    "train_on_batch": (1,),
+}
 FAST_COUNTS = {**COUNTS, "elementwise": (1, 64), "step": (1, 64), "epoch": (1, 8)}
 # backend -> what happens once in a process, with its switches. `import tensorflow` brings Keras with it.
 ONCE = {
     "numba": (("import", {}), ("compile", {})),
     "cupy": (("import", {}), ("device_start", {}), ("compile", {})),
-    "tensorflow": (("import", {}), ("device_start", {}), ("compile", {"jit_compile": "on"}), ("compile", {"jit_compile": "off"})),
+    "tensorflow": (
+        ("import", {}),
+        ("device_start", {}),
+        ("compile", {"jit_compile": "on"}),
+        ("compile", {"jit_compile": "off"}),
+    ),
     "keras": (("compile", {"jit_compile": "auto"}),),
 }
 # Left out with --fast unless named: Keras with another jit_compile than its own choice, nine slow rows each.
@@ -27,10 +40,16 @@ NOT_FAST = ("fit_jit", "fit_op_by_op")
 def parser() -> options.Parser:
     """The command line of python -m workloads.launch."""
     made = options.parser("workloads.launch", LONG, EXAMPLE)
-    made.add_argument("--calls", nargs="+", metavar="CALL",
-                      help="empty elementwise matmul copy step epoch predict train_on_batch import device_start compile "
-                           "(default: all; --fast: of TensorFlow's once-in-a-process calls only the import)")  # fmt: skip
-    made.add_argument("--counts", nargs="+", metavar="N", help="so many of a call in a row (default: by call, 1 and more)")
+    made.add_argument(
+        "--calls",
+        nargs="+",
+        metavar="CALL",
+        help="empty elementwise matmul copy step epoch predict train_on_batch import device_start compile "
+        "(default: all; --fast: of TensorFlow's once-in-a-process calls only the import)",
+    )
+    made.add_argument(
+        "--counts", nargs="+", metavar="N", help="so many of a call in a row (default: by call, 1 and more)"
+    )
     options.add_measuring(made)
     return made
 
@@ -60,7 +79,9 @@ def rows(args: argparse.Namespace, here) -> list:
     backends = list(dict.fromkeys(k.backend for k in kernels))
     made += [row for device in on for row in _once(backends, calls, device, on, args)] if once else []
     if not made:
-        raise options.Usage(f"none of these kernels has {' or '.join(calls)}; try other --calls, --backends or --variants")
+        raise options.Usage(
+            f"none of these kernels has {' or '.join(calls)}; try other --calls, --backends or --variants"
+        )
     return made
 
 
@@ -117,8 +138,17 @@ class Table:
     """A line a row: microseconds of all that its call does (`step x64`: 64 steps), waited for, queued and only issued, and on
     the device's clock."""
 
-    HEAD = (("kernel", 20), ("call", 16), ("where", 10), ("us in all", 9), ("+-%", 5), ("queued", 8), ("issue", 8),
-            ("device", 8), ("notes", 5))  # fmt: skip
+    HEAD = (
+        ("kernel", 20),
+        ("call", 16),
+        ("where", 10),
+        ("us in all", 9),
+        ("+-%", 5),
+        ("queued", 8),
+        ("issue", 8),
+        ("device", 8),
+        ("notes", 5),
+    )
 
     def __init__(self, machine=None):
         self._headed = False
@@ -147,7 +177,9 @@ class Table:
             return [*head, m.status, "", "", "", "", m.reason]
         clocks = {taken.clock: of(taken) for taken in m.samples}
         waited = clocks["host-latency"]
-        others = [number(clocks[c].value * 1e6) if c in clocks else "-" for c in ("host-throughput", "host-issue", "device")]
+        others = [
+            number(clocks[c].value * 1e6) if c in clocks else "-" for c in ("host-throughput", "host-issue", "device")
+        ]
         jit = s.switches.get("jit_compile")
         notes = [f"jit_compile {jit}"] if jit else []
         return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), *others, " ".join([*notes, *m.flags])]

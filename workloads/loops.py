@@ -35,8 +35,16 @@ def sizes(samples: int, batch: int) -> list[int]:
     return [min(batch, samples - begin) for begin in range(0, samples, batch)]
 
 
-def looped(order: Order, batches: Callable[[int], Iterable[tuple]], step: Callable, wait: Callable, read: Callable,
-           samples: int, epochs: int, stamped: bool = False) -> Fitted:  # fmt: skip
+def looped(
+    order: Order,
+    batches: Callable[[int], Iterable[tuple]],
+    step: Callable,
+    wait: Callable,
+    read: Callable,
+    samples: int,
+    epochs: int,
+    stamped: bool = False,
+) -> Fitted:
     """A fit as people write it: `step(*batch)` for each of `batches(samples)`, epoch after epoch, no waiting in between.
 
     A step gives its loss, still on the device; `read` brings them over at the end, and Keras's mean of an epoch is theirs,
@@ -160,10 +168,14 @@ def resident(order: Order) -> Trainer:
         def train(step, count: int):
             def cut(values):
                 if shuffle:
-                    return tf.gather(values, tf.slice(mixed, (step * batch,), (count,)))  # a slice of known size, as XLA needs
+                    return tf.gather(
+                        values, tf.slice(mixed, (step * batch,), (count,))
+                    )  # a slice of known size, as XLA needs
                 return tf.slice(values, (step * batch, *(0 for _ in values.shape[1:])), (count, *values.shape[1:]))
 
-            model.train_step((tf.ensure_shape(cut(x), (count, *x.shape[1:])), tf.ensure_shape(cut(y), (count, *y.shape[1:]))))
+            model.train_step(
+                (tf.ensure_shape(cut(x), (count, *x.shape[1:])), tf.ensure_shape(cut(y), (count, *y.shape[1:])))
+            )
             return (step + 1,)
 
         (step,) = tf.while_loop(lambda step: step < first + steps, lambda step: train(step, batch), (first,))

@@ -18,8 +18,16 @@ _LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
 # What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
 AVX2_KERNELS = ("Haswell", "Zen")
 # What results may stand on, by the name of its distribution; what is not installed is left out.
-_PACKAGES = {"llvmlite": "llvmlite", "scipy": "scipy", "mkl": "mkl", "tensorflow": "tensorflow", "keras": "keras", "jax": "jax",
-             "nvmath": "nvmath-python", "cudnn_frontend": "nvidia-cudnn-frontend"}  # fmt: skip
+_PACKAGES = {
+    "llvmlite": "llvmlite",
+    "scipy": "scipy",
+    "mkl": "mkl",
+    "tensorflow": "tensorflow",
+    "keras": "keras",
+    "jax": "jax",
+    "nvmath": "nvmath-python",
+    "cudnn_frontend": "nvidia-cudnn-frontend",
+}
 _PROJECT = Path(__file__).parent.parent
 
 
@@ -33,10 +41,19 @@ def describe() -> Machine:
     gpus = nvidia.gpus()
     maker, simd, cores = host.maker(blocks), host.simd(names), usable_cores()
     return Machine(
-        key=key(maker, simd, cores, [gpu.name for gpu in gpus]), cpu=host.model(blocks), vendor=maker, simd=simd,
-        cores=cores, threads_a_core=threads_a_core, memory_bytes=memory_bytes(total, host.memory_limit()),
-        caches_bytes=host.caches(cpus), gpus=gpus, driver=nvidia.driver() if gpus else "",
-        os=f"{platform.system()} {platform.release()} {platform.machine()}", virtual=host.virtual(names))  # fmt: skip
+        key=key(maker, simd, cores, [gpu.name for gpu in gpus]),
+        cpu=host.model(blocks),
+        vendor=maker,
+        simd=simd,
+        cores=cores,
+        threads_a_core=threads_a_core,
+        memory_bytes=memory_bytes(total, host.memory_limit()),
+        caches_bytes=host.caches(cpus),
+        gpus=gpus,
+        driver=nvidia.driver() if gpus else "",
+        os=f"{platform.system()} {platform.release()} {platform.machine()}",
+        virtual=host.virtual(names),
+    )
 
 
 def key(maker: str, simd: str, cores: int, gpus: list[str]) -> str:
@@ -133,8 +150,11 @@ def blas() -> dict[str, str]:
         built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
         return {"blas": f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()}
     found = (beside or loaded)[0]
-    return {"blas": f"{found['internal_api']} {found['version']}", "blas_kernels": str(found.get("architecture", "")),
-            "blas_threads": str(found["num_threads"])}  # fmt: skip
+    return {
+        "blas": f"{found['internal_api']} {found['version']}",
+        "blas_kernels": str(found.get("architecture", "")),
+        "blas_threads": str(found["num_threads"]),
+    }
 
 
 def lesser_blas(found: dict[str, str]) -> bool:

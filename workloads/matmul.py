@@ -14,19 +14,32 @@ crossover in words."""
 def parser() -> options.Parser:
     """The command line of python -m workloads.matmul."""
     made = options.parser("workloads.matmul", LONG, EXAMPLE)
-    made.add_argument("--sizes", nargs="+", metavar="N",
-                      help="square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)")  # fmt: skip
+    made.add_argument(
+        "--sizes",
+        nargs="+",
+        metavar="N",
+        help="square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)",
+    )
     made.add_argument("--shapes", nargs="+", metavar="MxNxK", help="products of other shapes, such as 4096x1024x512")
     made.add_argument("--model", metavar="NAME", help="the products of this network's dense layers in a training step")
     made.add_argument("--batch", nargs="+", metavar="N", help="samples a step of --model: 32 | 1:2048:x4 (32)")
     made.add_argument("--direction", nargs="+", metavar="WAY", help="of --model: fprop dgrad wgrad all (fprop)")
-    made.add_argument("--dtypes", nargs="+", default=["float32"], metavar="TYPE",
-                      help="float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)")  # fmt: skip
-    made.add_argument("--layouts", nargs="+", metavar="LAYOUT", help="which operand is stored transposed: nn nt tn (nn)")
+    made.add_argument(
+        "--dtypes",
+        nargs="+",
+        default=["float32"],
+        metavar="TYPE",
+        help="float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)",
+    )
+    made.add_argument(
+        "--layouts", nargs="+", metavar="LAYOUT", help="which operand is stored transposed: nn nt tn (nn)"
+    )
     made.add_argument(
         "--modes", nargs="+", metavar="MODE", help=f"copy modes on a GPU (default: {' '.join(options.MODES)})"
     )
-    made.add_argument("--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)")
+    made.add_argument(
+        "--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)"
+    )
     made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
     made.add_argument("--ladder", action="store_true", help="the teaching rungs too, from three plain loops upward")
     options.add_measuring(made)
@@ -58,12 +71,16 @@ def works(args: argparse.Namespace) -> list:
     if args.model is None:
         for flag in ("batch", "direction"):
             if getattr(args, flag) is not None:
-                raise options.Usage(f"--{flag} is for --model", "python -m workloads.matmul --model cifar10-cnn --batch 32")
+                raise options.Usage(
+                    f"--{flag} is for --model", "python -m workloads.matmul --model cifar10-cnn --batch 32"
+                )
         return []
     for flag in ("sizes", "shapes", "layouts"):
         if getattr(args, flag) is not None:
-            raise options.Usage(f"--{flag} and --model exclude each other: a model's layers have their own shapes",
-                                f"python -m workloads.matmul --model {args.model} --batch 1:1024:x4")  # fmt: skip
+            raise options.Usage(
+                f"--{flag} and --model exclude each other: a model's layers have their own shapes",
+                f"python -m workloads.matmul --model {args.model} --batch 1:1024:x4",
+            )
     found = [w for batch in plan.batches(args) for w in plan.layers(args, "dense", batch, precisions(args))]
     return [msgspec.structs.replace(w, problem=_as_float8(w.problem)) for w in found]
 
@@ -86,8 +103,11 @@ def problems(args: argparse.Namespace) -> list:
 
     if found := works(args):
         return list(dict.fromkeys(w.problem for w in found))
-    shapes = [(n, n, n) for n in options.sizes(args.sizes or ([] if args.shapes else ["64:2048:x2"]))] if (
-        args.sizes or not args.shapes) else []  # fmt: skip
+    shapes = (
+        [(n, n, n) for n in options.sizes(args.sizes or ([] if args.shapes else ["64:2048:x2"]))]
+        if (args.sizes or not args.shapes)
+        else []
+    )
     for text in options.words(args.shapes) or []:
         mnk = options.shape(text)
         if len(mnk) != 3:
@@ -95,7 +115,12 @@ def problems(args: argparse.Namespace) -> list:
         shapes.append(mnk)
     layouts = options.words(args.layouts) or ["nn"]
     try:
-        made = [Matmul(*mnk, dtype, math, layout=way) for mnk in shapes for way in layouts for dtype, math in precisions(args)]
+        made = [
+            Matmul(*mnk, dtype, math, layout=way)
+            for mnk in shapes
+            for way in layouts
+            for dtype, math in precisions(args)
+        ]
     except ValueError as error:
         raise options.Usage(str(error), "python -m workloads.matmul --sizes 1024 --layouts nn nt tn") from error
     return list(dict.fromkeys(map(_as_float8, made)))
@@ -116,8 +141,13 @@ def rows(args: argparse.Namespace, here) -> list:
     used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
     found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
     ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
-    return found + [Row(kernel.name, problem, s) for problem in wanted for cache in caches for kernel in kernels
-                    for s in plan.settings(kernel, on, args, ways[kernel.name], cache)]  # fmt: skip
+    return found + [
+        Row(kernel.name, problem, s)
+        for problem in wanted
+        for cache in caches
+        for kernel in kernels
+        for s in plan.settings(kernel, on, args, ways[kernel.name], cache)
+    ]
 
 
 def refine(done: list, in_batch: bool = False) -> list:
@@ -129,8 +159,11 @@ def refine(done: list, in_batch: bool = False) -> list:
     if in_batch:
         found = [a for a in answers.every(done, "matmul", forms=forms) if a.family.varies == "batch"]
     else:
-        found = [a for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul")
-                 for a in crossover.crossovers(done, forms, *pair)]  # fmt: skip
+        found = [
+            a
+            for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul")
+            for a in crossover.crossovers(done, forms, *pair)
+        ]
     added = []
     for family in dict.fromkeys(a.family for a in found):
         sizes = {family.size(m.problem) for m in done if m.problem.op == "matmul"}
@@ -167,8 +200,16 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
     found, planned = works(args), problems(args)
     named, cold = plan.layer_names(found, directions=True) if found else None, "cold" in plan.caches(args)
-    return show.session(args, run, command, "matmul", rows, measure, lambda here: tables.Matmuls(here, named, planned, cold),
-                        (lambda outcome: _said(args, outcome, found)) if alone else lambda outcome: None)  # fmt: skip
+    return show.session(
+        args,
+        run,
+        command,
+        "matmul",
+        rows,
+        measure,
+        lambda here: tables.Matmuls(here, named, planned, cold),
+        (lambda outcome: _said(args, outcome, found)) if alone else lambda outcome: None,
+    )
 
 
 def _said(args: argparse.Namespace, outcome, works_: list) -> None:

@@ -22,9 +22,16 @@ from workloads.timing import Limits
 _HOST_COPIES = 3
 # A copy also has its own array on the host, and its check the bytes once more from the device and as a whole.
 _HOST_COPIES_OF = {"transfer": 6}
-_STICKY = ("cudaErrorIllegalAddress", "cudaErrorLaunchFailure", "cudaErrorAssert", "cudaErrorECCUncorrectable",
-           "cudaErrorMisalignedAddress", "cudaErrorIllegalInstruction", "cudaErrorLaunchTimeout",
-           "Collective ops is aborted")  # fmt: skip
+_STICKY = (
+    "cudaErrorIllegalAddress",
+    "cudaErrorLaunchFailure",
+    "cudaErrorAssert",
+    "cudaErrorECCUncorrectable",
+    "cudaErrorMisalignedAddress",
+    "cudaErrorIllegalInstruction",
+    "cudaErrorLaunchTimeout",
+    "Collective ops is aborted",
+)
 # How the driver says that it will not lock host memory; CuPy has errors of its own for the device's.
 _NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErrorNotPermitted")
 _WARM_UP_S = 1.0
@@ -80,8 +87,11 @@ def not_locked(problem: Problem, error: str) -> str:
     if not locked or not any(name in error for name in _NOT_LOCKED):
         return ""
     limit = lock_limit()
-    allowed = "`ulimit -l` sets no limit" if limit is None else (
-        f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`")  # fmt: skip
+    allowed = (
+        "`ulimit -l` sets no limit"
+        if limit is None
+        else (f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`")
+    )
     what = f"{locked / 2**20:.3g} MiB of {problem.host_memory} host memory"
     return f"the driver gave no {what} ({' '.join(error.split())[:80]}); {allowed}"
 
@@ -119,8 +129,10 @@ def require_memory(problem: Problem, device: str, free=machine.memory_available)
     """
     locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
     if locked > most:
-        raise DoesNotFit(f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
-                         f"{most / 2**30:.3g} GiB, is ever locked")  # fmt: skip
+        raise DoesNotFit(
+            f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
+            f"{most / 2**30:.3g} GiB, is ever locked"
+        )
     needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES))]
     if device != "cpu":
         needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
@@ -151,11 +163,17 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
 
         return starts.measure(row)
     framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
-    require_memory(row.problem, "cpu" if framework else row.settings.device)  # a framework holds the GPU's memory itself
+    require_memory(
+        row.problem, "cpu" if framework else row.settings.device
+    )  # a framework holds the GPU's memory itself
     kernel = registry.find(row.kernel)
     _use_threads(row)
     check, first_call = checked(kernel, row, seed)
-    about: dict[str, Any] = {"check": check.how, "max_error": _finite(check.max_error), "phases_s": {"first_call": first_call}}
+    about: dict[str, Any] = {
+        "check": check.how,
+        "max_error": _finite(check.max_error),
+        "phases_s": {"first_call": first_call},
+    }
     if not check.passed:
         return Measurement(
             row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
@@ -166,8 +184,18 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
     if samples:
         flags += probes.flags(kernel, row, prepared, timed, min(samples[0].seconds))
-    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=now(),
-                       notes=prepared.notes, **about)  # fmt: skip
+    return Measurement(
+        row.kernel,
+        row.problem,
+        row.settings,
+        "ok",
+        samples=samples,
+        values=values,
+        flags=flags,
+        at=now(),
+        notes=prepared.notes,
+        **about,
+    )
 
 
 def _finite(value: float | None) -> float | None:

@@ -33,8 +33,16 @@ def _layer(of, layer: Layer):
     activation, bias = layer.activation or None, layer.bias
     window = {"pool_size": layer.sides, "strides": layer.step, "padding": layer.pad}
     make: dict[str, Callable] = {
-        "conv": lambda name: of.Conv2D(layer.units, layer.sides, layer.step, layer.pad, groups=layer.groups,
-                                       activation=activation, use_bias=bias, name=name),
+        "conv": lambda name: of.Conv2D(
+            layer.units,
+            layer.sides,
+            layer.step,
+            layer.pad,
+            groups=layer.groups,
+            activation=activation,
+            use_bias=bias,
+            name=name,
+        ),
         "dense": lambda name: of.Dense(layer.units, activation=activation, use_bias=bias, name=name),
         "pool": lambda name: of.MaxPooling2D(**window, name=name),
         "avgpool": lambda name: of.AveragePooling2D(**window, name=name),
@@ -46,7 +54,7 @@ def _layer(of, layer: Layer):
         "zeropad": lambda name: of.ZeroPadding2D(layer.sides, name=name),
         "add": lambda name: of.Add(name=name),
         "concat": lambda name: of.Concatenate(name=name),
-    }  # fmt: skip
+    }
     return make[layer.kind](layer.name)
 
 
@@ -57,8 +65,11 @@ def differences(model, network: Network) -> list[str]:
     place = {name: i for i, (name, _, _) in enumerate(wanted)}
     own = sorted((la for la in model.layers if la.name != INPUT), key=lambda la: place.get(la.name, len(place)))
     built = [(layer.name, tuple(layer.output.shape[1:]), layer.count_params()) for layer in own]
-    found = [f"{k[0]} gives {k[1]} with {k[2]} weights, not {t[0]} {t[1]} with {t[2]}"
-             for k, t in zip(built, wanted, strict=False) if k != t]  # fmt: skip
+    found = [
+        f"{k[0]} gives {k[1]} with {k[2]} weights, not {t[0]} {t[1]} with {t[2]}"
+        for k, t in zip(built, wanted, strict=False)
+        if k != t
+    ]
     if len(built) != len(wanted):
         found.append(f"{len(built)} layers, not {len(wanted)}")
     if model.count_params() != networks.parameters(network):

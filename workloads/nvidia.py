@@ -29,8 +29,10 @@ def problem() -> str:
         cupy.cuda.runtime.getDeviceCount()
     except Exception as error:  # CuPy's own class, or whatever a broken CUDA installation raises
         if "InsufficientDriver" in str(error):
-            return (f"insufficient driver: it knows CUDA {_dotted(cuda)}, this CuPy needs a newer one; "
-                    "update the driver or install the CuPy of an older CUDA")  # fmt: skip
+            return (
+                f"insufficient driver: it knows CUDA {_dotted(cuda)}, this CuPy needs a newer one; "
+                "update the driver or install the CuPy of an older CUDA"
+            )
         if "NoDevice" not in str(error):
             return f"the CUDA runtime does not start: {_last_line(error)}"
     hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -138,13 +140,19 @@ def _gpu(runtime, index: int) -> Gpu:
     watts = _ask_of(index, "nvmlDeviceGetPowerManagementLimit")
     uuid = _ask_of(index, "nvmlDeviceGetUUID") or _uuid(seen.get("uuid", b""))
     return Gpu(
-        name=_decoded(seen["name"]), uuid=_decoded(uuid), compute_capability=f"{seen['major']}.{seen['minor']}",
-        multiprocessors=seen["multiProcessorCount"], memory_bytes=seen["totalGlobalMem"], l2_bytes=seen["l2CacheSize"],
-        max_clock_hz=seen["clockRate"] * 1e3, memory_clock_hz=seen["memoryClockRate"] * 1e3,
+        name=_decoded(seen["name"]),
+        uuid=_decoded(uuid),
+        compute_capability=f"{seen['major']}.{seen['minor']}",
+        multiprocessors=seen["multiProcessorCount"],
+        memory_bytes=seen["totalGlobalMem"],
+        l2_bytes=seen["l2CacheSize"],
+        max_clock_hz=seen["clockRate"] * 1e3,
+        memory_clock_hz=seen["memoryClockRate"] * 1e3,
         power_limit_w=watts / 1e3 if watts else None,
         # An idle link falls back in generation but not in width.
         pcie_generation=_ask_of(index, "nvmlDeviceGetMaxPcieLinkGeneration") or None,
-        pcie_width=_ask_of(index, "nvmlDeviceGetCurrPcieLinkWidth") or None)  # fmt: skip
+        pcie_width=_ask_of(index, "nvmlDeviceGetCurrPcieLinkWidth") or None,
+    )
 
 
 def _ask_of(index: int, name: str):
@@ -171,8 +179,13 @@ def software() -> dict[str, str]:
         runtime = cupy.cuda.get_local_runtime_version()
     except Exception as error:  # a CuPy that does not load must not keep the CPU from being measured
         return {"cupy": f"does not load: {_last_line(error)}"}
-    return {"cupy": cupy.__version__, "cuda_runtime": _dotted(runtime), "cuda_driver": _dotted(driver_cuda() or 0),
-            "driver": driver(), "cublas": _cublas(runtime // 1000)}  # fmt: skip
+    return {
+        "cupy": cupy.__version__,
+        "cuda_runtime": _dotted(runtime),
+        "cuda_driver": _dotted(driver_cuda() or 0),
+        "driver": driver(),
+        "cublas": _cublas(runtime // 1000),
+    }
 
 
 def _cublas(major: int) -> str:

@@ -158,32 +158,57 @@ def add_measuring(made: Parser) -> None:
     what.add_argument("--backends", nargs="+", metavar="NAME", help="which libraries (default: all that are here)")
     what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu, gpu:1, all (default: CPU and first GPU)")
     what.add_argument("--variants", nargs="+", metavar="NAME", help="only these kernels, teaching rungs among them")
-    what.add_argument("--threads", nargs="+", metavar="N",
-                      help="CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)")  # fmt: skip
+    what.add_argument(
+        "--threads",
+        nargs="+",
+        metavar="N",
+        help="CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)",
+    )
     what.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
     how = made.add_argument_group("how to measure")
     how.add_argument("--min-time", type=_positive, metavar="S", help=f"seconds in a block ({FINE['min_time']})")
-    how.add_argument("--min-samples", type=_samples, metavar="N",
-                     help=f"so many samples unless --max-time comes first, at most 200 ({FINE['min_samples']})")  # fmt: skip
-    how.add_argument("--max-noise", type=_positive, metavar="F",
-                     help=f"stop when the interval's half-width is below this share ({FINE['max_noise']})")  # fmt: skip
+    how.add_argument(
+        "--min-samples",
+        type=_samples,
+        metavar="N",
+        help=f"so many samples unless --max-time comes first, at most 200 ({FINE['min_samples']})",
+    )
+    how.add_argument(
+        "--max-noise",
+        type=_positive,
+        metavar="F",
+        help=f"stop when the interval's half-width is below this share ({FINE['max_noise']})",
+    )
     how.add_argument("--max-time", type=_positive, metavar="S", help=f"seconds a row and clock ({FINE['max_time']})")
     how.add_argument("--fast", action="store_true", help="a quick look: short blocks, 5 %% noise allowed")
-    how.add_argument("--rigorous", action="store_true", help="five processes a row, fresh ones but for the "
-                     "frameworks, whose rows share five; intervals over processes of this moment (another hour may differ by "
-                     "more)")  # fmt: skip
+    how.add_argument(
+        "--rigorous",
+        action="store_true",
+        help="five processes a row, fresh ones but for the "
+        "frameworks, whose rows share five; intervals over processes of this moment (another hour may differ by "
+        "more)",
+    )
     how.add_argument("--seed", type=_seed, default=1, metavar="N", help="seed of the data and of the order (1)")
     run = made.add_argument_group("running and output")
     run.add_argument("--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing")
     run.add_argument("--stop-after", type=_positive, metavar="S", help="finish the row, exit 0, print how to resume")
-    run.add_argument("--resume", action="store_true",
-                     help="add what this command plans and the newest run (or the one in -o DIR) lacks")  # fmt: skip
+    run.add_argument(
+        "--resume",
+        action="store_true",
+        help="add what this command plans and the newest run (or the one in -o DIR) lacks",
+    )
     run.add_argument("--format", choices=FORMATS, default="table", help="what stdout gets (table)")
     run.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
     run.add_argument("--save", metavar="NAME", help="keep the rows as the baseline NAME")
-    run.add_argument("--against", metavar="RUN", help="then say what is faster or slower than a baseline or another run")
-    run.add_argument("--fail-on", type=regression, metavar="RULE",
-                     help="with --against: exit 4 when a row is past this, such as 'slower>5%%'")  # fmt: skip
+    run.add_argument(
+        "--against", metavar="RUN", help="then say what is faster or slower than a baseline or another run"
+    )
+    run.add_argument(
+        "--fail-on",
+        type=regression,
+        metavar="RULE",
+        help="with --against: exit 4 when a row is past this, such as 'slower>5%%'",
+    )
     run.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
     run.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for every row")
 
@@ -232,7 +257,11 @@ def command(made: Parser, argv: Sequence[str] | None, body: Callable[[argparse.N
 def python() -> str:
     """What to type for this interpreter: `python` where that is it, else its path, from here when it lies below."""
     found = shutil.which("python")
-    if found and os.path.realpath(found) == os.path.realpath(sys.executable) and os.path.dirname(found) in sys.executable:
+    if (
+        found
+        and os.path.realpath(found) == os.path.realpath(sys.executable)
+        and os.path.dirname(found) in sys.executable
+    ):
         return "python"
     inside = os.path.relpath(sys.executable)
     return shlex.quote(sys.executable if inside.startswith("..") else inside)

@@ -33,8 +33,9 @@ class Turns(msgspec.Struct, frozen=True):
     seed: int
 
 
-def alternated(parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns,
-               here: Machine) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:  # fmt: skip
+def alternated(
+    parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns, here: Machine
+) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
     """(what preparing each party gave, round by round what each set of parties took, the answer that ended it).
 
     A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round.
@@ -47,8 +48,9 @@ def alternated(parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns
             worker.close()
 
 
-def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]],
-             turns: Turns) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:  # fmt: skip
+def in_turns(
+    parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns
+) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
     """What `alternated` gives, of workers that go on afterwards, one a party."""
     limits, slice_ = Limits(min_time=turns.window_s), Limits(min_time=turns.window_s / SLICES)
     answers: list[Measurement] = []
@@ -60,8 +62,13 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
     for i in range(turns.rounds):
         seen = {}
         for members in sets if i % 2 == 0 else reversed(list(sets)):
-            taken = at_once({p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed),
-                                                  _PATIENCE_S) for p in members}, limits.min_time)  # fmt: skip
+            taken = at_once(
+                {
+                    p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed), _PATIENCE_S)
+                    for p in members
+                },
+                limits.min_time,
+            )
             if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
                 return answers, rounds, bad
             seen[members] = inside(taken)
@@ -71,8 +78,9 @@ def in_turns(parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int
     return answers, rounds, None
 
 
-def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float,
-            longest_s: float = LONGEST_S) -> dict[int, list[Measurement]]:  # fmt: skip
+def at_once(
+    asks: dict[int, Callable[[], Measurement]], window_s: float, longest_s: float = LONGEST_S
+) -> dict[int, list[Measurement]]:
     """The windows that each party gives, asked for again and again in a thread of its own: until all have been at work for
     `window_s` seconds and each has done FEWEST units meanwhile, one has failed, or `longest_s` is over."""
     found: dict[int, list[Measurement]] = {party: [] for party in asks}
@@ -112,10 +120,18 @@ def at_once(asks: dict[int, Callable[[], Measurement]], window_s: float,
 def inside(taken: dict[int, list[Measurement]]) -> Taken:
     """Seconds a step of each party's units that lie wholly within the time when all parties were at work and warm: after
     the first unit of each."""
-    units = {name: [(b, e, m.values["steps"]) for m in windows for b, e in
-                    zip(m.series["begin_s"], m.series["end_s"], strict=True)] for name, windows in taken.items()}  # fmt: skip
+    units = {
+        name: [
+            (b, e, m.values["steps"])
+            for m in windows
+            for b, e in zip(m.series["begin_s"], m.series["end_s"], strict=True)
+        ]
+        for name, windows in taken.items()
+    }
     begin, end = max(found[0][1] for found in units.values()), min(found[-1][1] for found in units.values())
-    return {name: [(e - b) / steps for b, e, steps in found if b >= begin and e <= end] for name, found in units.items()}
+    return {
+        name: [(e - b) / steps for b, e, steps in found if b >= begin and e <= end] for name, found in units.items()
+    }
 
 
 def too_long(row: Row, window_s: float) -> Measurement:

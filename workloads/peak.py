@@ -11,10 +11,15 @@ EXAMPLE = "python -m workloads.peak --dtypes float32"
 def parser() -> options.Parser:
     """The command line of python -m workloads.peak."""
     made = options.parser(
-        "workloads.peak", "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic.", EXAMPLE
+        "workloads.peak",
+        "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic.",
+        EXAMPLE,
     )
     made.add_argument(
-        "--dtypes", nargs="+", default=None, metavar="TYPE",
+        "--dtypes",
+        nargs="+",
+        default=None,
+        metavar="TYPE",
         help="float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)",
     )
     options.add_measuring(made)
@@ -38,7 +43,9 @@ def rows(args: argparse.Namespace, here) -> list:
         found = []
         for math in every:
             able = [k for k in kernels if not refusal(k, math)]
-            chosen = able or (kernels if asked else [])  # what was asked for by name is refused in a row, with the reason
+            chosen = able or (
+                kernels if asked else []
+            )  # what was asked for by name is refused in a row, with the reason
             found += [Row(k.name, plan.peak_problem(math, s), s) for k in chosen for s in plan.settings(k, on, args)]
         return found
     except ValueError as error:

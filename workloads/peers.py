@@ -93,8 +93,13 @@ def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) ->
     pairs = [(i, j) for i in members for j in members if i != j]
     copies = [PeerCopy(i, j, n) for n in sizes for i, j in pairs]
     copies += [PeerCopy(i, j, sizes[-1], 2) for i, j in pairs if i < j]
-    return [Row(f"peer/cupy/{variant}", p, Settings(f"gpu:{p.source}")) for variant in VARIANTS["copies"] if variant in kernels
-            for p in copies if variant == "direct" or p.ways == 1]  # fmt: skip
+    return [
+        Row(f"peer/cupy/{variant}", p, Settings(f"gpu:{p.source}"))
+        for variant in VARIANTS["copies"]
+        if variant in kernels
+        for p in copies
+        if variant == "direct" or p.ways == 1
+    ]
 
 
 def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
@@ -111,8 +116,11 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
                 sums = [
                     AllReduce(n, every, dtype, form) for form in forms for n in options.sizes(args.sizes or [SIZES])
                 ]
-                made += [Row(f"collective/cupy/{variant}", p, Settings(f"gpu:{members[0]}")) for p in sums
-                         if variant == "nccl" or p.nbytes <= ONE_SHOT_BYTES]  # fmt: skip
+                made += [
+                    Row(f"collective/cupy/{variant}", p, Settings(f"gpu:{members[0]}"))
+                    for p in sums
+                    if variant == "nccl" or p.nbytes <= ONE_SHOT_BYTES
+                ]
     except ValueError as error:
         raise options.Usage(str(error), EXAMPLE) from error
     return made
@@ -164,8 +172,14 @@ class Table:
             return [*head, m.status, "", "", "", m.reason]
         waited, queued = of(m.samples[0]), m.on("host-throughput")
         rate = peers.rate(m)
-        return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), number(queued and of(queued).value * 1e6),
-                number(rate.value / 1e9 if rate else None), " ".join(m.flags)]  # fmt: skip
+        return [
+            *head,
+            number(waited.value * 1e6),
+            number(100 * waited.noise, 2),
+            number(queued and of(queued).value * 1e6),
+            number(rate.value / 1e9 if rate else None),
+            " ".join(m.flags),
+        ]
 
     def finish(self) -> None:
         """Nothing is held back."""
@@ -180,8 +194,10 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
     parts = _parts(args)
     if args.format in ("csv", "json") and len(parts) != 1:
-        raise options.Usage(f"--format {args.format} takes one table; name one part with --only",
-                            f"python -m workloads.peers --only copies --format {args.format}")  # fmt: skip
+        raise options.Usage(
+            f"--format {args.format} takes one table; name one part with --only",
+            f"python -m workloads.peers --only copies --format {args.format}",
+        )
     if args.dry_run:
         here = machine.describe()
         plan.dry_run([*rows(args, here), *(at_once.rows(gpus(args, here)) if "at-once" in parts else [])], args)

@@ -25,7 +25,8 @@ _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cach
 _TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
 _PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
     "cpu": {"float32": ("fma",), "float64": ("fma",)},
-    "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR}}  # fmt: skip
+    "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR},
+}
 # Problems' fields that name what is done.
 _WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "gpus", "form")
 
@@ -127,7 +128,9 @@ def layers(args: argparse.Namespace, kind: str, batch: int, precisions: Iterable
     steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions]
     if not steps[0]:
         other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model} --batch {batch}"
-        raise options.Usage(f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has", other)
+        raise options.Usage(
+            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has", other
+        )
     found = [work for same in zip(*steps, strict=True) for work in same if work.direction in wanted]
     if not found:
         there = "fprop and wgrad, as only its first layer is one"
@@ -158,7 +161,9 @@ def thread_counts(args: argparse.Namespace) -> list[int]:
     """
     counts = options.sizes(args.threads) if args.threads else list(machine.threads_to_try())
     if args.threads and (asked := max(counts)) > (most := machine.numba_threads()):
-        raise options.Usage(f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most")
+        raise options.Usage(
+            f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most"
+        )
     return counts
 
 
@@ -268,7 +273,9 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     print(f"{len(rows)} rows, at most {largest / 2**20:.4g} MiB of arrays at a time, at most about {seconds:.0f} s")
 
 
-def roof_rows(maths: Iterable[str], on: list[str], here: Machine, threads: Iterable[int], fast: bool = False) -> list[Row]:
+def roof_rows(
+    maths: Iterable[str], on: list[str], here: Machine, threads: Iterable[int], fast: bool = False
+) -> list[Row]:
     """A short look at the roofs that rows in this arithmetic stand under: peaks and the memory's bandwidth.
 
     The triad's arrays are four times the last cache (1.25 times in a `fast` look: gone through in order, they drive each other
@@ -285,10 +292,15 @@ def roof_rows(maths: Iterable[str], on: list[str], here: Machine, threads: Itera
             counts = list(dict.fromkeys((*threads, here.cores))) if cpu else [None]
             for count in counts:
                 wanted = Settings(device=device, threads=count)
-                looked = [(k, m) for k in peaks for m in maths if k.variant in _PEAKS["cpu" if cpu else "gpu"].get(m, ())]
+                looked = [
+                    (k, m) for k in peaks for m in maths if k.variant in _PEAKS["cpu" if cpu else "gpu"].get(m, ())
+                ]
                 rows += [Row(k.name, peak_problem(m, wanted), wanted) for k, m in looked]
-            rows += [Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1]))
-                     for k in streams if k.variant in _TRIADS]  # fmt: skip
+            rows += [
+                Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1]))
+                for k in streams
+                if k.variant in _TRIADS
+            ]
     return rows
 
 

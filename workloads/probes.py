@@ -33,7 +33,9 @@ def flags(
         and unfinished(prepared, _wait_for_all()) > max(_UNFINISHED_S, 0.1 * call_s),
         "constant-inputs": any(constant(x) for x in inputs),
         "few-threads": row.settings.device == "cpu" and 0 < taken(kernel.backend) < (row.settings.threads or 0),
-        "lesser-kernels": row.settings.device == "cpu" and kernel.backend == "numpy" and row.problem.op in ("matmul", "conv")
+        "lesser-kernels": row.settings.device == "cpu"
+        and kernel.backend == "numpy"
+        and row.problem.op in ("matmul", "conv")
         and machine.lesser_blas(machine.blas()),
         "oversubscribed": row.settings.device == "cpu" and (row.settings.threads or 0) > machine.usable_threads(),
         "slow-governor": row.settings.device == "cpu" and slow_governor(),
@@ -118,8 +120,10 @@ Sampled = tuple[np.ndarray, np.ndarray, Callable[[np.ndarray], np.ndarray]]
 def _matmul(problem: Matmul, inputs: tuple[np.ndarray, ...]) -> Sampled:
     """Some rows of A, some columns of B in float64, and what picks their products out of C."""
     a, b = operands(problem, inputs)
-    rows, columns = (np.unique(np.linspace(0, size - 1, most).astype(int))
-                     for size, most in zip((problem.m, problem.n), _LOOKED_AT, strict=True))  # fmt: skip
+    rows, columns = (
+        np.unique(np.linspace(0, size - 1, most).astype(int))
+        for size, most in zip((problem.m, problem.n), _LOOKED_AT, strict=True)
+    )
     return a[rows].astype(np.float64), b[:, columns].astype(np.float64), lambda c: c[np.ix_(rows, columns)]
 
 

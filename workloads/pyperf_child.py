@@ -49,8 +49,9 @@ class Both:
 
         row, watch = self._row, telemetry.watch(self._row.settings.device)
         samples, values, flags = measure.clocks(self._kernel, row, self._prepared, limits, watch)
-        return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags,
-                           at=measure.now())  # fmt: skip
+        return Measurement(
+            row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=measure.now()
+        )
 
 
 def main() -> None:

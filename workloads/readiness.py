@@ -15,9 +15,18 @@ from pathlib import Path
 
 OLDEST_PYTHON = (3, 11)
 # import name -> distribution, as in pyproject.toml
-DEPENDENCIES = {"numpy": "numpy", "numba": "numba", "pandas": "pandas", "scipy": "scipy", "ml_dtypes": "ml_dtypes",
-                "rich": "rich", "msgspec": "msgspec", "psutil": "psutil", "threadpoolctl": "threadpoolctl",
-                "pynvml": "nvidia-ml-py"}  # fmt: skip
+DEPENDENCIES = {
+    "numpy": "numpy",
+    "numba": "numba",
+    "pandas": "pandas",
+    "scipy": "scipy",
+    "ml_dtypes": "ml_dtypes",
+    "rich": "rich",
+    "msgspec": "msgspec",
+    "psutil": "psutil",
+    "threadpoolctl": "threadpoolctl",
+    "pynvml": "nvidia-ml-py",
+}
 FREE_DISK_BYTES = 200 << 20  # far more than a suite's result files and report
 FREE_MEMORY_BYTES = 2 << 30
 CHILD_LIMIT_S = 90.0
@@ -62,8 +71,15 @@ def _pip(words: str) -> str:
 
 def python() -> list[Finding]:
     if sys.version_info < OLDEST_PYTHON:
-        return [Finding("python", "problem", platform.python_version(), "the sources need Python 3.11 or newer",
-                        "PYTHON=python3.12 make run")]  # fmt: skip
+        return [
+            Finding(
+                "python",
+                "problem",
+                platform.python_version(),
+                "the sources need Python 3.11 or newer",
+                "PYTHON=python3.12 make run",
+            )
+        ]
     return [Finding("python", "ok", f"{platform.python_version()} ({platform.machine()})")]
 
 
@@ -77,8 +93,15 @@ def dependencies() -> list[Finding]:
             importlib.import_module(module)
             good.append(f"{package} {metadata.version(package)}")
         except Exception as error:  # a broken binary raises anything at import
-            bad.append(Finding("dependencies", "problem", f"{package}: {type(error).__name__}: {error}".splitlines()[0],
-                               "every command needs it", _pip(package)))  # fmt: skip
+            bad.append(
+                Finding(
+                    "dependencies",
+                    "problem",
+                    f"{package}: {type(error).__name__}: {error}".splitlines()[0],
+                    "every command needs it",
+                    _pip(package),
+                )
+            )
     return bad + ([Finding("dependencies", "ok", ", ".join(good))] if good else [])
 
 
@@ -104,8 +127,15 @@ def blas() -> list[Finding]:
         fix = f"unset {' '.join(names)}" if names else _pip("--force-reinstall numpy")
         return [Finding("blas", "warn", seen, "fewer threads than cores make the CPU look slow", fix)]
     if threads > most:
-        return [Finding("blas", "warn", seen, "more threads than this process may use stand in each other's way",
-                        f"export OPENBLAS_NUM_THREADS={most}")]  # fmt: skip
+        return [
+            Finding(
+                "blas",
+                "warn",
+                seen,
+                "more threads than this process may use stand in each other's way",
+                f"export OPENBLAS_NUM_THREADS={most}",
+            )
+        ]
     if machine.lesser_blas(found):
         fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
         return [Finding("blas", "warn", seen, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", fix)]
@@ -152,8 +182,15 @@ def gpu() -> list[Finding]:
         others = nvidia.ask("nvmlDeviceGetComputeRunningProcesses", handle) if handle else None
         if others:
             who = "1 other process computes" if len(others) == 1 else f"{len(others)} other processes compute"
-            found.append(Finding(f"gpu:{index}", "warn", f"{seen}; {who} on it",
-                                 "they share its clock, memory and bandwidth", "nvidia-smi"))  # fmt: skip
+            found.append(
+                Finding(
+                    f"gpu:{index}",
+                    "warn",
+                    f"{seen}; {who} on it",
+                    "they share its clock, memory and bandwidth",
+                    "nvidia-smi",
+                )
+            )
         else:
             found.append(Finding(f"gpu:{index}", "ok", seen))
     return found
@@ -181,8 +218,15 @@ def tensorflow() -> list[Finding]:
     settings = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
     code, out, err = child(_TENSORFLOW, settings)
     if code != 0:
-        return [Finding("tensorflow", "problem", f"{version}: {_ending(code, err)}", "training rows will fail",
-                        _pip("--force-reinstall tensorflow"))]  # fmt: skip
+        return [
+            Finding(
+                "tensorflow",
+                "problem",
+                f"{version}: {_ending(code, err)}",
+                "training rows will fail",
+                _pip("--force-reinstall tensorflow"),
+            )
+        ]
     count = int(out.split()[-1])
     if count == 0 and not nvidia.problem():
         missing = sorted(set(re.findall(r"Could not load dynamic library '([^']+)'", err)))
@@ -200,8 +244,15 @@ def child(code: str, variables: dict[str, str] | None = None, limit_s: float = C
     """(exit code, stdout, stderr) of Python code in a process of its own; exit code None when its time was up."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         try:
-            done = subprocess.run([sys.executable, "-c", code], stdin=subprocess.DEVNULL, stdout=out, stderr=err,
-                                  env={**os.environ, **(variables or {})}, timeout=limit_s, check=False)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-c", code],
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                env={**os.environ, **(variables or {})},
+                timeout=limit_s,
+                check=False,
+            )
             status = done.returncode
         except subprocess.TimeoutExpired:
             status = None
@@ -224,8 +275,15 @@ def disk() -> list[Finding]:
     while not folder.exists():
         folder = folder.parent
     if not os.access(folder, os.W_OK):
-        return [Finding("disk", "problem", f"{folder} may not be written", "results have nowhere to go",
-                        "python -m workloads.matmul -o $HOME/crossover-results")]  # fmt: skip
+        return [
+            Finding(
+                "disk",
+                "problem",
+                f"{folder} may not be written",
+                "results have nowhere to go",
+                "python -m workloads.matmul -o $HOME/crossover-results",
+            )
+        ]
     free = shutil.disk_usage(folder).free
     seen = f"{free / 2**30:.1f} GiB free for results"
     if free < FREE_DISK_BYTES:
@@ -251,8 +309,15 @@ def governor(root: Path = Path("/")) -> list[Finding]:
     pairs = {(host.text(f / "scaling_governor"), host.text(f / "scaling_driver")) for f in folders}
     slow = sorted({name for name, driver in pairs if name in _SLOW_GOVERNORS and driver not in _OWN_CLOCK})
     if slow:
-        return [Finding("governor", "warn", ", ".join(slow), "the clock lags behind the work: short kernels look slow",
-                        "sudo cpupower frequency-set -g performance")]  # fmt: skip
+        return [
+            Finding(
+                "governor",
+                "warn",
+                ", ".join(slow),
+                "the clock lags behind the work: short kernels look slow",
+                "sudo cpupower frequency-set -g performance",
+            )
+        ]
     return [Finding("governor", "ok", ", ".join(sorted({name for name, _ in pairs})) or "none visible, as in most VMs")]
 
 
@@ -272,19 +337,41 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
     again = "python -m workloads.matmul --rigorous"
     # flag -> name, seen, why, fix
     said = {
-        "cpu-clock": ("clock", f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, off by more than 3 % at times",
-                      "sizes measured at different times do not compare", again),
-        "other-load": ("load", f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs",
-                       "they take time and cache from what is measured", "top"),
-        "steal": ("steal", f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor",
-                  "its host is crowded: expect noise", again),
-        "quota": ("quota", f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota",
-                  "the container may use less than its threads ask for", "raise the container's CPU limit"),
-    }  # fmt: skip
-    fine = {"cpu-clock": f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, steady", "other-load": said["other-load"][1],
-            "steal": said["steal"][1], "quota": "no CPU quota held this process back"}  # fmt: skip
-    return [Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine[flag])
-            for flag, (name, seen, why, fix) in said.items()]  # fmt: skip
+        "cpu-clock": (
+            "clock",
+            f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, off by more than 3 % at times",
+            "sizes measured at different times do not compare",
+            again,
+        ),
+        "other-load": (
+            "load",
+            f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs",
+            "they take time and cache from what is measured",
+            "top",
+        ),
+        "steal": (
+            "steal",
+            f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor",
+            "its host is crowded: expect noise",
+            again,
+        ),
+        "quota": (
+            "quota",
+            f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota",
+            "the container may use less than its threads ask for",
+            "raise the container's CPU limit",
+        ),
+    }
+    fine = {
+        "cpu-clock": f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, steady",
+        "other-load": said["other-load"][1],
+        "steal": said["steal"][1],
+        "quota": "no CPU quota held this process back",
+    }
+    return [
+        Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine[flag])
+        for flag, (name, seen, why, fix) in said.items()
+    ]
 
 
 def timings() -> list[Finding]:
@@ -295,8 +382,17 @@ def timings() -> list[Finding]:
     done: list = []
     for m in trials(here):
         done.append(checks.flagged(m, done, here))
-    lost = [Finding("timings", "problem", f"{m.kernel}: {m.status}: {m.reason}", "what is measured with it would fail too",
-                    "make test") for m in done if m.status in ("failed", "wrong")]  # fmt: skip
+    lost = [
+        Finding(
+            "timings",
+            "problem",
+            f"{m.kernel}: {m.status}: {m.reason}",
+            "what is measured with it would fail too",
+            "make test",
+        )
+        for m in done
+        if m.status in ("failed", "wrong")
+    ]
     found = checks.findings(done, here)
     fine = sum(m.status == "ok" for m in done)
     said = f"{fine} rows timed, their answers right; {len(checks.CHECKS)} things looked for, {len(found)} seen"
@@ -319,8 +415,10 @@ def trials(here) -> list:
     for on in gpu:
         quarter = here.gpus[0].l2_bytes // 4
         cold = Settings(on.device, cache="cold")
-        rows += [Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
-                 *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold))]  # fmt: skip
+        rows += [
+            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
+            *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold)),
+        ]
     uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
     done = []
     for device in dict.fromkeys(row.settings.device for row in rows):
@@ -331,4 +429,17 @@ def trials(here) -> list:
 
 
 CHECKS: tuple[Callable[[], list[Finding]], ...] = (
-    python, packages, dependencies, blas, numba, gpu, cupy, tensorflow, disk, memory, governor, quiet, timings)  # fmt: skip
+    python,
+    packages,
+    dependencies,
+    blas,
+    numba,
+    gpu,
+    cupy,
+    tensorflow,
+    disk,
+    memory,
+    governor,
+    quiet,
+    timings,
+)

@@ -22,11 +22,20 @@ def parser() -> options.Parser:
     made.add_argument(
         "--fast", action="store_true", help="fewer turns, processes and pairs: minutes instead of an hour"
     )
-    made.add_argument("--turns", type=_count, metavar="N", help="turns of each side in a match, and processes "
-                      "of a row for the spread, 3 at least: with --resume further ones are added, which tell what "
-                      "other moments change from the fifth on; of those in turns always 5 (5; --fast 2)")  # fmt: skip
-    made.add_argument("--pairs", type=_count, metavar="N", help="pairs of each row for the verdicts, with "
-                      "--resume those that lack (50; --fast 2)")  # fmt: skip
+    made.add_argument(
+        "--turns",
+        type=_count,
+        metavar="N",
+        help="turns of each side in a match, and processes "
+        "of a row for the spread, 3 at least: with --resume further ones are added, which tell what "
+        "other moments change from the fifth on; of those in turns always 5 (5; --fast 2)",
+    )
+    made.add_argument(
+        "--pairs",
+        type=_count,
+        metavar="N",
+        help="pairs of each row for the verdicts, with --resume those that lack (50; --fast 2)",
+    )
     made.add_argument("--rows", nargs="+", metavar="N", help="only these rows of each match, counted from 1")
     made.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the data (1)")
     made.add_argument("--stop-after", type=float, metavar="S", help="finish the row, exit 0, print how to resume")
@@ -59,9 +68,13 @@ def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
     pairs = judging.verdict_rows(here)
     turns = [judging.judged(row, judging.TURNS) for row in pairs]
     rows: dict[str, list] = {
-        "cpu": refereeing.cpu_rows(), "gpu": refereeing.gpu_rows(), "spread": [*judging.spread_rows(here), *turns],
-        "verdicts": pairs, "rigorous": pairs,
-        "restarts": [row for form, row in refereeing.gpu_rows() if form == refereeing.COLD][5:6]}  # fmt: skip
+        "cpu": refereeing.cpu_rows(),
+        "gpu": refereeing.gpu_rows(),
+        "spread": [*judging.spread_rows(here), *turns],
+        "verdicts": pairs,
+        "rigorous": pairs,
+        "restarts": [row for form, row in refereeing.gpu_rows() if form == refereeing.COLD][5:6],
+    }
     chosen = options.sizes(args.rows) if args.rows else None
     return [(name, [r for i, r in enumerate(rows[name], 1) if chosen is None or i in chosen]) for name in matches(args)]
 

@@ -37,11 +37,17 @@ def cpu_rows() -> list[Row]:
         return Row(f"matmul/{variant}", Matmul(n, n, n), _ONE)
 
     return [
-        square("numpy/blas", 8), square("numba/reordered", 24), Row("stream/numpy/ufunc", Stream("add", 96 << 10), _ONE),
-        square("numpy/blas", 96), Row("stream/numpy/ufunc", Stream("add", 1536 << 10), _ONE), square("numba/reordered", 128),
-        Row("peak/numba/fma", Peak("float32", 1 << 27), _ONE), square("numpy/blas", 512), square("numpy/blas", 1024),
+        square("numpy/blas", 8),
+        square("numba/reordered", 24),
+        Row("stream/numpy/ufunc", Stream("add", 96 << 10), _ONE),
+        square("numpy/blas", 96),
+        Row("stream/numpy/ufunc", Stream("add", 1536 << 10), _ONE),
+        square("numba/reordered", 128),
+        Row("peak/numba/fma", Peak("float32", 1 << 27), _ONE),
+        square("numpy/blas", 512),
+        square("numpy/blas", 1024),
         square("numpy/blas", 2048),
-    ]  # fmt: skip
+    ]
 
 
 def gpu_rows() -> list[tuple[str, Row]]:
@@ -80,8 +86,17 @@ def child(words: list[str], text: str = "", variables: dict[str, str] | None = N
     own = {**os.environ, **(variables or {}), "PYTHONPATH": paths}
     with tempfile.TemporaryFile("w+") as log:
         try:
-            done = subprocess.run([sys.executable, "-m", *words], input=text, text=True, stdout=log, stderr=log, cwd=ROOT,
-                                  env=own, timeout=_PATIENCE_S, check=False)  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-m", *words],
+                input=text,
+                text=True,
+                stdout=log,
+                stderr=log,
+                cwd=ROOT,
+                env=own,
+                timeout=_PATIENCE_S,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             raise Unfit(f"{words[0]} gave no answer within {_PATIENCE_S:.0f} s") from None
         if done.returncode:
@@ -100,8 +115,22 @@ def by_pyperf(
     turn = len(list(folder.iterdir()))
     out, ours = folder / f"{turn}.json", folder / f"{turn}.ours"
     text, given = (msgspec.json.encode(x).decode() for x in (row, limits))
-    flags = ["--seed", str(seed), "--ours", str(ours), "--limits", given, "--copy-env", "--quiet", "-p", str(processes),
-             "-n", str(_VALUES), "-o", str(out)]  # fmt: skip
+    flags = [
+        "--seed",
+        str(seed),
+        "--ours",
+        str(ours),
+        "--limits",
+        given,
+        "--copy-env",
+        "--quiet",
+        "-p",
+        str(processes),
+        "-n",
+        str(_VALUES),
+        "-o",
+        str(out),
+    ]
     child([pyperf_child.MODULE, "--row", text, *flags], variables=environment(row, {}))
     import pyperf
 
@@ -131,15 +160,18 @@ def cpu(row: Row, repeats: int, processes: int, limits: Limits, seed: int) -> Me
     return msgspec.structs.replace(mine[-1], samples=samples, series=series, flags=flags, notes={REFEREE: name})
 
 
-def gpu(rows: list[tuple[str, Row]], repeats: int, seed: int,
-        before: dict[str, Measurement]) -> Iterator[list[Measurement]]:  # fmt: skip
+def gpu(
+    rows: list[tuple[str, Row]], repeats: int, seed: int, before: dict[str, Measurement]
+) -> Iterator[list[Measurement]]:
     """The rows timed by us and by cuda-bench in turns, a process each, until every row has `repeats` turns, those it has from
     before among them; after each turn what there is. Series ours_s, cuda_bench_s, ours_wall_s, theirs_wall_s: a number a turn.
 
     Raises: Unfit.
     """
     name = f"cuda-bench {version('cuda-bench')}"
-    told = {row.key: {s: before[row.key].series.get(s, ()) if row.key in before else () for s in _SERIES} for _, row in rows}
+    told = {
+        row.key: {s: before[row.key].series.get(s, ()) if row.key in before else () for s in _SERIES} for _, row in rows
+    }
 
     def turns(row: Row) -> int:
         return len(told[row.key]["ours_s"])
@@ -166,10 +198,20 @@ _SERIES = [name for names in _SERIES_OF.values() for name in names]
 
 def _both(form: str, row: Row, told: dict[str, tuple[float, ...]], name: str) -> Measurement:
     """A row of the match with cuda-bench, from what each turn said."""
-    samples = tuple(_one_each(clock, told[series]) for clock, series in (("device", "ours_s"), (CUDA_BENCH, "cuda_bench_s")))
+    samples = tuple(
+        _one_each(clock, told[series]) for clock, series in (("device", "ours_s"), (CUDA_BENCH, "cuda_bench_s"))
+    )
     values = {wall: statistics.median(told[wall]) for _, wall in _SERIES_OF.values()}
-    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, series=dict(told), values=values,
-                       notes={REFEREE: name, "form": form})  # fmt: skip
+    return Measurement(
+        row.kernel,
+        row.problem,
+        row.settings,
+        "ok",
+        samples=samples,
+        series=dict(told),
+        values=values,
+        notes={REFEREE: name, "form": form},
+    )
 
 
 def _one_each(clock: str, seconds: tuple[float, ...]) -> Samples:

@@ -60,8 +60,10 @@ def strategy(row: Row, chosen: dict[str, str]) -> Strategy:
     if chosen["gpu"] == "visible":
         raise ValueError("a training that is put on the CPU by hand is spread over nothing")
     if problem.batch % count or problem.samples % problem.batch:
-        raise ValueError(f"{problem.samples} samples in batches of {problem.batch} do not divide among {count} devices: Keras's "
-                         f"strategies need whole batches, multiples of {count}")  # fmt: skip
+        raise ValueError(
+            f"{problem.samples} samples in batches of {problem.batch} do not divide among {count} devices: Keras's "
+            f"strategies need whole batches, multiples of {count}"
+        )
     return (_data_parallel if library == "jax" else _mirrored)(row, name, count, problem.batch)
 
 
@@ -72,7 +74,9 @@ def _data_parallel(row: Row, name: str, count: int, batch: int) -> Strategy:
     devices = tuple(_enough(there, count, "JAX"))
     own = keras.distribution.DataParallel(devices=list(devices))
     keras.distribution.set_distribution(own)
-    return Strategy(contextlib.nullcontext, devices, own, _values(count, batch), {"strategy": f"keras.distribution.{name}"})
+    return Strategy(
+        contextlib.nullcontext, devices, own, _values(count, batch), {"strategy": f"keras.distribution.{name}"}
+    )
 
 
 def _mirrored(row: Row, name: str, count: int, batch: int) -> Strategy:
@@ -143,8 +147,10 @@ def all_reduce(row: Row, chosen: dict[str, str], spread: Strategy, parameters: i
     while len(taken) < 3 or (len(taken) < ROUNDS and time.perf_counter() - begin < LONGEST_S):
         whole, scaling = (_seconds(call) for call in calls)
         taken.append(timing.rounded(max(0.0, whole - scaling) / SUMS))
-    return {"values": {"all_reduce_bytes": float(ITEM_BYTES * parameters), "all_reduce_s": statistics.median(taken)},
-            "series": {"all_reduce_s": tuple(taken)}}  # fmt: skip
+    return {
+        "values": {"all_reduce_bytes": float(ITEM_BYTES * parameters), "all_reduce_s": statistics.median(taken)},
+        "series": {"all_reduce_s": tuple(taken)},
+    }
 
 
 def _seconds(call: Callable[[], None]) -> float:
@@ -166,8 +172,13 @@ def _jax_sums(spread: Strategy, numbers: int, summing: bool) -> Callable[[], Non
         own = values * (1.0 + 0.1 * jax.lax.axis_index(axis)) / count
         return jax.lax.psum(own, axis) if summing else own
 
-    whole = jax.shard_map(lambda v: jax.lax.fori_loop(0, SUMS, body, v), mesh=mesh, in_specs=PartitionSpec(axis),
-                          out_specs=PartitionSpec(axis), check_vma=False)  # fmt: skip
+    whole = jax.shard_map(
+        lambda v: jax.lax.fori_loop(0, SUMS, body, v),
+        mesh=mesh,
+        in_specs=PartitionSpec(axis),
+        out_specs=PartitionSpec(axis),
+        check_vma=False,
+    )
     program = jax.jit(whole)
     host = np.random.default_rng(1).standard_normal((count, numbers), np.float32)
     values = jax.device_put(host, jax.sharding.NamedSharding(mesh, PartitionSpec(axis)))
@@ -226,6 +237,8 @@ def program_memory(device: str) -> dict[str, float]:
     for program in client.live_executables():  # the newest first
         if any(_STEP in module.name for module in program.hlo_modules()):
             told = program.get_compiled_memory_stats()
-            return {"step_state_bytes": float(told.argument_size_in_bytes),
-                    "step_temporary_bytes": float(told.temp_size_in_bytes)}  # fmt: skip
+            return {
+                "step_state_bytes": float(told.argument_size_in_bytes),
+                "step_temporary_bytes": float(told.temp_size_in_bytes),
+            }
     return {}

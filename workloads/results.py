@@ -196,12 +196,16 @@ class Writer:
             if old.schema > SCHEMA:
                 raise Refused(f"{self.path} has schema {old.schema}, newer than this program's {SCHEMA}")
             if old.machine.key != run.machine.key:
-                raise Refused(f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; "
-                              "leave --resume out")  # fmt: skip
+                raise Refused(
+                    f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; leave --resume out"
+                )
         self._file.truncate(text.rfind(b"\n") + 1)
         if self.done and runs and runs[-1].sources != run.sources:
-            print(f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; its rows "
-                  "stay as they are", file=sys.stderr)  # fmt: skip
+            print(
+                f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; its rows "
+                "stay as they are",
+                file=sys.stderr,
+            )
 
     def append(self, line: Line) -> None:
         line = finite(line) if isinstance(line, Measurement) else line
@@ -271,8 +275,9 @@ def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
     inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
     files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl"))]
     if not files:
-        raise FileNotFoundError(f"no result file in {run}; make one with: "
-                                "python -m workloads.matmul --sizes 64:1024:x2 -o DIR")  # fmt: skip
+        raise FileNotFoundError(
+            f"no result file in {run}; make one with: python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
+        )
     return files
 
 
@@ -282,8 +287,10 @@ def read(*runs: str | os.PathLike) -> Loaded:
     Raises: FileNotFoundError when a run has no result file.
     """
     files = [file for run in runs for file in files_of(run)]
-    parts = sorted((decode(file.read_bytes().splitlines()) for file in files),
-                   key=lambda part: part[0][0].started_at if part[0] else "")  # fmt: skip
+    parts = sorted(
+        (decode(file.read_bytes().splitlines()) for file in files),
+        key=lambda part: part[0][0].started_at if part[0] else "",
+    )
     rows: dict[str, Measurement] = {}
     for _, measurements, _ in parts:
         rows.update({m.key: m for m in measurements})
@@ -319,8 +326,10 @@ def load(*runs: str | os.PathLike):
 
     from analysis.roofline import roofs
 
-    tables = {key: frame(part.measurements, roofs(part.measurements, part.runs[-1].machine if part.runs else None))
-              for key, part in by_machine(*runs).items()}  # fmt: skip
+    tables = {
+        key: frame(part.measurements, roofs(part.measurements, part.runs[-1].machine if part.runs else None))
+        for key, part in by_machine(*runs).items()
+    }
     if len(tables) == 1:
         return next(iter(tables.values()))
     return pandas.concat(tables, names=["machine"]).reset_index("machine").reset_index(drop=True)

@@ -51,8 +51,9 @@ def _pool(threads: int) -> concurrent.futures.ThreadPoolExecutor:
     return concurrent.futures.ThreadPoolExecutor(threads)
 
 
-def serve(ready, x: np.ndarray, size: int, in_flight: int, limits: Limits,
-          before_block: Callable) -> tuple[Samples, Samples]:  # fmt: skip
+def serve(
+    ready, x: np.ndarray, size: int, in_flight: int, limits: Limits, before_block: Callable
+) -> tuple[Samples, Samples]:
     """(host-throughput: seconds by the number of requests; host-latency: what a request waits) of blocks of requests that
     threads send one after another, `in_flight` of them at the same time: `size` samples each, array to array."""
     one = [request for _, request in requests(x, size)]
@@ -75,8 +76,10 @@ def serve(ready, x: np.ndarray, size: int, in_flight: int, limits: Limits,
         latencies.append(timing.rounded(wait))
         reason = enough(seconds, time.perf_counter() - begin, limits)
     blocks = tuple(range(len(seconds)))
-    return (Samples("host-throughput", tuple(seconds), calls, blocks, reason),
-            Samples("host-latency", tuple(latencies), calls, blocks, reason))  # fmt: skip
+    return (
+        Samples("host-throughput", tuple(seconds), calls, blocks, reason),
+        Samples("host-latency", tuple(latencies), calls, blocks, reason),
+    )
 
 
 def enough(seconds: list[float], spent: float, limits: Limits) -> str:

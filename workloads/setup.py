@@ -191,9 +191,12 @@ def python_of(venv):
 
 def run(command, log):
     """The exit status; everything goes to the log, the big downloads also to the user."""
-    with open(log, "a", encoding="utf-8") as file, subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
-    ) as child:
+    with (
+        open(log, "a", encoding="utf-8") as file,
+        subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True
+        ) as child,
+    ):
         for line in child.stdout or ():
             file.write(line)
             big = re.match(r"\s+(?:Downloading|Using cached) (\S+?)-\S+ \((\d{2,}(?:\.\d+)? MB|[\d.]+ GB)\)", line)

@@ -48,7 +48,9 @@ class Rows:
         from analysis import roofline
 
         every = roofline.roofs(self._all, self._machine)
-        return every if self.format == "json" else [r for r in every if r.note != roofline.BEST_MATMUL]  # it still grows
+        return (
+            every if self.format == "json" else [r for r in every if r.note != roofline.BEST_MATMUL]
+        )  # it still grows
 
     def _line(self, cells: list[str]) -> None:
         if self.format == "md":
@@ -76,8 +78,16 @@ def _missing(value) -> bool:
     return value is None or type(value).__name__ == "NAType" or value != value  # pandas.NA has no truth
 
 
-def session(args: argparse.Namespace, run: Run | None, command: str, op: str, rows: Callable, measure: Callable,
-            table: Callable, said: Callable = lambda outcome: None) -> int:  # fmt: skip
+def session(
+    args: argparse.Namespace,
+    run: Run | None,
+    command: str,
+    op: str,
+    rows: Callable,
+    measure: Callable,
+    table: Callable,
+    said: Callable = lambda outcome: None,
+) -> int:
     """The body of a workload's command: the plan for --dry-run, else rows as they finish, then what `said` prints
     under a table; the exit code. `run` is the suite's own Run line, where there is one."""
     from workloads import machine, plan, sweep
@@ -101,8 +111,10 @@ def check_flags(args: argparse.Namespace) -> None:
     from workloads import baselines
 
     if args.fail_on is not None and not args.against:
-        raise options.Usage("--fail-on needs --against, which says what to compare with",
-                            "python -m workloads.matmul --sizes 256 --against before --fail-on 'slower>5%'")  # fmt: skip
+        raise options.Usage(
+            "--fail-on needs --against, which says what to compare with",
+            "python -m workloads.matmul --sizes 256 --against before --fail-on 'slower>5%'",
+        )
     if args.save:
         baselines.require_free(args.save)
     if args.against:

@@ -40,8 +40,16 @@ def sound(line) -> bool:
         line.settings.threads or 1,
         *(x for x in msgspec.structs.astuple(line.problem) if type(x) is int),
     ]
-    return (len(kernel) == 3 and all(kernel) and line.status in STATUSES and min(counts[:2]) >= 1 and max(counts) < _MOST
-            and len({s.clock for s in samples}) == len(samples)
-            and all(len(s.seconds) == len(s.block) > 0 and s.calls > 0 and min(s.seconds) > 0 and max(s.seconds) < _LONGEST_S
-                    for s in samples)
-            and all(abs(x) < _LARGEST for x in (*line.phases_s.values(), *line.values.values())))  # fmt: skip
+    return (
+        len(kernel) == 3
+        and all(kernel)
+        and line.status in STATUSES
+        and min(counts[:2]) >= 1
+        and max(counts) < _MOST
+        and len({s.clock for s in samples}) == len(samples)
+        and all(
+            len(s.seconds) == len(s.block) > 0 and s.calls > 0 and min(s.seconds) > 0 and max(s.seconds) < _LONGEST_S
+            for s in samples
+        )
+        and all(abs(x) < _LARGEST for x in (*line.phases_s.values(), *line.values.values()))
+    )

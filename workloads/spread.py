@@ -12,16 +12,26 @@ from workloads.results import Machine, Row
 
 # Of data-parallel training: (model, inputs, total batches), what says most first. The articles', of few and of many samples a
 # batch; two of which the second is the first with twice the layers; one whose arithmetic takes longer than feeding it.
-CASES = (("cifar10-cnn", "float32", (32, 2048)), ("cifar10-mlp", "float32", (32, 2048)),
-         ("mlp-784-4096x4-10", "float32", (8192,)), ("mlp-784-4096x8-10", "float32", (8192,)),
-         ("vgg-small", "uint8", (2048,)), ("mnist-cnn", "float32", (32,)))  # fmt: skip
+CASES = (
+    ("cifar10-cnn", "float32", (32, 2048)),
+    ("cifar10-mlp", "float32", (32, 2048)),
+    ("mlp-784-4096x4-10", "float32", (8192,)),
+    ("mlp-784-4096x8-10", "float32", (8192,)),
+    ("vgg-small", "uint8", (2048,)),
+    ("mnist-cnn", "float32", (32,)),
+)
 STRATEGY = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}
 STEPS = 8
 TAKES = ("model", "batch", "jit", "keras_backend", "gpus")  # the flags that the study obeys
 
 
-def data_parallel(counts: Iterable[int], library: str, jit: Iterable[str] = (), models: Iterable[str] = (),
-                  batches: Iterable[int] = ()) -> list[Row]:  # fmt: skip
+def data_parallel(
+    counts: Iterable[int],
+    library: str,
+    jit: Iterable[str] = (),
+    models: Iterable[str] = (),
+    batches: Iterable[int] = (),
+) -> list[Row]:
     """S3c: what more GPUs buy. For each number of them, model and total batch: one GPU with that batch; all of them with it; one
     with a GPU's part of it under the same strategy, the base of the prediction; and a model of one unit, whose step is what
     feeding such batches to one and to all takes. The jit setting is the same on one and on several; one case has the other
@@ -56,7 +66,12 @@ def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: s
     if not whole:
         return ends
     idle = f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
-    return [*ends, of(model, batch // count, **over), of(idle, batch, **over), of(idle, batch, replicas=str(count), **over)]
+    return [
+        *ends,
+        of(model, batch // count, **over),
+        of(idle, batch, **over),
+        of(idle, batch, replicas=str(count), **over),
+    ]
 
 
 def require(args: argparse.Namespace, here: Machine) -> int:
@@ -85,8 +100,9 @@ def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
         raise options.Missing(f"no GPU here: {machine.gpu_problem()}", "python -m workloads.doctor")
     for library in options.words(args.keras_backend) or []:
         if library not in STRATEGY:
-            raise options.Usage(f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGY)} it has",
-                                example)  # fmt: skip
+            raise options.Usage(
+                f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGY)} it has", example
+            )
     return ["gpu:0"]
 
 
@@ -107,5 +123,8 @@ def rows(args: argparse.Namespace, most: int) -> list[Row]:
         if batch % count:
             example = f"python -m workloads.training --study {studies.DATA_PARALLEL} --batch {count * batch}"
             raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
-    return [row for library in libraries or filter(studies.available, STRATEGY)
-            for row in data_parallel(counts, library, jit, models, batches)]  # fmt: skip
+    return [
+        row
+        for library in libraries or filter(studies.available, STRATEGY)
+        for row in data_parallel(counts, library, jit, models, batches)
+    ]

@@ -34,8 +34,16 @@ def measure(row: Row) -> Measurement:
             phases[before] = _timed(backend, before, row)
     seconds = _timed(backend, call, row)
     samples = (Samples("host-latency", (seconds,), 1, (0,), "once"),)
-    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=samples, phases_s=phases,
-                       check="nothing is computed", at=now())  # fmt: skip
+    return Measurement(
+        row.kernel,
+        row.problem,
+        row.settings,
+        "ok",
+        samples=samples,
+        phases_s=phases,
+        check="nothing is computed",
+        at=now(),
+    )
 
 
 def _timed(backend: str, call: str, row: Row) -> float:

@@ -8,14 +8,30 @@ from workloads import options
 
 EXAMPLE = "python -m workloads.stream --sizes 256MiB --operations triad"
 # kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
-OPERATIONS = ("copy", "scale", "add", "triad", "read", "relu", "relu_grad", "dropout", "maxpool", "maxpool_grad", "batchnorm",
-              "batchnorm_grad", "sgd", "adam")  # fmt: skip
+OPERATIONS = (
+    "copy",
+    "scale",
+    "add",
+    "triad",
+    "read",
+    "relu",
+    "relu_grad",
+    "dropout",
+    "maxpool",
+    "maxpool_grad",
+    "batchnorm",
+    "batchnorm_grad",
+    "sgd",
+    "adam",
+)
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.stream."""
-    about = ("Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training "
-             "step on TensorFlow (--backends tensorflow).")  # fmt: skip
+    about = (
+        "Memory bandwidth by STREAM's copy, scale, add and triad on NumPy, Numba and CuPy, and by the passes of a training "
+        "step on TensorFlow (--backends tensorflow)."
+    )
     made = options.parser("workloads.stream", about, EXAMPLE)
     made.add_argument(
         "--sizes", nargs="+", default=["256MiB"], metavar="BYTES", help="bytes of all arrays together (256MiB)"
@@ -40,15 +56,24 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.results import Row
 
     try:
-        problems = [Stream(operation, size, dtype) for size in options.sizes(args.sizes)
-                    for operation in options.words(args.operations) for dtype in options.words(args.dtypes)]  # fmt: skip
+        problems = [
+            Stream(operation, size, dtype)
+            for size in options.sizes(args.sizes)
+            for operation in options.words(args.operations)
+            for dtype in options.words(args.dtypes)
+        ]
     except ValueError as error:
         raise options.Usage(str(error)) from error
     on = plan.devices(args, here)
     kernels = plan.kernels("stream", args, on, on_request=("tensorflow",))
     refused = {(k.name, p.operation, p.dtype): refusal(k, p.operation, p.dtype) for k in kernels for p in problems}
-    found = [Row(k.name, p, s) for p in problems for k in kernels if not refused[k.name, p.operation, p.dtype]
-             for s in plan.settings(k, on, args)]  # fmt: skip
+    found = [
+        Row(k.name, p, s)
+        for p in problems
+        for k in kernels
+        if not refused[k.name, p.operation, p.dtype]
+        for s in plan.settings(k, on, args)
+    ]
     if not found:
         tip = f"python -m workloads.stream --operations {' '.join(args.operations)} --backends tensorflow"
         raise options.Usage("; ".join(dict.fromkeys(filter(None, refused.values()))) or "no kernel is left", tip)
@@ -113,8 +138,10 @@ def said(outcome) -> None:
             counted = problem.bytes_moved / seconds.value
             what = f"{operation} of {dtype}, {units.size(problem.nbytes)}, {units.count(threads, 'thread')}"
             bus = units.bytes_rate(counted * (read + 2 * written) / (read + written))
-            print(f"with write-allocate: {what}: {bus} on the bus, when each line of the output is read before it is written; "
-                  f"STREAM counts {units.bytes_rate(counted)}")  # fmt: skip
+            print(
+                f"with write-allocate: {what}: {bus} on the bus, when each line of the output is read before it is written; "
+                f"STREAM counts {units.bytes_rate(counted)}"
+            )
 
 
 def main(argv: list[str] | None = None) -> int:

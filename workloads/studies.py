@@ -24,7 +24,9 @@ ONE_AT_A_TIME = {"TF_NUM_INTEROP_THREADS": "1"}  # operations of a graph on the 
 FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
 SHORT = 2048  # samples of a row that is only to show a step
 TRACED = 16  # steps an epoch of a row whose trace is asked for
-LEAST_EPOCHS = 4  # of a long row: its fit is not repeated, as the epochs after the first are its samples; of three their spread
+LEAST_EPOCHS = (
+    4  # of a long row: its fit is not repeated, as the epochs after the first are its samples; of three their spread
+)
 
 
 def available(library: str) -> bool:
@@ -32,8 +34,18 @@ def available(library: str) -> bool:
     return importlib.util.find_spec(library) is not None
 
 
-def row(model: str, batch: int, samples: int, epochs: int = 1, device: str = "cpu", kernel: str = FIT, dtype: str = "float32",
-        threads: int | None = None, process: str = "warm", **given: str) -> Row:  # fmt: skip
+def row(
+    model: str,
+    batch: int,
+    samples: int,
+    epochs: int = 1,
+    device: str = "cpu",
+    kernel: str = FIT,
+    dtype: str = "float32",
+    threads: int | None = None,
+    process: str = "warm",
+    **given: str,
+) -> Row:
     """One training on made-up data; `given` are its switches beside `data`."""
     chosen = switches.changed({"data": "synthetic", **given})
     settings = Settings(device, threads, process=process, switches=chosen)
@@ -61,7 +73,9 @@ def seeds(on: list[str]) -> list[Row]:
         for device in on:
             whole = device != "cpu" or name == "cifar10-cnn"
             found.append(row(name, of.batch, of.samples, of.epochs if whole else LEAST_EPOCHS, device, dtype="float64"))
-    found += [row(name, 32, SHORT, device=device, **form) for name in ARTICLES for device in on for form in forms(device, gpu)]
+    found += [
+        row(name, 32, SHORT, device=device, **form) for name in ARTICLES for device in on for form in forms(device, gpu)
+    ]
     return found + peaks(on)
 
 
@@ -81,32 +95,47 @@ def peaks(on: list[str]) -> list[Row]:
             if samples in (100, 40_000):
                 found.append(row("peaks", samples, samples, FULL_BATCH_EPOCHS, device))
         if device == "cpu":  # TensorFlow's loop compiled by XLA, and with the GPU in sight: the traps
-            found += [row("peaks", 40_000, 40_000, steps, device, LOOPS[0], residence="resident", **form)
-                      for form in forms("cpu", gpu, ("jit", "visible"))]  # fmt: skip
+            found += [
+                row("peaks", 40_000, 40_000, steps, device, LOOPS[0], residence="resident", **form)
+                for form in forms("cpu", gpu, ("jit", "visible"))
+            ]
     return found
 
 
 def batches(on: list[str]) -> list[Row]:
     """From which batch a step is quicker on the GPU. Whole batches alone, so that nothing compiles twice: eight steps, or
     as many as make SHORT samples. The largest only where a CPU does a step of it in well under a second."""
-    sizes = {"cifar10-cnn": (1, 8, 32, 256, 2048), "cifar10-mlp": (1, 32, 256), "mnist-cnn": (1, 32),
-             "fashion-mlp": (1, 8, 32, 256, 2048, 8192)}  # fmt: skip
-    return [row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
-            for name, every in sizes.items() for device in on for batch in every]  # fmt: skip
+    sizes = {
+        "cifar10-cnn": (1, 8, 32, 256, 2048),
+        "cifar10-mlp": (1, 32, 256),
+        "mnist-cnn": (1, 32),
+        "fashion-mlp": (1, 8, 32, 256, 2048, 8192),
+    }
+    return [
+        row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
+        for name, every in sizes.items()
+        for device in on
+        for batch in every
+    ]
 
 
 def small_dataset(on: list[str]) -> list[Row]:
     """The small-dataset finding: the same model on 100 samples and more, up to all of its data set, in the articles' batch and
     type."""
-    return [row(name, 32, samples, LEAST_EPOCHS if samples > SHORT else 1, device, dtype="float64")
-            for name in ("cifar10-cnn", "fashion-mlp") for samples in (100, 1000, 10_000, networks.find(name).samples)
-            for device in on]  # fmt: skip
+    return [
+        row(name, 32, samples, LEAST_EPOCHS if samples > SHORT else 1, device, dtype="float64")
+        for name in ("cifar10-cnn", "fashion-mlp")
+        for samples in (100, 1000, 10_000, networks.find(name).samples)
+        for device in on
+    ]
 
 
 def width(on: list[str]) -> list[Row]:
     """From which width of two hidden layers the GPU is quicker: the complaint that 100 units are slower and 1000 faster,
     in its batch."""
-    return [row(f"mlp-784-{units}x2-10", 128, SHORT, device=device) for device in on for units in (32, 128, 512, 2048, 8192)]
+    return [
+        row(f"mlp-784-{units}x2-10", 128, SHORT, device=device) for device in on for units in (32, 128, 512, 2048, 8192)
+    ]
 
 
 def depth(on: list[str]) -> list[Row]:
@@ -127,10 +156,22 @@ def residence(on: list[str]) -> list[Row]:
     for device in on:
         for batch, ways in ((8, ("numpy", "tf.data")), (64, ("numpy", "tf.data", "prefetch", "generator"))):
             own = ways if device != "cpu" else ways[:1]
-            found += [row("mnist-cnn", batch, 50_000, LEAST_EPOCHS, device, dtype="float64", residence=way) for way in own]
+            found += [
+                row("mnist-cnn", batch, 50_000, LEAST_EPOCHS, device, dtype="float64", residence=way) for way in own
+            ]
             if device != "cpu":
-                found.append(row("mnist-cnn", batch, 50_000, LEAST_EPOCHS, device, RESIDENT, dtype="float64",
-                                 residence="resident"))  # fmt: skip
+                found.append(
+                    row(
+                        "mnist-cnn",
+                        batch,
+                        50_000,
+                        LEAST_EPOCHS,
+                        device,
+                        RESIDENT,
+                        dtype="float64",
+                        residence="resident",
+                    )
+                )
     return found
 
 
@@ -150,8 +191,12 @@ def one_switch(on: list[str]) -> list[Row]:
 
 def backends(on: list[str]) -> list[Row]:
     """Keras on its other backends, where they are installed."""
-    return [row("cifar10-cnn", 32, SHORT, device=device, keras_backend=backend) for backend in ("jax", "torch")
-            if available(backend) for device in on]  # fmt: skip
+    return [
+        row("cifar10-cnn", 32, SHORT, device=device, keras_backend=backend)
+        for backend in ("jax", "torch")
+        if available(backend)
+        for device in on
+    ]
 
 
 def starts(on: list[str]) -> list[Row]:
@@ -164,17 +209,29 @@ def complaints(on: list[str]) -> list[Row]:
     """The trainings of the real complaints, in their batch, short: what is asked is their step. `python -m analysis.explain
     --case` says whether the finding comes back."""
     reported = dict.fromkeys((r.training.model, r.training.batch) for c in cases.COMPLAINTS for r in c.reported)
-    return [row(model, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
-            for model, batch in reported for device in on]  # fmt: skip
+    return [
+        row(model, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
+        for model, batch in reported
+        for device in on
+    ]
 
 
 def held_out(on: list[str]) -> list[Row]:
     """Networks that no article and no complaint has: beside the other studies' they say how far predictions are off
     (`python -m analysis.predict --leave-one-out`)."""
-    sizes = {"lenet": (32, 512), "vgg-small": (32, 256), "resnet-small": (32, 128),
-             "mlp-784-50x1-10": (32,), "mlp-784-4000x2-10": (128,)}  # fmt: skip
-    return [row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
-            for name, every in sizes.items() for device in on for batch in every]  # fmt: skip
+    sizes = {
+        "lenet": (32, 512),
+        "vgg-small": (32, 256),
+        "resnet-small": (32, 128),
+        "mlp-784-50x1-10": (32,),
+        "mlp-784-4000x2-10": (128,),
+    }
+    return [
+        row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
+        for name, every in sizes.items()
+        for device in on
+        for batch in every
+    ]
 
 
 def repeats(on: list[str]) -> list[Row]:
@@ -186,22 +243,43 @@ def repeats(on: list[str]) -> list[Row]:
 def trace(on: list[str]) -> list[Row]:
     """Where a step's time went as TensorFlow's profiler saw it, for the parts of the budgets to be held against. On the CPU once
     more with one operation at a time, whose seconds are then its own; what the step takes more so is what others run beside."""
-    sizes = {"cifar10-cnn": (32, 256), "cifar10-mlp": (32,), "fashion-mlp": (32, 256), "mnist-cnn": (32,), "lenet": (32,),
-             "vgg-small": (32,), "resnet-small": (32,), "mlp-784-500x2-10": (128,), "mlp-784-2048x2-10": (128,)}  # fmt: skip
+    sizes = {
+        "cifar10-cnn": (32, 256),
+        "cifar10-mlp": (32,),
+        "fashion-mlp": (32, 256),
+        "mnist-cnn": (32,),
+        "lenet": (32,),
+        "vgg-small": (32,),
+        "resnet-small": (32,),
+        "mlp-784-500x2-10": (128,),
+        "mlp-784-2048x2-10": (128,),
+    }
     found = []
     for name, every in sizes.items():
         for device in on:
             ways: list[dict[str, Any]] = [{}] + [ONE_AT_A_TIME] * (device == "cpu")
-            found += [row(name, batch, TRACED * batch, device=device, trace="on", **way)
-                      for batch in every for way in ways]  # fmt: skip
+            found += [
+                row(name, batch, TRACED * batch, device=device, trace="on", **way) for batch in every for way in ways
+            ]
     return found
 
 
 STUDIES: dict[str, Callable[[list[str]], list[Row]]] = {
-    "seeds": seeds, "batches": batches, "small-dataset": small_dataset, "width": width, "depth": depth, "epochs": epochs,
-    "residence": residence, "switches": one_switch, "backends": backends, "starts": starts, "complaints": complaints,
-    "held-out": held_out, "repeats": repeats, "trace": trace,
-}  # fmt: skip
+    "seeds": seeds,
+    "batches": batches,
+    "small-dataset": small_dataset,
+    "width": width,
+    "depth": depth,
+    "epochs": epochs,
+    "residence": residence,
+    "switches": one_switch,
+    "backends": backends,
+    "starts": starts,
+    "complaints": complaints,
+    "held-out": held_out,
+    "repeats": repeats,
+    "trace": trace,
+}
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.together, each in a file of its own
 DATA_PARALLEL = "data-parallel"  # its rows know the GPUs that are here
 NAMES = (*STUDIES, *EXPERIMENTS, DATA_PARALLEL)

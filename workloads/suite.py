@@ -14,21 +14,47 @@ LONG = """Roofs, memory levels, launches, copies, matrix products, their crossov
 --quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
 what several do with each other and what they take from each other at once."""
 STORED = pathlib.Path(__file__).parent.parent / "reports"
-SHARED = ("device", "threads", "require_gpu", "min_time", "min_samples", "max_noise", "max_time", "fast", "rigorous", "seed",
-          "resume", "quiet", "verbose")  # fmt: skip
+SHARED = (
+    "device",
+    "threads",
+    "require_gpu",
+    "min_time",
+    "min_samples",
+    "max_noise",
+    "max_time",
+    "fast",
+    "rigorous",
+    "seed",
+    "resume",
+    "quiet",
+    "verbose",
+)
 
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.suite."""
     made = options.parser("workloads.suite", LONG, EXAMPLE)
     made.add_argument("--quick", action="store_true", help="small sizes and short blocks")
-    made.add_argument("--only", nargs="+", metavar="WORKLOAD",
-                      help="only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)")
+    made.add_argument(
+        "--only",
+        nargs="+",
+        metavar="WORKLOAD",
+        help="only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)",
+    )
     fleet = made.add_argument_group("a fleet")
-    fleet.add_argument("--ray", metavar="WHERE", help="every node and GPU of a Ray cluster, into one folder: auto (the one that "
-                       "runs, else a local one) or HOST:PORT")  # fmt: skip
-    fleet.add_argument("--ray-timeout", type=options._positive, default=900.0, metavar="S",
-                       help="give a node up that says nothing for so long (900)")  # fmt: skip
+    fleet.add_argument(
+        "--ray",
+        metavar="WHERE",
+        help="every node and GPU of a Ray cluster, into one folder: auto (the one that "
+        "runs, else a local one) or HOST:PORT",
+    )
+    fleet.add_argument(
+        "--ray-timeout",
+        type=options._positive,
+        default=900.0,
+        metavar="S",
+        help="give a node up that says nothing for so long (900)",
+    )
     options.add_measuring(made)
     return made
 
@@ -79,7 +105,9 @@ def on_each_gpu(parts: list[tuple[str, dict]], gpus: int) -> list[tuple[str, dic
     return [(name, {**flags, "device": every} if flags.get("device") == ["gpu"] else flags) for name, flags in parts]
 
 
-def arguments(args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None) -> argparse.Namespace:
+def arguments(
+    args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None
+) -> argparse.Namespace:
     """The arguments of one workload within this suite."""
     module = importlib.import_module(f"workloads.{name}")
     made = module.parser().parse_args([])
@@ -101,11 +129,15 @@ def _main(args: argparse.Namespace, command: str) -> int:
     if args.ray:
         from workloads import fleet
 
-        chosen(args, True, "all" in (options.words(args.device) or []))  # what is unknown is said here, not by every node
+        chosen(
+            args, True, "all" in (options.words(args.device) or [])
+        )  # what is unknown is said here, not by every node
         return fleet.run(args, command)
     if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
-        raise options.Usage(f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
-                            f"python -m workloads.suite --quick --only matmul --format {args.format}")  # fmt: skip
+        raise options.Usage(
+            f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
+            f"python -m workloads.suite --quick --only matmul --format {args.format}",
+        )
     run = sweep.header(args, command)
     every = "all" in (options.words(args.device) or [])
     parts = chosen(args, bool(run.machine.gpus), every and len(run.machine.gpus) > 1)
@@ -116,7 +148,10 @@ def _main(args: argparse.Namespace, command: str) -> int:
     show.check_flags(args)
     folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
-        print(f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}", file=sys.stderr)
+        print(
+            f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}",
+            file=sys.stderr,
+        )
         if every and len(run.machine.gpus) == 1:
             print(
                 "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
@@ -179,8 +214,11 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     loaded = results.read(folder)
     path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
-    said = [*sentences.answer(loaded.measurements, loaded.runs[-1].machine), *budget_words.sentences(loaded.measurements),
-            *peers.lines(loaded.measurements)]  # fmt: skip
+    said = [
+        *sentences.answer(loaded.measurements, loaded.runs[-1].machine),
+        *budget_words.sentences(loaded.measurements),
+        *peers.lines(loaded.measurements),
+    ]
     said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
     print("\n" + "\n".join(said), file=out)
     print(f"\nnext:   {options.typed('python -m workloads.matmul --sizes 64:4096:x2')}", file=out)

@@ -58,8 +58,16 @@ def header(args: argparse.Namespace, command: str) -> Run:
     """The Run line of a file written now on this machine."""
     from workloads.measure import now
 
-    return Run(results.SCHEMA, machine.describe(), machine.software(), command, args.seed, machine.commit(),
-               results.source_hash(), now())  # fmt: skip
+    return Run(
+        results.SCHEMA,
+        machine.describe(),
+        machine.software(),
+        command,
+        args.seed,
+        machine.commit(),
+        results.source_hash(),
+        now(),
+    )
 
 
 def place(args: argparse.Namespace, workload: str, run: Run) -> pathlib.Path:
@@ -83,9 +91,15 @@ def command_without(command: str, flag: str) -> str:
     return " ".join(word for word in command.split() if word != flag)
 
 
-def sweep(rows: list[Row], args: argparse.Namespace, workload: str, command: str,
-          shown: Callable[[Measurement], None] = lambda m: None,
-          refine: Callable[[list[Measurement]], list[Row]] = lambda done: [], run: Run | None = None) -> Outcome:  # fmt: skip
+def sweep(
+    rows: list[Row],
+    args: argparse.Namespace,
+    workload: str,
+    command: str,
+    shown: Callable[[Measurement], None] = lambda m: None,
+    refine: Callable[[list[Measurement]], list[Row]] = lambda done: [],
+    run: Run | None = None,
+) -> Outcome:
     """Measures the rows that the file does not have yet, then those that `refine` asks for until it asks for none.
 
     `shown` gets every measurement, resumed ones first. Ends early, with everything kept, on --stop-after and signals.
@@ -205,18 +219,38 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
         return bad
     clocks = [s.clock for s in parts[0].samples]
     epochs = costs.EPOCHS_OF * all(map(costs.by_epochs, parts))
-    samples = tuple(joined([s for m in parts for s in m.samples if s.clock == c],
-                           reason or f"{epochs}{len(parts)} processes") for c in clocks)  # fmt: skip
+    samples = tuple(
+        joined([s for m in parts for s in m.samples if s.clock == c], reason or f"{epochs}{len(parts)} processes")
+        for c in clocks
+    )
     flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
-    once = {} if reason else {f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
-                              for name in dict.fromkeys(name for m in parts for name in m.phases_s)}  # fmt: skip
+    once = (
+        {}
+        if reason
+        else {
+            f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
+            for name in dict.fromkeys(name for m in parts for name in m.phases_s)
+        }
+    )
     for i, m in enumerate(parts):
-        once |= {} if reason else {costs.of_process(name, i): taken for name, taken in m.series.items() if costs.tells(name)}
+        once |= (
+            {}
+            if reason
+            else {costs.of_process(name, i): taken for name, taken in m.series.items() if costs.tells(name)}
+        )
     return msgspec.structs.replace(parts[-1], samples=samples, flags=flags, series={**parts[-1].series, **once})
 
 
-def alternate(rows: list[Row], limits: Limits, *, seed: int = 1, least: int = 8, most: int = 160, same_process: bool = False,
-              handicaps: list[float] | None = None) -> list[Measurement]:  # fmt: skip
+def alternate(
+    rows: list[Row],
+    limits: Limits,
+    *,
+    seed: int = 1,
+    least: int = 8,
+    most: int = 160,
+    same_process: bool = False,
+    handicaps: list[float] | None = None,
+) -> list[Measurement]:
     """Rows measured in alternating blocks (A B B A ...), each in a process of its own unless they are to share one.
 
     Ends when each row's ratio to the first is known to `limits.max_noise`, after `least` to `most` rounds, whatever the

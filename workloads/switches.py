@@ -83,8 +83,11 @@ def replicas(row: Row | Measurement) -> int:
 
 def changed(given: dict[str, str]) -> dict[str, str]:
     """The switches to write into a row: `data`, and those that are not their default."""
-    return {name: text for name, text in given.items()
-            if name == "data" or name.startswith(VARIABLES) or text != default(name)}  # fmt: skip
+    return {
+        name: text
+        for name, text in given.items()
+        if name == "data" or name.startswith(VARIABLES) or text != default(name)
+    }
 
 
 def own_model(name: str) -> bool:
@@ -98,11 +101,18 @@ def environment_for(row: Row) -> dict[str, str]:
     backend = row.settings.switches.get("keras_backend") or _library(row)
     wanted = {"KERAS_BACKEND": backend}
     if backend == "jax":
-        wanted |= {"JAX_PLATFORMS": "cpu" if row.settings.device == "cpu" else "cuda", "XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+        wanted |= {
+            "JAX_PLATFORMS": "cpu" if row.settings.device == "cpu" else "cuda",
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
     if row.settings.device != "cpu" and row.settings.switches.get("tf32") == "off":
         wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
     if (count := replicas(row)) > 1 and row.settings.device == "cpu":  # parts of the CPU in the devices' place
-        wanted |= {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"} if backend == "jax" else {PARTS: str(count)}
+        wanted |= (
+            {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+            if backend == "jax"
+            else {PARTS: str(count)}
+        )
     elif count > 1:
         wanted["NCCL_NVLS_ENABLE"] = "0"  # NVLink's multicast is left to whoever owns the machine
     if own_model(row.problem.model):

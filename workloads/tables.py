@@ -10,8 +10,12 @@ from kernels.registry import FRAMEWORKS
 from workloads.results import Machine, Measurement
 from workloads.show import number
 
-_MODE_WORDS = {"resident": "GPU resident", "roundtrip": "+copies", "roundtrip-pageable": "+pageable",
-               "roundtrip-pinned": "+pinned"}  # fmt: skip
+_MODE_WORDS = {
+    "resident": "GPU resident",
+    "roundtrip": "+copies",
+    "roundtrip-pageable": "+pageable",
+    "roundtrip-pinned": "+pinned",
+}
 
 
 def line(cells: list[tuple[str, int]]) -> str:
@@ -25,8 +29,13 @@ class Matmuls:
 
     op = "matmul"
 
-    def __init__(self, machine: Machine | None = None, names: Callable[[Problem], str] | None = None,
-                 planned: Iterable[Problem] = (), cold: bool = False):  # fmt: skip
+    def __init__(
+        self,
+        machine: Machine | None = None,
+        names: Callable[[Problem], str] | None = None,
+        planned: Iterable[Problem] = (),
+        cold: bool = False,
+    ):
         self._all: list[Measurement] = []
         self._group: list[Measurement] = []
         self._columns: list[str] = []
@@ -67,23 +76,43 @@ class Matmuls:
 
     def _find_columns(self, group: list[Measurement]) -> list[str]:
         sides = {side: list(dict.fromkeys(_column(m) for m in group if _side(m) == side)) for side in _SIDES}
-        columns = [c for side, found in sides.items() if found
-                   for c in (*(f"{name} ms" for name in found),
-                             *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()))]  # fmt: skip
+        columns = [
+            c
+            for side, found in sides.items()
+            if found
+            for c in (
+                *(f"{name} ms" for name in found),
+                *((f"{side} GFLOP/s", f"{side} % of roof") if side != "framework" else ()),
+            )
+        ]
         known = {side for side in _SIDES if self._has_roof(side)}
         columns = [c for c in columns if not c.endswith(" % of roof") or c.split()[0] in known]
-        return [*self.head(group[0].problem), "type", *columns, "winner" if sides["CPU"] and sides["GPU"] else "fastest"]
+        return [
+            *self.head(group[0].problem),
+            "type",
+            *columns,
+            "winner" if sides["CPU"] and sides["GPU"] else "fastest",
+        ]
 
     def _has_roof(self, side: str) -> bool:
         """Whether there is a ceiling to be a part of: those that are measured are, before the first line."""
-        return any(r.measured and r.kind == "compute" and r.note != roofline.BEST_MATMUL
-                   and (r.device == "cpu") == (side == "CPU") for r in roofline.roofs(self._all, self._machine))  # fmt: skip
+        return any(
+            r.measured
+            and r.kind == "compute"
+            and r.note != roofline.BEST_MATMUL
+            and (r.device == "cpu") == (side == "CPU")
+            for r in roofline.roofs(self._all, self._machine)
+        )
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
         roofs = roofline.roofs(self._all, self._machine)
         cells = {name: text for name, (text, _) in self.head(p).items()}
-        cells |= {"type": _kind(p, group[0].settings.cache), "winner": self.winner(group), "fastest": self.winner(group)}
+        cells |= {
+            "type": _kind(p, group[0].settings.cache),
+            "winner": self.winner(group),
+            "fastest": self.winner(group),
+        }
         for m in group:
             best = fastest([r for r in group if _column(r) == _column(m)])
             cells[f"{_column(m)} ms"] = number(_host_s(best) * 1e3) if best else m.status
@@ -91,7 +120,9 @@ class Matmuls:
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
             if best and (seconds := roofline.seconds_of(best)):
                 judged = roofline.judge(best, roofs)
-                known = judged.fraction if judged.roof and judged.roof.note != roofline.BEST_MATMUL else None  # that roof grows
+                known = (
+                    judged.fraction if judged.roof and judged.roof.note != roofline.BEST_MATMUL else None
+                )  # that roof grows
                 cells[f"{side} GFLOP/s"] = number(p.flops / seconds.value / 1e9)
                 cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]
@@ -118,9 +149,15 @@ class Matmuls:
     def _cpu_rows(self, of: Measurement) -> list[Measurement]:
         """The CPU rows of that size, in that arithmetic or (who accepts less precision, accepts more) in float32."""
         p, shape = of.problem, _shape(of.problem)
-        return [m for m in self._all if _side(m) == "CPU" and m.problem.op == self.op and m.problem.math in
-                (p.math, "float32" if p.math != "float64" else p.math)
-                and m.settings.cache == of.settings.cache and _shape(m.problem) == shape]  # fmt: skip
+        return [
+            m
+            for m in self._all
+            if _side(m) == "CPU"
+            and m.problem.op == self.op
+            and m.problem.math in (p.math, "float32" if p.math != "float64" else p.math)
+            and m.settings.cache == of.settings.cache
+            and _shape(m.problem) == shape
+        ]
 
 
 class Convs(Matmuls):
@@ -196,8 +233,7 @@ class Lines:
     """A line a row: what, how large, the time with its interval, the rate, what is doubtful; no part of a roof, which these
     rows are. Skipped rows are left out: the sweep's end says each reason once."""
 
-    HEAD = (("kernel", 24), ("problem", 28), ("where", 10), ("time", 8), ("+-%", 5), ("rate", 13),
-            ("notes", 5))  # fmt: skip
+    HEAD = (("kernel", 24), ("problem", 28), ("where", 10), ("time", 8), ("+-%", 5), ("rate", 13), ("notes", 5))
 
     def __init__(self, machine: Machine | None = None):
         self._headed = False
@@ -220,8 +256,15 @@ class Lines:
             return [m.kernel, problem, where, m.status, "", "", m.reason]
         rate = units.flops_rate if p.op == "peak" else units.bytes_rate
         work = p.flops if p.op == "peak" else p.bytes_moved
-        return [m.kernel, problem, where, units.seconds(seconds.value), number(100 * seconds.noise, 2),
-                rate(work / seconds.value), " ".join(m.flags)]  # fmt: skip
+        return [
+            m.kernel,
+            problem,
+            where,
+            units.seconds(seconds.value),
+            number(100 * seconds.noise, 2),
+            rate(work / seconds.value),
+            " ".join(m.flags),
+        ]
 
     def finish(self) -> None:
         pass

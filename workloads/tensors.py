@@ -56,7 +56,9 @@ def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict
             if missing in ("keras", "tensorflow"):
                 raise registry.NotInstalled("keras") from error
             if missing == library:
-                raise ValueError(f"Keras's backend {library} is not installed; install it with: {_PIP} {library}") from error
+                raise ValueError(
+                    f"Keras's backend {library} is not installed; install it with: {_PIP} {library}"
+                ) from error
             raise
     with timed(phases, "device_start"):
         _START[library](device, threads)
@@ -102,7 +104,10 @@ def _start_torch(device: str, threads: int | None) -> None:
 
 
 _START: dict[str, Callable[[str, int | None], None]] = {
-    "tensorflow": _start_tensorflow, "jax": _start_jax, "torch": _start_torch}  # fmt: skip
+    "tensorflow": _start_tensorflow,
+    "jax": _start_jax,
+    "torch": _start_torch,
+}
 
 
 def require_device(model, device: str, library: str) -> None:

@@ -20,7 +20,10 @@ from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 
 WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
-ROUNDS, FAST_ROUNDS = 5, 4  # the interval of three is so much widened that 1.5 times as long cannot be told from as long
+ROUNDS, FAST_ROUNDS = (
+    5,
+    4,
+)  # the interval of three is so much widened that 1.5 times as long cannot be told from as long
 PROCESSES = (1, 2, 4)  # trainings at once
 TRIALS, FAST_TRIALS = 5, 3
 SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
@@ -43,7 +46,9 @@ def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda 
     return studied("training-teacher", _teacher_groups(args, here), args, command, shown, run)
 
 
-def side_by_side(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
+def side_by_side(
+    args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None
+) -> sweep.Outcome:
     """1, 2 and 4 processes that train the same small model on one device at once: steps a second in all, against one."""
     return studied("training-together", _side_groups(args, here), args, command, shown, run)
 
@@ -68,7 +73,9 @@ def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
     planned = rows(study, args, here)
     sets = 0 if study == "trials" else len(planned)
     return sets * _rounds(args) * (_window_s(args) * 1.3 + 0.5) + sum(
-        _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20 for row in planned)
+        _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20
+        for row in planned
+    )
 
 
 def studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
@@ -123,7 +130,9 @@ def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
         try:
             network = networks.find(name)
         except ValueError as error:
-            raise options.Usage(f"{error} (this study takes no others)", "python -m workloads.training --study trials") from error
+            raise options.Usage(
+                f"{error} (this study takes no others)", "python -m workloads.training --study trials"
+            ) from error
         for batch in _sizes(args, "batch", min(network.batch, network.samples)):
             for samples in _sizes(args, "samples", batch * (getattr(args, "steps", None) or STEPS)):
                 found += [Training(name, batch, samples, epochs) for epochs in _sizes(args, "epochs", 1)]
@@ -167,7 +176,9 @@ def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
                 made.append(Row("inference/keras/call", Inference(name, training.batch, training.dtype), cpu))
                 own = Settings(device, _threads(args, device), switches=_chosen(args, beside=student))
                 made.append(Row("training/keras/fit", training, own))
-            groups.append(_skipped(made, missing) if missing else Group(made, lambda made=made: _beside(made, args, here)))
+            groups.append(
+                _skipped(made, missing) if missing else Group(made, lambda made=made: _beside(made, args, here))
+            )
     return groups
 
 
@@ -189,7 +200,9 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
             for k in PROCESSES:
                 own = _chosen(args, beside="fits" if k > 1 else "nothing", at_once=str(k))
                 made.append(Row("training/keras/fit", training, Settings(device, _threads(args, device), switches=own)))
-            groups.append(_skipped(made, missing) if missing else Group(made, lambda made=made: _at_once(made, args, here)))
+            groups.append(
+                _skipped(made, missing) if missing else Group(made, lambda made=made: _at_once(made, args, here))
+            )
     return groups
 
 
@@ -198,7 +211,11 @@ def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Genera
     sets = [tuple(range(int(row.settings.switches["at_once"]))) for row in made]
     answers, rounds, bad = parties.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
     for row, members in zip(made, sets, strict=True):
-        yield parties.lost(row, made[0], bad) if bad else parties.measured(row, answers[0], [r[members] for r in rounds], members)
+        yield (
+            parties.lost(row, made[0], bad)
+            if bad
+            else parties.measured(row, answers[0], [r[members] for r in rounds], members)
+        )
 
 
 def _trial_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
@@ -206,7 +223,9 @@ def _trial_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
     for training in _trainings(args, SMALL):
         for device in plan.devices(args, here):
             for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
-                own = Settings(device, _threads(args, device), process=process, switches=_chosen(args, clear_session=clear))
+                own = Settings(
+                    device, _threads(args, device), process=process, switches=_chosen(args, clear_session=clear)
+                )
                 row = Row("training/keras/trial", training, own)
                 groups.append(Group([row], lambda row=row: _tried(row, args, here)))
     return groups
@@ -242,10 +261,18 @@ def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
     samples = Samples("host-latency", tuple(took), 1, tuple(range(len(took))), f"{len(took)} trials")
     phases = dict.fromkeys(name for m in taken for name in m.phases_s)
     series = {f"{name}_s": tuple(m.phases_s.get(name, 0.0) for m in taken) for name in phases}
-    series |= {name: tuple(m.values[name] for m in taken) for name in ("traces", "functions", "rss_bytes", "final_loss")}
-    values = {"total_s": sum(took), "trials": float(len(took)), "traces": sum(series["traces"]),
-              "jit_compile": taken[-1].values["jit_compile"]}  # fmt: skip
-    return msgspec.structs.replace(taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series)
+    series |= {
+        name: tuple(m.values[name] for m in taken) for name in ("traces", "functions", "rss_bytes", "final_loss")
+    }
+    values = {
+        "total_s": sum(took),
+        "trials": float(len(took)),
+        "traces": sum(series["traces"]),
+        "jit_compile": taken[-1].values["jit_compile"],
+    }
+    return msgspec.structs.replace(
+        taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series
+    )
 
 
 def _turns(args: argparse.Namespace) -> parties.Turns:

@@ -120,8 +120,11 @@ def built(order: Order) -> Built:
             variable.assign(value)
         keras.utils.set_random_seed(order.seed)
 
-    values = {"parameters": float(model.count_params()), "jit_compile": float(model.jit_compile is True),
-              "tf32": float(row.settings.device != "cpu" and chosen["tf32"] == "on")}  # fmt: skip
+    values = {
+        "parameters": float(model.count_params()),
+        "jit_compile": float(model.jit_compile is True),
+        "tf32": float(row.settings.device != "cpu" and chosen["tf32"] == "on"),
+    }
     notes = {**about, **tensors.about(row, chosen), **spread.notes}
     return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)
 
@@ -179,7 +182,9 @@ def keras_fit(order: Order) -> Trainer:
         stamps = _EpochSeconds()
         data, how = feed(samples)
         with placed(order.row):
-            history = model.fit(data, epochs=epochs, verbose=0, callbacks=[stamps.callback()] if stamped else None, **how).history
+            history = model.fit(
+                data, epochs=epochs, verbose=0, callbacks=[stamps.callback()] if stamped else None, **how
+            ).history
         accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
         return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
 
@@ -198,7 +203,10 @@ def keras_fit(order: Order) -> Trainer:
         stamp = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
         held = min(count, len(order.x) // problem.batch) * problem.batch
         model.fit(order.x[:held], order.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
-        return [float(k * means[k - 1] - (k - 1) * means[k - 2]) if k > 1 else float(means[0]) for k in range(1, len(means) + 1)]
+        return [
+            float(k * means[k - 1] - (k - 1) * means[k - 2]) if k > 1 else float(means[0])
+            for k in range(1, len(means) + 1)
+        ]
 
     def also() -> dict[str, dict]:
         if switches.traced(order.row):

@@ -12,8 +12,26 @@ and a fit, each from runs that vary it alone, what compilation and start-up cost
 names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
-STUDIES = ("seeds", "batches", "small-dataset", "width", "depth", "epochs", "residence", "switches", "backends", "starts",
-           "complaints", "held-out", "repeats", "trace", "together", "trials", "teacher", "data-parallel")  # fmt: skip
+STUDIES = (
+    "seeds",
+    "batches",
+    "small-dataset",
+    "width",
+    "depth",
+    "epochs",
+    "residence",
+    "switches",
+    "backends",
+    "starts",
+    "complaints",
+    "held-out",
+    "repeats",
+    "trace",
+    "together",
+    "trials",
+    "teacher",
+    "data-parallel",
+)
 
 
 def parser() -> options.Parser:
@@ -21,38 +39,73 @@ def parser() -> options.Parser:
     made = options.parser("workloads.training", LONG, EXAMPLE)
     what = made.add_argument_group("the model and its data")
     what.add_argument("--model", nargs="+", metavar="NAME", help="the models to train (cifar10-cnn)")
-    for flag, default, about in (("--inputs", "784", "inputs of mlp"), ("--width", "500", "units of its hidden layers"),
-                                 ("--depth", "2", "its hidden layers"), ("--outputs", "10", "its classes"),
-                                 ("--hidden-layers", "5", "hidden layers of fashion-mlp")):  # fmt: skip
+    for flag, default, about in (
+        ("--inputs", "784", "inputs of mlp"),
+        ("--width", "500", "units of its hidden layers"),
+        ("--depth", "2", "its hidden layers"),
+        ("--outputs", "10", "its classes"),
+        ("--hidden-layers", "5", "hidden layers of fashion-mlp"),
+    ):
         what.add_argument(flag, nargs="+", metavar="N", help=f"{about} ({default})")
     what.add_argument("--batch", nargs="+", metavar="N", help="samples a step (32; peaks: all of them)")
     size = what.add_mutually_exclusive_group()
     size.add_argument("--samples", nargs="+", metavar="N", help="samples an epoch (default: as --steps says)")
     size.add_argument("--steps", type=options.number, metavar="N", help="steps an epoch (300; peaks: 1)")
     what.add_argument("--epochs", nargs="+", metavar="N", help="epochs a fit (1; peaks: 100)")
-    what.add_argument("--dtypes", nargs="+", metavar="TYPE",
-                      help="of the inputs: float32, float64 (the articles'), uint8 (float32)")  # fmt: skip
-    what.add_argument("--data", choices=("synthetic", "real"), default="synthetic",
-                      help="made-up samples of the same shape, or the real ones, downloaded (synthetic)")  # fmt: skip
-    what.add_argument("--targets", nargs="+", metavar="TYPE", help="of a regression's targets: float32, float64 (float32)")
+    what.add_argument(
+        "--dtypes", nargs="+", metavar="TYPE", help="of the inputs: float32, float64 (the articles'), uint8 (float32)"
+    )
+    what.add_argument(
+        "--data",
+        choices=("synthetic", "real"),
+        default="synthetic",
+        help="made-up samples of the same shape, or the real ones, downloaded (synthetic)",
+    )
+    what.add_argument(
+        "--targets", nargs="+", metavar="TYPE", help="of a regression's targets: float32, float64 (float32)"
+    )
     how = made.add_argument_group("how it is trained")
-    for flag, about in (("--residence", "where the samples live: numpy tf.data prefetch generator; resident (the whole set on "
-                         "the device); fed (to a bare loop, each step) (numpy)"),
-                        ("--jit", "auto on off: XLA (auto)"), ("--steps-per-execution", "steps that Keras runs in one call (1)"),
-                        ("--precision", "float32 mixed_bfloat16 mixed_float16 (float32)"), ("--tf32", "on off: on a GPU (on)"),
-                        ("--dropout", "on off (on)"), ("--shuffle", "on off (on)"),
-                        ("--trace", "on off: steps once more under TensorFlow's profiler, after all else (off)"),
-                        ("--keras-backend", "tensorflow jax torch (tensorflow)"),
-                        ("--onednn", "on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)"),
-                        ("--cpu-forms", "hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible "
-                         "(beside a visible GPU, as the articles do), or all (hidden)")):  # fmt: skip
+    for flag, about in (
+        (
+            "--residence",
+            "where the samples live: numpy tf.data prefetch generator; resident (the whole set on "
+            "the device); fed (to a bare loop, each step) (numpy)",
+        ),
+        ("--jit", "auto on off: XLA (auto)"),
+        ("--steps-per-execution", "steps that Keras runs in one call (1)"),
+        ("--precision", "float32 mixed_bfloat16 mixed_float16 (float32)"),
+        ("--tf32", "on off: on a GPU (on)"),
+        ("--dropout", "on off (on)"),
+        ("--shuffle", "on off (on)"),
+        ("--trace", "on off: steps once more under TensorFlow's profiler, after all else (off)"),
+        ("--keras-backend", "tensorflow jax torch (tensorflow)"),
+        ("--onednn", "on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)"),
+        (
+            "--cpu-forms",
+            "hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible "
+            "(beside a visible GPU, as the articles do), or all (hidden)",
+        ),
+    ):
         how.add_argument(flag, nargs="+", metavar="WORD", help=about)
-    how.add_argument("--gpus", nargs="+", metavar="N", help="GPUs that share each batch, by keras.distribution.DataParallel with "
-                     "--keras-backend jax or tf.distribute.MirroredStrategy with tensorflow (1)")  # fmt: skip
-    made.add_argument("--study", nargs="+", metavar="NAME", help=f"rows made for a question, instead of the above: "
-                      f"{' '.join(STUDIES)}, or all")  # fmt: skip
-    made.add_argument("--predicted", metavar="FILE", help="the trainings of predictions that `analysis.predict --save FILE` "
-                      "wrote, instead of the above; `analysis.predict --check FILE RUN` then compares them")  # fmt: skip
+    how.add_argument(
+        "--gpus",
+        nargs="+",
+        metavar="N",
+        help="GPUs that share each batch, by keras.distribution.DataParallel with "
+        "--keras-backend jax or tf.distribute.MirroredStrategy with tensorflow (1)",
+    )
+    made.add_argument(
+        "--study",
+        nargs="+",
+        metavar="NAME",
+        help=f"rows made for a question, instead of the above: {' '.join(STUDIES)}, or all",
+    )
+    made.add_argument(
+        "--predicted",
+        metavar="FILE",
+        help="the trainings of predictions that `analysis.predict --save FILE` "
+        "wrote, instead of the above; `analysis.predict --check FILE RUN` then compares them",
+    )
     options.add_measuring(made)
     return made
 
@@ -99,8 +152,15 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
     apart = studies.experiments(options.words(args.study) or [])
     if apart and not wanted:
         return _experiments(apart, None, args, command, shown, run)
-    outcome = sweep.sweep(wanted, args, "training", command, shown,
-                          lambda done: [] if args.study or args.predicted else products(run.machine, done), run)  # fmt: skip
+    outcome = sweep.sweep(
+        wanted,
+        args,
+        "training",
+        command,
+        shown,
+        lambda done: [] if args.study or args.predicted else products(run.machine, done),
+        run,
+    )
     lost = [m for m in outcome.measurements if m.reason.startswith("no data:")]
     if lost:
         raise options.Missing(lost[0].reason.removeprefix("no data: "), _synthetic(command))
@@ -158,12 +218,27 @@ class Table:
     """A line a training on 120 columns. What a step, an epoch and a fit cost is fitted from runs that vary it alone
     (analysis.costs); where that failed, ms/step is a whole fit's."""
 
-    HEAD = (("model", 12), ("batch", 5), ("samples", 7), ("ep", 4), ("where", 11), ("how", 9), ("ms/step", 7), ("ms/ep", 6),
-            ("ms/fit", 6), ("comp. s", 7), ("start s", 7), ("job s", 6), ("notes", 5))  # fmt: skip
+    HEAD = (
+        ("model", 12),
+        ("batch", 5),
+        ("samples", 7),
+        ("ep", 4),
+        ("where", 11),
+        ("how", 9),
+        ("ms/step", 7),
+        ("ms/ep", 6),
+        ("ms/fit", 6),
+        ("comp. s", 7),
+        ("start s", 7),
+        ("job s", 6),
+        ("notes", 5),
+    )
 
-    ABOUT = ("ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than\n"
-             "this, maybe nothing); comp. s: compilation; start s: importing the library and starting the device; job s:\n"
-             "start-up, building, compilation and all epochs, in a process of its own.")  # fmt: skip
+    ABOUT = (
+        "ms/step, ms/ep, ms/fit: what a step, an epoch beside its steps and a fit beside its epochs take (<: less than\n"
+        "this, maybe nothing); comp. s: compilation; start s: importing the library and starting the device; job s:\n"
+        "start-up, building, compilation and all epochs, in a process of its own."
+    )
 
     def __init__(self, machine=None):
         self._headed = False
@@ -196,7 +271,11 @@ class Table:
         law, job = jobs.law(m, self._all), jobs.job(m, self._all)
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
         whole = m.kernel.endswith("/trial")  # its samples are whole trainings, which the notes say
-        parts = ((law and law.step) or (waited and not whole and of(waited)) or None, law and law.epoch, law and law.fit)
+        parts = (
+            (law and law.step) or (waited and not whole and of(waited)) or None,
+            law and law.epoch,
+            law and law.fit,
+        )
 
         def told(e) -> str:
             if e is None:
@@ -204,8 +283,14 @@ class Table:
             end = job_words.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
-        return [*start, *map(told, parts), number(law.compile.value) if law and law.compile else "-", began,
-                number(job.value) if job else "-", " ".join(job_words.notes(m))]  # fmt: skip
+        return [
+            *start,
+            *map(told, parts),
+            number(law.compile.value) if law and law.compile else "-",
+            began,
+            number(job.value) if job else "-",
+            " ".join(job_words.notes(m)),
+        ]
 
     def finish(self) -> None:
         """What the columns are, once."""
@@ -230,7 +315,9 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
         outcomes.append(measure(*of))
         return outcomes[0]
 
-    code = show.session(args, run, command, "training", rows, measured, Table, lambda outcome: _said(outcome, args.verbose))
+    code = show.session(
+        args, run, command, "training", rows, measured, Table, lambda outcome: _said(outcome, args.verbose)
+    )
     ends.said(outcomes[0], "training", EXAMPLE, options.words(args.study))
     return code
 

@@ -16,18 +16,34 @@ STUDY_MEMORIES = {"array": ("pageable", "pinned")}
 
 def parser() -> options.Parser:
     """The command line of python -m workloads.transfer."""
-    made = options.parser("workloads.transfer", "Copies between host and device, and on the device: latency, bandwidth, what "
-                          "enqueueing one costs, and how well copies hide behind kernels.", EXAMPLE)  # fmt: skip
+    made = options.parser(
+        "workloads.transfer",
+        "Copies between host and device, and on the device: latency, bandwidth, what "
+        "enqueueing one costs, and how well copies hide behind kernels.",
+        EXAMPLE,
+    )
     made.add_argument("--sizes", nargs="+", metavar="BYTES", help=f"bytes of a copy, each way ({SIZES})")
     made.add_argument("--directions", nargs="+", metavar="WAY", help="h2d d2h d2d both (all four)")
-    made.add_argument("--host-memory", nargs="+", metavar="KIND",
-                      help=f"{' '.join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)")  # fmt: skip
-    made.add_argument("--overlap", nargs="?", const="256MiB", metavar="BYTES",
-                      help="also a copy beside a kernel of its length, alone and overlapped (256MiB)")  # fmt: skip
+    made.add_argument(
+        "--host-memory",
+        nargs="+",
+        metavar="KIND",
+        help=f"{' '.join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)",
+    )
+    made.add_argument(
+        "--overlap",
+        nargs="?",
+        const="256MiB",
+        metavar="BYTES",
+        help="also a copy beside a kernel of its length, alone and overlapped (256MiB)",
+    )
     made.add_argument("--chunks", nargs="+", default=["32"], metavar="N", help="pieces of an overlapped copy (32)")
     made.add_argument("--streams", nargs="+", default=["1", "2", "4"], metavar="N", help="streams they share (1 2 4)")
-    made.add_argument("--study", choices=("small-dataset",), help="the copies of the articles' data sets and batches, by CuPy "
-                      "and by TensorFlow, instead of --sizes")  # fmt: skip
+    made.add_argument(
+        "--study",
+        choices=("small-dataset",),
+        help="the copies of the articles' data sets and batches, by CuPy and by TensorFlow, instead of --sizes",
+    )
     options.add_measuring(made)
     return made
 
@@ -42,11 +58,16 @@ def problems(args: argparse.Namespace) -> list:
     if args.study:
         from analysis import study
 
-        given = [f"--{flag.replace('_', '-')}" for flag in ("sizes", "directions", "host_memory", "overlap")
-                 if getattr(args, flag)]  # fmt: skip
+        given = [
+            f"--{flag.replace('_', '-')}"
+            for flag in ("sizes", "directions", "host_memory", "overlap")
+            if getattr(args, flag)
+        ]
         if given:
-            raise options.Usage(f"--study brings its own sizes and ways; leave {' '.join(given)} out",
-                                f"python -m workloads.transfer --study {args.study}")  # fmt: skip
+            raise options.Usage(
+                f"--study brings its own sizes and ways; leave {' '.join(given)} out",
+                f"python -m workloads.transfer --study {args.study}",
+            )
         return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in study.sizes()]
     directions = options.words(args.directions) if args.directions else list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) if args.host_memory else list(HOST_MEMORIES)
@@ -58,9 +79,12 @@ def problems(args: argparse.Namespace) -> list:
         ways = [(d, m) for d in directions for m in ([""] if d == "d2d" else memories)]
         made = [Transfer(d, n, m) for d, m in ways for n in sizes]
         if args.overlap:
-            made += [Transfer("h2d", options.number(args.overlap), "pinned", compute, chunks, streams)
-                     for compute in Transfer.COMPUTES for chunks in options.sizes(args.chunks)
-                     for streams in options.sizes(args.streams)]  # fmt: skip
+            made += [
+                Transfer("h2d", options.number(args.overlap), "pinned", compute, chunks, streams)
+                for compute in Transfer.COMPUTES
+                for chunks in options.sizes(args.chunks)
+                for streams in options.sizes(args.streams)
+            ]
     except ValueError as error:
         raise options.Usage(str(error)) from error
     return made
@@ -80,7 +104,9 @@ def rows(args: argparse.Namespace, here) -> list:
         why = f"every row of transfer copies to or from a GPU: {machine.gpu_problem()}"
         raise options.Missing(why, plan.no_device("cupy")[1])
     if not on:
-        raise options.Usage("every row of transfer copies to or from a GPU; --device names none", f"{EXAMPLE} --device gpu")
+        raise options.Usage(
+            "every row of transfer copies to or from a GPU; --device names none", f"{EXAMPLE} --device gpu"
+        )
     kernels = plan.kernels("transfer", args, on, on_request=() if args.study else ("tensorflow",))
     if args.study and not args.variants:
         kernels = [k for k in kernels if k.variant in STUDY_VARIANTS]
@@ -114,8 +140,17 @@ class Table:
     device's clock where there is one; both ways' bytes, read and written ones on the device. What a kernel cannot do is said
     once."""
 
-    HEAD = (("way", 4), ("host memory", 14), ("size", 9), ("kernel", 22), ("us waited", 10), ("+-%", 5), ("enqueue us", 10),
-            ("GB/s", 7), ("notes", 5))  # fmt: skip
+    HEAD = (
+        ("way", 4),
+        ("host memory", 14),
+        ("size", 9),
+        ("kernel", 22),
+        ("us waited", 10),
+        ("+-%", 5),
+        ("enqueue us", 10),
+        ("GB/s", 7),
+        ("notes", 5),
+    )
 
     def __init__(self, machine=None):
         self._headed = False
@@ -142,11 +177,19 @@ class Table:
         if m.status != "ok":
             return [*start, m.status, "", "", "", m.reason]
         waited, issued = (m.on(clock) and estimate.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
-        beside = f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
+        beside = (
+            f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
+        )
         moves = not m.kernel.endswith("overlap_compute")
         rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := roofline.seconds_of(m)) else "-"
-        return [*start, number(waited.value * 1e6), number(100 * waited.noise, 2), number(issued.value * 1e6) if issued else "-",
-                rate, " ".join(filter(None, (beside, *m.flags)))]  # fmt: skip
+        return [
+            *start,
+            number(waited.value * 1e6),
+            number(100 * waited.noise, 2),
+            number(issued.value * 1e6) if issued else "-",
+            rate,
+            " ".join(filter(None, (beside, *m.flags))),
+        ]
 
     def finish(self) -> None:
         """Nothing is held back."""

@@ -26,7 +26,9 @@ def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
     if not getattr(model, "built", False) or not getattr(model, "inputs", None):
         raise Broken(f"{name} gives a model whose input shape is not known; begin it with keras.Input or call build()")
     if len(model.inputs) != 1 or len(model.outputs) != 1:
-        raise Broken(f"{name} has {len(model.inputs)} inputs and {len(model.outputs)} outputs; models of one each can be timed")
+        raise Broken(
+            f"{name} has {len(model.inputs)} inputs and {len(model.outputs)} outputs; models of one each can be timed"
+        )
     about = {}
     if not getattr(model, "compiled", False) or model.optimizer is None:
         loss = _loss(model)
@@ -51,8 +53,10 @@ def _from_file(name: str):
     except Exception as error:
         said = _short(error)
         if "lambda" in said.lower():
-            raise Broken(f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the "
-                         "model in Python and name its function as package.module:function") from error  # fmt: skip
+            raise Broken(
+                f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the "
+                "model in Python and name its function as package.module:function"
+            ) from error
         raise Broken(f"{name} is no Keras model that loads: {said}") from error
 
 
@@ -89,8 +93,10 @@ def _loss(model) -> str:
     """What the last layer suggests: classes end in a softmax, a yes or no in a sigmoid, numbers in nothing."""
     last = getattr(getattr(model.layers[-1], "activation", None), "__name__", "linear")
     width = model.output_shape[-1]
-    return {"softmax": "sparse_categorical_crossentropy",
-            "sigmoid": "binary_crossentropy" if width == 1 else "categorical_crossentropy"}.get(last, "mse")  # fmt: skip
+    return {
+        "softmax": "sparse_categorical_crossentropy",
+        "sigmoid": "binary_crossentropy" if width == 1 else "categorical_crossentropy",
+    }.get(last, "mse")
 
 
 def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
@@ -102,7 +108,9 @@ def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.nd
     """
     shape, out = model.input_shape[1:], model.output_shape[1:]
     if None in shape or None in out:
-        raise Broken(f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known")
+        raise Broken(
+            f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
+        )
     rng, wants = np.random.default_rng(seed), str(model.inputs[0].dtype)
     if words := _vocabulary(model, wants):
         x = rng.integers(0, words, (count, *shape)).astype(wants if "int" in wants else dtype)

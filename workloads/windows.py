@@ -62,8 +62,9 @@ def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
     phases: dict[str, float] = {}
     make, units = {"inference": (_inference, UNITS), "at-once": (_raw, UNITS)}.get(row.problem.op, (_training, FITS))
     unit = _prepared[key(row)] = make(row, limits.min_time / units, seed, phases)
-    return Measurement(row.kernel, row.problem, row.settings, "ok", phases_s=phases, values=unit.values, check=unit.check,
-                       at=now())  # fmt: skip
+    return Measurement(
+        row.kernel, row.problem, row.settings, "ok", phases_s=phases, values=unit.values, check=unit.check, at=now()
+    )
 
 
 def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
@@ -141,7 +142,9 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     return Unit(lambda: run(steps), steps, dict(trainer.values), trainer.check)
 
 
-def counted(run: Callable[[int], None], unit_s: float, first: int = 1, clock: Callable[[], float] = time.monotonic) -> int:
+def counted(
+    run: Callable[[int], None], unit_s: float, first: int = 1, clock: Callable[[], float] = time.monotonic
+) -> int:
     """How many calls take about `unit_s` seconds, going by growing numbers of them."""
     count = first
     while True:
@@ -170,8 +173,16 @@ def window(row: Row, limits: Limits, seed: int) -> Measurement:
         begins.append(time.monotonic())
         unit.run()
         ends.append(time.monotonic())
-    return Measurement(row.kernel, row.problem, row.settings, "ok", values={**unit.values, "steps": float(unit.steps)},
-                       series={"begin_s": tuple(begins), "end_s": tuple(ends)}, check=unit.check, at=now())  # fmt: skip
+    return Measurement(
+        row.kernel,
+        row.problem,
+        row.settings,
+        "ok",
+        values={**unit.values, "steps": float(unit.steps)},
+        series={"begin_s": tuple(begins), "end_s": tuple(ends)},
+        check=unit.check,
+        at=now(),
+    )
 
 
 def trial(row: Row, limits: Limits, seed: int) -> Measurement:
@@ -206,9 +217,16 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
         raise Broken(f"the loss is {loss}")
     if wrong := models.differences(model, network):
         raise Broken("; ".join(wrong)[:500])
-    values = {"traces": float(len(traces)), "functions": float(held_functions()), "rss_bytes": resident_bytes(),
-              "final_loss": loss, "jit_compile": float(model.jit_compile is True)}  # fmt: skip
-    return Measurement(row.kernel, problem, row.settings, "ok", phases_s=phases, values=values, check="weights", at=now())
+    values = {
+        "traces": float(len(traces)),
+        "functions": float(held_functions()),
+        "rss_bytes": resident_bytes(),
+        "final_loss": loss,
+        "jit_compile": float(model.jit_compile is True),
+    }
+    return Measurement(
+        row.kernel, problem, row.settings, "ok", phases_s=phases, values=values, check="weights", at=now()
+    )
 
 
 @functools.lru_cache(maxsize=1)

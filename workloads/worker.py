@@ -79,8 +79,14 @@ class Worker:
         paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
             [sys.executable, "-m", "workloads.worker", str(orders_in), str(answers_out)],
-            cwd=ROOT, env={**os.environ, **self.variables, "PYTHONPATH": paths}, pass_fds=(orders_in, answers_out),
-            stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True)  # fmt: skip
+            cwd=ROOT,
+            env={**os.environ, **self.variables, "PYTHONPATH": paths},
+            pass_fds=(orders_in, answers_out),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
         os.close(orders_in)
         os.close(answers_out)
         self._buffer = b""

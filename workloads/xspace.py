@@ -18,13 +18,23 @@ from workloads.trace import Op, Trace
 _STEPS = ("multi_step_on_iterator", "one_step_on_iterator", "one_step_on_data")  # Keras's train functions
 _OP = re.compile(r"([\w.][\w.\-/>]*):(_?[A-Za-z]\w*)")  # node:Type
 _RUN = re.compile(r"EagerLocalExecute: __inference_(?:multi|one)_step_on_\w+")
-_DERIVED = ("XLA Modules", "XLA Ops", "Steps", "TensorFlow", "Framework", "Source code", "Launch Stats")  # of other lines' events
+_DERIVED = (
+    "XLA Modules",
+    "XLA Ops",
+    "Steps",
+    "TensorFlow",
+    "Framework",
+    "Source code",
+    "Launch Stats",
+)  # of other lines' events
 _COPIES = ("Memcpy", "Memset")
 _API = re.compile(r"cu[A-Z]\w+")
 _HEAVY = ("dot", "convolution", "reduce", "reduce-window", "select-and-scatter", "scatter", "sort", "custom-call")
 _ASYNC_END = "end: "
 
-Segment = tuple[int, int, tuple[str, str, str, str], int]  # begin and end in ps; (where, scope, name, whose); calls begun
+Segment = tuple[
+    int, int, tuple[str, str, str, str], int
+]  # begin and end in ps; (where, scope, name, whose); calls begun
 
 
 class Untold(ValueError):
@@ -54,19 +64,32 @@ def steps_of(space, optimizer: str) -> Trace:
 
     Raises: Untold where no step is found.
     """
-    lines = [(plane.name, line.name, _events(plane, line)) for plane in space.planes for line in plane.lines
-             if not line.name.startswith(_DERIVED)]  # fmt: skip
+    lines = [
+        (plane.name, line.name, _events(plane, line))
+        for plane in space.planes
+        for line in plane.lines
+        if not line.name.startswith(_DERIVED)
+    ]
     begins = sorted(e.begin for _, _, events in lines for e in events if e.name in _STEPS)
     if len(begins) < 4:
         raise Untold(f"the trace has {len(begins)} of Keras's steps")
     begins = begins[1:]  # the first one waits for the pipeline to begin
     modules = _modules(space)
-    segments = [s for plane, line, events in lines for s in _segments(plane, line, events, optimizer, modules)
-                if begins[0] <= s[0] < begins[-1]]  # fmt: skip
+    segments = [
+        s
+        for plane, line, events in lines
+        for s in _segments(plane, line, events, optimizer, modules)
+        if begins[0] <= s[0] < begins[-1]
+    ]
     count = len(begins) - 1
     walls, busy = _shared(segments)
-    return Trace(count, 0.0, (begins[-1] - begins[0]) / count / 1e12, {w: s / count / 1e12 for w, s in busy.items()},
-                 tuple(_added(segments, walls, count)))  # fmt: skip
+    return Trace(
+        count,
+        0.0,
+        (begins[-1] - begins[0]) / count / 1e12,
+        {w: s / count / 1e12 for w, s in busy.items()},
+        tuple(_added(segments, walls, count)),
+    )
 
 
 def _events(plane, line) -> list[_Event]:
@@ -76,8 +99,14 @@ def _events(plane, line) -> list[_Event]:
     origin, found = line.timestamp_ns * 1000, []
     for e in line.events:
         begin = origin + e.offset_ps
-        found.append(_Event(names.get(e.metadata_id, ""), begin, begin + e.duration_ps,
-                            {stats.get(s.metadata_id, ""): _value(s, stats) for s in e.stats}))  # fmt: skip
+        found.append(
+            _Event(
+                names.get(e.metadata_id, ""),
+                begin,
+                begin + e.duration_ps,
+                {stats.get(s.metadata_id, ""): _value(s, stats) for s in e.stats},
+            )
+        )
     return sorted(found, key=lambda e: (e.begin, -e.end))
 
 
@@ -258,5 +287,7 @@ def _added(segments: list[Segment], walls: dict[int, float], steps: int) -> Iter
         about = round(math.log2(max(1.0, ps / max(1, calls))))
         for n, more in enumerate((calls / steps, ps / steps / 1e12, wall / steps / 1e12)):
             found[*kind, about][n] += more
-    return sorted((Op(*kind, *(float(f"{x:.4g}") for x in sums)) for (*kind, _), sums in found.items()),
-                  key=lambda op: -op.seconds)  # fmt: skip
+    return sorted(
+        (Op(*kind, *(float(f"{x:.4g}") for x in sums)) for (*kind, _), sums in found.items()),
+        key=lambda op: -op.seconds,
+    )

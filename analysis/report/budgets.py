@@ -29,9 +29,22 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     if not rows:
         return []
     lost = [f"- {text(budget_words.lost(m))}" for m in rows if m.status != "ok"]
-    heads = ("training", "device", "an epoch's seconds a step", "+-", "largest part known", "not explained", "losses", "flags")
+    heads = (
+        "training",
+        "device",
+        "an epoch's seconds a step",
+        "+-",
+        "largest part known",
+        "not explained",
+        "losses",
+        "flags",
+    )
     lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
-    told = [*together.lines(every), *job_words.start_sentences(rows), *traced.lines(rows)]  # whose question is not a step's time
+    told = [
+        *together.lines(every),
+        *job_words.start_sentences(rows),
+        *traced.lines(rows),
+    ]  # whose question is not a step's time
     more = [f"- {text(line)}" for line in told if line not in set(said)]
     lines += [*more, *([""] if more else [])]
     if made:
@@ -84,7 +97,9 @@ def _parts(made: list[Budget]) -> list[str]:
 
 def _row(b: Budget) -> tuple:
     best = max((p for p in b.parts if is_known(p)), key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
-    largest = f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best and best.seconds else "-"
+    largest = (
+        f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best and best.seconds else "-"
+    )
     rest = f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})" if best else "-"
     return (
         name(b),
@@ -149,4 +164,8 @@ def missing(made: list[Budget]) -> list[str]:
         if p.seconds is None and p.why.startswith(_UNMEASURED)
     )
     said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(parts)})"
-    return [f"{said}; these measure them:", "", *(f"- `{text(c)}`" for c in commands), ""] if commands else [f"{said}.", ""]
+    return (
+        [f"{said}; these measure them:", "", *(f"- `{text(c)}`" for c in commands), ""]
+        if commands
+        else [f"{said}.", ""]
+    )

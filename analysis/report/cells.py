@@ -21,7 +21,9 @@ def text(value: object) -> str:
     return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
 
 
-def table(heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()) -> list[str]:
+def table(
+    heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()
+) -> list[str]:
     """A Markdown table and an empty line; the first `left` columns are words, the others numbers. `optional` columns are
     left out where they say nothing (a dash or nothing in every row)."""
     names, cells = list(heads), [list(row) for row in rows]
@@ -54,12 +56,16 @@ def problem(m: "Measurement") -> str:
     if p.op == "stream":
         return f"{p.operation} {_exactly(p.nbytes)} {p.dtype}"
     if p.op == "training":
-        sizes = f"batch {p.batch}, {p.samples:,} {'samples' if p.samples != 1 else 'sample'}, {count(p.epochs, 'epoch')}"
+        sizes = (
+            f"batch {p.batch}, {p.samples:,} {'samples' if p.samples != 1 else 'sample'}, {count(p.epochs, 'epoch')}"
+        )
         return f"{p.model}, {sizes}{_inputs(p)}"
     if p.op == "inference":
         return f"{p.model}, batch {p.batch}{_inputs(p)}"
     if p.op == "transfer":
-        beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
+        beside = (
+            f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
+        )
         return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
     if p.op == "launch":
         return p.call if p.count == 1 else f"{p.call} x{p.count} together"

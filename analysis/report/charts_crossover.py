@@ -99,8 +99,16 @@ def view(runs: "Iterable[Material]") -> View | None:
         if not named:
             continue
         told = next((a for a in resident if a.precision == precision), None)
-        traces = [line(f"CPU, best, {precision}", [(n, s.seconds) for n, s in named[precision].items()], "blue", marker="circle",
-                       dash="dot", hollow=True)]  # fmt: skip
+        traces = [
+            line(
+                f"CPU, best, {precision}",
+                [(n, s.seconds) for n, s in named[precision].items()],
+                "blue",
+                marker="circle",
+                dash="dot",
+                hollow=True,
+            )
+        ]
         if told:
             points = [(p.n, p.gpu.seconds) for p in told.points]
             traces.append(line(f"GPU, {_SHORT[LATENCY]}, {precision}", points, "vermillion", marker="square"))

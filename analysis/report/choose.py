@@ -75,8 +75,12 @@ def _cpu_line(a: Answer, measurements) -> "list[tuple[int, Estimate]]":
 
 def _label(a: Answer) -> str:
     resident = "one call" if a.form.clock == "host-latency" else "queued calls"
-    mode = {"resident": resident, "roundtrip": "copies as written", "roundtrip-pinned": "copies, pinned",
-            "roundtrip-pageable": "copies, pageable"}  # fmt: skip
+    mode = {
+        "resident": resident,
+        "roundtrip": "copies as written",
+        "roundtrip-pinned": "copies, pinned",
+        "roundtrip-pageable": "copies, pageable",
+    }
     reuse = f", {a.form.reuse} uses" if a.form.reuse > 1 else ""
     return f"GPU, {mode.get(a.form.mode, a.form.mode)}{reuse}"
 

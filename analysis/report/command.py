@@ -13,16 +13,23 @@ _MEASURE = "python -m workloads.suite"
 def _parser(command: str, does: str, makes: str) -> options.Parser:
     made = options.parser(command, does, f"python -m {command} reports/local/MACHINE/RUN")
     made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
-    made.add_argument("-o", dest="out", metavar="DIR", help=f"where {makes} go (default: RUN's folder; of several "
-                      "folders one of its own in reports/local/beside)")  # fmt: skip
+    made.add_argument(
+        "-o",
+        dest="out",
+        metavar="DIR",
+        help=f"where {makes} go (default: RUN's folder; of several folders one of its own in reports/local/beside)",
+    )
     return made
 
 
 def main(argv: list[str] | None = None) -> int:
     """Writes the pages and their pictures; prints the answer and the page's path. Returns the exit status."""
-    made = _parser("analysis.report", "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
-                   "Other machines, and runs that measured the same again, are set beside the first.",
-                   "report.html, report.md and the pictures")  # fmt: skip
+    made = _parser(
+        "analysis.report",
+        "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
+        "Other machines, and runs that measured the same again, are set beside the first.",
+        "report.html, report.md and the pictures",
+    )
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's markers that name RUN")
     return options.command(made, argv, lambda arguments: _guarded("analysis.report", _report, arguments))
@@ -30,8 +37,9 @@ def main(argv: list[str] | None = None) -> int:
 
 def roofline(argv: list[str] | None = None) -> int:
     """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
-    made = _parser("analysis.roofline", "Prints a machine's measured ceilings and how near its rows come to them.",
-                   "roofline.svg")  # fmt: skip
+    made = _parser(
+        "analysis.roofline", "Prints a machine's measured ceilings and how near its rows come to them.", "roofline.svg"
+    )
     return options.command(made, argv, lambda arguments: _guarded("analysis.roofline", _roofline, arguments))
 
 

@@ -38,5 +38,9 @@ def _pair(old: "Material", new: "Material") -> list[str]:
         lines.append(f"- The machines and runs differ in {count(len(found.differences), 'thing')}:")
         lines += [f"  - {text(words)}" for words in found.differences]
     rows = beside.rows(found)
-    return [*lines, "", *(["Rows that both have, those that differ most first.", ""] if rows else []),
-            *(table(beside.HEADS, rows, 2) if rows else [])]  # fmt: skip
+    return [
+        *lines,
+        "",
+        *(["Rows that both have, those that differ most first.", ""] if rows else []),
+        *(table(beside.HEADS, rows, 2) if rows else []),
+    ]

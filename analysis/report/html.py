@@ -34,9 +34,19 @@ def write(
     """Writes the page. pictures: the folder of the SVGs that show without JavaScript. others: the runs shown beside it."""
     page = Page([of, *others], pictures)
     html_answer.answer(page)
-    for build in (html_products.crossover, html_products.roofline, html_products.kernels, html_products.by_layer,
-                  html_movement.memory, html_movement.transfers, html_movement.launches, several_gpus.page_part,
-                  html_training.trainings, html_training.small, inference.page_part):  # fmt: skip
+    for build in (
+        html_products.crossover,
+        html_products.roofline,
+        html_products.kernels,
+        html_products.by_layer,
+        html_movement.memory,
+        html_movement.transfers,
+        html_movement.launches,
+        several_gpus.page_part,
+        html_training.trainings,
+        html_training.small,
+        inference.page_part,
+    ):
         build(page)
     tools = html_rows.calculate(page)
     html_rows.list_rows(page)

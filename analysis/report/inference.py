@@ -12,8 +12,18 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 TITLE = "Inference: a model's answers, batch by batch"
-HEADS = ("model", "batch", "how", "a call, CPU", "+-", "a call, GPU", "+-", "samples a second, CPU", "samples a second, GPU",
-         "GPU over CPU")  # fmt: skip
+HEADS = (
+    "model",
+    "batch",
+    "how",
+    "a call, CPU",
+    "+-",
+    "a call, GPU",
+    "+-",
+    "samples a second, CPU",
+    "samples a second, GPU",
+    "GPU over CPU",
+)
 
 
 def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list[str]:
@@ -21,8 +31,13 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
     found = inference.cases(measurements)
     if not found:
         return []
-    rows = [line for case, own in found.items() for batch in sorted({m.problem.batch for m in own})
-            for way in inference.WAYS if (line := _line(case, own, way, batch))]  # fmt: skip
+    rows = [
+        line
+        for case, own in found.items()
+        for batch in sorted({m.problem.batch for m in own})
+        for way in inference.WAYS
+        if (line := _line(case, own, way, batch))
+    ]
     told = [f"- {text(line)}" for line in inference.lines(measurements) if line not in set(said)]
     return [f"## {TITLE}", "", *told, *[""] * bool(told), *table(HEADS, rows, 3)]
 

@@ -31,11 +31,23 @@ from analysis.units import count
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_SIDES = {"numpy": (BLUE, "o"), "mkl": (SKY, "D"), "numba": (GREEN, "v"), "cupy": (ORANGE, "s"), "cudnn": (RED, "P"),
-          "cublaslt": (RED, "P"), "tensorflow CPU": (BLACK, "x"), "tensorflow GPU": (PURPLE, "+")}  # fmt: skip
+_SIDES = {
+    "numpy": (BLUE, "o"),
+    "mkl": (SKY, "D"),
+    "numba": (GREEN, "v"),
+    "cupy": (ORANGE, "s"),
+    "cudnn": (RED, "P"),
+    "cublaslt": (RED, "P"),
+    "tensorflow CPU": (BLACK, "x"),
+    "tensorflow GPU": (PURPLE, "+"),
+}
 _OTHER = (GREEN, "^")
-_MARKS = {THROUGHPUT: ("queued calls", PURPLE, "D"), COPIES[0]: ("copies as written", ORANGE, "s"),
-          COPIES[1]: ("copies, pinned", GREEN, "^"), COPIES[2]: ("copies, pageable", BLACK, "v")}  # fmt: skip
+_MARKS = {
+    THROUGHPUT: ("queued calls", PURPLE, "D"),
+    COPIES[0]: ("copies as written", ORANGE, "s"),
+    COPIES[1]: ("copies, pinned", GREEN, "^"),
+    COPIES[2]: ("copies, pageable", BLACK, "v"),
+}
 _MOST = 40  # lines of a picture
 _ROOFS = {"CPU": BLUE, "GPU": RED}
 _FONT = 9
@@ -71,8 +83,11 @@ def rates(of: Layers) -> "Figure":
             axes.set_xlim(min(every) / 1.6, max(every) * 1.6)
         rates_axis(axes)
         places = dict.fromkeys(layers.place(m) for p in problems for m in best[p].values())
-        _legend(figure, [(side, *_SIDES.get(side, _OTHER)) for side in drawn],
-                [(f"roof, {place}", _ROOFS.get(place, GRAY), "|") for place in places])  # fmt: skip
+        _legend(
+            figure,
+            [(side, *_SIDES.get(side, _OTHER)) for side in drawn],
+            [(f"roof, {place}", _ROOFS.get(place, GRAY), "|") for place in places],
+        )
     return figure
 
 
@@ -108,7 +123,9 @@ def crossings(of: Layers, varies: str) -> "Figure":
                     words, color, marker = _MARKS.get(other.form, ("one call", BLACK, "|"))
                     if other.form == LATENCY or other.form in _MARKS:
                         marks[words] = (words, color, marker)
-                        axes.plot([c.at.value], [y], color=color, marker=marker, ms=5.5, ls="", mfc="none", mew=1.3, zorder=3)
+                        axes.plot(
+                            [c.at.value], [y], color=color, marker=marker, ms=5.5, ls="", mfc="none", mew=1.3, zorder=3
+                        )
         axes.set_xlim(low, high)
         found = [(f"{signs[sign]}", BANDS[sign][0], "bar") for sign in sorted(signs)]
         _legend(figure, found, [(f"from here: {words}", color, marker) for words, color, marker in marks.values()])
@@ -119,8 +136,10 @@ def _widest(a: Answer, low: float, high: float) -> list[tuple[float, float, int]
     """The bands of an answer, the outer ones up to the edges of the axes where they begin or end at them; one for one size."""
     found = spans(a) or [(a.points[0].n, a.points[0].n, a.points[0].sign)]
     last, edges = len(found) - 1, (a.points[0].n <= low * 1.2, a.points[-1].n >= high / 1.2)
-    found = [(low if i == 0 and edges[0] else start, high if i == last and edges[1] else end, sign)
-             for i, (start, end, sign) in enumerate(found)]  # fmt: skip
+    found = [
+        (low if i == 0 and edges[0] else start, high if i == last and edges[1] else end, sign)
+        for i, (start, end, sign) in enumerate(found)
+    ]
     return [(start, end if end > start else start * 1.05, sign) for start, end, sign in found]
 
 

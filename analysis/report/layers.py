@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from workloads.results import Loaded, Measurement
 
 # op -> heading, one problem, the pictures' names begin with.
-SECTIONS = {"conv": ("Convolutions", "convolution", "convolutions"),
-            "matmul": ("Products of dense layers and other shapes", "product", "products")}  # fmt: skip
+SECTIONS = {
+    "conv": ("Convolutions", "convolution", "convolutions"),
+    "matmul": ("Products of dense layers and other shapes", "product", "products"),
+}
 _MOST_SAID = 8
 _CELLS = (
     "A cell is the fastest kernel of a backend with its data there and warm caches: the time of one call that is waited for, "
@@ -85,7 +87,9 @@ def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
 def _won(step: steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
     """Who wins a network's step in every way and arithmetic, and what is missing."""
     told = steps.answers(step, rows)
-    said = [" ".join(steps.sentences_of(step, a)) for a in told] + ([steps.lacking(step, told[0], rows)] if told else [])
+    said = [" ".join(steps.sentences_of(step, a)) for a in told] + (
+        [steps.lacking(step, told[0], rows)] if told else []
+    )
     said.append(steps.missing(step, rows, loaded.runs[-1].machine if loaded.runs else None))
     return list(filter(None, said))
 
@@ -116,11 +120,24 @@ def _listed(told: "Iterable[str]") -> list[str]:
 
 def _totals_table(of: Layers) -> list[str]:
     """Who wins the steps, and what all layers of one come to, a line a network, batch and precision."""
-    shown = [(model, total, dict(total.frameworks)) for model, total in of.totals if total.cpu or total.gpu or total.frameworks]
+    shown = [
+        (model, total, dict(total.frameworks))
+        for model, total in of.totals
+        if total.cpu or total.gpu or total.frameworks
+    ]
     sides = tuple(sorted({side for *_, by in shown for side in by}))
-    rows = [(model, total.math, total.batch, " ".join(total.directions), total.works, digits(total.flops / 1e9),
-             *("-" if time is None else seconds(time) for time in (total.cpu, total.gpu, *map(by.get, sides))))
-            for model, total, by in shown]  # fmt: skip
+    rows = [
+        (
+            model,
+            total.math,
+            total.batch,
+            " ".join(total.directions),
+            total.works,
+            digits(total.flops / 1e9),
+            *("-" if time is None else seconds(time) for time in (total.cpu, total.gpu, *map(by.get, sides))),
+        )
+        for model, total, by in shown
+    ]
     measured = ("CPU", "GPU, data already there", *sides)
     heads = ("network", "precision", "batch", "directions", f"{SECTIONS[of.op][1]}s", "GFLOP", *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
@@ -140,10 +157,21 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
     lines += [f"- {text(s)}" for s in answers.summaries(told)]
     if len(first) <= _MOST_SAID:
         lines += [f"- {text(answers.sentence(a))}" for a in first]
-    heads = (f"{one}", "in its", "precision", "by", "caches", "a call", "answer, CPU at its best", "answer, default threads",
-             "measured")  # fmt: skip
+    heads = (
+        f"{one}",
+        "in its",
+        "precision",
+        "by",
+        "caches",
+        "a call",
+        "answer, CPU at its best",
+        "answer, default threads",
+        "measured",
+    )
     lines += ["", *table(heads, [_answer_row(of, a) for a in told], 8, ("by", "caches", "answer, default threads"))]
-    gaps = dict.fromkeys(f"- {text(of.family_label(a))}, {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
+    gaps = dict.fromkeys(
+        f"- {text(of.family_label(a))}, {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps
+    )
     return [*lines, *gaps, *([""] if gaps else []), *_why_table(of, told)]
 
 
@@ -151,8 +179,17 @@ def _answer_row(of: Layers, a: Answer) -> tuple:
     differs = a.default is not None and not sentences.same_answer(a, a.default)
     default = sentences.verdict_words(a.default) if a.default and differs else "-"
     cache = a.form.cache if a.form.cache != "warm" else "-"
-    return (of.family_label(a), a.family.size_name, sentences.precision_name(a), a.form.framework or "-", cache,
-            sentences.form_name(a.form), sentences.verdict_words(a), default, f"{a.low_n}..{a.high_n}")  # fmt: skip
+    return (
+        of.family_label(a),
+        a.family.size_name,
+        sentences.precision_name(a),
+        a.form.framework or "-",
+        cache,
+        sentences.form_name(a.form),
+        sentences.verdict_words(a),
+        default,
+        f"{a.low_n}..{a.high_n}",
+    )
 
 
 def _why_table(of: Layers, told: list[Answer]) -> list[str]:
@@ -161,10 +198,27 @@ def _why_table(of: Layers, told: list[Answer]) -> list[str]:
     for a in (a for a in told if a.form == LATENCY and a.precision == told[0].precision):
         for w in why(of.rows, a):
             parts = ["-" if part is None else seconds(part) for part in (w.arithmetic, w.overhead, w.remainder)]
-            rows.append((of.family_label(a), f"{a.family.size_name} = {w.n}", sentences.side_name(w.cpu),
-                         sentences.side_name(w.gpu), *(seconds(s.seconds.value) for s in (w.cpu, w.gpu)), *parts))  # fmt: skip
-    heads = (SECTIONS[of.op][1], "at", "CPU kernel", "GPU kernel", "CPU", "GPU", "arithmetic", "launch and Python",
-             "not explained")  # fmt: skip
+            rows.append(
+                (
+                    of.family_label(a),
+                    f"{a.family.size_name} = {w.n}",
+                    sentences.side_name(w.cpu),
+                    sentences.side_name(w.gpu),
+                    *(seconds(s.seconds.value) for s in (w.cpu, w.gpu)),
+                    *parts,
+                )
+            )
+    heads = (
+        SECTIONS[of.op][1],
+        "at",
+        "CPU kernel",
+        "GPU kernel",
+        "CPU",
+        "GPU",
+        "arithmetic",
+        "launch and Python",
+        "not explained",
+    )
     says = "Where the GPU's time goes, at the sizes that decide (data already there, one call); the last three columns add up."
     return [says, "", *table(heads, rows, 4)] if rows else []
 
@@ -178,11 +232,28 @@ def _layer_tables(of: Layers) -> list[str]:
         here = {p: at for p, at in best.items() if layers.precision_of(p) == math}
         order = {label: i for i, label in enumerate(dict.fromkeys(map(of.label, here)))}
         ranked = sorted(here, key=lambda p: (order[of.label(p)], layers.size_of(p)))
-        rows = [(of.names.get(p, "-"), of.shape(p), _direction(p), layers.size_of(p), p.alignment if p.alignment > 1 else "-",
-                 *(_cell(at.get(s), of.roofs) for s in sides), _fastest(at)) for p in ranked if (at := here[p])]  # fmt: skip
+        rows = [
+            (
+                of.names.get(p, "-"),
+                of.shape(p),
+                _direction(p),
+                layers.size_of(p),
+                p.alignment if p.alignment > 1 else "-",
+                *(_cell(at.get(s), of.roofs) for s in sides),
+                _fastest(at),
+            )
+            for p in ranked
+            if (at := here[p])
+        ]
         what = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
         heads = ("layer", what, "direction", "batch", "multiples of", *sides, "fastest")
-        lines += [f"### {SECTIONS[of.op][0]}: {math}", "", _CELLS, "", *table(heads, rows, 3, ("layer", "multiples of", *sides))]
+        lines += [
+            f"### {SECTIONS[of.op][0]}: {math}",
+            "",
+            _CELLS,
+            "",
+            *table(heads, rows, 3, ("layer", "multiples of", *sides)),
+        ]
     cached = any(CACHED_MARK in line for line in lines)
     return [*lines, *([f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if cached else [])]
 
@@ -218,27 +289,70 @@ def _comparisons(of: Layers) -> list[str]:
     lines: list[str] = []
     heads: tuple[str, ...] = ("device", "precision", "by", "at", f"{one}s", _TIMES, "least", "most")
     for title, says, told, compared in (
-        ("what a framework's way costs", f"How many times as long a {one} takes as the best library's call.",
-         layers.library_sentences, [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"]),
-        ("cold beside warm", "How many times as long a call takes when nothing lies in the caches.",
-         layers.cold_sentences, layers.cold_beside_warm(of.rows, of.op)),
-    ):  # fmt: skip
-        rows = [(device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
-                for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()]  # fmt: skip
-        lines += [f"### {heading}: {title}", "", *_listed(told(of.rows, of.op)), says, "", *table(heads, rows, 4)] if rows else []
+        (
+            "what a framework's way costs",
+            f"How many times as long a {one} takes as the best library's call.",
+            layers.library_sentences,
+            [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"],
+        ),
+        (
+            "cold beside warm",
+            "How many times as long a call takes when nothing lies in the caches.",
+            layers.cold_sentences,
+            layers.cold_beside_warm(of.rows, of.op),
+        ),
+    ):
+        rows = [
+            (device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
+            for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()
+        ]
+        lines += (
+            [f"### {heading}: {title}", "", *_listed(told(of.rows, of.op)), says, "", *table(heads, rows, 4)]
+            if rows
+            else []
+        )
     arithmetic = layers.arithmetic(of.rows, of.op, of.roofs)
-    rows = [(a.device, a.backend, a.math, layers.aligned(a.alignment), a.rate.problems, flops_rate(a.rate.median),
-             flops_rate(a.rate.most), a.share.words(percent) if a.share else "-", a.speedup.words() if a.speedup else "-")
-            for a in arithmetic]  # fmt: skip
+    rows = [
+        (
+            a.device,
+            a.backend,
+            a.math,
+            layers.aligned(a.alignment),
+            a.rate.problems,
+            flops_rate(a.rate.median),
+            flops_rate(a.rate.most),
+            a.share.words(percent) if a.share else "-",
+            a.speedup.words() if a.speedup else "-",
+        )
+        for a in arithmetic
+    ]
     if len(rows) < 2:
         return lines
-    heads = ("device", "backend", "precision", "channels" if of.op == "conv" else "sizes", f"{one}s", "rate, the middle",
-             "the best", "of the roof", "times as fast as float32")  # fmt: skip
-    says = (f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
-            "float32 is without TF32, tf32 with it.")  # fmt: skip
+    heads = (
+        "device",
+        "backend",
+        "precision",
+        "channels" if of.op == "conv" else "sizes",
+        f"{one}s",
+        "rate, the middle",
+        "the best",
+        "of the roof",
+        "times as fast as float32",
+    )
+    says = (
+        f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
+        "float32 is without TF32, tf32 with it."
+    )
     said = _listed(layers.arithmetic_sentences(arithmetic, of.op))
-    return [*lines, f"### {heading}: precision and alignment", "", *said, says, "",
-            *table(heads, rows, 4, ("of the roof", "times as fast as float32"))]  # fmt: skip
+    return [
+        *lines,
+        f"### {heading}: precision and alignment",
+        "",
+        *said,
+        says,
+        "",
+        *table(heads, rows, 4, ("of the roof", "times as fast as float32")),
+    ]
 
 
 def pictures_of(of: Layers) -> "Iterable[tuple[str, str]]":

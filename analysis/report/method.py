@@ -30,15 +30,23 @@ _FORMULAS = (
     ({"matmul"}, "matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements"),
     ({"conv"}, "convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once"),
     ({"stream"}, "stream: the bytes of the arrays that the operation reads and writes, each once"),
-    (_PRODUCTS | {"stream", "peak", "transfer"},
-     "rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak rate over bandwidth"),
+    (
+        _PRODUCTS | {"stream", "peak", "transfer"},
+        "rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak rate over bandwidth",
+    ),
     (_PRODUCTS | {"stream"}, "of its roof: the least time that the roofs allow, over the measured one"),
-    (_PRODUCTS | _MODELS, "speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the "
-     "logarithm of the size"),
+    (
+        _PRODUCTS | _MODELS,
+        "speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the "
+        "logarithm of the size",
+    ),
     ({"matmul"}, "a copy used k times: the call with its copies and k - 1 calls without, over k"),
-    ({"training"}, "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)"),
+    (
+        {"training"},
+        "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)",
+    ),
     ({"inference"}, "samples a second: the samples of a call over its median time"),
-)  # fmt: skip
+)
 
 
 def how_section(loaded: "Loaded") -> list[str]:
@@ -71,11 +79,15 @@ def how_section(loaded: "Loaded") -> list[str]:
             "The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out."
         )
     if ops & {*_PRODUCTS, "stream"}:
-        lines.append("A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level "
-                     "that holds them, where it was measured.")  # fmt: skip
+        lines.append(
+            "A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level "
+            "that holds them, where it was measured."
+        )
     if any(m.problem.op == "training" and m.on("host-latency") and switches.ordinary(m) for m in ms):
-        lines.append("What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its "
-                     "fastest form, with the threads that the framework takes.")  # fmt: skip
+        lines.append(
+            "What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its "
+            "fastest form, with the threads that the framework takes."
+        )
     lines += _seeds(ms)
     return [
         "## How it was measured",

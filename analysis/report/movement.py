@@ -62,14 +62,20 @@ def memory(measurements: "Iterable[Measurement]", machine: "Machine | None" = No
             color = (_GPU_COLORS if gpu else _CPU_COLORS)[i % (2 if gpu else 3)]
             x, y = [p.nbytes for p in curve], [p.rate.value for p in curve]
             axes.plot(x, y, color=color, marker=MARKERS[i % len(MARKERS)], ms=4, lw=1.2, zorder=3)
-            axes.fill_between(x, [p.rate.low for p in curve], [p.rate.high for p in curve], color=color, alpha=0.2, lw=0)
+            axes.fill_between(
+                x, [p.rate.low for p in curve], [p.rate.high for p in curve], color=color, alpha=0.2, lw=0
+            )
             where = where_words(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
             labels.append((y[-1], f"{where}, {operation}", color))
             for p in (p for p in found if (p.device, p.threads, p.operation) == (device, threads, operation)):
-                axes.plot([p.from_bytes, p.to_bytes], [p.rate.value] * 2, color=color, lw=9, alpha=0.28, solid_capstyle="butt")
+                axes.plot(
+                    [p.from_bytes, p.to_bytes], [p.rate.value] * 2, color=color, lw=9, alpha=0.28, solid_capstyle="butt"
+                )
                 named.append((p, color))
         if labels:
-            rates = [p.rate.value for curve in shown.values() for p in curve]  # one torn interval must not flatten the rest
+            rates = [
+                p.rate.value for curve in shown.values() for p in curve
+            ]  # one torn interval must not flatten the rest
             axes.set_ylim(min(rates) / 1.8, max(rates) * 2)
         unit_axis(axes, bytes_rate)
         _bytes_axis(axes, [p.nbytes for curve in shown.values() for p in curve], 3)
@@ -134,7 +140,9 @@ def telling(laws: list[links.Link]) -> list[links.Link]:
         if law.host_memory in ("registered", "write-combined") and law.direction in pinned:
             continue
         variant = law.kernel.rpartition("/")[2]
-        made.setdefault((law.direction, law.host_memory, variant if variant in _APART else law.kernel.split("/")[1]), law)
+        made.setdefault(
+            (law.direction, law.host_memory, variant if variant in _APART else law.kernel.split("/")[1]), law
+        )
     return list(made.values())
 
 
@@ -151,21 +159,43 @@ def has_copies(measurements: "Iterable[Measurement]") -> bool:
     return any(m.problem.op == "transfer" for m in measurements) and bool(laws_of(list(measurements)))
 
 
-def memory_section(measurements: "list[Measurement]", machine: "Machine | None", picture_line: list[str],
-                   roofs: tuple[Roof, ...] = ()) -> list[str]:  # fmt: skip
+def memory_section(
+    measurements: "list[Measurement]", machine: "Machine | None", picture_line: list[str], roofs: tuple[Roof, ...] = ()
+) -> list[str]:
     """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
     if not has_memory(measurements):
         return []
-    rows = [(p.device, p.threads or "-", p.operation, p.name, bytes_rate(p.rate.value), cells.width(p.rate),
-             f"{size(p.from_bytes)} to {size(p.to_bytes)}", p.points, p.source.partition(",")[0])
-            for p in sorted(plateaus.plateaus(measurements, machine),
-                            key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes))]  # fmt: skip
+    rows = [
+        (
+            p.device,
+            p.threads or "-",
+            p.operation,
+            p.name,
+            bytes_rate(p.rate.value),
+            cells.width(p.rate),
+            f"{size(p.from_bytes)} to {size(p.to_bytes)}",
+            p.points,
+            p.source.partition(",")[0],
+        )
+        for p in sorted(
+            plateaus.plateaus(measurements, machine),
+            key=lambda p: (p.device, p.threads or 0, p.operation, p.from_bytes),
+        )
+    ]
     heads = ("device", "threads", "operation", "level", "bandwidth", "+-", "working sets", "sizes", "fastest there")
     told = facts.level_sentences(measurements, machine)
     lost = [f"- {text(words)}" for words in plateaus.missing(measurements, machine)]
     lost += [f"- {text(words)}" for words in facts.unflat_sentences(roofs)]
-    return ["## Memory: how fast at every level", "", *picture_line, *(f"- {text(s)}" for s in told), *([""] if told else []),
-            *(table(heads, rows, 4) if rows or not lost else []), *lost, *([""] if lost else [])]  # fmt: skip
+    return [
+        "## Memory: how fast at every level",
+        "",
+        *picture_line,
+        *(f"- {text(s)}" for s in told),
+        *([""] if told else []),
+        *(table(heads, rows, 4) if rows or not lost else []),
+        *lost,
+        *([""] if lost else []),
+    ]
 
 
 def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], picture_line: list[str]) -> list[str]:
@@ -175,10 +205,19 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], p
     picture_line = picture_line if has_copies(measurements) else []
     seen = links.pcie(measurements)
     rate = sheets.pcie_bytes_per_s(*seen) if seen else None
-    rows = [(law.direction, law.host_memory or "-", law.kernel.partition("/")[2], seconds(max(0.0, law.latency.value)),
-             bytes_rate(law.bandwidth.value), cells.width(law.bandwidth), size(law.half_bytes.value) if law.half_bytes else "-",
-             percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-")
-            for law in laws_of(measurements)]  # fmt: skip
+    rows = [
+        (
+            law.direction,
+            law.host_memory or "-",
+            law.kernel.partition("/")[2],
+            seconds(max(0.0, law.latency.value)),
+            bytes_rate(law.bandwidth.value),
+            cells.width(law.bandwidth),
+            size(law.half_bytes.value) if law.half_bytes else "-",
+            percent(law.bandwidth.value / rate) if rate and law.direction != "d2d" else "-",
+        )
+        for law in laws_of(measurements)
+    ]
     heads = ("way", "host memory", "by", "latency", "bandwidth", "+-", "half of it from", "of the PCIe link")
     about = []
     if seen:
@@ -186,8 +225,16 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], p
         about = [f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}.", ""]
     told = [f"- {text(s)}" for s in facts.link_sentences(roofs)]
     learned = study.lines(measurements)
-    return ["## Host-device copies", "", *picture_line, *told, *([""] if told else []), *table(heads, rows, 3), *about,
-            *([SMALL, "", *learned, ""] if learned else [])]  # fmt: skip
+    return [
+        "## Host-device copies",
+        "",
+        *picture_line,
+        *told,
+        *([""] if told else []),
+        *table(heads, rows, 3),
+        *about,
+        *([SMALL, "", *learned, ""] if learned else []),
+    ]
 
 
 def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
@@ -195,8 +242,19 @@ def launches_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...])
     if not any(m.problem.op == "launch" for m in measurements):
         return []
     found = overheads.constants(measurements)
-    rows = [(c.name, c.device, c.clock, c.threads or "-", c.jit or "-", seconds(max(0.0, c.seconds.value)),
-             cells.width(c.seconds) if c.seconds.value > 0 else "-", c.source) for c in found]  # fmt: skip
+    rows = [
+        (
+            c.name,
+            c.device,
+            c.clock,
+            c.threads or "-",
+            c.jit or "-",
+            seconds(max(0.0, c.seconds.value)),
+            cells.width(c.seconds) if c.seconds.value > 0 else "-",
+            c.source,
+        )
+        for c in found
+    ]
     heads = ("constant", "device", "clock", "threads", "jit_compile", "a time", "+-", "from")
     listed = [f"- {text(s)}" for s in facts.launch_sentences(roofs)]
     listed += [("  - " if line.startswith(" ") else "- ") + text(line) for line in overheads.lines(found)]

@@ -45,18 +45,26 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
             rows.append((letter, *(at.get(head, "-") for head in heads)))
     shown = list(views.values())
     return msgspec.structs.replace(
-        first, says=shown[0].says, views=shown, heads=("run", *heads), rows=rows, left=first.left + 1,
+        first,
+        says=shown[0].says,
+        views=shown,
+        heads=("run", *heads),
+        rows=rows,
+        left=first.left + 1,
         chooses=first.chooses or "View",
-    )  # fmt: skip
+    )
 
 
 def _lettered(view: View, i: int, letter: str) -> View:
     traces = [_styled(t, i, letter, view.bars) for t in view.traces]
     says = f"{letter}: {view.says}" if view.says else ""
     return msgspec.structs.replace(
-        view, traces=traces, says=says, lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
+        view,
+        traces=traces,
+        says=says,
+        lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
         bands=[(low, high, f"{letter}: {words}") for low, high, words in view.bands],
-    )  # fmt: skip
+    )
 
 
 def _styled(t: Trace, i: int, letter: str, bars: bool) -> Trace:

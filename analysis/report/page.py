@@ -106,7 +106,9 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     lines += differences.section(every)
     lines += _side_by_side(every, pictures) if several else _body(of, pictures)
     heads, found = rows.table(every)
-    numbers = [tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one]  # the check is on the HTML page
+    numbers = [
+        tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one
+    ]  # the check is on the HTML page
     lines += sections.numbers_section([m for one in every for m in one.rows], numbers, heads[:-1])
     lines += sections.commands_section(every)
     return "\n".join(lines).rstrip() + "\n"

@@ -35,8 +35,15 @@ if TYPE_CHECKING:
 
     from workloads.results import Measurement
 
-_LINES = {"CPU, best": BLUE, "GPU, one call": RED, "GPU, queued calls": PURPLE, "GPU, copies as written": ORANGE,
-          "GPU, copies, pinned": GREEN, "GPU, copies, pageable": BLACK, "CPU, default threads": SKY}  # fmt: skip
+_LINES = {
+    "CPU, best": BLUE,
+    "GPU, one call": RED,
+    "GPU, queued calls": PURPLE,
+    "GPU, copies as written": ORANGE,
+    "GPU, copies, pinned": GREEN,
+    "GPU, copies, pageable": BLACK,
+    "CPU, default threads": SKY,
+}
 BANDS = {-1: (SKY, "CPU wins"), 0: ("#BBBBBB", "can't tell"), 1: (ORANGE, "GPU wins")}
 
 
@@ -92,8 +99,15 @@ def _bands(axes, a: Answer) -> None:
             axes.text(math.sqrt(left * right), 0.985, words, transform=across, ha="center", va="top", fontsize=10)
     for c in (c for c in a.crossings if not c.wide):
         axes.axvline(c.at.value, color=BLACK, lw=1, dashes=(2, 2))
-        axes.annotate(short_n_words(c, a.family.size_name), (c.at.value, 0.93), xycoords=across, xytext=(4, 0), va="top",
-                      textcoords="offset points", fontsize=10)  # fmt: skip
+        axes.annotate(
+            short_n_words(c, a.family.size_name),
+            (c.at.value, 0.93),
+            xycoords=across,
+            xytext=(4, 0),
+            va="top",
+            textcoords="offset points",
+            fontsize=10,
+        )
 
 
 def rates(measurements: "Iterable[Measurement]") -> "Figure":

@@ -67,14 +67,27 @@ def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> 
             _draw_path(axes, device, precision, path)
         for m in others:
             gpu, color = is_gpu(m.settings.device), PRECISIONS.get(precision_of(m.problem), BLACK)
-            axes.plot(*([at] for at in _point(m)), color=color, marker=_MARKS[m.problem.op][0], ms=5, ls="", alpha=0.8, mew=0.9,
-                      mfc=color if gpu else "white", zorder=3)  # fmt: skip
+            axes.plot(
+                *([at] for at in _point(m)),
+                color=color,
+                marker=_MARKS[m.problem.op][0],
+                ms=5,
+                ls="",
+                alpha=0.8,
+                mew=0.9,
+                mfc=color if gpu else "white",
+                zorder=3,
+            )
         axes.set_xlim(edge, right)
         axes.set_ylim(bottom, top)
         unit_axis(axes, flops_rate)
         _ticks(axes, left, right)
-        label_left(axes, [(left * r.rate.value, _slope_name(r, roofs), s["color"]) for r, s in slopes],
-                   math.log(left / edge) / math.log(right / edge), _FONT)  # fmt: skip
+        label_left(
+            axes,
+            [(left * r.rate.value, _slope_name(r, roofs), s["color"]) for r, s in slopes],
+            math.log(left / edge) / math.log(right / edge),
+            _FONT,
+        )
         label_right(axes, labels, _FONT)
         for (device, precision), path in paths.items():
             if precision == "float32":
@@ -210,9 +223,17 @@ def _side(device: str, roofs) -> str:
 
 def _draw_path(axes, device: str, precision: str, path: "dict[int, Measurement]") -> None:
     ns, gpu, color = sorted(path), is_gpu(device), PRECISIONS.get(precision, BLACK)
-    axes.plot([_intensity(path[n]) for n in ns], [path[n].problem.flops / quick_seconds(path[n]) for n in ns], color=color,
-              marker="s" if gpu else "o", ms=4.5, lw=0.9, dashes=() if gpu else (1, 1.5), mfc=color if gpu else "white",
-              zorder=3)  # fmt: skip
+    axes.plot(
+        [_intensity(path[n]) for n in ns],
+        [path[n].problem.flops / quick_seconds(path[n]) for n in ns],
+        color=color,
+        marker="s" if gpu else "o",
+        ms=4.5,
+        lw=0.9,
+        dashes=() if gpu else (1, 1.5),
+        mfc=color if gpu else "white",
+        zorder=3,
+    )
 
 
 def _name_ends(axes, device: str, path: "dict[int, Measurement]") -> None:
@@ -236,15 +257,29 @@ def _legend(made, roofs, paths, others) -> None:
     from matplotlib.lines import Line2D
 
     compute = [r.name.partition(" ")[0] for r in roofs if r.kind == "compute" and r.measured]
-    precisions = dict.fromkeys([*(precision for _, precision in paths), *(precision_of(m.problem) for m in others), *compute])
+    precisions = dict.fromkeys(
+        [*(precision for _, precision in paths), *(precision_of(m.problem) for m in others), *compute]
+    )
     handles = [Line2D([], [], color=PRECISIONS.get(p, BLACK), lw=3, label=p) for p in precisions]
     kinds = dict.fromkeys(is_gpu(device) for device, _ in paths)
-    handles += [Line2D([], [], color=BLACK, marker="s" if gpu else "o", mfc=BLACK if gpu else "white", lw=0.9,
-                       dashes=() if gpu else (1, 1.5), label="GPU, n growing" if gpu else "CPU, n growing")
-                for gpu in kinds]  # fmt: skip
+    handles += [
+        Line2D(
+            [],
+            [],
+            color=BLACK,
+            marker="s" if gpu else "o",
+            mfc=BLACK if gpu else "white",
+            lw=0.9,
+            dashes=() if gpu else (1, 1.5),
+            label="GPU, n growing" if gpu else "CPU, n growing",
+        )
+        for gpu in kinds
+    ]
     for op, gpu in dict.fromkeys((m.problem.op, is_gpu(m.settings.device)) for m in others):
         (marker, words), where = _MARKS[op], "GPU" if gpu else "CPU"
-        handles.append(Line2D([], [], color=BLACK, marker=marker, mfc=BLACK if gpu else "white", ls="", label=f"{where} {words}"))
+        handles.append(
+            Line2D([], [], color=BLACK, marker=marker, mfc=BLACK if gpu else "white", ls="", label=f"{where} {words}")
+        )
     handles.append(Line2D([], [], color=BLACK, marker="D", mfc="white", ls="", label="ridge point"))
     for roof in (r for r in roofs if r.kind == "launch"):
         color, dashes = _LAUNCH.get(roof.name, _LAUNCH[""])

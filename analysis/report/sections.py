@@ -23,8 +23,22 @@ if TYPE_CHECKING:
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-NUMBERS = ("kernel", "problem", "how", "math", "device", "threads", "time", "+-", "device time", "queued", "by all at once",
-           "rate", "of its roof", "status, flags")  # fmt: skip
+NUMBERS = (
+    "kernel",
+    "problem",
+    "how",
+    "math",
+    "device",
+    "threads",
+    "time",
+    "+-",
+    "device time",
+    "queued",
+    "by all at once",
+    "rate",
+    "of its roof",
+    "status, flags",
+)
 # Columns that are left out where they say nothing (a dash or nothing in every row).
 OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
 MOST_NUMBERS = 2500  # rows that the Markdown lists
@@ -74,14 +88,16 @@ def header(loaded: "Loaded") -> list[str]:
     if len(commands) <= INLINE:
         typed = join(f"`{text(c)}`" for c in commands)
     return [
-        f"# Where the GPU starts to win: {text(run.machine.key)}", "",
+        f"# Where the GPU starts to win: {text(run.machine.key)}",
+        "",
         f"- Machine: {text(facts.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
         + (", virtual" if run.machine.virtual else ""),
         f"- Date: {join(dates)}; {text(made_of(loaded.runs))}",
         f"- {badge(loaded.measurements)}",
         f"- Run again with {typed}; measured in {join(files)}",
-        "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder", "",
-    ]  # fmt: skip
+        "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder",
+        "",
+    ]
 
 
 def made_of(runs: "Iterable[Run]") -> str:
@@ -136,8 +152,12 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
     if not told:
         if peers.crossover_lines(measurements):
-            return [*lines, "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
-                    f'under "{several_gpus.TITLE}".', ""]  # fmt: skip
+            return [
+                *lines,
+                "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
+                f'under "{several_gpus.TITLE}".',
+                "",
+            ]
         there = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
         why = "The GPU has no square products here" if there else "No GPU was measured"
         return [*lines, f"{why}, so there is no crossover.", ""]
@@ -164,8 +184,18 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
             sides = (seconds(w.cpu.seconds.value), sentences.side_name(w.cpu), seconds(w.gpu.seconds.value))
             parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
             rows.append((a.precision, sentences.form_name(a.form), w.n, *sides, *parts))
-    heads = ("precision", "a call", "n", "CPU", "CPU kernel", "GPU", "arithmetic", "launch and Python", "copies",
-             "not explained")  # fmt: skip
+    heads = (
+        "precision",
+        "a call",
+        "n",
+        "CPU",
+        "CPU kernel",
+        "GPU",
+        "arithmetic",
+        "launch and Python",
+        "copies",
+        "not explained",
+    )
     return ["Where the GPU's time goes:", "", *table(heads, rows, 2), _WHERE_TIME_GOES, ""] if rows else []
 
 
@@ -183,7 +213,18 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
         lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
     rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
-    heads = ("device", "precision", "n", "fastest kernel", "threads", "FLOP per byte", "rate", "of its roof", "the roof", "flag")
+    heads = (
+        "device",
+        "precision",
+        "n",
+        "fastest kernel",
+        "threads",
+        "FLOP per byte",
+        "rate",
+        "of its roof",
+        "the roof",
+        "flag",
+    )
     lines += ["The fastest products under their roofs:", ""] * bool(rows)
     lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
     return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
@@ -191,8 +232,15 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
 
 def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
     judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
-    return (m.kernel.partition("/")[2], cells.threads(m), digits(intensity), cells.rate(m), fraction_words(judged),
-            roof_name(judged.roof) if judged.roof else "-", judged.flag)  # fmt: skip
+    return (
+        m.kernel.partition("/")[2],
+        cells.threads(m),
+        digits(intensity),
+        cells.rate(m),
+        fraction_words(judged),
+        roof_name(judged.roof) if judged.roof else "-",
+        judged.flag,
+    )
 
 
 def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
@@ -201,9 +249,15 @@ def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
     wanted = (r.device, r.kind, r.name)
     sheet = next((s for s in roofs if not s.measured and (s.device, s.kind, s.name) == wanted), None)
     memory = pick(roofs, r.device, "memory", "", r.threads) if r.kind == "compute" else None
-    return (r.device, name, roof_rate(r), cells.width(r.rate),
-            percent(r.rate.value / sheet.rate.value) if sheet else "-", digits(ridge(r, memory)) if memory else "-",
-            r.source)  # fmt: skip
+    return (
+        r.device,
+        name,
+        roof_rate(r),
+        cells.width(r.rate),
+        percent(r.rate.value / sheet.rate.value) if sheet else "-",
+        digits(ridge(r, memory)) if memory else "-",
+        r.source,
+    )
 
 
 def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
@@ -213,9 +267,14 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], 
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
     heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
     lines = ["## Kernels", "", *image("rates.svg", says, pictures and bool(paths))]
-    lines += table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
-    rows = [(m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m)) for m in measurements
-            if m.problem.op in ("stream", "peak") and quick_seconds(m)]  # fmt: skip
+    lines += (
+        table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
+    )
+    rows = [
+        (m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m))
+        for m in measurements
+        if m.problem.op in ("stream", "peak") and quick_seconds(m)
+    ]
     streams = ["Streams and peaks:", "", *table(("kernel", "problem", "device", "threads", "rate"), rows, 3)]
     lines += streams if rows else []
     return lines if ranked or rows else []
@@ -223,11 +282,19 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], 
 
 def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
     best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
-    return (cells.threads(best), cells.rate(best), best.problem.n, fraction_words(judge(best, roofs)), cells.rate(last),
-            last.problem.n)  # fmt: skip
+    return (
+        cells.threads(best),
+        cells.rate(best),
+        best.problem.n,
+        fraction_words(judge(best, roofs)),
+        cells.rate(last),
+        last.problem.n,
+    )
 
 
-def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]", heads: tuple[str, ...] = NUMBERS) -> list[str]:
+def numbers_section(
+    measurements: "list[Measurement]", numbers: "list[tuple]", heads: tuple[str, ...] = NUMBERS
+) -> list[str]:
     """Every row that was tried, a line each (`numbers`: of `number_row`, before them the run where `heads` has it); the skipped
     ones by their reasons."""
     timed = [m for m in measurements if m.status != "skipped"]
@@ -237,11 +304,18 @@ def numbers_section(measurements: "list[Measurement]", numbers: "list[tuple]", h
         skipped[key] = skipped.get(key, 0) + 1
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
-    said += ["By all at once: the seconds over the steps of all processes together."] if any(map(_side_by_side, timed)) else []
+    said += (
+        ["By all at once: the seconds over the steps of all processes together."]
+        if any(map(_side_by_side, timed))
+        else []
+    )
     found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
     if len(numbers) > MOST_NUMBERS:
-        found = [f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
-                 "`python -m analysis.export --to csv RUN` writes them.", ""]  # fmt: skip
+        found = [
+            f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
+            "`python -m analysis.export --to csv RUN` writes them.",
+            "",
+        ]
     return ["## All numbers", "", *([" ".join(said), ""] if said else []), *found, *(["", *left] if left else [])]
 
 
@@ -261,9 +335,21 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
     if _side_by_side(m):
         queued, of_all = None, queued
     doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
-    return (m.kernel, cells.problem(m), cells.how(m), getattr(m.problem, "math", "-"), m.settings.device, cells.threads(m),
-            cells.time(host), cells.width(host), cells.time(cells.on(m, "device")),
-            *(cells.time(e) for e in (queued, of_all)), cells.rate(m), fraction_words(judged), doubts)  # fmt: skip
+    return (
+        m.kernel,
+        cells.problem(m),
+        cells.how(m),
+        getattr(m.problem, "math", "-"),
+        m.settings.device,
+        cells.threads(m),
+        cells.time(host),
+        cells.width(host),
+        cells.time(cells.on(m, "device")),
+        *(cells.time(e) for e in (queued, of_all)),
+        cells.rate(m),
+        fraction_words(judged),
+        doubts,
+    )
 
 
 def order(m: "Measurement") -> tuple:
@@ -274,4 +360,8 @@ def order(m: "Measurement") -> tuple:
 
 def _size(p) -> tuple:
     """Where a problem without n stands among its like."""
-    return str(getattr(p, "direction", "") or getattr(p, "operation", "")), getattr(p, "nbytes", 0), getattr(p, "count", 0)
+    return (
+        str(getattr(p, "direction", "") or getattr(p, "operation", "")),
+        getattr(p, "nbytes", 0),
+        getattr(p, "count", 0),
+    )

@@ -38,8 +38,16 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
     for m in rows:
         waited = of(m.on("host-latency"))
         rate = bytes_rate(peers.bandwidth(m).value) if m.problem.nbytes >= peers.LARGE else "-"
-        lines.append((peers.words(m.problem), m.kernel.rpartition("/")[2], seconds(waited.value), width(waited),
-                      seconds(peers.queued(m).value), rate))  # fmt: skip
+        lines.append(
+            (
+                peers.words(m.problem),
+                m.kernel.rpartition("/")[2],
+                seconds(waited.value),
+                width(waited),
+                seconds(peers.queued(m).value),
+                rate,
+            )
+        )
     return ["### Copies from GPU to GPU", "", *table(heads, lines, 2)]
 
 
@@ -63,7 +71,15 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
     lines = []
     for alone, m, ratio in peers.slowdowns(measurements):
         took = [seconds(of(each.on("host-latency")).value) for each in (alone, m)]
-        lines.append((peers.words(alone.problem).removesuffix(" alone"), m.settings.mode, m.settings.device, *took,
-                      digits(ratio.value), f"{digits(ratio.low)} .. {digits(ratio.high)}"))  # fmt: skip
+        lines.append(
+            (
+                peers.words(alone.problem).removesuffix(" alone"),
+                m.settings.mode,
+                m.settings.device,
+                *took,
+                digits(ratio.value),
+                f"{digits(ratio.low)} .. {digits(ratio.high)}",
+            )
+        )
     heads = ("work", "copies", "GPU", "alone", "while all work", "times", "95 % interval")
     return ["### The same work on every GPU, alone and all at once", "", *table(heads, lines, 3)] if lines else []

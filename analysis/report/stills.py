@@ -26,15 +26,50 @@ if TYPE_CHECKING:
 
     from analysis.report.charts import Axis, Trace, View
 
-_COLORS = {"blue": BLUE, "vermillion": RED, "green": GREEN, "purple": PURPLE, "orange": ORANGE, "sky": SKY, "ink": BLACK,
-           "gray": GRAY}  # fmt: skip
-_MARKERS = {"circle": "o", "square": "s", "triangle-up": "^", "diamond": "D", "triangle-down": "v", "cross": "P", "x": "x",
-            "star": "*", "bowtie": "d", "hourglass": "<", "pentagon": "p", "hexagon": "h", "star-triangle-up": ">",
-            "star-diamond": "H", "hash": "+", "octagon": "8"}  # fmt: skip
-_DASHES = {"solid": (), "dash": (5, 2), "dot": (1, 1.5), "dashdot": (6, 2, 1, 2), "longdash": (9, 2.5),
-           "longdashdot": (9, 2, 1, 2)}  # fmt: skip
-_WORDS = {"seconds": seconds, "flops": flops_rate, "rate": bytes_rate, "bytes": size, "count": lambda n: f"{n:,.0f}",
-          "times": digits}  # fmt: skip
+_COLORS = {
+    "blue": BLUE,
+    "vermillion": RED,
+    "green": GREEN,
+    "purple": PURPLE,
+    "orange": ORANGE,
+    "sky": SKY,
+    "ink": BLACK,
+    "gray": GRAY,
+}
+_MARKERS = {
+    "circle": "o",
+    "square": "s",
+    "triangle-up": "^",
+    "diamond": "D",
+    "triangle-down": "v",
+    "cross": "P",
+    "x": "x",
+    "star": "*",
+    "bowtie": "d",
+    "hourglass": "<",
+    "pentagon": "p",
+    "hexagon": "h",
+    "star-triangle-up": ">",
+    "star-diamond": "H",
+    "hash": "+",
+    "octagon": "8",
+}
+_DASHES = {
+    "solid": (),
+    "dash": (5, 2),
+    "dot": (1, 1.5),
+    "dashdot": (6, 2, 1, 2),
+    "longdash": (9, 2.5),
+    "longdashdot": (9, 2, 1, 2),
+}
+_WORDS = {
+    "seconds": seconds,
+    "flops": flops_rate,
+    "rate": bytes_rate,
+    "bytes": size,
+    "count": lambda n: f"{n:,.0f}",
+    "times": digits,
+}
 _COLUMN = 0.4  # of the axes' width: the names of slopes stand left of where these start
 _FONT, _MOST = 8.5, 40  # of a legend
 
@@ -53,8 +88,15 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
             axes.axvspan(low, high, color=GRAY, alpha=0.15, lw=0)
         for at, words in (*view.lines, *((low, words) for low, _, words in view.bands)):
             if words:
-                axes.annotate(words, (at, 0.99), xycoords=axes.get_xaxis_transform(), xytext=(3, 0), va="top",
-                              textcoords="offset points", fontsize=_FONT)  # fmt: skip
+                axes.annotate(
+                    words,
+                    (at, 0.99),
+                    xycoords=axes.get_xaxis_transform(),
+                    xytext=(3, 0),
+                    va="top",
+                    textcoords="offset points",
+                    fontsize=_FONT,
+                )
         for at, _ in view.lines:
             axes.axvline(at, color=GRAY, lw=1, dashes=(2, 2))
         start = _limits(axes, view)
@@ -63,15 +105,29 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
         if view.y.ends:
             _names(axes, view, start)
         if legend:
-            made.legend(handles=[_handle(t) for t in legend], loc="lower left", bbox_to_anchor=(0.02, 0.004), ncols=2,
-                        fontsize=_FONT, title=who, alignment="left", title_fontsize=_FONT)  # fmt: skip
+            made.legend(
+                handles=[_handle(t) for t in legend],
+                loc="lower left",
+                bbox_to_anchor=(0.02, 0.004),
+                ncols=2,
+                fontsize=_FONT,
+                title=who,
+                alignment="left",
+                title_fontsize=_FONT,
+            )
     return made
 
 
 def _how(t: "Trace") -> dict:
     color = _COLORS[t.color]
-    return {"color": color, "marker": _MARKERS[t.marker] if t.marker else "", "ms": 4.5, "lw": 1.3 if t.line else 0,
-            "dashes": _DASHES[t.dash] if t.line else (), "mfc": "white" if t.hollow else color}  # fmt: skip
+    return {
+        "color": color,
+        "marker": _MARKERS[t.marker] if t.marker else "",
+        "ms": 4.5,
+        "lw": 1.3 if t.line else 0,
+        "dashes": _DASHES[t.dash] if t.line else (),
+        "mfc": "white" if t.hollow else color,
+    }
 
 
 def _draw(axes, t: "Trace") -> None:
@@ -123,6 +179,10 @@ def _names(axes, view: "View", start: float) -> None:
     """The names of slopes left of them, of level lines right of them."""
     shown = [(t, _COLORS[t.color]) for t in view.traces if t.label]
     low, high = axes.get_xlim()
-    label_left(axes, [(t.y[0], t.label, ink(c)) for t, c in shown if t.label_left],
-               math.log(start / low) / math.log(high / low), _FONT)  # fmt: skip
+    label_left(
+        axes,
+        [(t.y[0], t.label, ink(c)) for t, c in shown if t.label_left],
+        math.log(start / low) / math.log(high / low),
+        _FONT,
+    )
     label_right(axes, [(t.y[-1], t.label, ink(c)) for t, c in shown if not t.label_left], _FONT)

@@ -9,7 +9,14 @@ from typing import Any
 
 # Okabe and Ito (2008), without the yellow that is hard to see on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
-    "#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#D55E00", "#CC79A7")  # fmt: skip
+    "#000000",
+    "#E69F00",
+    "#56B4E9",
+    "#009E73",
+    "#0072B2",
+    "#D55E00",
+    "#CC79A7",
+)
 GRAY = "#666666"
 COLORS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK)
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -19,11 +26,20 @@ _INK = {ORANGE: "#8F6000", SKY: "#20749F", GREEN: "#00704F", PURPLE: "#9C4475", 
 PRECISIONS = {"float32": BLUE, "float64": RED, "tf32": GREEN, "float16": PURPLE, "bfloat16": ORANGE}
 _LEFT = 0.115
 SETTINGS: dict[Any, Any] = {
-    "svg.fonttype": "none", "svg.hashsalt": "crossover", "font.size": 10.5, "axes.grid": True, "grid.color": "#DDDDDD",
-    "grid.linewidth": 0.6, "axes.axisbelow": True, "axes.spines.top": False, "axes.spines.right": False,
-    "legend.frameon": False, "figure.facecolor": "white", "font.family": ["sans-serif"],
+    "svg.fonttype": "none",
+    "svg.hashsalt": "crossover",
+    "font.size": 10.5,
+    "axes.grid": True,
+    "grid.color": "#DDDDDD",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "legend.frameon": False,
+    "figure.facecolor": "white",
+    "font.family": ["sans-serif"],
     "font.sans-serif": ["DejaVu Sans"],
-}  # fmt: skip
+}
 
 
 def ink(color: str) -> str:
@@ -32,8 +48,16 @@ def ink(color: str) -> str:
 
 
 @contextlib.contextmanager
-def picture(title: str, x: str, y: str, width: float = 10.0, height: float = 6.0, right: float = 0.74,
-            left: float = _LEFT, below: float = 0.0) -> Iterator:  # fmt: skip
+def picture(
+    title: str,
+    x: str,
+    y: str,
+    width: float = 10.0,
+    height: float = 6.0,
+    right: float = 0.74,
+    left: float = _LEFT,
+    below: float = 0.0,
+) -> Iterator:
     """A log-log figure and its axes, with room for labels right of `right` and `below` inches under the x axis's own."""
     import matplotlib
     from matplotlib.figure import Figure
@@ -96,19 +120,36 @@ def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float 
     The axes' limits must be final: heights are worked out in their logarithm.
     """
     for at, y, text, color in _heights(axes, labels, fontsize):
-        axes.annotate(text, xy=(1.0, at), xytext=(1.025, y), xycoords="axes fraction", textcoords="axes fraction",
-                      color=ink(color), va="center", fontsize=fontsize, annotation_clip=False,
-                      arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0,
-                                  "relpos": (0, 0.5)})  # fmt: skip
+        axes.annotate(
+            text,
+            xy=(1.0, at),
+            xytext=(1.025, y),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=ink(color),
+            va="center",
+            fontsize=fontsize,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)},
+        )
 
 
 def label_left(axes, labels: Iterable[tuple[float, str, str]], start: float, fontsize: float = 9.5) -> None:
     """Writes (y, text, color) inside the axes, left of where the lines start (a fraction of the width)."""
     for at, y, text, color in _heights(axes, labels, fontsize):
-        axes.annotate(text, xy=(start, at), xytext=(start - 0.035, y), xycoords="axes fraction", textcoords="axes fraction",
-                      color=ink(color), va="center", ha="right", fontsize=fontsize, annotation_clip=False,
-                      arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0,
-                                  "relpos": (1, 0.5)})  # fmt: skip
+        axes.annotate(
+            text,
+            xy=(start, at),
+            xytext=(start - 0.035, y),
+            xycoords="axes fraction",
+            textcoords="axes fraction",
+            color=ink(color),
+            va="center",
+            ha="right",
+            fontsize=fontsize,
+            annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (1, 0.5)},
+        )
 
 
 def _heights(axes, labels, fontsize: float) -> list[tuple[float, float, str, str]]:
@@ -121,20 +162,34 @@ def _heights(axes, labels, fontsize: float) -> list[tuple[float, float, str, str
     return [(at, y, text, color) for (at, text, color), y in zip(wanted, moved, strict=True)]
 
 
-def note(axes, text: str, at: tuple[float, float], color: str, places: Iterable[tuple[float, float]],
-         fontsize: float = 9) -> bool:  # fmt: skip
+def note(
+    axes, text: str, at: tuple[float, float], color: str, places: Iterable[tuple[float, float]], fontsize: float = 9
+) -> bool:
     """Writes a text beside a point, or above or below it (0 right): at that of the places (points right and up of it) where
     it covers no other text, leaves the axes nowhere and covers few lines, the first ones preferred. False where there is
     none, and then nothing is written. The axes' limits must be final."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(axes.figure).get_renderer()
-    taken, inside, drawn = [t.get_window_extent(renderer) for t in axes.texts], axes.get_window_extent(renderer), _drawn(axes)
+    taken, inside, drawn = (
+        [t.get_window_extent(renderer) for t in axes.texts],
+        axes.get_window_extent(renderer),
+        _drawn(axes),
+    )
     found = []
     for rank, (right, up) in enumerate(places):
-        made = axes.annotate(text, at, xytext=(right, up), textcoords="offset points", fontsize=fontsize, color=ink(color),
-                             ha="center" if not right else "left" if right > 0 else "right", va="center", zorder=4,
-                             bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.4})  # fmt: skip
+        made = axes.annotate(
+            text,
+            at,
+            xytext=(right, up),
+            textcoords="offset points",
+            fontsize=fontsize,
+            color=ink(color),
+            ha="center" if not right else "left" if right > 0 else "right",
+            va="center",
+            zorder=4,
+            bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.4},
+        )
         box = made.get_window_extent(renderer)
         within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
         if within and not any(box.overlaps(other) for other in taken):

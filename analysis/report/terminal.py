@@ -67,8 +67,14 @@ def _ceilings(roofs: tuple[Roof, ...]):
     made = _table("Ceilings", "device", "of", "threads", "rate", "+-%", "source")
     for r in roofs:
         note = f"{r.note}: " if r.note and r.measured else ""
-        made.add_row(r.device, roof_name(r), str(r.threads or "-"), roof_rate(r),
-                     f"{100 * r.rate.noise:.1f}" if r.measured else "-", note + r.source)  # fmt: skip
+        made.add_row(
+            r.device,
+            roof_name(r),
+            str(r.threads or "-"),
+            roof_rate(r),
+            f"{100 * r.rate.noise:.1f}" if r.measured else "-",
+            note + r.source,
+        )
     return made
 
 
@@ -78,7 +84,15 @@ def _rows(measurements, roofs):
     for (device, precision), path in best_resident(measurements).items():
         for n, m in path.items():
             judged, p = judge(m, roofs), m.problem
-            made.add_row(device, precision, str(n), m.kernel.partition("/")[2], digits(p.flops / p.bytes_moved),
-                         flops_rate(p.flops / quick_seconds(m)), fraction_words(judged),
-                         roof_name(judged.roof) if judged.roof else "-", judged.flag)  # fmt: skip
+            made.add_row(
+                device,
+                precision,
+                str(n),
+                m.kernel.partition("/")[2],
+                digits(p.flops / p.bytes_moved),
+                flops_rate(p.flops / quick_seconds(m)),
+                fraction_words(judged),
+                roof_name(judged.roof) if judged.roof else "-",
+                judged.flag,
+            )
     return made

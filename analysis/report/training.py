@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from workloads.results import Measurement
 
 _MOST_LINES = 6
-PICTURES = {"small-dataset.svg": "Seconds of a whole training against its samples, on the CPU and on the GPU.",
-            "batches.svg": "Seconds of a training step against its batch, on the CPU and on the GPU."}  # fmt: skip
+PICTURES = {
+    "small-dataset.svg": "Seconds of a whole training against its samples, on the CPU and on the GPU.",
+    "batches.svg": "Seconds of a training step against its batch, on the CPU and on the GPU.",
+}
 
 
 def swept(measurements: "Iterable[Measurement]", by: str, varies: str) -> list[Answer]:
@@ -52,8 +54,15 @@ def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
             every += x
             for color, name, side in ((BLUE, "CPU", "cpu"), (RED, "GPU", "gpu")):
                 y = [getattr(p, side).seconds for p in a.points]
-                axes.plot(x, [e.value for e in y], color=color, marker=MARKERS[i % len(MARKERS)], ms=4.5, lw=1.4,
-                          dashes=DASHES[i % len(DASHES)])  # fmt: skip
+                axes.plot(
+                    x,
+                    [e.value for e in y],
+                    color=color,
+                    marker=MARKERS[i % len(MARKERS)],
+                    ms=4.5,
+                    lw=1.4,
+                    dashes=DASHES[i % len(DASHES)],
+                )
                 axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=0.15, lw=0)
                 labels.append((y[-1].value, f"{name}, {_short(a)}", color))
         unit_axis(axes, seconds)
@@ -75,7 +84,9 @@ def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> 
         return data_parallel.section(measurements)
     pairs = jobs.pairs(measurements)
     lines = _answers(jobs.answers(measurements), images) + _small(job_words.small_datasets(pairs), images)
-    lines += _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs, measurements)
+    lines += (
+        _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs, measurements)
+    )
     lines += _changes(measurements)
     return lines + data_parallel.section(measurements)
 
@@ -88,10 +99,17 @@ def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
     for a in answers:
         groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
     bys = [by for by in (BY_STEP, BY_EPOCH, BY_JOB) if any(by in group for group in groups.values())]
-    rows = [(_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
-            for (family, low, high), group in groups.items()]  # fmt: skip
+    rows = [
+        (_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
+        for (family, low, high), group in groups.items()
+    ]
     heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
-    return ["### Where the GPU starts to win a training", "", *images.get("batches.svg", []), *table(heads, rows, len(heads))]
+    return [
+        "### Where the GPU starts to win a training",
+        "",
+        *images.get("batches.svg", []),
+        *table(heads, rows, len(heads)),
+    ]
 
 
 def _named(group: dict[str, Answer]) -> str:
@@ -111,8 +129,20 @@ def _small(found: "list[job_words.Small]", images: dict[str, list[str]]) -> list
     if not found:
         return []
     lines = ["### Small data sets: the training half", "", *images.get("small-dataset.svg", [])]
-    heads = ("samples", "device", "the whole job", "start-up", "build and compile", "per fit", "per epoch", "per step",
-             "an epoch", "GPU wins by epoch", "by job", "epochs until it pays back")  # fmt: skip
+    heads = (
+        "samples",
+        "device",
+        "the whole job",
+        "start-up",
+        "build and compile",
+        "per fit",
+        "per epoch",
+        "per step",
+        "an epoch",
+        "GPU wins by epoch",
+        "by job",
+        "epochs until it pays back",
+    )
     for small in found:
         lines += [f"{text(job_words.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
@@ -135,8 +165,16 @@ def _small_rows(pair: Pair) -> list[tuple]:
         won = ("", "", "")
         if is_gpu(side.device):
             won = (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), digits(paid.value) if paid else "never")
-        made.append((f"{pair.setup.samples:,}", name, seconds(split.total.value), *(_known(e) for _, e in split.parts),
-                     seconds(side.epoch(pair.steps).value), *won))  # fmt: skip
+        made.append(
+            (
+                f"{pair.setup.samples:,}",
+                name,
+                seconds(split.total.value),
+                *(_known(e) for _, e in split.parts),
+                seconds(side.epoch(pair.steps).value),
+                *won,
+            )
+        )
     return made
 
 
@@ -158,10 +196,15 @@ def _paybacks(pairs: list[Pair]) -> list[str]:
     rows = []
     for pair in (p for p in pairs if not p.setup.switches):
         paid, cpu = jobs.payback(pair), jobs.opponent(pair)
-        rows.append((job_words.subject(pair.setup), *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
-                     *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)), _paid(paid)))  # fmt: skip
-    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU",
-             "paid back after so many")  # fmt: skip
+        rows.append(
+            (
+                job_words.subject(pair.setup),
+                *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
+                *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)),
+                _paid(paid),
+            )
+        )
+    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU", "paid back after so many")
     about = "Epochs of the samples that each line names."
     return ["### When the GPU pays back its start", "", about, "", *table(heads, rows)] if rows else []
 
@@ -187,9 +230,17 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
     if not any(b.here for b in found):
         return []
     heads = ("article", "samples", "published", "here", "how", "faster here")
-    rows = [(f"{b.case.name}, {b.case.model}", f"{b.claim.samples:,}", b.claim.words,
-             published.gain_words(b.here) if b.here else published.NOT_MEASURED, b.way or "-", b.faster or "-")
-            for b in found]  # fmt: skip
+    rows = [
+        (
+            f"{b.case.name}, {b.case.model}",
+            f"{b.claim.samples:,}",
+            b.claim.words,
+            published.gain_words(b.here) if b.here else published.NOT_MEASURED,
+            b.way or "-",
+            b.faster or "-",
+        )
+        for b in found
+    ]
     said = [f"- {text(published.sentence(b))}" for b in found if b.here]
     return ["### The articles beside this machine", "", *table(heads, rows, 3), *said, ""]
 
@@ -206,8 +257,10 @@ def _forms(pairs: list[Pair]) -> list[str]:
         best = min(by.values(), key=lambda e: e.value)
         told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
         rows.append((job_words.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
-    about = ("A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
-             "tell: its interval meets that of the best.")  # fmt: skip
+    about = (
+        "A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
+        "tell: its interval meets that of the best."
+    )
     return ["### The CPU's forms", "", about, "", *table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows)]
 
 
@@ -226,9 +279,14 @@ def _changes(measurements: "list[Measurement]") -> list[str]:
     if not found:
         return []
     heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "beside that")
-    rows = [(name, device, what, cells.time(e), cells.width(e), cells.time(plain), job_words.against(e, plain))
-            for name, device, what, e, plain in found]  # fmt: skip
-    return ["### What switches and the samples' place change", "", "Steps of a warm epoch, its own cost shared among them.", "",
-            *table(heads, rows, 3)]  # fmt: skip
-
-
+    rows = [
+        (name, device, what, cells.time(e), cells.width(e), cells.time(plain), job_words.against(e, plain))
+        for name, device, what, e, plain in found
+    ]
+    return [
+        "### What switches and the samples' place change",
+        "",
+        "Steps of a warm epoch, its own cost shared among them.",
+        "",
+        *table(heads, rows, 3),
+    ]

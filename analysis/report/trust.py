@@ -32,8 +32,20 @@ def section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> li
             "allowed",
             "",
         )
-        rows = [(b.name, b.outsider, b.form or "-", seconds(b.theirs), f"{b.ratio.value:.4f}", b.range, percent(b.own),
-                 percent(b.allowed), b.doubts) for b in beside]  # fmt: skip
+        rows = [
+            (
+                b.name,
+                b.outsider,
+                b.form or "-",
+                seconds(b.theirs),
+                f"{b.ratio.value:.4f}",
+                b.range,
+                percent(b.own),
+                percent(b.allowed),
+                b.doubts,
+            )
+            for b in beside
+        ]
         lines += table(heads, rows, 3, ("form", ""))
     if truths:
         heads = ("row", "match", "pairs alike", "called different", "planted", "found", "least effect claimed")
