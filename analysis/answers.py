@@ -9,8 +9,8 @@ import msgspec
 
 from analysis import crossover, layers, sentences, shapes
 from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, fastest, framework_of
+from analysis.estimate import is_gpu
 from analysis.families import batch_family, comparable
-from analysis.roofline import is_gpu
 from analysis.units import count, digits, join, seconds
 from kernels.registry import FRAMEWORKS
 

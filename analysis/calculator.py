@@ -14,10 +14,10 @@ import msgspec
 
 from analysis import curves, reuse
 from analysis.crossover import LATENCY, Answer, fastest
+from analysis.estimate import is_gpu
 from analysis.families import comparable, precision_of, square_rows
 from analysis.prediction import predict
 from analysis.profile import Lacking
-from analysis.roofline import is_gpu
 from kernels.arrays import precision
 from kernels.problems import Matmul, Training
 from workloads.results import Settings

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import names, spread
-from analysis.estimate import Estimate, Verdict, verdict
-from analysis.roofs import clock_of
+from analysis.estimate import Estimate, Verdict, clock_of, verdict
 from analysis.spread import Spread, Stored
 
 if TYPE_CHECKING:

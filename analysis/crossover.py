@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.estimate import Estimate, middle, of
+from analysis.estimate import Estimate, is_gpu, middle, of
 from analysis.families import (
     SQUARES,
     VARIES,
@@ -21,7 +21,6 @@ from analysis.families import (
     square_rows,
     teaching_rungs,
 )
-from analysis.roofline import is_gpu
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis import data_parallel
 from analysis.data_parallel import Case
-from analysis.estimate import Estimate
-from analysis.roofline import is_gpu
+from analysis.estimate import Estimate, is_gpu
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
 from kernels import networks
 from workloads import switches

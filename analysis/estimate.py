@@ -4,9 +4,13 @@ import functools
 import math
 import statistics
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+
+if TYPE_CHECKING:
+    from workloads.results import Measurement, Samples
 
 RESAMPLES = 1000
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times
@@ -137,6 +141,34 @@ def of(samples) -> Estimate:
 def middle(samples) -> float:
     """The median seconds of a Samples record without its interval: cheap, for picking the fastest of many rows."""
     return statistics.median(samples.seconds)
+
+
+def is_gpu(device: str) -> bool:
+    return device.startswith("gpu")
+
+
+def clock_of(measurement: "Measurement") -> "Samples | None":
+    """The samples that a kernel is judged by: the device clock on a GPU where there is one, else host latency."""
+    on_device = measurement.on("device") if is_gpu(measurement.settings.device) else None
+    return on_device or measurement.on("host-latency")
+
+
+def seconds_of(measurement: "Measurement") -> "Estimate | None":
+    """Seconds per call on that clock; None when the row has no such time or is not ok."""
+    samples = clock_of(measurement)
+    return of(samples) if samples and measurement.status == "ok" and samples.seconds else None
+
+
+def quick_seconds(measurement: "Measurement") -> float | None:
+    """The value of `seconds_of` without its interval."""
+    samples = clock_of(measurement)
+    return middle(samples) if samples and measurement.status == "ok" and samples.seconds else None
+
+
+def call_s(measurement: "Measurement") -> float:
+    """`quick_seconds` to sort by and to divide by: of a row without a time it is infinite."""
+    seconds = quick_seconds(measurement)
+    return math.inf if seconds is None else seconds
 
 
 class Verdict(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ def parser() -> options.Parser:
 
 def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Samples]]":
     """The rows that have a time, with the samples of the clock that they are judged by."""
-    from analysis.roofs import clock_of
+    from analysis.estimate import clock_of
 
     pairs = ((m, clock_of(m)) for m in measurements if m.status == "ok")
     return [(m, samples) for m, samples in pairs if samples and samples.seconds]

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.crossover import square_rows
-from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, is_gpu, judge, level, pick, quick_seconds, ridge
-from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED, call_s
+from analysis.estimate import call_s, is_gpu, quick_seconds
+from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, judge, level, pick, ridge
+from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.training_words import training_sentences
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis import roofs
+from analysis import estimate
 from kernels.peers import AllReduce, AtOnce, PeerCopy
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads import baselines, results
@@ -34,7 +34,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def is_gpu(self) -> bool:
-        return roofs.is_gpu(self.device)
+        return estimate.is_gpu(self.device)
 
 
 def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
@@ -72,7 +72,7 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
     for name, rows in sorted(named.items()):
         index = int(name[4:]) if name[4:].isdigit() else None
         gpu = here.gpus[index] if index is not None and index < len(here.gpus) else None
-        timed = {m.key: m for m in rows if roofs.quick_seconds(m)}
+        timed = {m.key: m for m in rows if estimate.quick_seconds(m)}
         broken = tuple(m for m in rows if m.status in ("failed", "wrong"))
         model = gpu.name if gpu else f"{here.cpu}, {here.cores} cores"
         made.append(Device(node, name, gpu.uuid if gpu else "", model, here, timed, broken))
@@ -81,7 +81,7 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
 
 def quantity(m: Measurement, machine: Machine) -> str:
     """What a row tells of its device, in words; "" for what happens once in a process, which differs from time to time."""
-    p, gpu, seconds = m.problem, roofs.is_gpu(m.settings.device), roofs.quick_seconds(m) or 0.0
+    p, gpu, seconds = m.problem, estimate.is_gpu(m.settings.device), estimate.quick_seconds(m) or 0.0
     if m.settings.process == "fresh" or getattr(p, "once", False):
         return ""
     if isinstance(p, Matmul | Conv):
@@ -107,7 +107,7 @@ def quantity(m: Measurement, machine: Machine) -> str:
 
 
 def _last_cache(m: Measurement, machine: Machine) -> int:
-    if not roofs.is_gpu(m.settings.device):
+    if not estimate.is_gpu(m.settings.device):
         return max(machine.caches_bytes.values(), default=0)
     index = int(m.settings.device.partition(":")[2] or 0)
     return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0

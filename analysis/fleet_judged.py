@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from analysis import estimate, roofs, spread
+from analysis import estimate, spread
 from analysis.estimate import Estimate
 from analysis.fleet_devices import Device, plain_key, quantity, readable, stored_baseline
 from workloads.results import Measurement
@@ -103,7 +103,7 @@ def against_baseline(device: Device, baseline: Device, known: spread.Stored, lea
             pairs[what].append((old, m))
     found = []
     for what, rows in pairs.items():
-        ratios = [estimate.verdict(roofs.clock_of(old), roofs.clock_of(new)).ratio for old, new in rows]
+        ratios = [estimate.verdict(estimate.clock_of(old), estimate.clock_of(new)).ratio for old, new in rows]
         cause = causes([old for old, _ in rows], [new for _, new in rows])
         claimed = _least(device, [new for _, new in rows], known, least)
         found.append(Finding(device, what, "baseline", len(rows), below(ratios), claimed, cause=cause))
@@ -112,7 +112,7 @@ def against_baseline(device: Device, baseline: Device, known: spread.Stored, lea
 
 def _comparable(old: Measurement, new: Measurement) -> bool:
     """Of the same clock, and of more than one sample, which says nothing of how far off it is."""
-    a, b = roofs.clock_of(old), roofs.clock_of(new)
+    a, b = estimate.clock_of(old), estimate.clock_of(new)
     return a is not None and b is not None and a.clock == b.clock and min(len(a.seconds), len(b.seconds)) > 1
 
 
@@ -145,7 +145,7 @@ def across(alike: list[Device], known: spread.Stored, least: float = LEAST) -> l
             continue
         first = next(iter(rows))
         what = quantity(rows[first], alike[first].machine)
-        middle = statistics.median(roofs.quick_seconds(m) or math.nan for m in rows.values())
+        middle = statistics.median(estimate.quick_seconds(m) or math.nan for m in rows.values())
         for i, m in rows.items():
             if what:
                 groups[what][i].append((m, middle))
@@ -161,7 +161,7 @@ def _outside(
 ) -> list[Finding]:
     """Each device's place among the others in one quantity; `rows` are its own, each with the median seconds of all devices."""
     at = {
-        i: statistics.median(math.log((roofs.quick_seconds(m) or middle) / middle) for m, middle in own)
+        i: statistics.median(math.log((estimate.quick_seconds(m) or middle) / middle) for m, middle in own)
         for i, own in rows.items()
     }
     center = statistics.median(at.values())
@@ -178,7 +178,7 @@ def _outside(
 
 
 def _ratio(m: Measurement, reference: float) -> Estimate:
-    return estimate.of(roofs.clock_of(m)).scaled(1 / reference)
+    return estimate.of(estimate.clock_of(m)).scaled(1 / reference)
 
 
 _FLAGS = {
@@ -194,7 +194,7 @@ _FLAGS = {
 def causes(before: list[Measurement], now: list[Measurement]) -> str:
     """What was seen of most rows now, and not before, that explains a loss; "" for nothing."""
     told = []
-    gpu = roofs.is_gpu(now[0].settings.device)
+    gpu = estimate.is_gpu(now[0].settings.device)
     clock = "gpu_clock_hz" if gpu else "cpu_clock_hz"
     old, new = _middle(before, clock), _middle(now, clock)
     if old and new and new < (1 - _CLOCK) * old:

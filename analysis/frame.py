@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis.estimate import of
-from analysis.roofline import judge, seconds_of
+from analysis.estimate import of, seconds_of
+from analysis.roofline import judge
 from analysis.roofline import roofs as roofs_of
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ import msgspec
 
 from analysis import sentences
 from analysis.crossover import Answer, Family, Form, Point, Side, classify, refine
-from analysis.estimate import Estimate, of
-from analysis.roofline import is_gpu
+from analysis.estimate import Estimate, is_gpu, of
 from analysis.units import digits, join, seconds
 from workloads import switches
 

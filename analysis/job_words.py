@@ -11,9 +11,8 @@ import msgspec
 
 from analysis import facts, jobs, loss_words, sentences, together
 from analysis.crossover import Answer
-from analysis.estimate import Estimate, of
+from analysis.estimate import Estimate, is_gpu, of
 from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
-from analysis.roofline import is_gpu
 from analysis.training_words import subject, switch_words, whole_job
 from analysis.units import count, digits, join, percent, seconds, times
 from workloads import switches

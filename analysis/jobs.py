@@ -14,8 +14,7 @@ import msgspec
 from analysis import costs, crossover
 from analysis.costs import Costs
 from analysis.crossover import Answer, Family, Form, Point, Side
-from analysis.estimate import Estimate, of
-from analysis.roofline import is_gpu
+from analysis.estimate import Estimate, is_gpu, of
 from kernels import networks
 from workloads import switches
 

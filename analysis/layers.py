@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.crossover import framework_of
-from analysis.estimate import middle
+from analysis.estimate import call_s, clock_of, is_gpu, middle, quick_seconds
 from analysis.families import batch_family, precision_of
-from analysis.roofline import clock_of, is_gpu, judge, quick_seconds
-from analysis.roofs import call_s
+from analysis.roofline import judge
 from analysis.units import digits, flops_rate, join, percent, times
 
 if TYPE_CHECKING:

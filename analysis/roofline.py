@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from analysis.estimate import clock_of, is_gpu, quick_seconds, seconds_of
 from analysis.roofs import (
     BEST_MATMUL,
     QUEUED,
@@ -16,13 +17,9 @@ from analysis.roofs import (
     TOLERANCE,
     WAITED,
     Roof,
-    clock_of,
     describe,
-    is_gpu,
     last_cache_bytes,
-    quick_seconds,
     roofs,
-    seconds_of,
     sheet_roofs,
 )
 from analysis.units import count
@@ -44,19 +41,15 @@ __all__ = [
     "Judged",
     "Roof",
     "attainable",
-    "clock_of",
     "describe",
     "is_above",
-    "is_gpu",
     "judge",
     "last_cache_bytes",
     "level",
     "pick",
-    "quick_seconds",
     "ridge",
     "roof_fraction",
     "roofs",
-    "seconds_of",
     "sheet_roofs",
 ]
 

@@ -5,20 +5,19 @@ A ceiling is the best rate seen, not the middle one; nothing heavy is imported u
 
 import functools
 import statistics
-from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis import shapes
+from analysis.estimate import Estimate, call_s, clock_of, is_gpu, quick_seconds
 from analysis.sheets import SHEETS
 from analysis.units import count, size
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from analysis.estimate import Estimate
-    from workloads.results import Machine, Measurement, Samples
+    from workloads.results import Machine, Measurement
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
@@ -47,45 +46,13 @@ class Roof(msgspec.Struct, frozen=True):
     device: str
     kind: str
     name: str
-    rate: "Estimate"
+    rate: Estimate
     source: str
     threads: int | None = None
     note: str = ""
     floor_bytes: int = 0
     measured: bool = True
     holds_bytes: int = 0
-
-
-def is_gpu(device: str) -> bool:
-    return device.startswith("gpu")
-
-
-def clock_of(measurement: "Measurement") -> "Samples | None":
-    """The samples that a kernel is judged by: the device clock on a GPU where there is one, else host latency."""
-    on_device = measurement.on("device") if is_gpu(measurement.settings.device) else None
-    return on_device or measurement.on("host-latency")
-
-
-def seconds_of(measurement: "Measurement") -> "Estimate | None":
-    """Seconds per call on that clock; None when the row has no such time or is not ok."""
-    from analysis.estimate import of
-
-    samples = clock_of(measurement)
-    return of(samples) if samples and measurement.status == "ok" and samples.seconds else None
-
-
-def quick_seconds(measurement: "Measurement") -> float | None:
-    """The value of `seconds_of` without its interval."""
-    from analysis.estimate import middle
-
-    samples = clock_of(measurement)
-    return middle(samples) if samples and measurement.status == "ok" and samples.seconds else None
-
-
-def call_s(measurement: "Measurement") -> float:
-    """`quick_seconds` to sort by and to divide by: of a row without a time it is infinite."""
-    seconds = quick_seconds(measurement)
-    return inf if seconds is None else seconds
 
 
 def describe(measurement: "Measurement") -> str:
@@ -118,7 +85,6 @@ def roofs(measurements: "Iterable[Measurement]", machine: "Machine | None" = Non
 
 def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
     """The data-sheet peaks of the machine's GPUs, for those in SHEETS."""
-    from analysis.estimate import Estimate
 
     def roof(index: int, kind: str, name: str, rate: float, source: str) -> Roof:
         return Roof(f"gpu:{index}", kind, name, Estimate(rate, rate, rate), source, note="data sheet", measured=False)
@@ -137,7 +103,6 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
     A ceiling is what was reached at best, not in the middle: its value is the fastest block's, its interval reaches
     from the row's median to its fastest sample. Otherwise a roof measured in a busy minute would make good rows lie above.
     """
-    from analysis.estimate import Estimate
 
     def work(m):
         return m.problem.flops if kind == "compute" else m.problem.bytes_moved

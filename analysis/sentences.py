@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from analysis import facts
 from analysis.crossover import COPIES, FINE, LATENCY, SQUARES, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
-from analysis.roofline import is_gpu, roofs
+from analysis.estimate import is_gpu
+from analysis.roofline import roofs
 from analysis.units import count, digits, join, percent, seconds
 from analysis.why import REMAINDER, Why, why
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.roofs import clock_of, is_gpu
+from analysis.estimate import clock_of, is_gpu
 from workloads import results
 
 if TYPE_CHECKING:

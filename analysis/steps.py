@@ -9,8 +9,8 @@ import msgspec
 from analysis import crossover, networks, sentences
 from analysis.combine import add
 from analysis.crossover import LATENCY, Answer, Family, Point, Side, fastest
+from analysis.estimate import is_gpu
 from analysis.families import batch_family, comparable, precision_of
-from analysis.roofline import is_gpu
 from analysis.units import count, join, seconds, times
 from kernels.registry import FRAMEWORKS
 

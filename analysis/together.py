@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from statistics import median
 from typing import TYPE_CHECKING
 
-from analysis.estimate import Estimate, of, verdict
-from analysis.roofline import is_gpu
+from analysis.estimate import Estimate, is_gpu, of, verdict
 from analysis.units import count, digits, join, seconds
 from workloads.results import Samples
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import jobs
-from analysis.estimate import Estimate, of
+from analysis.estimate import Estimate, is_gpu, of
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
-from analysis.roofline import is_gpu
 from analysis.units import count, percent, seconds, times
 from kernels import networks
 from workloads import switches

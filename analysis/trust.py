@@ -73,7 +73,7 @@ class Restarts(msgspec.Struct, frozen=True):
 def alone(measurements: "Iterable[Measurement]") -> bool:
     """Whether these are a referee's rows and nothing else: matches with an outsider, verdicts and restarts, and rows of several
     processes, which tell what processes differ by."""
-    from analysis.roofs import clock_of
+    from analysis.estimate import clock_of
 
     measurements = list(measurements)
     own = [spread.MATCH in m.settings.switches or any(m.on(clock) for clock in OUTSIDERS) for m in measurements]
@@ -168,7 +168,7 @@ class Differ(msgspec.Struct, frozen=True):
 def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
     """What single processes differ by, of rows with several, the largest first; those that took turns after them, and last what
     occasions differ by."""
-    from analysis.roofs import clock_of
+    from analysis.estimate import clock_of
 
     measurements = list(measurements)
     known, found = spread.Stored(measurements), []

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.crossover import Answer, Point, Side
-from analysis.estimate import middle
+from analysis.estimate import is_gpu, middle
 from analysis.families import SQUARES, Family, Rows, rows_of
-from analysis.roofline import is_gpu
 
 if TYPE_CHECKING:
     from workloads.results import Measurement

@@ -6,8 +6,7 @@ import sys
 from must_reach import Figure, exactly, table
 
 from analysis import data_parallel, data_parallel_words
-from analysis.estimate import Estimate
-from analysis.roofline import is_gpu
+from analysis.estimate import Estimate, is_gpu
 from workloads import options, results
 
 OFF = 0.15

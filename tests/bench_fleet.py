@@ -11,7 +11,7 @@ import time
 import test_fleet_devices
 from must_reach import Figure, exactly, table
 
-from analysis import estimate, fleet_devices, fleet_judged, roofs
+from analysis import estimate, fleet_devices, fleet_judged
 from workloads import fleet_cluster, fleet_lines, suite
 
 FLAGS = ["--only", "peak", "--threads", "1", "--max-time", "0.3", "--min-time", "0.02", "-q"]
@@ -30,7 +30,7 @@ def order() -> bytes:
 def seconds(lines) -> dict[str, float]:
     """The median seconds of each row."""
     told = [fleet_lines.decode(bytes(line)) for line in lines]
-    found = {t.measurement.key: roofs.quick_seconds(t.measurement) for t in told if isinstance(t, fleet_lines.Took)}
+    found = {t.measurement.key: estimate.quick_seconds(t.measurement) for t in told if isinstance(t, fleet_lines.Took)}
     if not found or None in found.values():
         raise RuntimeError(f"the suite did not measure: {told}")
     return found

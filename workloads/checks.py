@@ -107,7 +107,7 @@ def _lent(m: Measurement, context: Context) -> bool:
 
 def _not_cold(m: Measurement, context: Context) -> str:
     """A cold row that is not slower than its warm twin, although memory decides and a cache would hold it all."""
-    p, cold = m.problem, roofline.quick_seconds(m)
+    p, cold = m.problem, estimate.quick_seconds(m)
     if (
         m.settings.cache != "cold"
         or not cold
@@ -119,7 +119,7 @@ def _not_cold(m: Measurement, context: Context) -> str:
         return ""
     settings = msgspec.structs.replace(m.settings, cache="warm")
     twins = (o for o in context.rows if (o.kernel, o.problem, o.settings) == (m.kernel, p, settings))
-    warm = next((s for o in twins if (s := roofline.quick_seconds(o))), None)
+    warm = next((s for o in twins if (s := estimate.quick_seconds(o))), None)
     if warm is None or cold > 1.02 * warm:
         return ""
     return (

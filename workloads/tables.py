@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 
-from analysis import roofline, units
+from analysis import estimate, roofline, units
 from analysis.estimate import Estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
@@ -118,7 +118,7 @@ class Matmuls:
             cells[f"{_column(m)} ms"] = number(_host_s(best) * 1e3) if best else m.status
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
-            if best and (seconds := roofline.seconds_of(best)):
+            if best and (seconds := estimate.seconds_of(best)):
                 judged = roofline.judge(best, roofs)
                 known = (
                     judged.fraction if judged.roof and judged.roof.note != roofline.BEST_MATMUL else None
@@ -251,7 +251,7 @@ class Lines:
         what = {"stream": lambda: f"{p.operation} {units.size(p.nbytes)} {p.dtype}", "peak": lambda: p.math}
         where = s.device if s.device != "cpu" else units.count(s.threads, "thread") if s.threads else "cpu"
         problem = what.get(p.op, lambda: "")()
-        seconds = roofline.seconds_of(m)
+        seconds = estimate.seconds_of(m)
         if seconds is None:
             return [m.kernel, problem, where, m.status, "", "", m.reason]
         rate = units.flops_rate if p.op == "peak" else units.bytes_rate

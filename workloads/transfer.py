@@ -169,7 +169,7 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis import estimate, roofline, units
+        from analysis import estimate, units
         from workloads.show import number
 
         p = m.problem
@@ -181,7 +181,7 @@ class Table:
             f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
         )
         moves = not m.kernel.endswith("overlap_compute")
-        rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := roofline.seconds_of(m)) else "-"
+        rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := estimate.seconds_of(m)) else "-"
         return [
             *start,
             number(waited.value * 1e6),

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import jobs, peers, shapes
-from analysis.estimate import Estimate, of
-from analysis.roofline import quick_seconds
+from analysis.estimate import Estimate, of, quick_seconds
 from analysis.training_words import switch_words
 from analysis.units import bytes_rate, count, flops_rate, seconds, size
 

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from analysis import reuse, sentences
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
+from analysis.estimate import is_gpu
 from analysis.report import overlay
 from analysis.report.charts import Axis, Chart, View, crossed, line, rounded
 from analysis.report.choose import spans
-from analysis.roofline import is_gpu
 from analysis.units import join, seconds
 from analysis.why import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.why import COPIES as COPYING

@@ -5,8 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.crossover import Answer, fastest, square_rows
-from analysis.roofline import is_gpu, quick_seconds
-from analysis.roofs import call_s
+from analysis.estimate import call_s, is_gpu, quick_seconds
 
 if TYPE_CHECKING:
     from analysis.crossover import Crossing

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from analysis import data_parallel, data_parallel_words
 from analysis.data_parallel import Case
+from analysis.estimate import is_gpu
 from analysis.report.cells import table, text
-from analysis.roofline import is_gpu
 from analysis.units import bytes_rate, digits, percent, seconds, size
 
 if TYPE_CHECKING:

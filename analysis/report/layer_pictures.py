@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis import layers
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer
+from analysis.estimate import call_s, quick_seconds
 from analysis.report.choose import spans
 from analysis.report.layers import SECTIONS, Layers
 from analysis.report.pictures import BANDS
@@ -23,8 +24,7 @@ from analysis.report.style import (
     rates_axis,
     sizes_axis,
 )
-from analysis.roofline import judge, quick_seconds
-from analysis.roofs import call_s
+from analysis.roofline import judge
 from analysis.sentences import form_name
 from analysis.units import count
 

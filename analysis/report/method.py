@@ -4,8 +4,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from analysis.cases import CASES
+from analysis.estimate import is_gpu
 from analysis.report.cells import text
-from analysis.roofline import is_gpu
 from analysis.units import join
 from kernels import networks
 from workloads import switches

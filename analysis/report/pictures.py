@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.crossover import Answer
+from analysis.estimate import quick_seconds
 from analysis.report.choose import by_kernel, lines, spans
 from analysis.report.style import (
     BLACK,
@@ -26,7 +27,6 @@ from analysis.report.style import (
     sizes_axis,
     unit_axis,
 )
-from analysis.roofline import quick_seconds
 from analysis.sentences import form_name, short_n_words
 from analysis.units import flops_rate, seconds
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import layers
+from analysis.estimate import call_s, is_gpu, quick_seconds
 from analysis.families import precision_of
 from analysis.report.choose import best_resident
 from analysis.report.style import (
@@ -20,8 +21,8 @@ from analysis.report.style import (
     picture,
     unit_axis,
 )
-from analysis.roofline import Roof, is_gpu, pick, quick_seconds, ridge
-from analysis.roofs import WAITED, call_s
+from analysis.roofline import Roof, pick, ridge
+from analysis.roofs import WAITED
 from analysis.units import bytes_rate, flops_rate, join, seconds
 
 if TYPE_CHECKING:

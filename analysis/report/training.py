@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 
 from analysis import job_words, jobs, loss_words, published
 from analysis.crossover import Answer
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, is_gpu
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.report import cells, data_parallel
 from analysis.report.cells import table, text
 from analysis.report.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
-from analysis.roofline import is_gpu
 from analysis.units import digits, seconds
 
 if TYPE_CHECKING:
