@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from analysis.roofline import Roof
     from kernels.networks import Work
     from kernels.problems import Problem
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 _UNTRANSPOSED = "nn"
 

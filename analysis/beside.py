@@ -16,7 +16,7 @@ from analysis.units import bytes_rate, count, digits, flops_rate, join, seconds,
 if TYPE_CHECKING:
     from analysis.comparison import Compared, Comparison
     from analysis.estimate import Verdict
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _NAMED = 3  # rows of each verdict, in words
 HEADS = ("row", "clock", "before", "after", "times as long", "verdict")

@@ -21,7 +21,7 @@ from kernels.problems import Problem, Training
 from workloads import switches
 
 if TYPE_CHECKING:
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"

@@ -11,7 +11,7 @@ from analysis.units import count, join, seconds
 from kernels import networks
 
 if TYPE_CHECKING:
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
 _EVERY_STEPS = {"dispatch", "transfer calls"}  # parts that no step is without

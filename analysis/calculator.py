@@ -20,11 +20,11 @@ from analysis.prediction import predict
 from analysis.profile import Lacking
 from kernels.arrays import precision
 from kernels.problems import Matmul, Training
-from workloads.results import Settings
+from workloads.records import Settings
 
 if TYPE_CHECKING:
     from analysis.profile import Profile
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 SIDES = ("cpu", "gpu")
 _FEWEST = 3  # sizes of a table

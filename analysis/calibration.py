@@ -17,7 +17,7 @@ from workloads import switches
 
 if TYPE_CHECKING:
     from analysis.profile import Profile
-    from workloads.results import Measurement, Settings
+    from workloads.records import Measurement, Settings
 
 FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # a step whose interval is wider fits nothing, and an error of its prediction counts from its interval's end only

@@ -8,7 +8,7 @@ from workloads import options
 
 if TYPE_CHECKING:
     from analysis.comparison import Compared, Comparison
-    from workloads.results import Loaded
+    from workloads.records import Loaded
 
 EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
 LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
@@ -63,10 +63,10 @@ def read(run: str) -> "Loaded":
 
     Raises: Usage when there is none, when they are of several machines, and when no row in them has a time.
     """
-    from workloads import baselines, results
+    from workloads import baselines, records
 
     try:
-        loaded = results.read(run)
+        loaded = records.read(run)
     except OSError as error:
         known = f"; saved names: {', '.join(baselines.names())}" if baselines.names() else ""
         raise options.Usage(
@@ -245,10 +245,10 @@ def against(run: str, files: list, share: float | None, format_: str = "table") 
 
     Raises: Usage.
     """
-    from workloads import results
+    from workloads import records
 
     made = compare(
-        read(run), results.read(*files), asked=f"python -m analysis.compare {run} {files[0].parent} --any-machine"
+        read(run), records.read(*files), asked=f"python -m analysis.compare {run} {files[0].parent} --any-machine"
     )
     if format_ in ("table", "md"):
         print(f"\nagainst {run}:")

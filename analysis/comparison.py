@@ -12,7 +12,7 @@ from analysis.spread import Spread, Stored
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Loaded, Machine, Measurement, Run, Samples
+    from workloads.records import Loaded, Machine, Measurement, Run, Samples
 
 MIN_EFFECT = 0.02  # of single processes; never below the spread between them
 WIDEST = 0.25  # where processes differ by more, nothing is said to be the same

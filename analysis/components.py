@@ -20,7 +20,7 @@ from kernels import networks
 from kernels.layers import Layer, Network
 from kernels.problems import Stream, Training
 from workloads import switches
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 
 if TYPE_CHECKING:
     from analysis.fusion import Kernel

@@ -19,7 +19,7 @@ from analysis.estimate import Estimate
 from kernels.problems import Training
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement, Samples
+    from workloads.records import Measurement, Samples
 
 _FORM = re.compile(r"fit_s (\d+)x(\d+)")
 _OF_PROCESS = " process "

@@ -25,7 +25,7 @@ from analysis.families import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 __all__ = [
     "AS_WRITTEN",

@@ -15,10 +15,10 @@ import msgspec
 
 from analysis import costs, estimate
 from analysis.estimate import Estimate
-from workloads import results, switches
+from workloads import records, switches
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 FIT = "training/keras/fit"
 # The losses of the first steps are the same up to this share: TF32 rounds products to 11 bits, and parts of a batch are added up
@@ -206,7 +206,7 @@ def bus_bytes_per_s(case: Case) -> float | None:
 def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
     """The largest difference of a loss of the first steps (None: of all that were kept) to one GPU's, as a share of it; None
     where they were not both taken, or not on the same samples."""
-    if case.one is None or case.one.notes.get(results.SAMPLES) != case.several.notes.get(results.SAMPLES):
+    if case.one is None or case.one.notes.get(records.SAMPLES) != case.several.notes.get(records.SAMPLES):
         return None
     own, other = (m.series.get("step_loss", ())[:steps] for m in (case.several, case.one))
     return max((abs(a - b) / abs(b) for a, b in zip(own, other, strict=False) if b), default=None)

@@ -13,7 +13,7 @@ from kernels import networks
 from workloads import switches
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _DEPTH = re.compile(r"(mlp-\d+-\d+)x(\d+)-(\d+)|(fashion-mlp)-(\d+)")
 _LIBRARY = {"jax": "JAX", "tensorflow": "TensorFlow"}

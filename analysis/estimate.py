@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement, Samples
+    from workloads.records import Measurement, Samples
 
 RESAMPLES = 1000
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times

@@ -24,13 +24,13 @@ from analysis.whatif import WhatIf
 from kernels import networks
 from kernels.problems import Training
 from workloads import switches
-from workloads.results import Settings
+from workloads.records import Settings
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction
     from analysis.profile import Profile
     from kernels.networks import Network
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 GPU = "gpu:0"
 _MOST_BATCH, _BATCH_STEP = 4096, 4

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from analysis.prediction import Prediction
     from analysis.strange import Strange
     from analysis.whatif import WhatIf
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 STORED_GPU = "--gpu-profile reports/nvidia-h200"
 

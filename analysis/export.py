@@ -10,7 +10,7 @@ from workloads import options
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Loaded, Measurement, Run, Samples
+    from workloads.records import Loaded, Measurement, Run, Samples
 
 EXAMPLE = "python -m analysis.export reports/nvidia-h200/suite --to bencher"
 LONG = """Writes the rows of RUN that have a time: google-benchmark (JSON that its compare.py reads; a block is a repetition),
@@ -219,7 +219,7 @@ def _body(args: argparse.Namespace) -> int:
     from analysis import compare
 
     loaded = [compare.read(run) for run in args.runs]
-    from workloads import results
+    from workloads import records
 
     keys = {r.machine.key for part in loaded for r in part.runs}
     if len(keys) > 1:
@@ -227,7 +227,7 @@ def _body(args: argparse.Namespace) -> int:
             f"these runs are of several machines ({', '.join(sorted(keys))}); export each by itself",
             f"python -m analysis.export {args.runs[0]} --to {args.to}",
         )
-    made = text(results.read(*args.runs), args.to)
+    made = text(records.read(*args.runs), args.to)
     if not args.output:
         sys.stdout.write(made)
         return options.OK

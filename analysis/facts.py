@@ -12,7 +12,7 @@ from analysis.units import bytes_rate, count, digits, flops_rate, join, percent,
 
 if TYPE_CHECKING:
     from analysis.roofline import Roof
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 _NAMED = 3
 _PLAIN = "matmul/numba/naive"

@@ -14,7 +14,7 @@ from kernels.arrays import precision
 from kernels.problems import Conv, Matmul, Problem
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}

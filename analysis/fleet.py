@@ -112,7 +112,7 @@ def verdict(judged: "Judged", share: float | None) -> int:
 
 
 def _body(args: argparse.Namespace) -> int:
-    from workloads import baselines, results
+    from workloads import baselines, records
 
     if args.save:
         baselines.require_free(args.save)
@@ -121,7 +121,7 @@ def _body(args: argparse.Namespace) -> int:
     code = verdict(judged, args.fail_on)
     if args.save and code == options.OK:
         apart = any(device.node for device in judged.devices)
-        kept = baselines.save(args.save, results.files_of(args.run), apart)
+        kept = baselines.save(args.save, records.files_of(args.run), apart)
         print(f"saved as the baseline {args.save!r}: {kept}", file=sys.stderr)
     return code
 

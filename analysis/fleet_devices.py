@@ -10,8 +10,8 @@ import msgspec
 from analysis import estimate
 from kernels.peers import AllReduce, AtOnce, PeerCopy
 from kernels.problems import Conv, Matmul, Stream, Transfer
-from workloads import baselines, results
-from workloads.results import Loaded, Machine, Measurement
+from workloads import baselines, records
+from workloads.records import Loaded, Machine, Measurement
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity
@@ -43,11 +43,11 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
     Raises: FileNotFoundError when it has no result file; ValueError when folders hold the same GPU: runs one after another.
     """
     files: dict[pathlib.Path, list[pathlib.Path]] = defaultdict(list)
-    for file in results.files_of(run):
+    for file in records.files_of(run):
         files[file.parent].append(file)
     found: list[Device] = []
     for folder, own in sorted(files.items()):
-        found += of_node(results.read(*own), folder.name if len(files) > 1 or _is_node(own) else "")
+        found += of_node(records.read(*own), folder.name if len(files) > 1 or _is_node(own) else "")
     for uuid in {d.uuid for d in found if d.uuid}:
         same = [d.node for d in found if d.uuid == uuid]
         if len(same) > 1:
@@ -57,7 +57,7 @@ def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
 
 def _is_node(files: list[pathlib.Path]) -> bool:
     """Whether a lone folder is a fleet's only node."""
-    return any(" --ray " in r.command for file in files for r in results.decode(file.read_bytes().splitlines()[:1])[0])
+    return any(" --ray " in r.command for file in files for r in records.decode(file.read_bytes().splitlines()[:1])[0])
 
 
 def of_node(loaded: Loaded, node: str) -> list[Device]:

@@ -14,7 +14,7 @@ import msgspec
 from analysis import estimate, spread
 from analysis.estimate import Estimate
 from analysis.fleet_devices import Device, plain_key, quantity, readable, stored_baseline
-from workloads.results import Measurement
+from workloads.records import Measurement
 
 LEAST = 0.03  # a device that is below by less is as it should be
 FEWEST = 8  # devices alike from which on they say what one should do

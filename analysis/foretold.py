@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from analysis.profile import Profile
     from kernels.networks import Network
     from kernels.problems import Training
-    from workloads.results import Settings
+    from workloads.records import Settings
 
 WITHIN, SHARE = 0.15, 0.80  # a foretold crossing this near counts as hit; so many are to be
 LOST, OF = 0.05, 0.95  # following the prediction may lose this much, in so many cases

@@ -1,17 +1,19 @@
 """Measurements as a tidy table, a row each: what notebooks, exports and the report read."""
 
+import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.estimate import of, seconds_of
 from analysis.roofline import judge
 from analysis.roofline import roofs as roofs_of
+from workloads.records import by_machine
 
 if TYPE_CHECKING:
     import pandas
 
     from kernels.problems import Problem
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 COLUMNS = (
     "dtype",
@@ -62,6 +64,22 @@ def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFram
     types = {c: "Int64" for c in (*own, *_WHOLE) if c not in words}
     types |= {c: "float64" for c in COLUMNS if c not in (*_WHOLE, *_TEXT)}
     return table.astype(types)
+
+
+def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
+    """Result files, run folders or machine folders as one DataFrame; with several machines, `machine` comes first.
+
+    Raises: FileNotFoundError when a run has no result file.
+    """
+    import pandas
+
+    tables = {
+        key: frame(part.measurements, roofs_of(part.measurements, part.runs[-1].machine if part.runs else None))
+        for key, part in by_machine(*runs).items()
+    }
+    if len(tables) == 1:
+        return next(iter(tables.values()))
+    return pandas.concat(tables, names=["machine"]).reset_index("machine").reset_index(drop=True)
 
 
 def own_fields(problem: "Problem") -> list[str]:

@@ -14,7 +14,7 @@ from analysis.units import digits, join, seconds
 from workloads import switches
 
 if TYPE_CHECKING:
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 KERAS = "inference/keras"
 _WIDE = 0.1  # of a ratio: half an interval that is worth saying

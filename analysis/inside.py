@@ -13,7 +13,7 @@ from kernels.problems import Stream
 
 if TYPE_CHECKING:
     from analysis.profile import Profile
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 TOLD = 0.15  # a row counts from so much above the call around it: below, it is noise
 _FEWEST_COUNTS = 3  # of operations in a formula, for a line through them

@@ -19,7 +19,7 @@ from workloads import switches
 
 if TYPE_CHECKING:
     from analysis.families import Family
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 CANT_TELL = "can't tell"
 _NOISY, _SHOWN = 0.05, 0.05  # of a step: noise worth a word; of a job: a part worth a sentence

@@ -19,7 +19,7 @@ from kernels import networks
 from workloads import switches
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 # The CPU in its forms: (jit_compile on, the GPU visible) -> words.
 FORMS = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from analysis.estimate import Estimate
     from kernels.problems import Problem
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 _OURS = ("numba", "cuda")  # backends whose kernels are written here, loop by loop
 _LIBRARIES = ("numpy", "mkl", "cupy", "cublaslt", "cudnn")

@@ -19,7 +19,7 @@ from analysis.units import digits, flops_rate, join, percent, times
 if TYPE_CHECKING:
     from analysis.roofline import Roof
     from kernels.problems import Problem
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 HELD = "held"
 # Ways of a framework in words.

@@ -17,7 +17,7 @@ from analysis.estimate import Estimate, of
 from analysis.units import bytes_rate, percent, seconds, size
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 CLOCKS = ("host-latency", "device")
 TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more

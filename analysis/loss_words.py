@@ -8,11 +8,11 @@ import msgspec
 from analysis import jobs
 from analysis.training_words import subject
 from analysis.units import count, digits, percent, times
-from workloads.results import SAMPLES
+from workloads.records import SAMPLES
 
 if TYPE_CHECKING:
     from analysis.jobs import Pair
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _OTHER = 2.0  # losses this many times apart are not alike
 _LEARNED = 0.05  # of the first loss: what is left when nearly all is learned

@@ -15,7 +15,7 @@ from kernels.arrays import ITEM_BYTES
 if TYPE_CHECKING:
     from kernels.networks import Network
     from kernels.problems import Training
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 PEAK = "peak_memory_bytes"
 FIT = "training/keras/fit"

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 

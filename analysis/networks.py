@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kernels.layers import Network
     from kernels.problems import Problem
     from kernels.steps import Work
-    from workloads.results import Measurement, Run
+    from workloads.records import Measurement, Run
 
 _DEFAULT = "cifar10-cnn"  # of python -m workloads.conv without shapes
 

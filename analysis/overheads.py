@@ -8,7 +8,7 @@ import msgspec
 
 from analysis import units
 from analysis.estimate import Estimate, of
-from workloads.results import Measurement
+from workloads.records import Measurement
 
 _SIGMAS = 1.96
 _CLOCK_WORDS = {

@@ -13,7 +13,7 @@ from kernels.peers import AllReduce, AtOnce, PeerCopy
 from kernels.problems import Matmul
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 NCCL, ONE_SHOT = "collective/cupy/nccl", "collective/cupy/one_shot"
 GRAPH = "_graph"

@@ -16,7 +16,7 @@ from analysis.estimate import Estimate, median, of
 from analysis.units import count, join, size
 
 if TYPE_CHECKING:
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
 FEWEST = 3  # sizes on a plateau

@@ -35,7 +35,7 @@ from analysis.units import join
 from kernels import networks
 from kernels.problems import Training
 from workloads import options
-from workloads.results import Settings
+from workloads.records import Settings
 
 if TYPE_CHECKING:
     from kernels.networks import Network

@@ -10,7 +10,7 @@ from analysis.estimate import Estimate
 
 if TYPE_CHECKING:
     from kernels.problems import Training
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _POWERS = {"watts": "on average", "gpu_power_w": "at most"}  # value of a row -> how it was taken, the better first
 

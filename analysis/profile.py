@@ -22,7 +22,7 @@ from analysis.units import join
 from kernels.problems import Conv, Matmul, Stream
 
 if TYPE_CHECKING:
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 
 class Lacking(ValueError):
@@ -229,10 +229,10 @@ def read(*runs: str, mixed: bool = False) -> Profile:
 
     Raises: options.Usage for rows of several machines, unless `mixed`; FileNotFoundError for no file.
     """
-    from workloads import results
+    from workloads import records
     from workloads.options import Usage
 
-    machines = results.by_machine(*runs)
+    machines = records.by_machine(*runs)
     if len(machines) > 1 and not mixed:
         first = next(iter(machines))
         raise Usage(

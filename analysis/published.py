@@ -14,7 +14,7 @@ from analysis.jobs import BY_EPOCH, BY_STEP, Pair
 from analysis.units import digits, join, percent, seconds, times
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 NOT_MEASURED = "not measured"
 _RESIDENT, _FED = ("residence", "resident"), ("residence", "fed")

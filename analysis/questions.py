@@ -24,7 +24,7 @@ from analysis.why import why
 if TYPE_CHECKING:
     from analysis.crossover import Point
     from analysis.jobs import Pair
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 
 Answered = tuple[str, str]

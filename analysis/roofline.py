@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from analysis.estimate import Estimate
     from kernels.problems import Problem
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 __all__ = [
     "ABOVE",

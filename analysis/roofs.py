@@ -17,7 +17,7 @@ from analysis.units import count, size
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
@@ -261,7 +261,7 @@ def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
 def _fitted(keys: tuple):
     """links.fits of one way's rows, worked out once for the same rows: tables ask for the roofs after every row."""
     from analysis import links
-    from workloads.results import Measurement, Settings
+    from workloads.records import Measurement, Settings
 
     return links.fits(
         [

@@ -14,7 +14,7 @@ from analysis.why import REMAINDER, Why, why
 if TYPE_CHECKING:
     from analysis.estimate import Verdict
     from analysis.roofline import Roof
-    from workloads.results import Loaded, Machine, Measurement
+    from workloads.records import Loaded, Machine, Measurement
 
 MOST = 5
 _MANY = 3.0  # from so many times on nobody thinks in percent

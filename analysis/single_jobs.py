@@ -12,7 +12,7 @@ from analysis.units import count, join, percent, seconds
 from kernels import networks
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 MOST = 8  # of more jobs the table's columns are easier to read than sentences
 _NOISY, _SHOWN = 0.05, 0.2  # of a step: noise worth a word; of the training: what is beside its steps

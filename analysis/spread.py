@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.estimate import clock_of, is_gpu
-from workloads import results
+from workloads import records
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement, Samples
+    from workloads.records import Measurement, Samples
 
 REPORTS = pathlib.Path(__file__).parent.parent / "reports"
 PROCESSES = " processes"  # how a row of --rigorous says why it stopped
@@ -256,4 +256,4 @@ def _rigorous(file: pathlib.Path) -> "list[Measurement]":
         lines = [line for line in file.read_bytes().splitlines() if any(end in line for end in ends)]
     except OSError:
         return []
-    return results.decode(lines)[1]
+    return records.decode(lines)[1]

@@ -17,7 +17,7 @@ from kernels.registry import FRAMEWORKS
 if TYPE_CHECKING:
     from kernels.problems import Problem
     from kernels.steps import Work
-    from workloads.results import Machine, Measurement, Run
+    from workloads.records import Machine, Measurement, Run
 
 _NOUNS = {"conv": "convolution", "matmul": "product"}
 _ALL = {"fprop", "dgrad", "wgrad"}

@@ -15,7 +15,7 @@ from analysis.estimate import Estimate, of
 from analysis.units import join, percent, seconds, size, times
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
 BATCHES = (1, 8, 32, 64, 256, 2048)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from analysis.estimate import Estimate, is_gpu, of, verdict
 from analysis.units import count, digits, join, seconds
-from workloads.results import Samples
+from workloads.records import Samples
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 TRIAL = "training/keras/trial"
 

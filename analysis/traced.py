@@ -24,7 +24,7 @@ from workloads.trace import Op, Trace
 
 if TYPE_CHECKING:
     from analysis.profile import Profile
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 MATMUL, CONV, ELEMENT_WISE, OPTIMIZER = DEVICE
 HOST_PART, COPIES, WORK = "dispatch and launches", "copies", "work"

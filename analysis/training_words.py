@@ -16,7 +16,7 @@ from workloads import switches
 
 if TYPE_CHECKING:
     from analysis.crossover import Answer
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
 _SAID = {

@@ -11,7 +11,7 @@ from analysis.units import count, percent, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Loaded, Measurement
+    from workloads.records import Loaded, Measurement
 
 OUTSIDERS = {
     "pyperf": ("pyperf_s", 0.02),

@@ -15,7 +15,7 @@ from kernels import networks
 
 if TYPE_CHECKING:
     from analysis.cases import Complaint, Reported
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 FIT = "training/keras/fit"
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint

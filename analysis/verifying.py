@@ -13,7 +13,7 @@ from analysis.estimate import Estimate
 from analysis.explanation import Explanation
 from analysis.explanation_tables import about
 from analysis.units import percent
-from workloads import results
+from workloads import records
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction
@@ -48,7 +48,7 @@ def measure(change: "Change", samples: int, folder: pathlib.Path) -> Estimate | 
     except subprocess.TimeoutExpired:
         return f"not done after {_PATIENCE_S} s"
     try:
-        rows = results.read(folder).measurements
+        rows = records.read(folder).measurements
     except FileNotFoundError:
         return (done.stderr.strip().splitlines() or ["no result"])[0]
     for m in jobs.trainings(rows):

@@ -11,11 +11,11 @@ from analysis.estimate import Estimate
 from analysis.sources import COMPILED
 from kernels.problems import Training
 from workloads import switches
-from workloads.results import Settings
+from workloads.records import Settings
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 Predict = Callable[[Training, Settings, str], "Prediction"]
 FIT = "training/keras/fit"

@@ -10,7 +10,7 @@ from analysis.estimate import is_gpu, middle
 from analysis.families import SQUARES, Family, Rows, rows_of
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
 

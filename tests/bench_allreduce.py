@@ -19,7 +19,7 @@ from analysis.estimate import Estimate
 from kernels import reference, registry
 from kernels.peers import AllReduce
 from workloads import copies, machine, timing
-from workloads.results import Settings
+from workloads.records import Settings
 
 ROUNDS, FAST_ROUNDS = 15, 7
 LARGE, KIB = 256 << 20, 1 << 10

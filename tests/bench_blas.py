@@ -11,7 +11,7 @@ from analysis import estimate, units
 from kernels import registry
 from kernels.problems import Matmul
 from workloads import cpu_watch, machine, plan, timing
-from workloads.results import Samples, Settings
+from workloads.records import Samples, Settings
 from workloads.timing import Limits
 
 SIZES = (256, 512, 1024, 2048, 4096)

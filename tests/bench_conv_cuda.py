@@ -18,7 +18,7 @@ from analysis.units import percent
 from kernels import cuda, gather_tiles, networks, registry
 from kernels.problems import Conv, Peak
 from workloads import copies, machine, timing
-from workloads.results import Settings
+from workloads.records import Settings
 from workloads.timing import Limits
 
 BATCH = 32

@@ -9,7 +9,7 @@ from analysis import estimate
 from kernels import registry
 from kernels.problems import Matmul
 from workloads import copies, timing
-from workloads.results import Settings
+from workloads.records import Settings
 from workloads.timing import Limits
 
 ROUNDS = 25

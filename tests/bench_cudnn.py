@@ -14,7 +14,7 @@ from analysis import estimate
 from kernels import registry
 from kernels.problems import Conv, Matmul
 from workloads import copies, machine, timing
-from workloads.results import Settings
+from workloads.records import Settings
 from workloads.timing import Limits
 
 ROUNDS, PAIRS = 15, 20

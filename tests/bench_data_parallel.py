@@ -7,7 +7,7 @@ from must_reach import Figure, exactly, table
 
 from analysis import data_parallel, data_parallel_words
 from analysis.estimate import Estimate, is_gpu
-from workloads import options, results
+from workloads import options, records
 
 OFF = 0.15
 RUN = "reports/nvidia-h200-x4"
@@ -37,7 +37,7 @@ def main() -> int:
     made.add_argument("run", nargs="?", default=RUN, help=f"result files with trainings on several GPUs ({RUN})")
     run = made.parse_args().run
     try:
-        read = results.read(run)
+        read = records.read(run)
     except FileNotFoundError as error:
         raise SystemExit(f"error: {error}") from error
     found = figures([c for c in data_parallel.cases(read.measurements) if is_gpu(c.several.settings.device)])

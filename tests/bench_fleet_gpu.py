@@ -11,8 +11,8 @@ from must_reach import Figure, exactly, table
 from analysis import fleet_devices, fleet_judged, fleet_words, spread
 from kernels import cuda, registry
 from kernels.problems import Matmul
-from workloads import copies, machine, measure, results, telemetry, timing
-from workloads.results import Loaded, Measurement, Row, Run, Settings
+from workloads import copies, machine, measure, records, telemetry, timing
+from workloads.records import Loaded, Measurement, Row, Run, Settings
 from workloads.timing import Limits
 
 CLEAN = 5
@@ -35,7 +35,7 @@ def main() -> int:
     here = machine.describe()
     multiprocessors = here.gpus[0].multiprocessors
     prepared = [ready(row) for row in ROWS]
-    run = Run(results.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", measure.now())
+    run = Run(records.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", measure.now())
 
     def device(busy: int) -> fleet_devices.Device:
         with kept_busy(busy):

@@ -16,7 +16,7 @@ from analysis import estimate
 from kernels import cuda, registry, tiles
 from kernels.problems import Matmul
 from workloads import copies, machine, timing
-from workloads.results import Settings
+from workloads.records import Settings
 from workloads.timing import Limits
 
 SQUARES = (1024, 2048, 4096, 8192)

@@ -25,7 +25,7 @@ from analysis.estimate import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
 from workloads import cpu_watch, machine, plan, timing
-from workloads.results import Samples, Settings
+from workloads.records import Samples, Settings
 from workloads.timing import Limits
 
 SIZES = (256, 384, 500, 768, 1000, 1536, 2048, 3000, 4096)

@@ -29,7 +29,7 @@ from analysis.estimate import Estimate
 from analysis.units import count, percent
 from kernels import networks
 from workloads import switches
-from workloads.results import Settings
+from workloads.records import Settings
 
 RUN = REPORTS / "nvidia-h200"
 MEDIAN, MEAN = held_out.TARGETS["median"], held_out.TARGETS["mean"]

@@ -13,7 +13,7 @@ from must_reach import REPORTS, Figure, exactly, table
 from test_results_load import write
 
 from analysis import report
-from workloads.results import Measurement
+from workloads.records import Measurement
 
 ROWS, TURNS, FOLD = 10_000, 3, 4
 SIZES = tuple(range(64, 64 + 16 * 400, 16))

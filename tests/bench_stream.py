@@ -20,7 +20,7 @@ from analysis import estimate, units
 from kernels import registry
 from kernels.problems import Stream
 from workloads import machine, measure, timing
-from workloads.results import Samples
+from workloads.records import Samples
 from workloads.timing import Limits
 
 SIZES = (32 << 10, 1 << 20, 256 << 20, 1 << 30)

@@ -15,7 +15,7 @@ from analysis.estimate import Estimate
 from kernels import networks
 from kernels.problems import Training
 from workloads import machine
-from workloads.results import Measurement, Row, Settings
+from workloads.records import Measurement, Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 

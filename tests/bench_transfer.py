@@ -12,7 +12,7 @@ from analysis.sheets import SHEETS
 from kernels import cuda, registry
 from kernels.problems import Stream, Transfer
 from workloads import copies, machine, sweep, timing
-from workloads.results import Measurement, Settings
+from workloads.records import Measurement, Settings
 from workloads.timing import Limits
 
 ROUNDS = 15

@@ -9,7 +9,7 @@ from must_reach import REPORTS, Figure, exactly, table
 from analysis import estimate
 from kernels.problems import Matmul, Peak
 from workloads import machine, sweep
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.timing import Limits
 
 ONE = Settings(threads=1)

@@ -10,7 +10,7 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir())
 import pytest
 
 from kernels.problems import Training
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.switches import PARTS
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment

@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.arrays import precision
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
-from workloads.results import Gpu, Loaded, Machine, Measurement, Run, Samples, Settings
+from workloads.records import Gpu, Loaded, Machine, Measurement, Run, Samples, Settings
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
 _CACHES = {"L1d": 48 * 2**10, "L2": 2 * 2**20, "L3": 105 * 2**20}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from analysis import comparison, export, spread
 from analysis.frame import frame
-from workloads import checks, options, results
+from workloads import checks, options, records
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
@@ -31,7 +31,7 @@ ANY = st.one_of(
 
 def _lines() -> list[bytes]:
     """A line of every kind that a file can hold, few enough for a report to take a hundredth of a second."""
-    rows: dict[tuple, results.Measurement] = {}
+    rows: dict[tuple, records.Measurement] = {}
     for loaded in (gpu_run(sizes=(64, 512)), cpu_run(sizes=(64, 512))):
         for m in loaded.measurements:
             rows.setdefault(
@@ -110,13 +110,13 @@ def sizes(words: list[str]) -> None:
                 _one_line(error)
 
 
-def reader(lines: list[bytes]) -> results.Loaded:
+def reader(lines: list[bytes]) -> records.Loaded:
     """The reader: every line is a Run, a Measurement or counted as bad, and what was read can be written and read again."""
-    runs, rows, bad = results.decode(lines)
+    runs, rows, bad = records.decode(lines)
     assert len(runs) + len(rows) + bad <= len(lines)
-    again = results.decode([msgspec.json.encode(line) for line in (*runs, *rows)])
+    again = records.decode([msgspec.json.encode(line) for line in (*runs, *rows)])
     assert (again[0], again[1], again[2]) == (runs, rows, 0)
-    return results.Loaded(tuple(runs), tuple(rows), bad, ("fuzzed.jsonl",))
+    return records.Loaded(tuple(runs), tuple(rows), bad, ("fuzzed.jsonl",))
 
 
 def page(lines: list[bytes]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from kernels import networks
 from kernels.problems import Training
 from workloads import data, dense, feeds, loops, replicas, switches, trainers
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 
 SAMPLES, BATCH, STEPS = 10, 4, 3  # two whole batches and a smaller one
 AGREE = 2e-5  # relative: float32 sums in another order, over some steps

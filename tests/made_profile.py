@@ -7,7 +7,7 @@ from analysis import fusion
 from analysis.sources import PASSES
 from kernels import networks
 from kernels.problems import Launch, Matmul, Stream, Training, Transfer
-from workloads.results import Run
+from workloads.records import Run
 
 CALL = 100e-6  # of a tf.function
 RATE = {"cpu": 1e11, "gpu:0": 1e13}  # FLOP/s

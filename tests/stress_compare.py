@@ -11,8 +11,8 @@ from must_reach import Figure, exactly, table
 
 from analysis import comparison, spread
 from kernels.problems import Matmul, Peak, Stream
-from workloads import machine, matmul, results, sweep
-from workloads.results import Row, Settings
+from workloads import machine, matmul, records, sweep
+from workloads.records import Row, Settings
 
 ONE = Settings(threads=1)
 ROWS = [
@@ -60,7 +60,7 @@ def judged(folder: Path) -> list[comparison.Compared]:
     for old in sorted(folder.glob(f"*-{SIDES[0]}")):
         new = old.with_name(old.name.replace(*SIDES))
         if new.exists():
-            found += comparison.comparison(results.read(old), results.read(new), stored=known).rows
+            found += comparison.comparison(records.read(old), records.read(new), stored=known).rows
     return found
 
 

@@ -53,7 +53,7 @@ def guided(name: str, count: int) -> Counter | str:
         return "atheris is not installed: pip install atheris"
     code = (
         "import sys, atheris\n"
-        "with atheris.instrument_imports():\n    import workloads.options, workloads.results, workloads.soundness\n"
+        "with atheris.instrument_imports():\n    import workloads.options, workloads.records\n"
         "import fuzzing\n"
         "atheris.Setup(sys.argv, fuzzing.RAW[sys.argv.pop(1)])\n"
         "atheris.Fuzz()\n"

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from must_reach import Figure, added, exactly, table
 
-from workloads import results
+from workloads import records
 from workloads.worker import ROOT
 
 COMMAND = [
@@ -81,7 +81,7 @@ def rounds(count: int, seed: int, said=lambda text: None) -> dict[str, int]:
                 folder, before = Path(place) / str(i), 0
             printed, workers = killed(folder, i % 10 > 0, rng.expovariate(0.6))
             path = folder / "stream.jsonl"
-            kept = results.read(path) if path.exists() else results.Loaded((), (), 0, ())
+            kept = records.read(path) if path.exists() else records.Loaded((), (), 0, ())
             rows = len(kept.measurements)
             tail = path.read_bytes().rpartition(b"\n")[2] if path.exists() else b""
             told["kills"] += 1

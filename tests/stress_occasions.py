@@ -14,8 +14,8 @@ from must_reach import REPORTS, Figure, exactly, table
 
 from analysis import comparison, estimate, names, spread
 from kernels.problems import Matmul, Peak, Stream
-from workloads import judging, machine, matmul, results, sweep
-from workloads.results import Loaded, Measurement, Row, Samples, Settings
+from workloads import judging, machine, matmul, records, sweep
+from workloads.records import Loaded, Measurement, Row, Samples, Settings
 
 ONE, TWO = Settings(threads=1), Settings(threads=2)
 ROWS = [
@@ -60,12 +60,12 @@ def main() -> int:
     args = flags.parse_args()
     place = REPORTS / machine.describe().key / "occasions"
     for run in args.keep:
-        keep(place, results.read(run))
+        keep(place, records.read(run))
     if args.take:
         with tempfile.TemporaryDirectory() as folder:
             sweep.sweep(ROWS, matmul.parser().parse_args([*HOW, "-o", folder]), "matmul", AGAIN)
-            keep(place, results.read(folder))
-    runs = sorted(map(results.read, place.glob("*.jsonl")), key=lambda run: run.runs[0].started_at)
+            keep(place, records.read(folder))
+    runs = sorted(map(records.read, place.glob("*.jsonl")), key=lambda run: run.runs[0].started_at)
     if len(runs) < FEWEST:
         flags.error(f"{len(runs)} runs of this machine are kept, {FEWEST} are needed: ARGS=--take, minutes apart")
     return told(runs)

@@ -11,7 +11,7 @@ from analysis.combine import HIDDEN, Calibration
 from analysis.estimate import Estimate
 from analysis.report import budgets
 from kernels.problems import Training
-from workloads.results import Settings
+from workloads.records import Settings
 
 S0 = Training("cifar10-cnn", 32, 9600)
 

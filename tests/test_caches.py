@@ -12,7 +12,7 @@ from fake_gpu import write
 from kernels import registry
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream
 from workloads import caches, copies, measure, timing
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.timing import Limits
 
 COLD = Settings(cache="cold")

@@ -10,9 +10,9 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, square
 
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
-from workloads import checks, copies, doctor, measure, options, probes, readiness, results, sweep
+from workloads import checks, copies, doctor, measure, options, probes, readiness, records, sweep
 from workloads.checks import Context
-from workloads.results import Measurement, Row, Run, Samples, Settings
+from workloads.records import Measurement, Row, Run, Samples, Settings
 from workloads.timing import Limits
 
 BY_FLAG = {check.flag: check for check in checks.CHECKS}
@@ -336,7 +336,7 @@ def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
 
 
 def test_the_doctor_times_a_few_rows(monkeypatch):
-    here = results.Machine("x", "cpu", "intel", "avx512", 1, 1, 1 << 34, {"L3": 1 << 22})
+    here = records.Machine("x", "cpu", "intel", "avx512", 1, 1, 1 << 34, {"L3": 1 << 22})
     done = readiness.trials(here)
     assert [(m.kernel, m.status) for m in done] == [("matmul/numpy/blas", "ok"), ("stream/numba/loop", "ok")]
     monkeypatch.setattr(
@@ -351,8 +351,8 @@ def test_the_doctor_times_a_few_rows(monkeypatch):
 
 
 def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
-    run = Run(results.SCHEMA, GPU_MACHINE, {}, "c", 1, "a", "b", "2026-01-01T00:00:00Z")
-    with results.Writer(tmp_path / "matmul.jsonl", run) as writer:
+    run = Run(records.SCHEMA, GPU_MACHINE, {}, "c", 1, "a", "b", "2026-01-01T00:00:00Z")
+    with records.Writer(tmp_path / "matmul.jsonl", run) as writer:
         writer.append(gpu(5e-4, 4e-4))
     assert doctor.main([str(tmp_path)]) == options.OK
     assert "1 rows of nvidia-h200" in capsys.readouterr().out
@@ -365,7 +365,7 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
 
 
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
-    run = Run(results.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
+    run = Run(records.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
     outcome = sweep.Outcome(
         run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})]
     )

@@ -12,11 +12,11 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 
 from analysis import compare, comparison, names, spread
 from kernels.problems import Training
-from workloads import baselines, matmul, options, results, show
-from workloads.results import Loaded, Measurement, Run, Samples, Settings
+from workloads import baselines, matmul, options, records, show
+from workloads.records import Loaded, Measurement, Run, Samples, Settings
 
 RUN = Run(
-    results.SCHEMA, CPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
+    records.SCHEMA, CPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
 )
 
 
@@ -375,7 +375,7 @@ def test_differences_of_machines_come_first():
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
-    with results.Writer(folder / "matmul.jsonl", msgspec.structs.replace(RUN, machine=machine)) as writer:
+    with records.Writer(folder / "matmul.jsonl", msgspec.structs.replace(RUN, machine=machine)) as writer:
         for m in measurements:
             writer.append(m)
     return str(folder)
@@ -476,8 +476,8 @@ class TestBaselines:
         monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
 
     def test_a_saved_name_is_a_run_and_is_never_overwritten(self, runs, tmp_path):
-        kept = baselines.save("before", results.files_of(runs[0]))
-        assert results.read("before").measurements == results.read(runs[0]).measurements and baselines.names() == [
+        kept = baselines.save("before", records.files_of(runs[0]))
+        assert records.read("before").measurements == records.read(runs[0]).measurements and baselines.names() == [
             "before"
         ]
         with pytest.raises(options.Usage, match="exists"):
@@ -498,21 +498,21 @@ class TestBaselines:
 
     def test_half_a_baseline_is_none_and_anothers_is_left_alone(self, runs, tmp_path, monkeypatch):
         with pytest.raises(options.Usage, match="cannot save"):
-            baselines.save("half", [*results.files_of(runs[0]), tmp_path / "nosuch"])
+            baselines.save("half", [*records.files_of(runs[0]), tmp_path / "nosuch"])
         assert baselines.names() == []
-        baselines.save("other", results.files_of(runs[0]))
+        baselines.save("other", records.files_of(runs[0]))
         monkeypatch.setattr(
             baselines, "require_free", lambda name: None
         )  # made by another between the question and the copy
         with pytest.raises(options.Usage, match="cannot save"):
             baselines.save("other", [])
-        assert len(results.read("other").measurements) == 3
+        assert len(records.read("other").measurements) == 3
 
     def args(self, *argv):
         return matmul.parser().parse_args(["-q", *argv])
 
     def test_flags_are_checked_before_anything_is_measured(self, runs):
-        baselines.save("before", results.files_of(runs[0]))
+        baselines.save("before", records.files_of(runs[0]))
         for argv, message in (
             (["--fail-on", "slower>5%"], "needs --against"),
             (["--save", "before"], "exists"),
@@ -523,8 +523,8 @@ class TestBaselines:
         show.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
 
     def test_at_the_end_rows_are_saved_and_compared(self, runs, capsys):
-        baselines.save("before", results.files_of(runs[0]))
-        files = results.files_of(runs[1])
+        baselines.save("before", records.files_of(runs[0]))
+        files = records.files_of(runs[1])
         args = self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%")
         assert show.beside(args, files, options.OK) == options.REGRESSION
         out, err = capsys.readouterr()

@@ -13,7 +13,7 @@ from analysis.crossover import LATENCY
 from kernels import reference_conv, registry
 from kernels.problems import Conv, Matmul
 from workloads import conv, matmul, measure, options, plan, tables
-from workloads.results import Measurement, Settings
+from workloads.records import Measurement, Settings
 
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
 
@@ -302,7 +302,7 @@ def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, mo
 def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
     """A kernel whose answer is off by less than it says is `bound`, one that is off by more is wrong."""
     from kernels import registry
-    from workloads.results import Row
+    from workloads.records import Row
     from workloads.timing import Limits
 
     def planted(error: float, bound: float | None):

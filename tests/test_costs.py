@@ -7,7 +7,7 @@ from analysis import costs
 from analysis.estimate import Estimate
 from kernels.problems import Matmul, Training
 from workloads import sweep
-from workloads.results import Measurement, Samples, Settings
+from workloads.records import Measurement, Samples, Settings
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)
 LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.175,) * 3}

@@ -257,7 +257,7 @@ def test_a_wrong_answer_never_wins():
 
 def test_other_shapes_layouts_and_cold_rows_are_left_out():
     from kernels.problems import Matmul, Training
-    from workloads.results import Measurement, Settings
+    from workloads.records import Measurement, Settings
 
     others = [Matmul(64, 64, 32), Matmul(64, 64, 64, layout="tn"), Training("m", 1, 1)]
     rows = [row(f"{p.op}/some/kernel", p, 1.0, device="cpu") for p in others]

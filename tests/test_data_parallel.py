@@ -16,7 +16,7 @@ from analysis.report import training as trainings_page
 from kernels.peers import AllReduce
 from kernels.problems import Training
 from workloads import asked, checks, options, replicas, spread, studies, switches, training
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 

@@ -11,7 +11,7 @@ from kernels.layers import Layer, Network
 from kernels.problems import Training
 from kernels.steps import step
 from workloads import describe, options, worker
-from workloads.results import Measurement, Row, Settings
+from workloads.records import Measurement, Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order
 

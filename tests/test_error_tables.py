@@ -8,7 +8,7 @@ from fake_measurements import GPU_MACHINE
 from analysis import error_tables, prediction, profile
 from analysis.estimate import Estimate
 from kernels.problems import Training
-from workloads.results import Settings
+from workloads.records import Settings
 
 
 def checked(held: float) -> dict[str, str]:

@@ -8,7 +8,7 @@ import pytest
 
 from analysis import estimate
 from analysis.estimate import Estimate
-from workloads.results import Samples
+from workloads.records import Samples
 
 
 def drawn(rng, center: float, blocks: int, each: int, spread: float, block_spread: float) -> Samples:

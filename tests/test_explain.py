@@ -14,7 +14,7 @@ from analysis import explain, explanation, verifying, whatif
 from analysis.explanation import Asked
 from kernels.layers import Layer, Network
 from kernels.problems import Launch, Training
-from workloads import machine, options, results
+from workloads import machine, options, records
 
 ROOT = pathlib.Path(__file__).parent.parent
 OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
@@ -28,7 +28,7 @@ def laws(monkeypatch):
 
 
 def written(folder: pathlib.Path, of=GPU_MACHINE, rows=()) -> str:
-    with results.Writer(folder / "launch.jsonl", run(of)) as writer:
+    with records.Writer(folder / "launch.jsonl", run(of)) as writer:
         for m in rows or (*launch_rows(0.0), *transfer_rows(0.0)):
             writer.append(m)
     return str(folder)

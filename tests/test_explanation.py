@@ -28,7 +28,7 @@ from analysis.profile import Lacking
 from kernels import networks
 from kernels.layers import Layer, Network
 from kernels.problems import Launch, Training
-from workloads.results import Settings
+from workloads.records import Settings
 
 T = Training("cifar10-cnn", 32, 3200, 10)
 

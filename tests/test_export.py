@@ -10,11 +10,11 @@ import pytest
 from fake_measurements import GPU_MACHINE, gpu_run, row, square
 
 from analysis import export, frame
-from workloads import results
-from workloads.results import Loaded, Measurement, Run, Samples, Settings
+from workloads import records
+from workloads.records import Loaded, Measurement, Run, Samples, Settings
 
 RUN = Run(
-    results.SCHEMA, GPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
+    records.SCHEMA, GPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
 )
 # Blocks' medians are 1, 3 and 2 microseconds: mean 2, median 2, standard deviation 1.
 ROW = Measurement(
@@ -99,7 +99,7 @@ def test_a_number_that_json_cannot_say_is_an_error():
 
 
 def test_the_command(tmp_path, capsys):
-    with results.Writer(tmp_path / "run" / "matmul.jsonl", RUN) as writer:
+    with records.Writer(tmp_path / "run" / "matmul.jsonl", RUN) as writer:
         writer.append(ROW)
     out = tmp_path / "out.json"
     assert export.main([str(tmp_path / "run"), "--to", "bencher", "-o", str(out)]) == 0
@@ -109,7 +109,7 @@ def test_the_command(tmp_path, capsys):
     assert export.main([str(tmp_path / "run"), "--to", "github"]) == 0 and json.loads(capsys.readouterr().out)
     assert export.main([str(tmp_path / "none"), "--to", "github"]) == 2 and export.main([str(tmp_path / "run")]) == 2
     other = msgspec.structs.replace(RUN, machine=msgspec.structs.replace(GPU_MACHINE, key="other"))
-    with results.Writer(tmp_path / "other" / "matmul.jsonl", other) as writer:
+    with records.Writer(tmp_path / "other" / "matmul.jsonl", other) as writer:
         writer.append(ROW)
     capsys.readouterr()
     assert export.main([str(tmp_path / "run"), str(tmp_path / "other"), "--to", "csv"]) == 2

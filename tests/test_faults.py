@@ -14,8 +14,8 @@ import planting
 import pytest
 
 from kernels.problems import Matmul
-from workloads import matmul, measure, options, plan, results, soundness, sweep, timing, worker
-from workloads.results import Measurement, Row, Samples, Settings
+from workloads import matmul, measure, options, plan, records, sweep, timing, worker
+from workloads.records import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1"]
@@ -154,13 +154,13 @@ def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
 def test_a_number_that_is_none_is_a_failed_row_and_no_lost_line(tmp_path, where):
     bad = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", flags=("steal",), **where)
     run = sweep.header(matmul.parser().parse_args([]), "c")
-    with results.Writer(tmp_path / "x.jsonl", run) as writer:
+    with records.Writer(tmp_path / "x.jsonl", run) as writer:
         writer.append(bad)
-    read = results.read(tmp_path)
+    read = records.read(tmp_path)
     assert read.bad_lines == 0 and read.measurements[0].status == "failed" and read.measurements[0].flags == ("steal",)
     assert "is not a finite number" in read.measurements[0].reason
     good = Measurement("training/keras/fit", Matmul(1, 1, 1), Settings(), "ok", values={"final_loss": 1.0})
-    assert soundness.finite(good) is good
+    assert records.finite(good) is good
 
 
 def test_an_answer_that_cannot_be_read_is_a_failed_row(monkeypatch):
@@ -195,9 +195,9 @@ def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
     args = matmul.parser().parse_args([])
     timed = Samples("host-latency", (1.0,), 1, (0,), "steady")
     for n, resume in ((1, False), (2, True)):
-        with results.Writer(tmp_path / "matmul.jsonl", sweep.header(args, "c"), resume) as writer:
+        with records.Writer(tmp_path / "matmul.jsonl", sweep.header(args, "c"), resume) as writer:
             writer.append(Measurement("matmul/numpy/blas", Matmul(n, n, n), Settings(), "ok", samples=(timed,)))
-    assert [m.problem.n for m in results.read(tmp_path).measurements] == [1, 2]
+    assert [m.problem.n for m in records.read(tmp_path).measurements] == [1, 2]
 
 
 @pytest.mark.parametrize("number", [errno.EROFS, errno.EACCES, errno.ENOSPC])
@@ -248,5 +248,5 @@ def test_a_disk_that_fills_up_and_a_second_run_beside_it(tmp_path):
     out, err = first.communicate(timeout=60)
     assert first.returncode == options.USAGE and "cannot write" in err and "what was measured before is in it" in err
     shown = [line for line in [*printed[1:], *out.splitlines()] if line.startswith("stream,")]
-    kept = results.read(path)
+    kept = records.read(path)
     assert len(kept.measurements) >= len(shown) > 3 and kept.bad_lines <= 1

@@ -15,9 +15,9 @@ from test_fleet_devices import machine, reads, write
 
 from analysis import fleet_devices, fleet_judged, fleet_words
 from kernels.problems import Peak
-from workloads import fleet, fleet_cluster, fleet_lines, fleet_node, options, results, suite
+from workloads import fleet, fleet_cluster, fleet_lines, fleet_node, options, records, suite
 from workloads.fleet_cluster import Node
-from workloads.results import Measurement, Row, Settings
+from workloads.records import Measurement, Row, Settings
 from workloads.worker import ROOT
 
 LISTED = {
@@ -168,7 +168,7 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
     ray, (one, two) = gathered(tmp_path, lines)
     assert ray.held["n1"]["num_cpus"] == 2 and ray.held["n1"]["max_retries"] == 0
     assert (one.count("ok"), one.rows_lost, one.lost) == (3, 0, "") and (two.count("ok"), two.rows_lost) == (1, 2)
-    stored = results.read(tmp_path / "n2").measurements
+    stored = records.read(tmp_path / "n2").measurements
     assert [(m.status, m.reason, m.flags) for m in stored[1:]] == [("failed", "lost: n2 died", ("lost",))] * 2
     assert [fleet.exit_code(parts) for parts in ([one, two], [one], [])] == [1, 0, 3]
     told = fleet_words.lines(fleet_judged.judge(fleet_devices.devices(tmp_path), []))
@@ -178,10 +178,10 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
 def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
     gathered(tmp_path, {"n1": [BEGAN, PLAN, took(ROWS[0]), Died("gone")]})
     part = fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)
-    assert [m.key for m in results.decode(part.kept["peak"].encode().splitlines())[1]] == [ROWS[0].key]
+    assert [m.key for m in records.decode(part.kept["peak"].encode().splitlines())[1]] == [ROWS[0].key]
     _, (part,) = gathered(tmp_path, {"n1": [BEGAN, PLAN, *map(took, ROWS[1:])]})
     assert (part.count("ok"), part.rows_lost, part.to_go) == (3, 0, 0)
-    assert {m.status for m in results.read(tmp_path).measurements} == {"ok"}
+    assert {m.status for m in records.read(tmp_path).measurements} == {"ok"}
 
 
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
@@ -220,7 +220,7 @@ def test_a_node_with_other_gpus_is_not_resumed(tmp_path, placed):
 def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason(placed):
     import platform
 
-    ours = {"sources": results.source_hash(), "python": platform.python_version(), "boot": "b1"}
+    ours = {"sources": records.source_hash(), "python": platform.python_version(), "boot": "b1"}
     said: list[str] = []
     absent = ModuleNotFoundError("No module named 'workloads'")
     greetings = {"a": ours, "b": {**ours, "sources": "0123"}, "c": Late(), "d": absent, "e": ours}
@@ -234,7 +234,7 @@ def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason
 def test_a_folder_with_results_is_not_written_without_resume(tmp_path):
     write(tmp_path / "run" / "n1", machine("GPU-a"), reads("gpu:0"))
     args = argparse.Namespace(output=str(tmp_path / "run"), resume=False, ray="auto")
-    with pytest.raises(results.Refused, match="add --resume"):
+    with pytest.raises(records.Refused, match="add --resume"):
         fleet.place(args)
     args.resume = True
     assert fleet.place(args) == tmp_path / "run"
@@ -326,7 +326,7 @@ def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
         check=False,
     )
     assert done.returncode == 1, done.stderr[-2000:]
-    rows = {p.name: results.read(p).measurements for p in sorted((tmp_path / "run").iterdir())}
+    rows = {p.name: records.read(p).measurements for p in sorted((tmp_path / "run").iterdir())}
     assert set(rows) == {"node-1", "node-2", "node-3"}
     assert {m.status for name in ("node-1", "node-2") for m in rows[name]} == {"ok"}
     assert {m.key for m in rows["node-3"]} == {m.key for m in rows["node-1"]} and rows["node-3"][0].status == "ok"

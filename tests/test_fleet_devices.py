@@ -12,8 +12,8 @@ import pytest
 from analysis import fleet as command
 from analysis import fleet_devices, fleet_judged, fleet_words
 from kernels.problems import Peak, Stream
-from workloads import baselines, results
-from workloads.results import Measurement, Settings
+from workloads import baselines, records
+from workloads.records import Measurement, Settings
 from workloads.worker import ROOT
 
 H200 = ROOT / "reports" / "nvidia-h200"
@@ -25,16 +25,16 @@ def _no_baselines(monkeypatch, tmp_path):
     monkeypatch.setattr(baselines, "FOLDER", tmp_path / "saved")
 
 
-def machine(*uuids: str) -> results.Machine:
+def machine(*uuids: str) -> records.Machine:
     gpus = tuple(msgspec.structs.replace(fake.H200, uuid=uuid) for uuid in uuids)
     return msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus, key=f"nvidia-h200-x{len(gpus)}")
 
 
 def write(
-    folder: pathlib.Path, here: results.Machine, rows, workload: str = "stream", said: str = "--ray auto"
+    folder: pathlib.Path, here: records.Machine, rows, workload: str = "stream", said: str = "--ray auto"
 ) -> None:
     run = fake.run(here, f"python -m workloads.suite {said} --fast")
-    with results.Writer(folder / f"{workload}.jsonl", run) as writer:
+    with records.Writer(folder / f"{workload}.jsonl", run) as writer:
         for m in rows:
             writer.append(m)
 
@@ -184,7 +184,7 @@ def noisy(m: Measurement, rng, row_noise: float, factor: float = 1.0) -> Measure
 
 
 def stored_rows() -> list[Measurement]:
-    loaded = results.read(H200 / "roofs", H200 / "suite")
+    loaded = records.read(H200 / "roofs", H200 / "suite")
     return [
         m
         for m in loaded.measurements

@@ -13,7 +13,7 @@ from analysis.combine import HOST, Calibration
 from analysis.estimate import Estimate
 from kernels.problems import Training
 from workloads import sweep
-from workloads.results import Settings
+from workloads.records import Settings
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")
 PLAIN = Calibration()

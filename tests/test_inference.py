@@ -13,8 +13,8 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import inference as said
 from kernels import networks
 from kernels.problems import Inference
-from workloads import answering, energy, inference, measure, options, results, serving, sweep, switches
-from workloads.results import Row, Samples, Settings
+from workloads import answering, energy, inference, measure, options, records, serving, sweep, switches
+from workloads.records import Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker
 
@@ -308,7 +308,7 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
     assert "samples/s" in out
     assert "lenet at batch 8 answers, in samples a second: samples already on the device" in out
     assert "No GPU was measured on this machine" in out
-    read = results.read(folder).measurements
+    read = records.read(folder).measurements
     assert [(m.kernel, m.problem.batch, m.status) for m in read] == [(CALL, b, "ok") for b in (1, 1, 8, 8)]
     assert inference.main([*flags, "--resume", "--format", "json"]) == 0
     table = json.loads(capsys.readouterr().out)
@@ -317,7 +317,7 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
         ("lenet", 1, "roundtrip", "data=synthetic", None),
     ]
     assert table[0]["flops"] == Inference("lenet", 1).flops
-    assert results.read(folder).measurements == read
+    assert records.read(folder).measurements == read
 
 
 def answered(batch, clocks, kernel=CALL, mode="roundtrip", device="cpu", switches=None, **more):

@@ -16,7 +16,7 @@ from analysis.report import training as section
 from analysis.training_words import training_sentences
 from kernels.problems import Training
 from workloads import switches
-from workloads.results import Measurement, Settings
+from workloads.records import Measurement, Settings
 
 FIT = "training/keras/fit"
 

@@ -156,7 +156,7 @@ def test_gpu_kernels_are_right(name):
     if not gpu():
         pytest.skip("no GPU")
     from workloads import copies
-    from workloads.results import Settings
+    from workloads.records import Settings
 
     op, backend = name.split("/")
     for kernel in registry.load(op, backend):

@@ -8,7 +8,7 @@ from analysis.report import ladder as page
 from analysis.report.material import Material
 from analysis.report.page import markdown
 from kernels.problems import Conv, Peak
-from workloads.results import Loaded
+from workloads.records import Loaded
 
 
 def at(kernel: str, n: int, rate: float, math: str = "float32", **how):

@@ -10,7 +10,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from kernels import registry
 from kernels.problems import Launch
 from workloads import launch, options, starts, sweep
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.worker import Order, Worker, environment
 
 

@@ -7,7 +7,7 @@ import pytest
 from kernels import networks
 from kernels.problems import Training
 from workloads import dense, loops, switches, trainers
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order
 

@@ -14,7 +14,7 @@ import pytest
 from kernels import reference, registry
 from kernels.problems import Matmul
 from workloads import measure
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 
 MODULE = "kernels.matmul_mkl"
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]

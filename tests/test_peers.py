@@ -11,15 +11,15 @@ from analysis import crossover, fleet_devices
 from analysis import peers as words
 from analysis.report import sections, several_gpus
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
-from workloads import at_once, machine, options, parties, peers, results, suite, windows
-from workloads.results import Measurement, Row, Settings
+from workloads import at_once, machine, options, parties, peers, records, suite, windows
+from workloads.records import Measurement, Row, Settings
 from workloads.timing import Limits
 from workloads.worker import environment
 
 MIB = 1 << 20
 
 
-def host(gpus: int) -> results.Machine:
+def host(gpus: int) -> records.Machine:
     made = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(gpus))
     return msgspec.structs.replace(
         fake.GPU_MACHINE, gpus=made, key=f"nvidia-h200-x{gpus}" if gpus > 1 else "nvidia-h200"
@@ -290,7 +290,7 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
     assert "| gpu-1 -&gt; gpu-0 4 bytes | direct | 10.0 us | 0.0 % | 2.00 us | - |" in lines
     assert "| float32 | out-of-place | 4.00 KiB | 10.0 us | 0.410 GB/s |" in lines
     assert "| h2d of 256 MiB | resident | gpu:1 | 5.39 ms | 8.08 ms | 1.50 | 1.50 .. 1.50 |" in lines
-    with results.Writer(tmp_path / "peers.jsonl", fake.run(host(2))) as writer:
+    with records.Writer(tmp_path / "peers.jsonl", fake.run(host(2))) as writer:
         for m in (copy, total, *rows_at_once(1.5)):
             writer.append(m)
     from analysis import report
@@ -346,7 +346,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):
     assert asked_for[0] == (("gpu:0", "gpu:1"), ((0,), (1,), (0, 1)), 2, at_once.FAST_ROUNDS)
     assert [v["CUDA_VISIBLE_DEVICES"] for v in closed] == ["GPU-0", "GPU-1"]  # one worker a GPU for all of it
     assert outcome.exit_code == 0 and outcome.path.name == "at-once.jsonl"
-    stored = results.read(tmp_path).measurements
+    stored = records.read(tmp_path).measurements
     assert [m.row for m in stored] == at_once.rows([0, 1])
     assert all(np.median(m.on("host-latency").seconds) == pytest.approx(1e-3 * m.problem.together) for m in stored)
     assert {round(r.value, 6) for *_, r in words.slowdowns(stored)} == {2.0}

@@ -30,7 +30,7 @@ from analysis.prediction import HIDDEN, RULES
 from kernels import networks
 from kernels.problems import Stream, Training
 from workloads.options import Usage
-from workloads.results import Settings
+from workloads.records import Settings
 
 MLP = Training("mlp-784-100x2-10", 32, 2048)
 CPU, GPU = Settings("cpu"), Settings("gpu:0")

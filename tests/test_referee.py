@@ -19,17 +19,16 @@ from workloads import (
     measure,
     options,
     pyperf_child,
+    records,
     referee,
     refereeing,
-    results,
-    soundness,
     sweep,
 )
 from workloads.cuda_bench_child import BATCH, CALLS, COLD
-from workloads.results import Loaded, Measurement, Row, Run, Samples, Settings
+from workloads.records import Loaded, Measurement, Row, Run, Samples, Settings
 from workloads.timing import Limits
 
-RUN = Run(results.SCHEMA, CPU_MACHINE, {}, "python -m workloads.referee", 1, "a", "b", "2026-01-01T00:00:00Z")
+RUN = Run(records.SCHEMA, CPU_MACHINE, {}, "python -m workloads.referee", 1, "a", "b", "2026-01-01T00:00:00Z")
 ONE = Row("matmul/numpy/blas", Matmul(64, 64, 64), Settings(threads=1))
 
 
@@ -228,7 +227,7 @@ def test_turns_with_cuda_bench(monkeypatch):
     }
     assert made[0].series["ours_s"] == (4e-6, 6e-6) and made[0].series["cuda_bench_s"] == (1e-6, 4e-6)
     assert made[0].on("device").block == (0, 1) and trust.beside(made)[0].ratio.value == 2.75  # 4 / 1 and 6 / 4
-    assert all(soundness.sound(m) for m in made)
+    assert all(records.sound(m) for m in made)
     before = {rows[0][1].key: first[0], rows[1][1].key: made[1]}
     order.clear()
     (last,) = refereeing.gpu(rows, 2, 1, before)
@@ -534,7 +533,7 @@ class TestTheCommand:
         out, err = capsys.readouterr()
         assert "stopped by stop-after" in err and "--resume" in err and "1 row" in out
         assert referee.main([*argv, "--resume"]) == options.OK
-        assert len(results.read(tmp_path).measurements) == 2
+        assert len(records.read(tmp_path).measurements) == 2
         monkeypatch.setattr(refereeing, "cpu", lambda *given: pytest.fail("measured again"))
         assert referee.main([*argv, "--resume"]) == options.OK
         lines = (tmp_path / "referee.jsonl").read_text().splitlines()

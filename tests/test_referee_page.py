@@ -9,7 +9,7 @@ from analysis import sentences, trust
 from analysis.report.material import Material
 from analysis.report.page import markdown
 from kernels.problems import Stream
-from workloads.results import Loaded, Samples, Settings
+from workloads.records import Loaded, Samples, Settings
 
 
 def gpu_match(n: int, **switches):

@@ -27,7 +27,7 @@ from analysis.report import (
     style,
 )
 from analysis.roofline import roofs
-from workloads import options, results
+from workloads import options, records
 
 SECTIONS = (
     "## The answer",
@@ -235,7 +235,7 @@ def test_the_head_names_every_commit_newest_first():
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
     assert sections.made_of(runs) == sections.made_of(runs[::-1]) == said
     assert sections.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
-    loaded = results.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
+    loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
     assert sections.header(loaded)[3].endswith(f"; {said}")
     assert html_answer._head(material.Material(loaded))["made_of"] == said
 
@@ -406,7 +406,7 @@ def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
         return page.markdown(
-            material.Material(results.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False
+            material.Material(records.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False
         )
 
     few, many = page_of(sections.INLINE), page_of(sections.INLINE + 1)

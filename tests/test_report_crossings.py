@@ -11,7 +11,7 @@ from analysis.estimate import Estimate
 from analysis.families import Family
 from analysis.report import charts, charts_crossover, charts_jobs, choose, pictures
 from analysis.report.material import Material
-from workloads.results import Loaded
+from workloads.records import Loaded
 
 LAYER = {"m": 0, "n": 512, "k": 3136, "layout": "nn"}
 SHARP = Crossing(Estimate(103.0, 102.0, 104.0), 96, 128, "gpu", 1.33)

@@ -11,7 +11,7 @@ from fake_measurements import row
 from analysis import questions
 from analysis.report import method
 from kernels.problems import Inference, Stream, Training
-from workloads.results import by_machine
+from workloads.records import by_machine
 
 REPORTS = pathlib.Path(__file__).parents[1] / "reports"
 

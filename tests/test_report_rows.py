@@ -22,7 +22,7 @@ from kernels.problems import (
     Transfer,
 )
 from workloads import switches
-from workloads.results import by_machine
+from workloads.records import by_machine
 
 REPORTS = pathlib.Path(__file__).parents[1] / "reports"
 # Of each problem the fields, each with another value that is as good.

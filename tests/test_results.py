@@ -4,13 +4,13 @@ import msgspec
 import pytest
 
 from kernels.problems import Matmul, Training
-from workloads import results
-from workloads.results import Machine, Measurement, Run, Samples, Settings
+from workloads import records
+from workloads.records import Machine, Measurement, Run, Samples, Settings
 
 HERE = Machine("intel-avx512-2c", "a CPU", "intel", "avx512", 2, 1, 1 << 34)
 
 
-def run(machine=HERE, schema=results.SCHEMA, at="2026-01-01T00:00:00Z"):
+def run(machine=HERE, schema=records.SCHEMA, at="2026-01-01T00:00:00Z"):
     return Run(schema, machine, {"python": "3.11"}, "python -m workloads.matmul", 1, "abc", "def", at)
 
 
@@ -20,7 +20,7 @@ def row(n, status="ok", seconds=0.25):
 
 
 def write(path, *lines, resume=False, machine=HERE):
-    with results.Writer(path, run(machine), resume) as writer:
+    with records.Writer(path, run(machine), resume) as writer:
         for line in lines:
             writer.append(line)
         return writer.done
@@ -28,7 +28,7 @@ def write(path, *lines, resume=False, machine=HERE):
 
 def test_what_is_written_is_what_is_read(tmp_path):
     write(tmp_path / "matmul.jsonl", row(1), row(2, "skipped"))
-    loaded = results.read(tmp_path)
+    loaded = records.read(tmp_path)
     assert loaded.measurements == (row(1), row(2, "skipped")) and loaded.runs == (run(),) and loaded.bad_lines == 0
 
 
@@ -36,9 +36,9 @@ def test_a_torn_last_line_is_cut_off_and_the_rest_kept(tmp_path):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1), row(2))
     path.write_bytes(path.read_bytes()[:-20])
-    assert results.read(path).bad_lines == 1
+    assert records.read(path).bad_lines == 1
     assert write(path, row(3), resume=True) == [row(1)]
-    assert results.read(path) == results.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
+    assert records.read(path) == records.Loaded((run(), run()), (row(1), row(3)), 0, (str(path),))
 
 
 def test_garbage_lines_are_counted_and_skipped(tmp_path):
@@ -46,20 +46,20 @@ def test_garbage_lines_are_counted_and_skipped(tmp_path):
     write(path, row(1))
     with open(path, "ab") as file:
         file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n')
-    loaded = results.read(path)
+    loaded = records.read(path)
     assert loaded.measurements == (row(1),) and loaded.bad_lines == 5
 
 
 def test_the_last_line_of_a_key_wins(tmp_path):
     write(tmp_path / "matmul.jsonl", row(1, "failed"), row(1, seconds=0.5))
-    assert results.read(tmp_path).measurements == (row(1, seconds=0.5),)
+    assert records.read(tmp_path).measurements == (row(1, seconds=0.5),)
 
 
 def test_of_two_runs_the_newer_wins_whatever_the_names(tmp_path):
     for name, at, seconds in (("b", "2026-01-01T00:00:00Z", 1.0), ("a", "2026-01-02T00:00:00Z", 2.0)):
-        with results.Writer(tmp_path / name / "matmul.jsonl", run(at=at)) as writer:
+        with records.Writer(tmp_path / name / "matmul.jsonl", run(at=at)) as writer:
             writer.append(row(1, seconds=seconds))
-    assert results.read(tmp_path).measurements == (row(1, seconds=2.0),)
+    assert records.read(tmp_path).measurements == (row(1, seconds=2.0),)
 
 
 def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
@@ -71,10 +71,10 @@ def test_a_training_of_before_samples_had_a_version_says_its_sources(tmp_path):
     later = msgspec.structs.replace(new, problem=Training("lenet", 4, 24), notes={"samples": "2"})
     path = tmp_path / "training.jsonl"
     write(path, old, row(1))
-    with results.Writer(path, msgspec.structs.replace(run(), sources="123"), True) as writer:
+    with records.Writer(path, msgspec.structs.replace(run(), sources="123"), True) as writer:
         writer.append(new)
         writer.append(later)
-    told = [m.notes for m in results.read(path).measurements]
+    told = [m.notes for m in records.read(path).measurements]
     assert told == [{"samples": "as of sources def"}, {}, {"samples": "as of sources 123"}, {"samples": "2"}]
 
 
@@ -82,7 +82,7 @@ def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsy
     path = tmp_path / "matmul.jsonl"
     write(path)
     for sources, lines in (("123", [row(1)]), ("123", []), ("456", [row(2)])):
-        with results.Writer(path, msgspec.structs.replace(run(), sources=sources), True) as writer:
+        with records.Writer(path, msgspec.structs.replace(run(), sources=sources), True) as writer:
             for line in lines:
                 writer.append(line)
     said = f"{path}: the last run in it was of sources 123, this one is of 456; its rows stay as they are\n"
@@ -91,36 +91,36 @@ def test_resuming_with_other_sources_says_so_once_there_are_rows(tmp_path, capsy
 
 def test_an_existing_file_is_never_overwritten(tmp_path):
     write(tmp_path / "matmul.jsonl")
-    with pytest.raises(results.Refused, match="add --resume") as refused:
+    with pytest.raises(records.Refused, match="add --resume") as refused:
         write(tmp_path / "matmul.jsonl")
     assert refused.value.tip == f"{run().command} --resume"
 
 
 def test_one_writer_at_a_time(tmp_path):
-    with results.Writer(tmp_path / "matmul.jsonl", run()), pytest.raises(results.Refused, match="being written"):
-        results.Writer(tmp_path / "matmul.jsonl", run(), resume=True)
+    with records.Writer(tmp_path / "matmul.jsonl", run()), pytest.raises(records.Refused, match="being written"):
+        records.Writer(tmp_path / "matmul.jsonl", run(), resume=True)
 
 
 def test_another_machine_or_a_newer_schema_is_not_resumed(tmp_path):
     write(tmp_path / "matmul.jsonl")
     other = Machine("amd-avx2-8c", "b", "amd", "avx2", 8, 1, 1 << 34)
-    with pytest.raises(results.Refused, match="was measured on intel-avx512-2c, this is amd-avx2-8c"):
+    with pytest.raises(records.Refused, match="was measured on intel-avx512-2c, this is amd-avx2-8c"):
         write(tmp_path / "matmul.jsonl", resume=True, machine=other)
-    with results.Writer(tmp_path / "new.jsonl", run(schema=results.SCHEMA + 1)):
+    with records.Writer(tmp_path / "new.jsonl", run(schema=records.SCHEMA + 1)):
         pass
-    with pytest.raises(results.Refused, match="newer"):
+    with pytest.raises(records.Refused, match="newer"):
         write(tmp_path / "new.jsonl", resume=True)
 
 
 def test_unwritable_places_are_said(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(results.Refused, match="cannot write"):
+    with pytest.raises(records.Refused, match="cannot write"):
         write(tmp_path / "file" / "matmul.jsonl")
 
 
 def test_nothing_to_read_names_a_command(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"python -m workloads.matmul"):
-        results.read(tmp_path)
+        records.read(tmp_path)
 
 
 def test_the_key_does_not_depend_on_how_a_row_was_made():
@@ -134,16 +134,16 @@ def test_the_key_does_not_depend_on_how_a_row_was_made():
 
 
 def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
-    with results.Writer(tmp_path / "matmul.jsonl", run()) as writer:
+    with records.Writer(tmp_path / "matmul.jsonl", run()) as writer:
         writer.append(row(1))
 
         def full(number):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(results.os, "fsync", full)
-        with pytest.raises(results.Refused, match="No space left on device; what was measured before is in it"):
+        monkeypatch.setattr(records.os, "fsync", full)
+        with pytest.raises(records.Refused, match="No space left on device; what was measured before is in it"):
             writer.append(row(2))
-    assert results.read(tmp_path).measurements[0] == row(1)
+    assert records.read(tmp_path).measurements[0] == row(1)
 
 
 @pytest.mark.parametrize(
@@ -165,5 +165,5 @@ def test_a_line_that_nobody_measured_is_a_bad_one(old, new):
     import msgspec
 
     line = msgspec.json.encode(row(1)).decode()
-    assert old in line and results.decode([line.encode()])[2] == 0
-    assert results.decode([line.replace(old, new).encode()]) == ([], [], 1)
+    assert old in line and records.decode([line.encode()])[2] == 0
+    assert records.decode([line.replace(old, new).encode()]) == ([], [], 1)

@@ -8,7 +8,7 @@ from analysis import answers, sentences, steps
 from analysis.report import layers
 from kernels import networks
 from kernels.steps import step as works_of
-from workloads.results import Loaded
+from workloads.records import Loaded
 
 MODEL = "cifar10-mlp"
 COMMAND = f"python -m workloads.matmul --model {MODEL} --direction all --batch 1 8"

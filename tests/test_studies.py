@@ -10,7 +10,7 @@ from analysis import cases
 from kernels import networks
 from kernels.problems import Training
 from workloads import asked, forecast, studies, switches, training
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 
 BOTH = ["cpu", "gpu:0"]
 VISIBLE = {"data": "synthetic", "gpu": "visible"}

@@ -7,7 +7,7 @@ from collections import Counter
 import fake_measurements as fake
 import pytest
 
-from workloads import matmul, options, plan, results, suite, worker
+from workloads import matmul, options, plan, records, suite, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
 
@@ -51,7 +51,7 @@ def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
     assert "next:   " in out and "n = 1024" in out
     assert pathlib.Path(out.splitlines()[-1]).resolve() == tmp_path / "report.html"  # the last line is what one opens
     assert {p.name for p in tmp_path.iterdir()} >= {"matmul.jsonl", "report.md"}
-    assert all(m.status == "ok" for m in results.read(tmp_path).measurements)
+    assert all(m.status == "ok" for m in records.read(tmp_path).measurements)
     assert suite.main([*QUICK, "--quick", "--only", "matmul", "-o", str(tmp_path)]) == 2  # nothing is overwritten
     assert "add --resume" in capsys.readouterr().err
 
@@ -75,7 +75,7 @@ def test_a_machine_without_a_gpu_is_told_of_a_stored_one():
 
 
 def test_the_stored_run_is_whole():
-    stored = results.read(worker.ROOT / "reports" / "nvidia-h200")
+    stored = records.read(worker.ROOT / "reports" / "nvidia-h200")
     assert stored.bad_lines == 0
     every = {m.problem.op for m in stored.measurements}
     assert every >= {"conv", "inference", "launch", "matmul", "peak", "stream", "training", "transfer"}
@@ -126,7 +126,7 @@ def test_the_readme_says_what_the_stored_files_say(run):
     text = (worker.ROOT / "README.md").read_text()
     block = text.partition(f"<!-- answer: python -m analysis.report reports/{run} ")[2]
     block = block.partition("-->\n")[2].partition("<!-- /answer -->")[0]
-    told = sentences.answer(results.read(worker.ROOT / "reports" / run))
+    told = sentences.answer(records.read(worker.ROOT / "reports" / run))
     assert block == "".join(f"- {sentence}\n" for sentence in told)
 
 
@@ -150,5 +150,5 @@ def test_every_stored_page_is_of_the_rows_that_are_stored_beside_it():
     assert len(pages) > 20
     for page in pages:
         told = next(line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("- Rows: "))
-        rows = Counter(m.status for m in results.read(page.parent).measurements)
+        rows = Counter(m.status for m in records.read(page.parent).measurements)
         assert {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", told.partition(";")[0])} == rows, page

@@ -13,8 +13,8 @@ import pytest
 
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import machine, matmul, measure, options, plan, results, sweep, worker
-from workloads.results import Measurement, Row, Samples, Settings
+from workloads import machine, matmul, measure, options, plan, records, sweep, worker
+from workloads.records import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
@@ -149,18 +149,18 @@ def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeyp
     assert "exit code 7" in got["dies"][1] and "SIGSEGV" in got["killed"][1] and "KeyError" in got["raises"][1]
     assert got["picky"][1] == "only on Sundays" and "time limit" in got["hangs"][1]
     assert outcome.exit_code == 1
-    assert [m.key for m in results.read(outcome.path).measurements] == [r.key for r in wanted]
+    assert [m.key for m in records.read(outcome.path).measurements] == [r.key for r in wanted]
 
 
 def test_resume_runs_only_what_has_no_ok_row(tmp_path, planted):
     swept(tmp_path, rows("good", "raises"))
-    before = results.read(tmp_path).measurements[0]
+    before = records.read(tmp_path).measurements[0]
     seen = []
     args = arguments(tmp_path, "--resume")
     outcome = sweep.sweep(rows("good", "raises", "prints"), args, "matmul", "command", seen.append)
     assert [m.kernel.rpartition("/")[2] for m in seen] == ["good", "raises", "prints"]
     assert outcome.measurements[0] == before  # taken from the file, samples and all
-    assert results.read(tmp_path).bad_lines == 0
+    assert records.read(tmp_path).bad_lines == 0
 
 
 def test_stop_after_finishes_the_row_and_says_how_to_go_on(tmp_path, capsys):
@@ -182,7 +182,7 @@ def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number,
     err = process.communicate(timeout=30)[1]
     assert process.returncode == code, err
     assert "--resume" in err and f"-o {tmp_path}" in err
-    kept = results.read(tmp_path)
+    kept = records.read(tmp_path)
     assert len(kept.measurements) >= 5 and kept.bad_lines == 0
     alive = subprocess.run(
         ["pgrep", "-f", f"workloads.worker .*{process.pid}"], capture_output=True, text=True, check=False
@@ -201,7 +201,7 @@ def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
     ).stdout.split()
     process.kill()
     process.wait()
-    assert len(results.read(tmp_path).measurements) >= 4
+    assert len(records.read(tmp_path).measurements) >= 4
     assert children
     until = time.monotonic() + 20
     while any(os.path.exists(f"/proc/{c}") for c in children) and time.monotonic() < until:

@@ -6,7 +6,7 @@ import pytest
 
 from kernels import passes, registry
 from kernels.problems import Launch, Stream, Transfer
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order
 

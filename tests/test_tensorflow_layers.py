@@ -9,7 +9,7 @@ import pytest
 
 from kernels import in_tensorflow, layers, networks, passes
 from kernels.problems import Conv, Launch, Matmul
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, environment
 

@@ -20,14 +20,14 @@ from workloads import (
     measure,
     options,
     parties,
-    results,
+    records,
     sweep,
     switches,
     together,
     training,
     windows,
 )
-from workloads.results import Measurement, Row, Samples, Settings
+from workloads.records import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order
 
@@ -188,7 +188,7 @@ def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     assert "".join(ops) == ("iiiittttiiiitttt" + "iiiittttttttiiii") * 2
     assert all(worker.closed for worker in workers.every)
     assert (outcome.exit_code, outcome.left) == (0, 0)
-    read = results.read(tmp_path).measurements
+    read = records.read(tmp_path).measurements
     assert [m.key for m in read] == [m.key for m in shown]
     assert all(switches.of(m.row) for m in read)
     assert said.lines(read) == [
@@ -274,7 +274,7 @@ def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
         timed(teacher, {"host-latency": 0.032}, data="synthetic", beside="student"),
         timed(STUDENT, {"host-latency": 0.005}, data="synthetic", beside="teacher"),
     ]
-    loaded = results.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
+    loaded = records.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
     assert sentences.answer(loaded) == said.lines(rows) and len(said.lines(rows)) == 2
     text = page.markdown(Material(loaded), False)
     assert (
@@ -324,7 +324,7 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
         True,
     )
     shown = page.markdown(
-        Material(results.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False
+        Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False
     )
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
     assert "queued" not in shown and "2 at once make 1.79 (" in shown
@@ -466,7 +466,7 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
     monkeypatch.setattr(FakeWorker, "ask", ask)
     outcome = together.trials(arguments(tmp_path, "--device", "cpu"), GPU_MACHINE, "command")
     assert (outcome.stopped, outcome.left, outcome.exit_code) == ("SIGTERM", 2, options.TERMINATED)
-    assert len(results.read(tmp_path).measurements) == 1
+    assert len(records.read(tmp_path).measurements) == 1
     assert all(worker.closed for worker in workers.every)
 
 

@@ -13,9 +13,9 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import budget
 from kernels import networks
 from kernels.problems import Training
-from workloads import data, keras_child, measure, models, options, results, sweep, tensors, trainers, training
+from workloads import data, keras_child, measure, models, options, records, sweep, tensors, trainers, training
 from workloads.keras_child import Broken
-from workloads.results import SAMPLES, Row, Settings
+from workloads.records import SAMPLES, Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Worker, environment
 
@@ -131,7 +131,7 @@ def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
     out = capsys.readouterr().out
     assert "cifar10-cnn (S0) at batch 4 takes" in out
     assert "| matmul |" in out
-    read = results.read(folder).measurements
+    read = records.read(folder).measurements
     assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
     assert {m.status for m in read} == {"ok"}
     made = budget.budgets(read)[0]
@@ -141,7 +141,7 @@ def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
     (line,) = json.loads(capsys.readouterr().out)
     assert (line["model"], line["status"]) == ("cifar10-cnn", "ok")
     assert line["median_s"] == pytest.approx(made.step.value)
-    assert results.read(folder).measurements == read
+    assert records.read(folder).measurements == read
 
 
 class FakeModel:
@@ -296,7 +296,7 @@ def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(mon
 def test_what_happens_once_in_each_fresh_process_is_kept():
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(process="fresh"))
     parts = [
-        results.Measurement(
+        records.Measurement(
             wanted.kernel,
             wanted.problem,
             wanted.settings,
@@ -349,7 +349,7 @@ def test_the_products_follow_the_trainings_that_ran():
         ("matmul/cupy/cublas", "gpu:0", None, "tf32"),
     ]
     assert len(found) == 12
-    done = [cpu, gpu, *(results.Measurement(r.kernel, r.problem, r.settings, "ok") for r in found)]
+    done = [cpu, gpu, *(records.Measurement(r.kernel, r.problem, r.settings, "ok") for r in found)]
     assert training.products(GPU_MACHINE, done) == []
 
 

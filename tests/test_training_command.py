@@ -15,8 +15,8 @@ from test_jobs import trained
 
 from analysis import job_words, jobs, predict
 from kernels.problems import Matmul, Training
-from workloads import asked, machine, options, results, studies, sweep, together, training
-from workloads.results import Measurement, Run, Samples, Settings
+from workloads import asked, machine, options, records, studies, sweep, together, training
+from workloads.records import Measurement, Run, Samples, Settings
 
 FIT = "training/keras/fit"
 
@@ -346,7 +346,7 @@ def test_rows_of_one_environment_share_a_process_and_a_plan_goes_on_where_it_was
     assert len(counted.started) == 2  # side by side
     assert training.main([*flags, "--resume"]) == 0
     assert len(counted.asked) == 6
-    assert len(results.read(tmp_path).measurements) == 6
+    assert len(records.read(tmp_path).measurements) == 6
 
 
 def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, monkeypatch, tmp_path):
@@ -399,7 +399,7 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     job = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
     product = row("matmul/numpy/blas", Matmul(32, 512, 3136), 1e-3, threads=2)
     run_ = Run(
-        results.SCHEMA, CPU_MACHINE, {}, "python -m workloads.training --fast", 1, "a", "b", "2026-01-01T00:00:00Z"
+        records.SCHEMA, CPU_MACHINE, {}, "python -m workloads.training --fast", 1, "a", "b", "2026-01-01T00:00:00Z"
     )
     outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
     training._said(outcome)

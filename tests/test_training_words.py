@@ -8,7 +8,7 @@ from analysis import job_words, jobs, loss_words, training_words
 from analysis.estimate import Estimate
 from analysis.jobs import BY_JOB, BY_STEP
 from analysis.report import training as section
-from workloads.results import Measurement
+from workloads.records import Measurement
 
 
 def wide(samples: int, cpu: float, gpu: float) -> list[Measurement]:

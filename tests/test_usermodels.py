@@ -10,7 +10,7 @@ import pytest
 from kernels.layers import Network
 from kernels.problems import Training
 from workloads import keras_child, switches, usermodels, worker
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.tensors import Broken
 
 

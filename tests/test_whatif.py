@@ -12,7 +12,7 @@ from analysis import whatif
 from analysis.estimate import Estimate
 from analysis.profile import Lacking
 from kernels.problems import Training
-from workloads.results import Measurement, Settings
+from workloads.records import Measurement, Settings
 
 T = Training("cifar10-cnn", 32, 3200, 10)  # 100 steps an epoch
 GPU, CPU = Settings("gpu:0", switches={"data": "synthetic"}), Settings("cpu", switches={"data": "synthetic"})

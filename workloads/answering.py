@@ -14,7 +14,7 @@ from kernels import networks
 from kernels.problems import Inference
 from workloads import data, energy, models, serving, switches, telemetry, tensors, timing, usermodels
 from workloads.measure import now, require_memory
-from workloads.results import Measurement, Row, Samples
+from workloads.records import Measurement, Row, Samples
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 

@@ -10,7 +10,7 @@ from analysis import prediction
 from kernels import networks
 from kernels.problems import Training
 from workloads import data, findable, machine, options, plan, spread, studies, switches
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 from workloads.switches import KNOWN
 
 MODEL, BATCH, STEPS = "cifar10-cnn", 32, 300

@@ -10,7 +10,7 @@ import msgspec
 
 from kernels.peers import AtOnce
 from workloads import options, parties, sweep, together
-from workloads.results import Machine, Measurement, Row, Settings
+from workloads.records import Machine, Measurement, Row, Settings
 from workloads.worker import Worker, environment
 
 ROUNDS, FAST_ROUNDS = 5, 3

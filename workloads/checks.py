@@ -12,7 +12,7 @@ import msgspec
 
 from analysis import data_parallel, estimate, names, roofline
 from workloads.readiness import Finding
-from workloads.results import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 # A device that cools or heats up between two clocks moves them by some percent; one that is not waited for, by far more.
 _APART = 0.8

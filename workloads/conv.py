@@ -190,7 +190,7 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage, Missing.
     """
     from workloads import plan
-    from workloads.results import Row
+    from workloads.records import Row
 
     wanted = problems(args)
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)

@@ -14,7 +14,7 @@ from kernels.arrays import numpy_dtype
 from kernels.problems import Problem
 from kernels.registry import Kernel
 from workloads import caches
-from workloads.results import Settings
+from workloads.records import Settings
 
 
 @dataclasses.dataclass(frozen=True)

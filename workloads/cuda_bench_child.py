@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from workloads.results import Row, Samples
+from workloads.records import Row, Samples
 from workloads.timing import HOLD_NS, Limits
 
 OURS, THEIRS = "ours", "cuda-bench"

@@ -50,7 +50,7 @@ def _built(model: str, time_limit_s: float):
     from kernels.layers import Network
     from kernels.problems import Training
     from workloads import keras_child, training
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
     from workloads.timing import Limits
     from workloads.worker import Order, Worker, environment
 

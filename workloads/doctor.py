@@ -58,11 +58,11 @@ def stored(runs: list[str]) -> "list[Finding]":
 
     Raises: Usage when there are none.
     """
-    from workloads import checks, results
+    from workloads import checks, records
     from workloads.readiness import Finding
 
     try:
-        machines = results.by_machine(*runs)
+        machines = records.by_machine(*runs)
     except OSError as error:
         example = "python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
         raise options.Usage(f"no result file in {' '.join(runs)}", example) from error

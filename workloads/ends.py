@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from workloads import machine, options, studies, switches
-from workloads.results import Measurement
+from workloads.records import Measurement
 
 _DOCTOR = "python -m workloads.doctor"
 _SMALL = 1000  # samples of the command that fits

@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis import estimate
 from kernels.problems import Training
-from workloads.results import Samples
+from workloads.records import Samples
 from workloads.timing import Limits, rounded
 from workloads.trainers import Fitted, Trainer
 

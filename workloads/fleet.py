@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from workloads import fleet_cluster, fleet_lines, options, results, sweep
+from workloads import fleet_cluster, fleet_lines, options, records, sweep
 from workloads.fleet_cluster import Node
 from workloads.fleet_lines import Began, Left, Line, Order, Planned, Took
-from workloads.results import Measurement, Row, Run
+from workloads.records import Measurement, Row, Run
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _POLL_S = 1.0
@@ -40,10 +40,10 @@ class Part:
         self.done: dict[str, Measurement] = {}
         self.planned: dict[str, tuple[str, Row]] = {}
         self.heard = time.monotonic()
-        self._writers: dict[str, results.Writer] = {}
+        self._writers: dict[str, records.Writer] = {}
         self._gpus: tuple[str, ...] = ()
         for file in sorted(self.folder.glob("*.jsonl")):
-            runs, rows, _ = results.decode(file.read_bytes().splitlines())
+            runs, rows, _ = records.decode(file.read_bytes().splitlines())
             fine = [m for m in rows if m.status == "ok"]
             self.done |= {m.key: m for m in fine}
             self._gpus = tuple(g.uuid for g in runs[-1].machine.gpus) if runs else self._gpus
@@ -60,7 +60,7 @@ class Part:
             self.run, self.gpu_problem = line.run, line.gpu_problem
             here = tuple(g.uuid for g in line.run.machine.gpus)
             if self.kept and here != self._gpus:
-                raise results.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
+                raise records.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
         elif isinstance(line, Planned):
             self.planned |= {row.key: (line.workload, row) for row in line.rows}
         elif isinstance(line, Took):
@@ -69,11 +69,11 @@ class Part:
         else:
             self.left.append(f"{line.workload} left out: {line.reason}" if line.workload else line.reason)
 
-    def _writer(self, workload: str) -> results.Writer:
+    def _writer(self, workload: str) -> records.Writer:
         if workload not in self._writers:
             path = self.folder / f"{workload}.jsonl"
             assert self.run is not None
-            self._writers[workload] = results.Writer(path, self.run, path.exists())
+            self._writers[workload] = records.Writer(path, self.run, path.exists())
         return self._writers[workload]
 
     def lose(self, why: str) -> None:
@@ -137,7 +137,7 @@ def gather(
                     seen(part, line)
                 except StopIteration:
                     del running[stream]
-                except results.Refused as refused:
+                except records.Refused as refused:
                     part.left.append(str(refused))
                     ray.cancel(stream, force=True)
                     del running[stream]
@@ -186,7 +186,7 @@ def place(args: argparse.Namespace) -> pathlib.Path:
     else:
         folder = old[-1]
     if any(folder.glob("**/*.jsonl")) and not args.resume:
-        raise results.Refused(f"{folder} has results; add --resume to finish them, or choose another folder with -o")
+        raise records.Refused(f"{folder} has results; add --resume to finish them, or choose another folder with -o")
     return folder
 
 
@@ -319,7 +319,7 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
 def _save(args: argparse.Namespace, folder: pathlib.Path) -> None:
     from workloads import baselines
 
-    kept = baselines.save(args.save, results.files_of(folder), apart=True)
+    kept = baselines.save(args.save, records.files_of(folder), apart=True)
     if not args.quiet:
         print(f"saved as the baseline {args.save!r}: {os.path.relpath(kept)}", file=sys.stderr)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from workloads import options, results
+from workloads import options, records
 
 ROOT = pathlib.Path(__file__).parent.parent
 KILLED = "signal "
@@ -66,7 +66,7 @@ def greet() -> dict[str, str]:
     """What a node says of itself before anything is asked of it. Runs there."""
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
     return {
-        "sources": results.source_hash(),
+        "sources": records.source_hash(),
         "python": platform.python_version(),
         "boot": boot.read_text().strip() if boot.exists() else "",
     }
@@ -172,7 +172,7 @@ def connect(address: str, note: Callable[[str], None]):
 
 def usable(ray, found: list[Node], note: Callable[[str], None], limit_s: float) -> list[Node]:
     """The nodes that answer with this version of the project; of each other one is said why it is left out."""
-    ours = {"sources": results.source_hash(), "python": platform.python_version()}
+    ours = {"sources": records.source_hash(), "python": platform.python_version()}
     if not found:
         return []
     asked = {

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from workloads.results import Measurement, Row, Run
+from workloads.records import Measurement, Row, Run
 
 
 class Order(msgspec.Struct, frozen=True):

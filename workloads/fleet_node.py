@@ -104,11 +104,11 @@ def _planned(part: Part, here, send) -> bool:
 
 def _taken_up(kept: dict[str, str], folder: pathlib.Path):
     """Writes the rows of an earlier run where the sweep looks for them; their keys."""
-    from workloads import results
+    from workloads import records
 
     for workload, text in kept.items():
         (folder / f"{workload}.jsonl").write_text(text)
-        yield from (m.key for m in results.decode(text.encode().splitlines())[1])
+        yield from (m.key for m in records.decode(text.encode().splitlines())[1])
 
 
 def _rows(part: Part, command: str, run, known: set[str], send) -> None:

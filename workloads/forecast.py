@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from kernels import networks
 from kernels.problems import Training
 from workloads import fits, options, plan, studies, switches, together
-from workloads.results import Machine, Row
+from workloads.records import Machine, Row
 from workloads.worker import environment
 
 # The guess: seconds of a step before any arithmetic, of an epoch, of a compilation and of a process's start, FLOP/s of a CPU

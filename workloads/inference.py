@@ -96,7 +96,7 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from kernels.problems import Inference
     from workloads import forecast, plan, switches
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
 
     _known("backend", options.words(args.backends), ("keras",))
     variants = _known("variant", options.words(args.variants), VARIANTS) or list(

@@ -13,7 +13,7 @@ import msgspec
 from analysis import comparison, spread
 from kernels.problems import Matmul, Peak, Stream
 from workloads import sweep
-from workloads.results import Loaded, Machine, Measurement, Row, Run, Samples, Settings
+from workloads.records import Loaded, Machine, Measurement, Row, Run, Samples, Settings
 from workloads.timing import Limits, rounded
 from workloads.worker import Order, Worker, environment
 

@@ -15,7 +15,7 @@ from kernels.arrays import ITEM_BYTES
 from kernels.problems import Training
 from workloads import data, fits, machine, replicas, switches, telemetry, tensors, trainers, usermodels
 from workloads.measure import DoesNotFit, now, require_memory
-from workloads.results import SAMPLES, Measurement, Row
+from workloads.records import SAMPLES, Measurement, Row
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 

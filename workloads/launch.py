@@ -89,7 +89,7 @@ def _repeated(kernel, calls: list[str], device: str, args: argparse.Namespace):
     """The rows of a kernel on a device: every call it has, every count, every number of threads."""
     from kernels.problems import Launch
     from workloads import plan
-    from workloads.results import Row
+    from workloads.records import Row
 
     has = getattr(kernel.bind, "calls", calls)  # a kernel that does not say is asked when it is bound
     counts = FAST_COUNTS if args.fast else COUNTS
@@ -105,7 +105,7 @@ def _once(backends: list[str], calls: list[str], device: str, on: list[str], arg
     from kernels import registry
     from kernels.problems import Launch
     from workloads import plan
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
 
     named = [*backends, *(["keras"] if "tensorflow" in backends else [])]
     for backend in (b for b in named if plan.usable(registry.BACKENDS[b], [device])):

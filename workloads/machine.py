@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from workloads import host, nvidia
-from workloads.results import Machine
+from workloads.records import Machine
 
 HOST_MARGIN_BYTES = 256 << 20
 LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products

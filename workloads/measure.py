@@ -15,7 +15,7 @@ import numpy as np
 from kernels import reference, registry
 from kernels.problems import Problem
 from workloads import copies, cpu_watch, machine, probes, telemetry, timing
-from workloads.results import Measurement, Row, Samples
+from workloads.records import Measurement, Row, Samples
 from workloads.timing import Limits
 
 # What a row needs besides the problem's own arrays: the random and the whole-number inputs, the answer, its check.

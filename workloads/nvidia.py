@@ -7,7 +7,7 @@ import importlib.util
 import os
 
 from kernels import registry
-from workloads.results import Gpu
+from workloads.records import Gpu
 
 MARGIN_BYTES = 512 << 20  # the context's growth, cuBLAS's workspaces (32 MiB a handle on Hopper), loaded kernels
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from kernels.problems import Problem
-from workloads.results import Machine, Measurement, Row, Samples
+from workloads.records import Machine, Measurement, Row, Samples
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 

@@ -33,7 +33,7 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from kernels.arrays import MATHS
     from workloads import plan
-    from workloads.results import Row
+    from workloads.records import Row
 
     on = plan.devices(args, here)
     kernels = plan.kernels("peak", args, on)
@@ -59,7 +59,7 @@ def refusal(kernel, math: str) -> str:
     Raises: ValueError for an unknown arithmetic.
     """
     from workloads import plan
-    from workloads.results import Settings
+    from workloads.records import Settings
 
     some = plan.peak_problem(math, Settings(threads=1))
     if kernel.backend != "numba":

@@ -87,7 +87,7 @@ def _kernels(args: argparse.Namespace, parts: list[str]) -> list[str]:
 
 def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
     from kernels.peers import PeerCopy
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
 
     sizes = options.sizes(args.copied or list(COPIED))
     pairs = [(i, j) for i in members for j in members if i != j]
@@ -105,7 +105,7 @@ def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) ->
 def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
     """One-shot kernels have rows as far as they go; recorded ones only out of place."""
     from kernels.peers import ONE_SHOT_BYTES, AllReduce
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
 
     dtypes, every = options.words(args.dtypes) or ["float32", "bfloat16"], ",".join(map(str, members))
     made = []

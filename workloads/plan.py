@@ -12,7 +12,7 @@ from kernels.networks import Work
 from kernels.problems import Peak, Problem, Stream
 from kernels.registry import Kernel
 from workloads import machine, options
-from workloads.results import Machine, Measurement, Row, Settings
+from workloads.records import Machine, Measurement, Row, Settings
 
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")

@@ -12,7 +12,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import operands
 from workloads import machine
-from workloads.results import Row
+from workloads.records import Row
 
 # Errors in shares of the root of the summed squared products. float32 sums of k products reach 2^-24 sqrt(k), below 1e-5 for any
 # k that fits a memory; TF32's operands of 11 bits give 3e-4 whatever k is, bfloat16's 2e-3.

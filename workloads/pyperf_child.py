@@ -11,7 +11,7 @@ import pathlib
 
 import msgspec
 
-from workloads.results import Measurement, Row
+from workloads.records import Measurement, Row
 from workloads.timing import Limits
 
 MODULE = "workloads.pyperf_child"

@@ -404,7 +404,7 @@ def trials(here) -> list:
     import contextlib
 
     from kernels.problems import Matmul, Stream
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
     from workloads.timing import Limits
     from workloads.worker import Order, Worker, environment
 

@@ -80,13 +80,13 @@ def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
 
 
 def _body(args: argparse.Namespace, command: str) -> int:
-    from workloads import results, sweep
+    from workloads import records, sweep
 
     made = argparse.Namespace(**vars(args))
     run = sweep.header(made, command)
     begin, held = time.monotonic(), 0
     left_out: list[str] = []
-    with results.Writer(sweep.place(made, "referee", run), run, args.resume) as writer, sweep.signals():
+    with records.Writer(sweep.place(made, "referee", run), run, args.resume) as writer, sweep.signals():
         done = {m.key: m for m in writer.done if m.status == "ok"}
         try:
             for name, rows in plan(args, run.machine):
@@ -103,7 +103,7 @@ def _body(args: argparse.Namespace, command: str) -> int:
             print(f"stopped by {stop}; finish with:\n  {how}", file=sys.stderr)
     from analysis import trust
 
-    loaded = results.read(writer.path)
+    loaded = records.read(writer.path)
     print("\n".join(trust.lines(loaded)))
     for why in left_out:
         print(f"left out: {why}", file=sys.stderr)

@@ -16,7 +16,7 @@ from kernels.problems import Matmul, Peak, Stream
 from workloads import cuda_bench_child, machine, pyperf_child, sweep
 from workloads.cuda_bench_child import BATCH, COLD, OURS, THEIRS
 from workloads.judging import REFEREE, medians, together
-from workloads.results import Measurement, Row, Samples, Settings
+from workloads.records import Measurement, Row, Samples, Settings
 from workloads.timing import Limits, rounded
 from workloads.worker import ROOT, environment
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from workloads import timing
-from workloads.results import Row
+from workloads.records import Row
 from workloads.tensors import Broken
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy

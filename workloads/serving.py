@@ -11,7 +11,7 @@ import numpy as np
 
 from analysis import estimate
 from workloads import timing
-from workloads.results import Samples
+from workloads.records import Samples
 from workloads.timing import Limits
 
 COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these

@@ -7,8 +7,8 @@ import os
 import sys
 from collections.abc import Callable
 
-from workloads import options, results
-from workloads.results import Machine, Measurement, Run
+from workloads import options
+from workloads.records import Machine, Measurement, Run
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -36,13 +36,15 @@ class Rows:
         self._all.append(measurement)
         if self.format == "json" or measurement.problem.op != self._op:
             return
-        frame = results.frame([measurement], self._roofs())
+        from analysis.frame import frame
+
+        table = frame([measurement], self._roofs())
         if self._columns is None:
-            self._columns = list(frame.columns)
+            self._columns = list(table.columns)
             self._line(self._columns)
             if self.format == "md":
                 print("|" + " --- |" * len(self._columns))
-        self._line([text(v) for v in frame.iloc[0].tolist()])
+        self._line([text(v) for v in table.iloc[0].tolist()])
 
     def _roofs(self):
         from analysis import roofline
@@ -61,8 +63,10 @@ class Rows:
 
     def finish(self) -> None:
         if self.format == "json":
-            frame = results.frame([m for m in self._all if m.problem.op == self._op], self._roofs())
-            print(json.dumps([plain(row) for row in frame.to_dict("records")], indent=1))
+            from analysis.frame import frame
+
+            table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
+            print(json.dumps([plain(row) for row in table.to_dict("records")], indent=1))
 
 
 def plain(row: dict) -> dict:
@@ -146,7 +150,8 @@ def frame(outcome, op: str):
     """
     if outcome.stopped in ("SIGINT", "SIGTERM"):
         raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
+    from analysis import frame as frames
     from analysis import roofline
 
     roofs = roofline.roofs(outcome.measurements, outcome.run.machine)
-    return results.frame([m for m in outcome.measurements if m.problem.op == op], roofs)
+    return frames.frame([m for m in outcome.measurements if m.problem.op == op], roofs)

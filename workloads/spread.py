@@ -8,7 +8,7 @@ from typing import Any
 
 from kernels import networks
 from workloads import machine, options, plan, studies
-from workloads.results import Machine, Row
+from workloads.records import Machine, Row
 
 # Of data-parallel training: (model, inputs, total batches), what says most first. The articles', of few and of many samples a
 # batch; two of which the second is the first with twice the layers; one whose arithmetic takes longer than feeding it.

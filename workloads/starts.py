@@ -9,7 +9,7 @@ import numpy as np
 
 from kernels import registry
 from workloads.measure import CannotDo, now
-from workloads.results import Measurement, Row, Samples
+from workloads.records import Measurement, Row, Samples
 
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 

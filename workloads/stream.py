@@ -53,7 +53,7 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from kernels.problems import Stream
     from workloads import plan
-    from workloads.results import Row
+    from workloads.records import Row
 
     try:
         problems = [

@@ -12,7 +12,7 @@ from analysis import cases
 from kernels import networks
 from kernels.problems import Training
 from workloads import switches
-from workloads.results import Row, Settings
+from workloads.records import Row, Settings
 
 FIT, RESIDENT = "training/keras/fit", "training/keras/resident"
 LOOPS = ("training/tensorflow/loop", "training/jax/loop")

@@ -209,9 +209,9 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
 def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
     from analysis import budget_words, peers, report, sentences
-    from workloads import results
+    from workloads import records
 
-    loaded = results.read(folder)
+    loaded = records.read(folder)
     path = report.to_open(report.render([folder], folder))
     out = sys.stdout if args.format == "table" else sys.stderr
     said = [
@@ -228,11 +228,11 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
 def elsewhere(reports: pathlib.Path) -> list[str]:
     """What a machine without a GPU can be told: the answer of each stored machine that has one, named as such."""
     from analysis import sentences
-    from workloads import results
+    from workloads import records
 
     told = []
     for folder in sorted(suite.parent for suite in reports.glob("nvidia-*/suite")):
-        stored = results.read(folder)
+        stored = records.read(folder)
         here = stored.runs[-1].machine
         about = f"Elsewhere, on a stored {here.gpus[0].name} against its own {here.cores}-core host (not this CPU)"
         told += [f"{about}: {sentence}" for sentence in sentences.answer(stored.measurements, here)[:1]]

@@ -17,9 +17,9 @@ import msgspec
 from analysis import costs, estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads import checks, machine, options, results
+from workloads import checks, machine, options, records
 from workloads.plan import RIGOROUS_PROCESSES, name, note
-from workloads.results import Measurement, Row, Run, Samples
+from workloads.records import Measurement, Row, Run, Samples
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 
@@ -59,13 +59,13 @@ def header(args: argparse.Namespace, command: str) -> Run:
     from workloads.measure import now
 
     return Run(
-        results.SCHEMA,
+        records.SCHEMA,
         machine.describe(),
         machine.software(),
         command,
         args.seed,
         machine.commit(),
-        results.source_hash(),
+        records.source_hash(),
         now(),
     )
 
@@ -107,7 +107,7 @@ def sweep(
     run = run or header(args, command)
     begin = time.monotonic()
     limits = Limits(**options.limits(args))
-    with results.Writer(place(args, workload, run), run, args.resume) as writer, signals():
+    with records.Writer(place(args, workload, run), run, args.resume) as writer, signals():
         kept = {m.key: m for m in writer.done if m.status == "ok"}
         outcome = Outcome(run, writer.path, [])
         runner = _Runner(run.machine, limits, args)
@@ -137,7 +137,7 @@ def sweep(
 class _Runner:
     """Keeps a worker for each environment, and the speeds seen, to foretell calls that would take too long."""
 
-    def __init__(self, here: results.Machine, limits: Limits, args: argparse.Namespace):
+    def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace):
         self._uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
         self._limits, self._args = limits, args
         self._workers: dict[tuple, Worker] = {}

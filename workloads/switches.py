@@ -6,7 +6,7 @@ Only `data` is always written out, so that every row says what it was trained on
 import os
 import re
 
-from workloads.results import Measurement, Row
+from workloads.records import Measurement, Row
 
 # name -> the texts it may have, the default first; (): a whole number, 1 by default
 KNOWN: dict[str, tuple[str, ...]] = {

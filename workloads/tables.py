@@ -7,7 +7,7 @@ from analysis import estimate, roofline, units
 from analysis.estimate import Estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads.results import Machine, Measurement
+from workloads.records import Machine, Measurement
 from workloads.show import number
 
 _MODE_WORDS = {

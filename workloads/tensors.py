@@ -14,7 +14,7 @@ import numpy as np
 from kernels import registry
 from workloads import switches
 from workloads.options import python
-from workloads.results import Row
+from workloads.records import Row
 
 _PIP = f"{python()} -m pip install"
 _LOG = "/proc/self/fd/2"

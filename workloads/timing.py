@@ -13,7 +13,7 @@ import numpy as np
 
 from analysis import estimate
 from kernels import cuda
-from workloads.results import Samples
+from workloads.records import Samples
 
 Take = Callable[[int], float]
 SAMPLES_A_BLOCK = 10

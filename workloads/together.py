@@ -14,8 +14,8 @@ import msgspec
 
 from kernels import networks
 from kernels.problems import Inference, Training
-from workloads import machine, options, parties, plan, results, sweep, switches
-from workloads.results import Machine, Measurement, Row, Samples, Settings
+from workloads import machine, options, parties, plan, records, sweep, switches
+from workloads.records import Machine, Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
 
@@ -82,7 +82,7 @@ def studied(study: str, groups: list[Group], args, command: str, shown, run) -> 
     """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
     run = run or sweep.header(args, command)
     begin = time.monotonic()
-    with results.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
+    with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
         kept = {m.key: m for m in writer.done if m.status == "ok"}
         outcome = sweep.Outcome(run, writer.path, [])
         try:

@@ -12,7 +12,7 @@ import numpy as np
 
 from kernels.networks import Network
 from workloads import feeds, models, replicas, switches, tensors, tracing
-from workloads.results import Row
+from workloads.records import Row
 from workloads.tensors import Broken, timed
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by

@@ -123,7 +123,7 @@ def rows(args: argparse.Namespace, here) -> list:
 def products(here, done: list) -> list:
     """The library products that the steps measured so far are made of and that have no row yet."""
     from analysis import budget
-    from workloads.results import Row, Settings
+    from workloads.records import Row, Settings
 
     found = {}
     for m in done:

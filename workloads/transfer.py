@@ -96,7 +96,7 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage; Missing without a GPU, which every copy needs.
     """
     from workloads import machine, plan
-    from workloads.results import Row
+    from workloads.records import Row
 
     wanted = problems(args)
     on = [device for device in plan.devices(args, here) if device != "cpu"]

@@ -15,7 +15,7 @@ import msgspec
 from kernels import networks, registry
 from workloads import answering, copies, data, host, measure, models, serving, switches, tensors
 from workloads.measure import CannotDo, now, require_memory
-from workloads.results import Measurement, Row
+from workloads.records import Measurement, Row
 from workloads.tensors import Broken, timed
 from workloads.timing import Limits
 

@@ -14,8 +14,7 @@ import msgspec
 
 from kernels.registry import FRAMEWORKS
 from workloads import switches
-from workloads.results import Measurement, Row
-from workloads.soundness import finite
+from workloads.records import Measurement, Row, finite
 from workloads.timing import Limits
 
 ROOT = pathlib.Path(__file__).parent.parent

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.report import cells
 
 if TYPE_CHECKING:
-    from workloads.results import Run
+    from workloads.records import Run
 
 _STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
 

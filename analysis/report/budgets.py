@@ -14,7 +14,7 @@ from analysis.report.charts import signed
 from analysis.units import count, join
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _SHARES = (EPOCH_SHARE, FIT_SHARE)
 _SCALED = re.compile(r", times [\d.]+ as trainings of .*")

@@ -11,7 +11,7 @@ from analysis.units import bytes_rate, count, flops_rate, seconds, size
 
 if TYPE_CHECKING:
     from kernels.problems import Inference, Problem, Training
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 
 def text(value: object) -> str:

@@ -18,7 +18,7 @@ from analysis.units import count, flops_rate, join, percent, seconds
 if TYPE_CHECKING:
     from analysis.crossover import Crossing
     from analysis.estimate import Estimate
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 SIX = 6  # significant digits of what is drawn: no more was measured
 COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")

@@ -8,7 +8,7 @@ from analysis.report.charts import MARKERS, Axis, Chart, Trace, View, line, mark
 from analysis.units import bytes_rate, count, percent, seconds, size
 
 if TYPE_CHECKING:
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 
 def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list[Chart]:

@@ -16,7 +16,7 @@ from analysis.roofs import WAITED
 from analysis.units import digits, flops_rate, join, seconds
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _LEVELS = {"cpu": "blue", "gpu": "vermillion"}
 _RIGHT = 30_000.0

@@ -10,7 +10,7 @@ from analysis.estimate import call_s, is_gpu, quick_seconds
 if TYPE_CHECKING:
     from analysis.crossover import Crossing
     from analysis.estimate import Estimate
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 
 def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":

@@ -11,7 +11,7 @@ from analysis.units import bytes_rate, digits, percent, seconds, size
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 HEADS = (
     "training",

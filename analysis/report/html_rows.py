@@ -7,7 +7,7 @@ from analysis.report import cells, fold, method, rows, sections, trust
 
 if TYPE_CHECKING:
     from analysis.report.html_page import Page
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _TABLES = (
     "<p>Times are read off tables of what was measured here, on straight lines between the sizes in the logarithm; "

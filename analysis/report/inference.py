@@ -9,7 +9,7 @@ from analysis.units import digits
 
 if TYPE_CHECKING:
     from analysis.report.html_page import Page
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 TITLE = "Inference: a model's answers, batch by batch"
 HEADS = (

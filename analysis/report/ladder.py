@@ -8,7 +8,7 @@ from analysis.report.cells import table, text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 
 TITLES = {"matmul": "From three loops to the library", "conv": "From seven loops to the library"}

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kernels.problems import Problem
-    from workloads.results import Loaded, Measurement
+    from workloads.records import Loaded, Measurement
 
 # op -> heading, one problem, the pictures' names begin with.
 SECTIONS = {

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from analysis.jobs import Pair
     from analysis.profile import Profile
     from analysis.roofline import Judged, Roof
-    from workloads.results import Loaded, Machine, Measurement
+    from workloads.records import Loaded, Machine, Measurement
 
 
 class Material:

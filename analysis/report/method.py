@@ -13,7 +13,7 @@ from workloads import switches
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Loaded, Machine, Measurement, Run
+    from workloads.records import Loaded, Machine, Measurement, Run
 
 _PRODUCTS = {"matmul", "conv"}
 _MODELS = {"training", "inference"}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from workloads.results import Machine, Measurement
+    from workloads.records import Machine, Measurement
 
 _ORDER = ("triad", "copy", "add", "scale", "read")
 _GPU_COLORS, _CPU_COLORS = (RED, ORANGE), (BLUE, GREEN, PURPLE)

@@ -25,10 +25,10 @@ from analysis.report import (
 )
 from analysis.report.cells import text
 from analysis.report.material import Material
-from workloads.results import Loaded, files_of, read
+from workloads.records import Loaded, files_of, read
 
 if TYPE_CHECKING:
-    from workloads.results import Machine
+    from workloads.records import Machine
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = pathlib.Path(__file__).parents[2] / "reports" / "local"

@@ -33,7 +33,7 @@ from analysis.units import flops_rate, seconds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _LINES = {
     "CPU, best": BLUE,

@@ -28,7 +28,7 @@ from analysis.units import bytes_rate, flops_rate, join, seconds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _SHEET = {"color": GRAY, "lw": 0.9, "dashes": (4, 3)}
 _LINK = {"color": SKY, "lw": 1.1, "dashes": (7, 2, 1.5, 2)}

@@ -13,7 +13,7 @@ from analysis.roofline import Judged
 
 if TYPE_CHECKING:
     from analysis.report.material import Material
-    from workloads.results import Measurement, Samples
+    from workloads.records import Measurement, Samples
 
 QUANTILES = 50  # of a row at most, over all its clocks
 _FEWER, _MANY = 20, 1000  # of each row where there are many

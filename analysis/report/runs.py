@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.report.material import Material
-from workloads.results import by_machine, read
+from workloads.records import by_machine, read
 
 if TYPE_CHECKING:
-    from workloads.results import Loaded
+    from workloads.records import Loaded
 
 AGAIN = 0.5  # of the smaller run's timed rows, the roofs' aside: more of them in both are a run measured again
 _UNKNOWN = "an unknown machine"

@@ -10,7 +10,7 @@ from kernels.peers import AllReduce, PeerCopy
 
 if TYPE_CHECKING:
     from analysis.report.html_page import Page
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 TITLE = "Several GPUs: with each other, and all at once"
 

@@ -9,7 +9,7 @@ from analysis.roofline import NO_CACHE_ROOF, Judged, Roof, describe, is_above, j
 from analysis.units import bytes_rate, digits, flops_rate, percent, seconds
 
 if TYPE_CHECKING:
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 
 _WIDTH = 120

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 _MOST_LINES = 6
 PICTURES = {

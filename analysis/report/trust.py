@@ -9,7 +9,7 @@ from analysis.units import percent, seconds
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from workloads.results import Measurement
+    from workloads.records import Measurement
 
 
 def section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> list[str]:
