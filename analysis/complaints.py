@@ -4,13 +4,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analysis import beliefs, data_parallel_words, overheads, published, verdicts
-from analysis.cases import Case, Complaint, Question
 from analysis.explanation import GPU, Explanation, Sources, predictor, settings_of
 from analysis.explanation_tables import OVERHEAD, PARTS, about
 from analysis.explanation_words import Section, answer_sentence, likeliest, unsure
 from analysis.jobs import BY_STEP
 from analysis.units import digits, join, percent, seconds, size, times
 from kernels import networks
+from workloads.cases import Case, Complaint, Question
 
 if TYPE_CHECKING:
     from analysis.whatif import WhatIf

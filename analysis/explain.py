@@ -177,9 +177,9 @@ def _asked(args: argparse.Namespace):
 
     Raises: Usage for an unknown case or model; Missing for a model that cannot be built.
     """
-    from analysis import cases, explanation
+    from analysis import explanation
     from kernels.problems import Training
-    from workloads import switches
+    from workloads import cases, switches
 
     given = {
         "residence": args.input,
@@ -230,7 +230,7 @@ def _network(name: str) -> "Network":
 
 
 def _case(name: str):
-    from analysis import cases
+    from workloads import cases
 
     known = {**cases.BY_NAME, **cases.QUESTIONS_BY_NAME, **cases.COMPLAINTS_BY_NAME}
     if name not in known:

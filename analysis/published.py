@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import job_words, jobs
-from analysis.cases import CASES, Case, Claim
 from analysis.estimate import Estimate
 from analysis.jobs import BY_EPOCH, BY_STEP, Pair
 from analysis.units import digits, join, percent, seconds, times
+from workloads.cases import CASES, Case, Claim
 
 if TYPE_CHECKING:
     from workloads.records import Measurement

@@ -14,7 +14,7 @@ from analysis.units import bytes_rate, percent, seconds, size, times
 from kernels import networks
 
 if TYPE_CHECKING:
-    from analysis.cases import Complaint, Reported
+    from workloads.cases import Complaint, Reported
     from workloads.records import Measurement
 
 FIT = "training/keras/fit"

@@ -13,7 +13,6 @@ from must_reach import REPORTS, Figure, exactly, table
 from analysis import (
     budget,
     calibration,
-    cases,
     costs,
     error_tables,
     explain,
@@ -28,7 +27,7 @@ from analysis import (
 from analysis.estimate import Estimate
 from analysis.units import count, percent
 from kernels import networks
-from workloads import switches
+from workloads import cases, switches
 from workloads.records import Settings
 
 RUN = REPORTS / "nvidia-h200"

@@ -3,8 +3,9 @@
 import pytest
 from test_jobs import trained
 
-from analysis import cases, published
+from analysis import published
 from kernels import networks
+from workloads import cases
 
 
 def test_every_case_has_the_networks_settings():

@@ -11,12 +11,13 @@ from fake_measurements import launch_rows, row, transfer_rows
 from fake_predictions import MS, sources
 from test_jobs import trained
 
-from analysis import cases, complaints, explain, explanation, explanation_words, profile, verdicts
-from analysis.cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
+from analysis import complaints, explain, explanation, explanation_words, profile, verdicts
 from analysis.explanation import Sources
 from analysis.prediction import predict
 from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
+from workloads import cases
+from workloads.cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
 
 ROOT = pathlib.Path(__file__).parent.parent
 

@@ -19,7 +19,6 @@ from analysis import (
     verdicts,
     verifying,
 )
-from analysis.cases import Reported
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
 from analysis.explanation import Asked, Sources
@@ -28,6 +27,7 @@ from analysis.profile import Lacking
 from kernels import networks
 from kernels.layers import Layer, Network
 from kernels.problems import Launch, Training
+from workloads.cases import Reported
 from workloads.records import Settings
 
 T = Training("cifar10-cnn", 32, 3200, 10)

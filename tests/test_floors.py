@@ -11,8 +11,8 @@ GROUND = {
     *(f"kernels.{name}" for name in ("arrays", "problems", "registry", "reference", "reference_conv", "passes")),
     *(f"kernels.{name}" for name in ("checked", "layers", "movement", "networks", "peers", "steps", "whole_models")),
     *(f"workloads.{name}" for name in ("options", "records", "baselines", "machine", "host", "nvidia")),
-    *(f"workloads.{name}" for name in ("switches", "trace")),
-    *(f"analysis.{name}" for name in ("estimate", "cases")),
+    *(f"workloads.{name}" for name in ("switches", "trace", "cases")),
+    *(f"analysis.{name}" for name in ("estimate",)),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch readiness checks probes refereeing
     pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops

@@ -6,10 +6,9 @@ from collections import Counter
 import pytest
 from fake_measurements import GPU_MACHINE
 
-from analysis import cases
 from kernels import networks
 from kernels.problems import Training
-from workloads import asked, forecast, studies, switches, training
+from workloads import asked, cases, forecast, studies, switches, training
 from workloads.records import Row, Settings
 
 BOTH = ["cpu", "gpu:0"]

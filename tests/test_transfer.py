@@ -14,7 +14,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
-from workloads import gpu_watch, machine, measure, options, plan, records, telemetry, transfer
+from workloads import gpu_watch, machine, measure, options, plan, results, telemetry, transfer
 from workloads.records import Row, Settings
 from workloads.worker import ROOT
 
@@ -221,7 +221,7 @@ def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys, monkeypatc
 
 
 def test_the_frame_has_the_ways_as_columns():
-    table = records.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
+    table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
     assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == [
         "h2d",
         1 << 20,

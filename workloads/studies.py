@@ -8,10 +8,9 @@ import importlib.util
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from analysis import cases
 from kernels import networks
 from kernels.problems import Training
-from workloads import switches
+from workloads import cases, switches
 from workloads.records import Row, Settings
 
 FIT, RESIDENT = "training/keras/fit", "training/keras/resident"

@@ -3,12 +3,12 @@
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from analysis.cases import CASES
 from analysis.estimate import is_gpu
 from analysis.report.cells import text
 from analysis.units import join
 from kernels import networks
 from workloads import switches
+from workloads.cases import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

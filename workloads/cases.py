@@ -1,6 +1,6 @@
 """The articles that this project re-runs, and real complaints, as data: systems, settings, claims, what was published or said.
 
-Ground floor: analysis.published sets the articles beside what was measured here, analysis.complaints answers the complaints.
+analysis.published sets the articles beside what was measured here, analysis.complaints answers the complaints.
 S3's systems have no published rate of their own here; what was asked in them is answered by the residence and batch studies.
 """
 
