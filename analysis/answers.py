@@ -15,7 +15,7 @@ from analysis.units import count, digits, join, seconds
 from kernels.registry import FRAMEWORKS
 
 if TYPE_CHECKING:
-    from analysis.roofline import Roof
+    from analysis.bounds import Roof
     from kernels.networks import Work
     from kernels.problems import Problem
     from workloads.records import Machine, Measurement

@@ -184,8 +184,8 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
 
 def table(loaded: "Loaded", to: str) -> str:
     """Every row and column of `workloads.results.load()` as csv or as a Markdown table."""
+    from analysis.bounds import roofs
     from analysis.frame import frame
-    from analysis.roofline import roofs
 
     rows = frame(loaded.measurements, roofs(loaded.measurements, loaded.runs[-1].machine if loaded.runs else None))
     if to == "csv":

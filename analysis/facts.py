@@ -3,15 +3,15 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from analysis.bounds import ABOVE, BEST_MATMUL, describe, is_above, judge, level, pick, ridge
 from analysis.crossover import square_rows
 from analysis.estimate import call_s, is_gpu, quick_seconds
-from analysis.roofline import ABOVE, BEST_MATMUL, describe, is_above, judge, level, pick, ridge
 from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.training_words import training_sentences
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 
 if TYPE_CHECKING:
-    from analysis.roofline import Roof
+    from analysis.bounds import Roof
     from workloads.records import Machine, Measurement
 
 _NAMED = 3

@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from analysis.bounds import judge
+from analysis.bounds import roofs as roofs_of
 from analysis.estimate import of, seconds_of
-from analysis.roofline import judge
-from analysis.roofline import roofs as roofs_of
 from workloads.records import by_machine
 
 if TYPE_CHECKING:

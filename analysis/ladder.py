@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import shapes
+from analysis.bounds import Roof, pick, roofs
 from analysis.estimate import call_s, is_gpu, quick_seconds, seconds_of
 from analysis.families import teaching_rungs
-from analysis.roofline import Roof, pick, roofs
 from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
 

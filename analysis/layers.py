@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from analysis.bounds import judge
 from analysis.crossover import framework_of
 from analysis.estimate import call_s, clock_of, is_gpu, middle, quick_seconds
 from analysis.families import batch_family, precision_of
-from analysis.roofline import judge
 from analysis.units import digits, flops_rate, join, percent, times
 
 if TYPE_CHECKING:
-    from analysis.roofline import Roof
+    from analysis.bounds import Roof
     from kernels.problems import Problem
     from workloads.records import Measurement
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import facts, families, job_words, jobs, links, sentences
+from analysis.bounds import Roof, judge, pick
 from analysis.crossover import COPIES, LATENCY, Answer
 from analysis.estimate import is_gpu, quick_seconds
 from analysis.families import square_rows
 from analysis.jobs import BY_STEP
-from analysis.roofline import Roof, judge, pick
 from analysis.roofs import WAITED
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
 from analysis.why import why

@@ -5,15 +5,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import facts
+from analysis.bounds import roofs
 from analysis.crossover import COPIES, FINE, LATENCY, SQUARES, THROUGHPUT, Answer, Crossing, Form, Side, crossovers
 from analysis.estimate import is_gpu
-from analysis.roofline import roofs
 from analysis.units import count, digits, join, percent, seconds
 from analysis.why import REMAINDER, Why, why
 
 if TYPE_CHECKING:
+    from analysis.bounds import Roof
     from analysis.estimate import Verdict
-    from analysis.roofline import Roof
     from workloads.records import Loaded, Machine, Measurement
 
 MOST = 5

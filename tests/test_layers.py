@@ -10,7 +10,7 @@ from fake_measurements import row
 from test_report import boxes
 from test_results_load import write
 
-from analysis import answers, crossover, facts, families, layers, networks, report, roofline, sentences, shapes
+from analysis import answers, bounds, crossover, facts, families, layers, networks, report, sentences, shapes
 from analysis.crossover import COPIES, LATENCY
 from analysis.report import cells, layer_pictures, method, page
 from analysis.report import layers as layer_sections
@@ -101,14 +101,14 @@ def test_a_family_holds_its_own_and_reasons_come_from_no_other():
 def test_whole_arrays_of_a_convolution_cross_the_link():
     """2 x 4 x 4 x 8 floats in, 8 x 4 filters; with stride 2 out 2 x 2 x 2 x 4. The compulsory bytes would be a quarter of x."""
     p = Conv(2, 4, 4, 8, 4, 1, 1, stride=2)
-    assert roofline.crossing_bytes(p) == (4 * (256 + 32), 4 * 32)
-    assert roofline.crossing_bytes(msgspec.structs.replace(p, direction="dgrad")) == (4 * (32 + 32), 4 * 256)
-    assert roofline.crossing_bytes(msgspec.structs.replace(p, direction="wgrad")) == (4 * (256 + 32), 4 * 32)
+    assert bounds.crossing_bytes(p) == (4 * (256 + 32), 4 * 32)
+    assert bounds.crossing_bytes(msgspec.structs.replace(p, direction="dgrad")) == (4 * (32 + 32), 4 * 256)
+    assert bounds.crossing_bytes(msgspec.structs.replace(p, direction="wgrad")) == (4 * (256 + 32), 4 * 32)
     half = msgspec.structs.replace(p, dtype="float16", math="float16")
-    assert roofline.crossing_bytes(half) == (2 * (256 + 32), 2 * 32)
+    assert bounds.crossing_bytes(half) == (2 * (256 + 32), 2 * 32)
     ceilings = roofs([*fake.transfer_rows(0.0), row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.1})])
     large = Conv(1024, 64, 64, 64, 64, 1, 1)
-    bound = roofline.attainable(ceilings, large, "gpu:0", mode="roundtrip")
+    bound = bounds.attainable(ceilings, large, "gpu:0", mode="roundtrip")
     # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
     assert bound.roof.kind == "link" and bound.seconds.value == pytest.approx(
         (2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3
@@ -123,12 +123,10 @@ def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
         "conv/cudnn/plan", p := conv(dtype="bfloat16", math="bfloat16"), {"device": p.flops / 2e12}, device="gpu:0"
     )
     ceilings = roofs([product])
-    assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == roofline.BEST_MATMUL
-    assert roofline.judge(quick, ceilings).flag == "" and roofline.judge(
-        quick, ceilings
-    ).fraction.value == pytest.approx(2)
+    assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == bounds.BEST_MATMUL
+    assert bounds.judge(quick, ceilings).flag == "" and bounds.judge(quick, ceilings).fraction.value == pytest.approx(2)
     peak = roofs([row("peak/cupy/tensor", Peak("bfloat16", 10**12), {"device": 1.0})])
-    assert roofline.judge(quick, peak).flag == roofline.ABOVE
+    assert bounds.judge(quick, peak).flag == bounds.ABOVE
 
 
 def test_a_framework_beside_the_best_library_of_its_own_device():
@@ -251,7 +249,7 @@ def test_shapes_in_words():
     assert shapes.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
         "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
     )
-    assert roofline.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (
+    assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (
         "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
     )
 

@@ -12,6 +12,7 @@ from test_crossover import cpu_law, gpu_law, only
 from test_results_load import write
 
 from analysis import report
+from analysis.bounds import roofs
 from analysis.crossover import crossovers
 from analysis.report import (
     cells,
@@ -26,7 +27,7 @@ from analysis.report import (
     sections,
     style,
 )
-from analysis.roofline import roofs
+from analysis.roofline import __main__ as roofline_command
 from workloads import options, records
 
 SECTIONS = (
@@ -147,14 +148,14 @@ def test_without_matplotlib_the_page_is_written_and_the_command_ends_with_3(tmp_
     assert error.startswith(
         f"error: the report has no pictures: matplotlib is not installed\n  try: {options.python()} -m pip"
     )
-    assert command.roofline([str(tmp_path)]) == 3
+    assert roofline_command.main([str(tmp_path)]) == 3
 
 
 def test_the_commands_print_the_answer_the_roofs_and_their_paths(tmp_path, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     assert command.main([str(tmp_path), "-o", str(tmp_path / "out")]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "out" / "report.html")
-    assert command.roofline([str(tmp_path)]) == 0
+    assert roofline_command.main([str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "peak/numba/fma, float32, 2 threads" in out
     assert out.splitlines()[-1] == str(tmp_path / "roofline.svg")
@@ -176,7 +177,7 @@ def test_a_page_of_several_folders_is_written_beside_none_of_them(tmp_path, monk
     assert page.place([of["b"] / "0.jsonl", of["b"] / "0.jsonl", of["b"]]) == of["b"]
 
 
-@pytest.mark.parametrize("entry", [command.main, command.roofline])
+@pytest.mark.parametrize("entry", [command.main, roofline_command.main])
 def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     other = tmp_path / "other"
@@ -187,7 +188,7 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
         ([str(tmp_path / "nowhere")], "no result file"),
         ([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write"),
     ]
-    if entry is command.roofline:
+    if entry is roofline_command.main:
         bad.append(([str(tmp_path / "0.jsonl"), str(other)], "machines (intel-avx512-2c, nvidia-h200)"))
     for words, message in bad:
         assert entry(words) == 2
@@ -362,7 +363,7 @@ def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor
 
 def test_the_roofline_command_prints_levels_links_and_launches(tmp_path, capsys):
     write(tmp_path, fake.whole_run(sizes=(64, 512)))
-    assert command.roofline([str(tmp_path)]) == 0
+    assert roofline_command.main([str(tmp_path)]) == 0
     out = capsys.readouterr().out
     for words in ("L1 bandwidth", "HBM bandwidth", "link h2d", "launch: waited call", "a call", "float64 vector"):
         assert words in out

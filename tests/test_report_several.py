@@ -13,11 +13,11 @@ from fake_measurements import row, square
 from test_results_load import write
 
 from analysis import beside, report
+from analysis.bounds import roofs
 from analysis.crossover import crossovers
 from analysis.report import again, charts_crossover, differences, overlay, page, runs, stills
 from analysis.report.charts import Axis, Chart, Trace, View
 from analysis.report.material import Material
-from analysis.roofline import roofs
 from analysis.units import digits
 
 SIZES = (64, 128, 256, 512, 1024)

@@ -7,7 +7,7 @@ import fake_measurements as fake
 import pytest
 from fake_measurements import row, square
 
-from analysis import roofline, sheets
+from analysis import bounds, sheets
 from analysis import roofs as making
 from analysis.estimate import Estimate
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
@@ -26,11 +26,11 @@ def triad(rate: float, threads: int | None = 1, backend: str = "numba", problem:
 
 
 def find(roofs, kind: str, name: str, device: str = "cpu", threads: int | None = None):
-    return roofline.pick(roofs, device, kind, name, threads)
+    return bounds.pick(roofs, device, kind, name, threads)
 
 
 def test_compute_roofs_are_the_best_peak_of_each_thread_count():
-    roofs = roofline.roofs([peak(50e9), peak(60e9), peak(110e9, 2), peak(30e9, 1, "float64")])
+    roofs = bounds.roofs([peak(50e9), peak(60e9), peak(110e9, 2), peak(30e9, 1, "float64")])
     assert find(roofs, "compute", "float32", threads=1).rate.value == pytest.approx(60e9)
     assert find(roofs, "compute", "float32", threads=2).rate.value == pytest.approx(110e9)
     assert find(roofs, "compute", "float32").rate.value == pytest.approx(110e9)
@@ -39,7 +39,7 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
 
 
 def test_a_thread_count_without_a_peak_gets_the_lowest_that_it_cannot_exceed():
-    roofs = roofline.roofs([peak(60e9), peak(400e9, 16)])
+    roofs = bounds.roofs([peak(60e9), peak(400e9, 16)])
     scaled = find(roofs, "compute", "float32", threads=4)
     assert (scaled.rate.value, scaled.note) == (pytest.approx(240e9), "that of 1 thread, scaled")
     assert find(roofs, "compute", "float32", threads=12).rate.value == pytest.approx(400e9)
@@ -48,90 +48,90 @@ def test_a_thread_count_without_a_peak_gets_the_lowest_that_it_cannot_exceed():
 def test_the_memory_roof_is_the_best_stream_beyond_the_caches():
     small = Stream("triad", 24_000)
     rows = [triad(10e9), triad(12e9, 2), triad(90e9, 1, problem=small)]
-    roofs = roofline.roofs(rows)
+    roofs = bounds.roofs(rows)
     assert find(roofs, "memory", "DRAM").rate.value == pytest.approx(12e9)
     assert find(roofs, "memory", "DRAM", threads=1).rate.value == pytest.approx(10e9)
     machine = fake.CPU_MACHINE  # its last cache holds 32 MiB
-    assert find(roofline.roofs(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
+    assert find(bounds.roofs(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
 
 
 def test_fractions_and_the_ridge_point():
     rows = [peak(100e9), triad(10e9)]
-    roofs = roofline.roofs(rows)
-    assert roofline.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
+    roofs = bounds.roofs(rows)
+    assert bounds.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
     half = row("matmul/numpy/blas", square(1000), 2e9 / 50e9, threads=1)
-    assert roofline.roof_fraction(half, roofs) == pytest.approx(0.5)
-    assert roofline.roof_fraction(triad(5e9), roofs) == pytest.approx(0.5)
+    assert bounds.roof_fraction(half, roofs) == pytest.approx(0.5)
+    assert bounds.roof_fraction(triad(5e9), roofs) == pytest.approx(0.5)
 
 
 def test_a_memory_bound_problem_is_judged_by_memory_once_no_cache_holds_it():
     thin = Matmul(10000, 10000, 1)  # 2e8 FLOP, 4.0008e8 bytes: half a FLOP for each byte
-    roofs = roofline.roofs([peak(100e9), triad(10e9)])
-    bound = roofline.attainable(roofs, thin, "cpu", 1)
+    roofs = bounds.roofs([peak(100e9), triad(10e9)])
+    bound = bounds.attainable(roofs, thin, "cpu", 1)
     assert bound.roof.kind == "memory"
     assert bound.seconds.value == pytest.approx(0.040008)
 
 
 def test_a_small_problem_faster_than_memory_is_no_error_but_has_no_cache_roof():
-    roofs = roofline.roofs([peak(100e9), triad(10e9)])
+    roofs = bounds.roofs([peak(100e9), triad(10e9)])
     small = row("matmul/numpy/blas", square(8), 1024 / 60e9, threads=1)  # 768 bytes at 45 GB/s, 60 % of the peak
-    judged = roofline.judge(small, roofs)
-    assert (judged.flag, judged.note) == ("", roofline.NO_CACHE_ROOF)
+    judged = bounds.judge(small, roofs)
+    assert (judged.flag, judged.note) == ("", bounds.NO_CACHE_ROOF)
     assert judged.fraction.value == pytest.approx(0.6)
-    cached = roofline.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
-    assert (cached.fraction, cached.flag, cached.note) == (None, "", roofline.NO_CACHE_ROOF)
+    cached = bounds.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
+    assert (cached.fraction, cached.flag, cached.note) == (None, "", bounds.NO_CACHE_ROOF)
 
 
 @pytest.mark.parametrize(("rate", "flag"), [(99e9, ""), (101.9e9, ""), (102.1e9, "above-roof"), (300e9, "above-roof")])
 def test_above_the_roof_by_more_than_2_percent_is_an_error(rate, flag):
-    roofs = roofline.roofs([peak(100e9)])
+    roofs = bounds.roofs([peak(100e9)])
     m = row("matmul/numpy/blas", square(1000), 2e9 / rate, threads=1)
-    assert roofline.judge(m, roofs).flag == flag
-    assert roofline.is_above(m, roofs) == bool(flag)
+    assert bounds.judge(m, roofs).flag == flag
+    assert bounds.is_above(m, roofs) == bool(flag)
 
 
 def test_above_the_roof_within_the_interval_is_no_error():
-    roofs = roofline.roofs([peak(100e9)])
+    roofs = bounds.roofs([peak(100e9)])
     wide = row("matmul/numpy/blas", square(1000), 2e9 / 104e9, threads=1, spread=0.2)
-    assert roofline.judge(wide, roofs).fraction.value > 1.02
-    assert roofline.judge(wide, roofs).flag == ""
+    assert bounds.judge(wide, roofs).fraction.value > 1.02
+    assert bounds.judge(wide, roofs).flag == ""
 
 
 def test_gpu_rows_are_judged_on_the_device_clock_where_there_is_one():
-    roofs = roofline.roofs([peak(60e12, backend="cupy")])
+    roofs = bounds.roofs([peak(60e12, backend="cupy")])
     clocks = {"host-latency": 4e-3, "device": 2e9 / 30e12}
-    assert roofline.roof_fraction(row("matmul/cupy/cublas", square(1000), clocks), roofs) == pytest.approx(0.5)
+    assert bounds.roof_fraction(row("matmul/cupy/cublas", square(1000), clocks), roofs) == pytest.approx(0.5)
     host = row("matmul/cupy/operator", square(1000), 2e9 / 6e12)
-    assert roofline.roof_fraction(host, roofs) == pytest.approx(0.1)
+    assert bounds.roof_fraction(host, roofs) == pytest.approx(0.1)
 
 
 def test_tensor_arithmetic_has_the_best_matmul_as_its_roof_and_says_so():
     n = square(1000, "float16")
     rows = [row("matmul/cupy/cublas", n, {"device": 2e9 / rate, "host-latency": 1.0}) for rate in (500e12, 700e12)]
-    roofs = roofline.roofs(rows)
+    roofs = bounds.roofs(rows)
     assert find(roofs, "compute", "float16", "gpu:0").rate.value == pytest.approx(700e12)
-    assert find(roofs, "compute", "float16", "gpu:0").note == roofline.BEST_MATMUL
-    assert not roofline.roofs([row("matmul/numpy/blas", n, 1e-3)])
+    assert find(roofs, "compute", "float16", "gpu:0").note == bounds.BEST_MATMUL
+    assert not bounds.roofs([row("matmul/numpy/blas", n, 1e-3)])
 
 
 def test_float64_tensor_cores_beyond_the_fma_peak_are_a_roof_of_their_own_and_no_error():
     matmul = row("matmul/cupy/cublas", square(1000, "float64"), {"device": 2e9 / 62e12, "host-latency": 1.0})
-    roofs = roofline.roofs([peak(33e12, math="float64", backend="cupy"), matmul], fake.GPU_MACHINE)
+    roofs = bounds.roofs([peak(33e12, math="float64", backend="cupy"), matmul], fake.GPU_MACHINE)
     assert find(roofs, "compute", "float64", "gpu:0").rate.value == pytest.approx(62e12)
     assert find(roofs, "compute", "float64 vector", "gpu:0").rate.value == pytest.approx(33e12)
-    assert roofline.judge(matmul, roofs).flag == ""
+    assert bounds.judge(matmul, roofs).flag == ""
 
 
 def test_faster_than_the_data_sheet_is_an_error_even_for_the_best_matmul_seen():
     matmul = row("matmul/cupy/cublas", square(1000, "float16"), {"device": 2e9 / 1500e12, "host-latency": 1.0})
-    roofs = roofline.roofs([matmul], fake.GPU_MACHINE)
-    assert roofline.judge(matmul, roofs).fraction.value == pytest.approx(1.0)
-    assert roofline.judge(matmul, roofs).flag == "above-roof"
-    assert roofline.is_above(matmul, roofs)
+    roofs = bounds.roofs([matmul], fake.GPU_MACHINE)
+    assert bounds.judge(matmul, roofs).fraction.value == pytest.approx(1.0)
+    assert bounds.judge(matmul, roofs).flag == "above-roof"
+    assert bounds.is_above(matmul, roofs)
 
 
 def test_data_sheets_are_dense_and_only_for_the_exact_product():
-    sheet = {r.name: r.rate.value for r in roofline.sheet_roofs(fake.GPU_MACHINE)}
+    sheet = {r.name: r.rate.value for r in bounds.sheet_roofs(fake.GPU_MACHINE)}
     assert sheet == {
         "float64 vector": 34e12,
         "float64": 67e12,
@@ -143,31 +143,31 @@ def test_data_sheets_are_dense_and_only_for_the_exact_product():
         "HBM": 4.8e12,
     }
     assert "NVIDIA H200 NVL" not in sheets.SHEETS
-    assert not roofline.sheet_roofs(fake.CPU_MACHINE)
-    assert not roofline.sheet_roofs(None)
+    assert not bounds.sheet_roofs(fake.CPU_MACHINE)
+    assert not bounds.sheet_roofs(None)
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
 def test_rows_that_are_not_ok_make_no_roof_and_have_no_fraction(status):
     bad = row("peak/numba/fma", Peak("float32", GFLOP), 1e-3, threads=1, status=status, reason="x")
-    assert roofline.roofs([bad]) == ()
-    assert roofline.judge(bad, roofline.roofs([peak(1e9)])).fraction is None
+    assert bounds.roofs([bad]) == ()
+    assert bounds.judge(bad, bounds.roofs([peak(1e9)])).fraction is None
 
 
 def test_other_problems_and_devices_without_a_roof_are_tolerated():
-    roofs = roofline.roofs([peak(100e9)])
-    assert roofline.roof_fraction(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs) is None
-    assert roofline.judge(row("matmul/cupy/cublas", square(64), 1e-5), roofs).note == "no roof measured"
-    assert roofline.roof_fraction(row("matmul/numpy/blas", square(64, "float16"), 1e-3), roofs) is None
+    roofs = bounds.roofs([peak(100e9)])
+    assert bounds.roof_fraction(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs) is None
+    assert bounds.judge(row("matmul/cupy/cublas", square(64), 1e-5), roofs).note == "no roof measured"
+    assert bounds.roof_fraction(row("matmul/numpy/blas", square(64, "float16"), 1e-3), roofs) is None
 
 
 def test_copying_rows_are_no_roof():
-    assert roofline.roofs([row("matmul/cupy/cublas", square(64, "float16"), {"device": 1e-9}, mode="roundtrip")]) == ()
+    assert bounds.roofs([row("matmul/cupy/cublas", square(64, "float16"), {"device": 1e-9}, mode="roundtrip")]) == ()
 
 
 def test_an_estimate_carries_over_from_times_to_the_fraction():
-    roofs = roofline.roofs([peak(100e9)])
-    judged = roofline.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
+    roofs = bounds.roofs([peak(100e9)])
+    judged = bounds.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
     assert isinstance(judged.fraction, Estimate)
     assert judged.fraction.low < judged.fraction.value < judged.fraction.high
 
@@ -177,7 +177,7 @@ LEVELS = fake.stairs((48 * 2**10, 400e9), (2 * 2**20, 150e9), (105 * 2**20, 36e9
 
 def levels(machine=fake.GPU_MACHINE, sizes=fake.STREAM_SIZES, **fields):
     rows = fake.stream_curve("stream/numba/loop", LEVELS, sizes, **fields)
-    return rows, roofline.roofs([*rows, peak(1e12)], machine)
+    return rows, bounds.roofs([*rows, peak(1e12)], machine)
 
 
 def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
@@ -211,22 +211,22 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
 )
 def test_the_smallest_level_that_holds_a_warm_working_set_is_its_roof(footprint, name):
     _, roofs = levels()
-    assert roofline.level(roofs, "cpu", footprint, 1).name == name
+    assert bounds.level(roofs, "cpu", footprint, 1).name == name
 
 
 def test_warm_rows_have_their_levels_roof_and_cold_ones_the_memorys():
     rows, roofs = levels()
     for m in rows:
-        judged = roofline.judge(m, roofs)
+        judged = bounds.judge(m, roofs)
         assert (judged.flag, judged.note) == ("", "")
         assert 0.3 < judged.fraction.value < 1.001, m.problem.nbytes
     copy = Stream("copy", 16 * 2**10)
-    warm = roofline.attainable(roofs, copy, "cpu", 1)
+    warm = bounds.attainable(roofs, copy, "cpu", 1)
     assert (warm.roof.name, warm.seconds.value) == ("L1", pytest.approx(copy.bytes_moved / 400e9))
-    cold = roofline.attainable(roofs, copy, "cpu", 1, cache="cold")
+    cold = bounds.attainable(roofs, copy, "cpu", 1, cache="cold")
     assert (cold.roof.name, cold.seconds.value) == ("DRAM", pytest.approx(copy.bytes_moved / 12e9))
     thin = Matmul(1000, 1000, 1)  # 2 MFLOP, 4.008 MB: half a FLOP a byte, in L3
-    bound = roofline.attainable(roofs, thin, "cpu", 1)
+    bound = bounds.attainable(roofs, thin, "cpu", 1)
     assert (bound.roof.name, bound.note) == ("L2", "")  # 4.0 MB lie below L3's first size, where a part is still in L2
     assert bound.seconds.value == pytest.approx(thin.bytes_moved / 150e9)
 
@@ -236,20 +236,20 @@ def test_a_warm_row_above_its_levels_roof_is_an_error_by_more_than_2_percent(rat
     _, roofs = levels()
     copy = Stream("copy", 16 * 2**10)
     fast = row("stream/numpy/ufunc", copy, copy.bytes_moved / rate, threads=1)
-    assert roofline.judge(fast, roofs).flag == flag
+    assert bounds.judge(fast, roofs).flag == flag
 
 
 def test_where_the_smaller_levels_were_not_measured_nothing_is_said_of_what_they_hold():
     _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
     assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
-    assert roofline.level(roofs, "cpu", 20_000, 1) is None
-    bound = roofline.attainable(roofs, square(40), "cpu", 1)
-    assert (bound.roof.kind, bound.note) == ("compute", roofline.NO_CACHE_ROOF)
+    assert bounds.level(roofs, "cpu", 20_000, 1) is None
+    bound = bounds.attainable(roofs, square(40), "cpu", 1)
+    assert (bound.roof.kind, bound.note) == ("compute", bounds.NO_CACHE_ROOF)
 
 
 def test_without_a_dram_plateau_the_largest_sizes_beyond_the_claimed_cache_still_count():
     rows = [*fake.stream_curve("stream/numba/loop", LEVELS, [16 << 10, 32 << 10, 2 << 30]), peak(1e12)]
-    assert find(roofline.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
+    assert find(bounds.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
 
 
 def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
@@ -264,71 +264,71 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
         matmul("float64", 60e12),
         matmul("tf32", 500e12),
     ]
-    roofs = roofline.roofs(rows)
+    roofs = bounds.roofs(rows)
     compute = {r.name: (r.rate.value, r.note, r.source) for r in roofs if r.kind == "compute"}
     assert compute["float16"] == (pytest.approx(900e12), "", "peak/cupy/wgmma, float16")
     assert compute["float64"] == (pytest.approx(65e12), "", "peak/cupy/tensor, float64")
     assert compute["float64 vector"][0] == pytest.approx(33e12)
-    assert compute["bfloat16"][1] == roofline.BEST_MATMUL
+    assert compute["bfloat16"][1] == bounds.BEST_MATMUL
     assert len(compute) == 5
-    assert roofline.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
+    assert bounds.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
 
 
 def test_an_amx_peak_is_the_cpus_bfloat16():
     amx = row("peak/numba/amx", Peak("bfloat16", GFLOP), GFLOP / 3e12, threads=1)
     dot = row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1)
-    (roof,) = roofline.roofs([dot, amx])
+    (roof,) = bounds.roofs([dot, amx])
     assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
 
 
 def test_copying_rows_are_bounded_by_the_link_both_ways():
-    roofs = roofline.roofs([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
+    roofs = bounds.roofs([*fake.transfer_rows(0.0), peak(60e12, backend="cupy")])
     links = {r.name: r.rate.value for r in roofs if r.kind == "link"}
     assert links == {"h2d": pytest.approx(55e9, rel=1e-3), "d2h": pytest.approx(52e9, rel=1e-3)}
     p = square(1000)  # 8 MB in, 4 MB out, 2 GFLOP
-    assert roofline.crossing_bytes(p) == (8_000_000, 4_000_000)
-    assert roofline.crossing_bytes(Stream("triad", 240_000_000)) == (160_000_000, 80_000_000)
+    assert bounds.crossing_bytes(p) == (8_000_000, 4_000_000)
+    assert bounds.crossing_bytes(Stream("triad", 240_000_000)) == (160_000_000, 80_000_000)
     both = 8e6 / 55e9 + 4e6 / 52e9
-    bound = roofline.attainable(roofs, p, "gpu:0", mode="roundtrip-pinned")
+    bound = bounds.attainable(roofs, p, "gpu:0", mode="roundtrip-pinned")
     assert (bound.roof.kind, bound.roof.name, bound.seconds.value) == ("link", "h2d", pytest.approx(both, rel=1e-3))
-    assert roofline.attainable(roofs, p, "gpu:0").roof.kind == "compute"
-    used = roofline.attainable(roofs, p, "gpu:0", mode="roundtrip", reuse=10)
+    assert bounds.attainable(roofs, p, "gpu:0").roof.kind == "compute"
+    used = bounds.attainable(roofs, p, "gpu:0", mode="roundtrip", reuse=10)
     assert used.seconds.value == pytest.approx(max(both / 10, 2e9 / 60e12), rel=1e-3)
     for factor, flag in ((1.0, ""), (0.9, "above-roof")):
         m = row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned")
-        assert roofline.judge(m, roofs).flag == flag
+        assert bounds.judge(m, roofs).flag == flag
 
 
 def test_copies_are_judged_by_the_link_and_those_beside_a_kernel_are_not():
     rows = fake.transfer_rows(0.0)
-    roofs = roofline.roofs(rows)
+    roofs = bounds.roofs(rows)
     pageable = next(
         m for m in rows if (m.kernel, m.problem) == ("transfer/cupy/array", Transfer("h2d", 4**15, "pageable"))
     )
-    assert roofline.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
+    assert bounds.judge(pageable, roofs).fraction.value == pytest.approx(11 / 55, rel=1e-2)
     both = row("transfer/cupy/both", Transfer("both", 55_000_000, "pinned"), 2e-3, device="gpu:0")  # 1.0577 ms by d2h
-    assert roofline.judge(both, roofs).fraction.value == pytest.approx(55e6 / 52e9 / 2e-3, rel=1e-2)
+    assert bounds.judge(both, roofs).fraction.value == pytest.approx(55e6 / 52e9 / 2e-3, rel=1e-2)
     beside = row("transfer/cupy/overlap_compute", Transfer("h2d", 2**30, "pinned", "fma", 32), 1e-3, device="gpu:0")
     managed = row("transfer/cupy/managed", Transfer("h2d", 2**30, "managed"), 1e-3, device="gpu:0")
-    assert {roofline.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
+    assert {bounds.judge(m, roofs).note for m in (beside, managed)} == {"no roof measured"}
 
 
 def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     rows = [*fake.launch_rows(0.0), peak(60e12, backend="cupy")]
-    roofs = roofline.roofs(rows)
+    roofs = bounds.roofs(rows)
     floors = {r.name: 1 / r.rate.value for r in roofs if r.kind == "launch"}
     assert floors == {making.WAITED: pytest.approx(7e-6), making.QUEUED: pytest.approx(1e-7)}
     waited = row("matmul/cupy/operator", square(64), 14e-6)
-    assert roofline.judge(waited, roofs).fraction.value == pytest.approx(0.5)
-    assert roofline.judge(waited, roofs).roof.name == making.WAITED
+    assert bounds.judge(waited, roofs).fraction.value == pytest.approx(0.5)
+    assert bounds.judge(waited, roofs).roof.name == making.WAITED
     queued = row("matmul/cupy/cublas", square(64), {"host-latency": 14e-6, "device": 4e-7})
-    assert roofline.judge(queued, roofs).fraction.value == pytest.approx(0.25)
+    assert bounds.judge(queued, roofs).fraction.value == pytest.approx(0.25)
     short = row("matmul/cupy/operator", square(64), 3e-6)
-    assert roofline.judge(short, roofs).flag == ""
+    assert bounds.judge(short, roofs).flag == ""
     impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
-    assert roofline.judge(impossible, roofs).flag == "above-roof"
-    assert roofline.is_above(impossible, roofs)
-    assert roofline.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
+    assert bounds.judge(impossible, roofs).flag == "above-roof"
+    assert bounds.is_above(impossible, roofs)
+    assert bounds.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
 
 
 @pytest.mark.parametrize("module", ["analysis.roofline", "analysis.report"])

@@ -9,9 +9,9 @@ from fake_measurements import laws, row, square
 from test_crossover import cpu_law, gpu_law, only, resident_and_copies
 
 from analysis import crossover, facts, sentences, units
+from analysis.bounds import roofs
 from analysis.crossover import LATENCY, THROUGHPUT, Form
 from analysis.estimate import Estimate, Verdict
-from analysis.roofline import roofs
 from analysis.why import why
 from kernels.problems import Peak, Stream, Training
 

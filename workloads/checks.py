@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from analysis import data_parallel, estimate, names, roofline
+from analysis import bounds, data_parallel, estimate, names
 from workloads.readiness import Finding
 from workloads.records import Machine, Measurement
 
@@ -90,9 +90,9 @@ def _lent_more(m: Measurement, context: Context) -> str:
 
 
 def _above(m: Measurement, context: Context) -> str:
-    if not context.roofs or not roofline.is_above(m, context.roofs):
+    if not context.roofs or not bounds.is_above(m, context.roofs):
         return ""
-    judged = roofline.judge(m, context.roofs)
+    judged = bounds.judge(m, context.roofs)
     return (
         f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
         if judged.fraction and judged.roof
@@ -319,7 +319,7 @@ def flagged(m: Measurement, rows: Sequence[Measurement] = (), machine: Machine |
 def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> list[Finding]:
     """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
     rows = tuple(rows)
-    context = Context(rows, roofline.roofs(rows, machine), machine)
+    context = Context(rows, bounds.roofs(rows, machine), machine)
     found = []
     for check in CHECKS:
         seen = [(m, words) for m in rows if (words := check.seen(m, context))]

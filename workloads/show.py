@@ -47,12 +47,10 @@ class Rows:
         self._line([text(v) for v in table.iloc[0].tolist()])
 
     def _roofs(self):
-        from analysis import roofline
+        from analysis import bounds
 
-        every = roofline.roofs(self._all, self._machine)
-        return (
-            every if self.format == "json" else [r for r in every if r.note != roofline.BEST_MATMUL]
-        )  # it still grows
+        every = bounds.roofs(self._all, self._machine)
+        return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
 
     def _line(self, cells: list[str]) -> None:
         if self.format == "md":
@@ -150,8 +148,8 @@ def frame(outcome, op: str):
     """
     if outcome.stopped in ("SIGINT", "SIGTERM"):
         raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
+    from analysis import bounds
     from analysis import frame as frames
-    from analysis import roofline
 
-    roofs = roofline.roofs(outcome.measurements, outcome.run.machine)
+    roofs = bounds.roofs(outcome.measurements, outcome.run.machine)
     return frames.frame([m for m in outcome.measurements if m.problem.op == op], roofs)

@@ -122,9 +122,9 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
 def said(outcome) -> None:
     """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
     counts the bytes a program asks for."""
-    from analysis import estimate, roofline, units
+    from analysis import bounds, estimate, units
 
-    beyond = roofline.last_cache_bytes(outcome.run.machine, "cpu")
+    beyond = bounds.last_cache_bytes(outcome.run.machine, "cpu")
     largest: dict = {}
     for m in outcome.measurements:
         seconds = estimate.seconds_of(m)

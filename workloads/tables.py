@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable
 
-from analysis import estimate, roofline, units
+from analysis import bounds, estimate, units
 from analysis.estimate import Estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
@@ -99,14 +99,14 @@ class Matmuls:
         return any(
             r.measured
             and r.kind == "compute"
-            and r.note != roofline.BEST_MATMUL
+            and r.note != bounds.BEST_MATMUL
             and (r.device == "cpu") == (side == "CPU")
-            for r in roofline.roofs(self._all, self._machine)
+            for r in bounds.roofs(self._all, self._machine)
         )
 
     def _cells(self, group: list[Measurement]) -> list[str]:
         p = group[0].problem
-        roofs = roofline.roofs(self._all, self._machine)
+        roofs = bounds.roofs(self._all, self._machine)
         cells = {name: text for name, (text, _) in self.head(p).items()}
         cells |= {
             "type": _kind(p, group[0].settings.cache),
@@ -119,9 +119,9 @@ class Matmuls:
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
             if best and (seconds := estimate.seconds_of(best)):
-                judged = roofline.judge(best, roofs)
+                judged = bounds.judge(best, roofs)
                 known = (
-                    judged.fraction if judged.roof and judged.roof.note != roofline.BEST_MATMUL else None
+                    judged.fraction if judged.roof and judged.roof.note != bounds.BEST_MATMUL else None
                 )  # that roof grows
                 cells[f"{side} GFLOP/s"] = number(p.flops / seconds.value / 1e9)
                 cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"

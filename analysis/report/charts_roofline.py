@@ -5,13 +5,13 @@ import math
 from typing import TYPE_CHECKING
 
 from analysis import layers
+from analysis.bounds import Roof, judge, pick
 from analysis.estimate import call_s, is_gpu, quick_seconds
 from analysis.families import batch_family, precision_of
 from analysis.report import cells, overlay, roofline
 from analysis.report.charts import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.choose import best_resident
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
-from analysis.roofline import Roof, judge, pick
 from analysis.roofs import WAITED
 from analysis.units import digits, flops_rate, join, seconds
 

@@ -1,4 +1,4 @@
-"""The command lines of the report and of the roofline: everything heavy is imported after parsing."""
+"""The command line of the report, and what that of the roofline shares with it: everything heavy is imported after parsing."""
 
 import argparse
 import pathlib
@@ -7,10 +7,10 @@ import webbrowser
 
 from workloads import options
 
-_MEASURE = "python -m workloads.suite"
+MEASURE = "python -m workloads.suite"
 
 
-def _parser(command: str, does: str, makes: str) -> options.Parser:
+def parser(command: str, does: str, makes: str) -> options.Parser:
     made = options.parser(command, does, f"python -m {command} reports/local/MACHINE/RUN")
     made.add_argument("runs", nargs="+", metavar="RUN", help="a result file, a run folder or a machine folder")
     made.add_argument(
@@ -24,7 +24,7 @@ def _parser(command: str, does: str, makes: str) -> options.Parser:
 
 def main(argv: list[str] | None = None) -> int:
     """Writes the pages and their pictures; prints the answer and the page's path. Returns the exit status."""
-    made = _parser(
+    made = parser(
         "analysis.report",
         "Writes the report of runs: an HTML page to open, and the same as Markdown and SVG. "
         "Other machines, and runs that measured the same again, are set beside the first.",
@@ -32,18 +32,10 @@ def main(argv: list[str] | None = None) -> int:
     )
     made.add_argument("--open", action="store_true", help="open the page in a browser")
     made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's markers that name RUN")
-    return options.command(made, argv, lambda arguments: _guarded("analysis.report", _report, arguments))
+    return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments))
 
 
-def roofline(argv: list[str] | None = None) -> int:
-    """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
-    made = _parser(
-        "analysis.roofline", "Prints a machine's measured ceilings and how near its rows come to them.", "roofline.svg"
-    )
-    return options.command(made, argv, lambda arguments: _guarded("analysis.roofline", _roofline, arguments))
-
-
-def _guarded(command: str, job, arguments: argparse.Namespace) -> int:
+def guarded(command: str, job, arguments: argparse.Namespace) -> int:
     """Runs the job; what is wrong with the runs or the folder becomes a Usage."""
     elsewhere = f"python -m {command} {arguments.runs[0]} -o DIR"
     try:
@@ -54,7 +46,7 @@ def _guarded(command: str, job, arguments: argparse.Namespace) -> int:
         raise
     except OSError as error:
         if error.errno is None:  # results.read's own: there is no result file
-            raise options.Usage(str(error).partition("; make one")[0], f"{_MEASURE} -o DIR") from error
+            raise options.Usage(str(error).partition("; make one")[0], f"{MEASURE} -o DIR") from error
         raise options.Usage(f"cannot write {error.filename}: {error.strerror}", elsewhere) from error
 
 
@@ -73,7 +65,7 @@ def _report(arguments: argparse.Namespace) -> int:
         put_answer(pathlib.Path(arguments.readme), told, arguments.runs[0])
     if arguments.open:
         webbrowser.open(opened.resolve().as_uri())
-    _require_matplotlib("the report has no pictures")
+    require_matplotlib("the report has no pictures")
     if not html.has_libraries():
         raise options.Missing("there is no report.html: jinja2 or plotly is not installed", html.INSTALL)
     return options.OK
@@ -95,28 +87,7 @@ def put_answer(readme: pathlib.Path, told: list[str], run: str) -> None:
     readme.write_text(new, encoding="utf-8")
 
 
-def _roofline(arguments: argparse.Namespace) -> int:
-    from analysis.report import page, terminal
-    from analysis.roofline import roofs
-
-    loaded = page.read_one_machine(arguments.runs)
-    ceilings = roofs(loaded.measurements, page.machine_of(loaded))
-    terminal.print_roofline(loaded.measurements, ceilings)
-    if not any(r.measured for r in ceilings):
-        raise options.Missing("no peak, stream or matmul row in there", _MEASURE)
-    _require_matplotlib("no picture was drawn")
-    from analysis.report import pictures
-    from analysis.report import roofline as hierarchical
-
-    if not hierarchical.has_any(loaded.measurements, ceilings):
-        return options.OK
-    folder = page.place(arguments.runs, arguments.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    print(pictures.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
-    return options.OK
-
-
-def _require_matplotlib(without: str) -> None:
+def require_matplotlib(without: str) -> None:
     from analysis.report import page
 
     if not page.has_matplotlib():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from analysis import layers
+from analysis.bounds import judge
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer
 from analysis.estimate import call_s, quick_seconds
 from analysis.report.choose import spans
@@ -24,7 +25,6 @@ from analysis.report.style import (
     rates_axis,
     sizes_axis,
 )
-from analysis.roofline import judge
 from analysis.sentences import form_name
 from analysis.units import count
 

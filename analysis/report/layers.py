@@ -6,13 +6,13 @@ import msgspec
 
 from analysis import answers, layers, networks, sentences, shapes, steps
 from analysis.answers import Total
+from analysis.bounds import Roof, judge
 from analysis.crossover import LATENCY, Answer
 from analysis.estimate import is_gpu
 from analysis.families import batch_family
 from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
-from analysis.roofline import Roof, judge
 from analysis.spread import MATCH
 from analysis.units import count, digits, flops_rate, percent, seconds
 from analysis.why import why

@@ -5,17 +5,17 @@ from typing import TYPE_CHECKING
 
 from analysis import held_out, job_words, jobs, sentences, trust
 from analysis import profile as profiles
+from analysis.bounds import judge, roofs
 from analysis.budget import Budget, budget
 from analysis.crossover import crossovers
 from analysis.report import layers, sections
-from analysis.roofline import judge, roofs
 from workloads import switches
 
 if TYPE_CHECKING:
+    from analysis.bounds import Judged, Roof
     from analysis.crossover import Answer
     from analysis.jobs import Pair
     from analysis.profile import Profile
-    from analysis.roofline import Judged, Roof
     from workloads.records import Loaded, Machine, Measurement
 
 

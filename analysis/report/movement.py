@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from analysis import facts, links, overheads, plateaus, sheets, study
+from analysis.bounds import Roof
 from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.style import (
@@ -19,7 +20,6 @@ from analysis.report.style import (
     picture,
     unit_axis,
 )
-from analysis.roofline import Roof
 from analysis.units import bytes_rate, count, percent, seconds, size
 
 if TYPE_CHECKING:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis import layers
+from analysis.bounds import Roof, pick, ridge
 from analysis.estimate import call_s, is_gpu, quick_seconds
 from analysis.families import precision_of
 from analysis.report.choose import best_resident
@@ -21,7 +22,6 @@ from analysis.report.style import (
     picture,
     unit_axis,
 )
-from analysis.roofline import Roof, pick, ridge
 from analysis.roofs import WAITED
 from analysis.units import bytes_rate, flops_rate, join, seconds
 

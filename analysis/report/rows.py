@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from analysis.bounds import Judged
 from analysis.estimate import of
 from analysis.report import cells, sections
 from analysis.report.charts import rounded
-from analysis.roofline import Judged
 
 if TYPE_CHECKING:
     from analysis.report.material import Material

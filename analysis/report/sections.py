@@ -4,6 +4,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from analysis import facts, peers, sentences
+from analysis.bounds import Judged, Roof, judge, pick, ridge
 from analysis.crossover import Answer, square_rows
 from analysis.estimate import is_gpu, of, quick_seconds
 from analysis.report import again, cells, several_gpus
@@ -11,7 +12,6 @@ from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
 from analysis.report.roofline import has_any
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
-from analysis.roofline import Judged, Roof, judge, pick, ridge
 from analysis.units import count, digits, join, percent, seconds, size
 from analysis.why import why
 

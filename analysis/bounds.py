@@ -1,10 +1,6 @@
-"""How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch.
-
-`python -m analysis.roofline RUN...` prints the tables and draws the hierarchical roofline of both devices.
-"""
+"""How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch."""
 
 import math
-import sys
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -256,14 +252,3 @@ def roof_fraction(measurement: "Measurement", roofs: "Iterable[Roof]") -> float 
 def ridge(compute: Roof, memory: Roof) -> float:
     """FLOPs per byte above which the arithmetic, not the memory, is the limit."""
     return compute.rate.value / memory.rate.value
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Prints the roofs and the rows under them, and writes roofline.svg."""
-    from analysis.report.command import roofline
-
-    return roofline(argv)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

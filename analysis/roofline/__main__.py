@@ -1,0 +1,40 @@
+"""`python -m analysis.roofline RUN...`: everything heavy is imported after parsing."""
+
+import argparse
+import sys
+
+from analysis.report import command
+from workloads import options
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Prints the roofs and the rows under them and writes roofline.svg. Returns the exit status."""
+    made = command.parser(
+        "analysis.roofline", "Prints a machine's measured ceilings and how near its rows come to them.", "roofline.svg"
+    )
+    return options.command(made, argv, lambda arguments: command.guarded("analysis.roofline", _roofline, arguments))
+
+
+def _roofline(arguments: argparse.Namespace) -> int:
+    from analysis.report import page, terminal
+    from analysis.roofs import roofs
+
+    loaded = page.read_one_machine(arguments.runs)
+    ceilings = roofs(loaded.measurements, page.machine_of(loaded))
+    terminal.print_roofline(loaded.measurements, ceilings)
+    if not any(r.measured for r in ceilings):
+        raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
+    command.require_matplotlib("no picture was drawn")
+    from analysis.report import pictures
+    from analysis.report import roofline as hierarchical
+
+    if not hierarchical.has_any(loaded.measurements, ceilings):
+        return options.OK
+    folder = page.place(arguments.runs, arguments.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    print(pictures.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
+    return options.OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())
