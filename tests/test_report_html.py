@@ -125,7 +125,7 @@ def test_markdown_becomes_html_with_text_as_text():
         "| name | time | |",
         "| --- | ---: | ---: |",
         "| a \\| b | 3.0 us | [x](http://y) |",
-        "| c | - | z |",
+        "| c | - | ![z](http://y) |",
         "",
     ]
     made = fold.markdown(lines)
@@ -133,6 +133,7 @@ def test_markdown_becomes_html_with_text_as_text():
     assert "<li>one <code>code</code> &lt;b&gt; *</li>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
     assert '<td>a | b</td><td class="n">3.0 us</td><td>[x](http://y)</td>' in made
+    assert "<td>![z](http://y)</td>" in made
     assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
     lead = fold.markdown(
         ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]
@@ -288,5 +289,5 @@ def test_without_plotly_the_command_says_what_to_install(tmp_path, monkeypatch, 
     write(tmp_path, fake.cpu_run(sizes=(64,)))
     monkeypatch.setattr(html, "has_libraries", lambda: False)
     assert command.main([str(tmp_path)]) == 3
-    assert "there is no report.html: jinja2 or plotly is not installed" in capsys.readouterr().err
+    assert "there is no report.html: jinja2, markdown-it-py or plotly is not installed" in capsys.readouterr().err
     assert not (tmp_path / "report.html").exists()

@@ -67,7 +67,9 @@ def _report(arguments: argparse.Namespace) -> int:
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")
     if not html.has_libraries():
-        raise options.Missing("there is no report.html: jinja2 or plotly is not installed", html.INSTALL)
+        raise options.Missing(
+            "there is no report.html: jinja2, markdown-it-py or plotly is not installed", html.INSTALL
+        )
     return options.OK
 
 

@@ -3,20 +3,40 @@
 What comes from result files is text wherever it stands: HTML, links and pictures in it are not parsed.
 """
 
+import functools
 import html
 import re
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from analysis.units import count
+
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.tree import SyntaxTreeNode
 
 OPEN_ROWS, OPEN_ITEMS = 12, 6  # longer tables are closed, of longer lists the rest is
 _CAPTION, _LONG = 120, 30
 _NUMBER = re.compile(r"^[-+<]?\d")
+_PARSED = ("heading", "list", "table", "backticks", "escape", "entity")
+
+
+@functools.cache
+def _parser() -> "MarkdownIt":
+    """A parser of what the sections write; everything else is text."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("zero", {"html": False}).enable(list(_PARSED))
 
 
 def escaped(value: object) -> str:
     """Text that HTML shows as it is."""
     return html.escape(str(value), quote=True)
+
+
+def inline(text: object) -> str:
+    """A line's HTML: commands between backticks become code; entities and escapes are undone, all else is text."""
+    return _parser().renderInline(str(text))
 
 
 def table(
@@ -53,71 +73,37 @@ def _is_numbers(column: Iterable[object]) -> bool:
 def markdown(lines: Iterable[str], level: int = 3) -> str:
     """The HTML of Markdown lines of analysis.report.sections and its like: headings (one # each, ## the page has already),
     lists, tables, paragraphs. A table is called by the line before it that ends with a colon, else by its heading."""
+    from markdown_it.tree import SyntaxTreeNode
+
     made: list[str] = []
-    heading = lead = ""
-    for kind, block in _blocks(lines):
-        if lead and kind != "t":
-            made.append(_block([lead], ""))
-        if kind == "h":
-            heading = block[0].lstrip("# ")
-            made.append(f"<h{level}>{inline(heading)}</h{level}>" if block[0].startswith("###") else "")
-        elif kind == "t":
-            made.append(_block(block, _plain(lead) or heading))
-            heading = ""
-        elif not _is_caption(block):
-            made.append(_block(block, ""))
-        lead = block[0] if _is_caption(block) else ""
-    return "\n".join(filter(None, [*made, _block([lead], "") if lead else ""]))
-
-
-def _blocks(lines: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """(kind, lines) of what stands together."""
-    found: list[tuple[str, list[str]]] = []
-    apart = True
-    for text in lines:
-        kind = _kind(text)
-        if kind and (apart or kind == "h" or found[-1][0] != kind):
-            found.append((kind, [text]))
-        elif kind:
-            found[-1][1].append(text)
-        apart = not kind or kind == "h"
-    return found
-
-
-def _is_caption(block: list[str]) -> bool:
-    """Whether a block before a table says what the table is of."""
-    return len(block) == 1 and _kind(block[0]) == "p" and block[0].endswith(":") and len(block[0]) <= _CAPTION
-
-
-def _kind(text: str) -> str:
-    if not text.strip():
-        return ""
-    if text.startswith("#"):
-        return "h"
-    if text.startswith("!["):
-        return ""  # a picture, which the chart stands for
-    return "t" if text.startswith("| ") else "l" if re.match(r"\s*- ", text) else "p"
-
-
-def _block(lines: list[str], about: str) -> str:
-    kind = _kind(lines[0])
-    if kind == "t":
-        return _table(lines, about)
-    if kind == "l":
-        return items(_nested(lines))
-    return "".join(f"<p>{inline(text)}</p>" for text in lines)
-
-
-def _nested(lines: list[str]) -> list[tuple[str, list[str]]]:
-    """(item, the items indented under it)."""
-    found: list[tuple[str, list[str]]] = []
-    for text in lines:
-        said = re.sub(r"^\s*- ", "", text)
-        if text.startswith(" ") and found:
-            found[-1][1].append(said)
+    about = ""
+    blocks = SyntaxTreeNode(_parser().parse("\n".join(line for line in lines if not line.startswith("![")))).children
+    for block, after in zip(blocks, [*blocks[1:], None], strict=False):
+        words = "" if block.type in ("table", "bullet_list") else _words(block)
+        if block.type == "table":
+            made.append(_table(block, about))
+            about = ""
+        elif block.type == "bullet_list":
+            made.append(items([_item(one) for one in block.children]))
+        elif block.type == "heading":
+            about = words
+            made.append(f"<h{level}>{inline(words)}</h{level}>" if block.tag != "h2" else "")
+        elif after is not None and after.type == "table" and words.endswith(":") and len(words) <= _CAPTION:
+            about = words
         else:
-            found.append((said, []))
-    return found
+            made += [f"<p>{inline(line)}</p>" for line in words.split("\n")]
+    return "\n".join(filter(None, made))
+
+
+def _words(block: "SyntaxTreeNode") -> str:
+    """The Markdown of a heading's, a paragraph's or a cell's words."""
+    return block.children[0].content
+
+
+def _item(item: "SyntaxTreeNode") -> tuple[str, list[str]]:
+    """(its words, those of the items indented under it)."""
+    first, *rest = item.children
+    return _words(first), [_words(one.children[0]) for below in rest for one in below.children]
 
 
 def items(said: Sequence[tuple[str, list[str]]]) -> str:
@@ -125,14 +111,14 @@ def items(said: Sequence[tuple[str, list[str]]]) -> str:
     shown, rest = list(said[:OPEN_ITEMS]), list(said[OPEN_ITEMS:])
     if len(rest) <= 1:
         shown, rest = shown + rest, []
-    made = "<ul>" + "".join(map(_item, shown)) + "</ul>"
+    made = "<ul>" + "".join(map(_listed, shown)) + "</ul>"
     if rest:
-        inner = "".join(map(_item, rest))
+        inner = "".join(map(_listed, rest))
         made += f'<details class="more"><summary>{len(rest)} more</summary><ul>{inner}</ul></details>'
     return made
 
 
-def _item(item: tuple[str, list[str]]) -> str:
+def _listed(item: tuple[str, list[str]]) -> str:
     text, under = item
     if not under:
         return f"<li>{inline(text)}</li>"
@@ -141,34 +127,11 @@ def _item(item: tuple[str, list[str]]) -> str:
     return f'<li><details class="more">{summary}<ul>{inner}</ul></details></li>'
 
 
-def _table(lines: list[str], about: str) -> str:
-    heads, _, *rows = [_cells(line) for line in lines]
-    named = ", ".join(_plain(h) for h in heads[:5]) + (" ..." if len(heads) > 5 else "")
-    return table(heads, rows, about.rstrip(":") if 0 < len(about) <= _CAPTION else named, cell=inline)
-
-
-def _cells(line: str) -> list[str]:
-    return (
-        [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|").strip())] if line.strip("| ") else []
-    )
-
-
-def _plain(text: str) -> str:
-    return re.sub(r"[`*]", "", html.unescape(text)).strip()
-
-
-def inline(text: object) -> str:
-    """A line's HTML: commands between backticks become code, bold bold; entities and escapes are undone, all else is text."""
-    parts = re.split(r"(`[^`]*`)", str(text))
-    return "".join(f"<code>{_text(part[1:-1])}</code>" if i % 2 else _bold(_text(part)) for i, part in enumerate(parts))
-
-
-def _text(text: str) -> str:
-    return escaped(html.unescape(re.sub(r"\\([|*_`\\])", r"\1", text)))
-
-
-def _bold(text: str) -> str:
-    return re.sub(r"\*\*(clean|noisy)\*\*", r"<strong>\1</strong>", text)
+def _table(block: "SyntaxTreeNode", about: str) -> str:
+    heads, *rows = [[_words(cell) for cell in row.children] for part in block.children for row in part.children]
+    plain = [re.sub(r"[`*]", "", html.unescape(text)).strip() for text in (about.rstrip(":"), *heads)]
+    named = ", ".join(plain[1:6]) + (" ..." if len(heads) > 5 else "")
+    return table(heads, rows, plain[0] if 0 < len(about) <= _CAPTION else named, cell=inline)
 
 
 def only(lines: list[str], *headings: str) -> list[str]:

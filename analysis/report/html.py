@@ -20,12 +20,12 @@ from analysis.report.html_page import Page
 from analysis.report.material import Material
 
 NAME = "report.html"
-INSTALL = "python -m pip install jinja2 plotly"
+INSTALL = "python -m pip install jinja2 markdown-it-py plotly"
 
 
 def has_libraries() -> bool:
-    """Whether jinja2 and plotly, which bring the template engine and the charts' JavaScript, are installed."""
-    return all(importlib.util.find_spec(name) for name in ("jinja2", "plotly"))
+    """Whether the template engine, the Markdown parser and plotly, which brings the charts' JavaScript, are installed."""
+    return all(importlib.util.find_spec(name) for name in ("jinja2", "markdown_it", "plotly"))
 
 
 def write(
