@@ -173,7 +173,7 @@ def _link_times(roofs, problem, device: str, reuse: int) -> "list[tuple[Estimate
 
 def crossing_bytes(problem: "Problem") -> tuple[int, int]:
     """(bytes in, bytes out) of a problem whose operands come from the host and whose result goes back; 0 where unknown."""
-    from kernels.arrays import ITEM_BYTES
+    from kernels.problems.arrays import ITEM_BYTES
 
     if problem.op == "matmul":
         out = problem.m * problem.n * ITEM_BYTES[problem.out]

@@ -18,8 +18,8 @@ from analysis.estimate import is_gpu
 from analysis.families import comparable, precision_of, square_rows
 from analysis.prediction import predict
 from analysis.profile import Lacking
-from kernels.arrays import precision
 from kernels.problems import Matmul, Training
+from kernels.problems.arrays import precision
 from workloads.records import Settings
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
 from analysis.step_work import added, kernels_of, step_works, work_parts
 from kernels import networks
-from kernels.layers import Layer, Network
+from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
 from workloads import switches
 from workloads.records import Row, Settings

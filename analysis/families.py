@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from kernels import registry
-from kernels.arrays import precision
 from kernels.problems import Conv, Matmul, Problem
+from kernels.problems.arrays import precision
 
 if TYPE_CHECKING:
     from workloads.records import Measurement

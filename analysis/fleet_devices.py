@@ -8,8 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import estimate
-from kernels.peers import AllReduce, AtOnce, PeerCopy
-from kernels.problems import Conv, Matmul, Stream, Transfer
+from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
 from workloads import baselines, records
 from workloads.records import Loaded, Machine, Measurement
 

@@ -15,8 +15,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from kernels.networks.training_step import Work
 from kernels.problems import Problem, Stream
-from kernels.steps import Work
 
 # Operations of Keras's graph that is not compiled that one of these comes to, reads of variables among them; all others are
 # one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted (tests/test_fusion.py). Adam works out its step size

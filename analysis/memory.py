@@ -10,7 +10,7 @@ import msgspec
 
 from analysis.estimate import Estimate
 from kernels import networks
-from kernels.arrays import ITEM_BYTES
+from kernels.problems.arrays import ITEM_BYTES
 
 if TYPE_CHECKING:
     from kernels.networks import Network

@@ -12,9 +12,9 @@ from analysis.layers import is_square
 from kernels import networks
 
 if TYPE_CHECKING:
-    from kernels.layers import Network
+    from kernels.networks.layers import Network
+    from kernels.networks.training_step import Work
     from kernels.problems import Problem
-    from kernels.steps import Work
     from workloads.records import Measurement, Run
 
 _DEFAULT = "cifar10-cnn"  # of python -m workloads.conv without shapes

@@ -9,8 +9,7 @@ import msgspec
 from analysis import crossover, sentences
 from analysis.estimate import Estimate, of, verdict
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size
-from kernels.peers import AllReduce, AtOnce, PeerCopy
-from kernels.problems import Matmul
+from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy
 
 if TYPE_CHECKING:
     from workloads.records import Measurement

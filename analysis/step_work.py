@@ -13,11 +13,12 @@ from analysis.paths import Path, Timed, beside, fully_used, longest
 from analysis.profile import Lacking, Profile
 from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
-from kernels import networks, steps
-from kernels.arrays import ITEM_BYTES
-from kernels.layers import Network
+from kernels import networks
+from kernels.networks import training_step as steps
+from kernels.networks.layers import Network
+from kernels.networks.training_step import Work
 from kernels.problems import Matmul, Problem, Stream
-from kernels.steps import Work
+from kernels.problems.arrays import ITEM_BYTES
 
 if TYPE_CHECKING:
     from analysis.fusion import Kernel

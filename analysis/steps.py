@@ -15,8 +15,8 @@ from analysis.units import count, join, seconds, times
 from kernels.registry import FRAMEWORKS
 
 if TYPE_CHECKING:
+    from kernels.networks.training_step import Work
     from kernels.problems import Problem
-    from kernels.steps import Work
     from workloads.records import Machine, Measurement, Run
 
 _NOUNS = {"conv": "convolution", "matmul": "product"}

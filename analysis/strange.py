@@ -4,8 +4,8 @@ import msgspec
 
 from analysis.units import join, percent
 from kernels import networks
-from kernels.layers import unknown
 from kernels.networks import Network
+from kernels.networks.layers import unknown
 
 
 class Strange(msgspec.Struct, frozen=True):

@@ -8,8 +8,8 @@ import cupy
 import numpy as np
 
 from kernels import cuda, several
-from kernels.arrays import numpy_dtype
-from kernels.peers import ONE_SHOT_BYTES, AllReduce
+from kernels.problems import ONE_SHOT_BYTES, AllReduce
+from kernels.problems.arrays import numpy_dtype
 from kernels.registry import kernel
 
 RECORDED = 32  # calls in a graph: launching it is then small beside them

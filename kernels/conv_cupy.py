@@ -2,9 +2,9 @@
 
 import cupy
 
-from kernels.arrays import ITEM_BYTES
 from kernels.matmul_cupy import cublas
 from kernels.problems import Conv, Matmul
+from kernels.problems.arrays import ITEM_BYTES
 from kernels.registry import kernel
 
 

@@ -2,8 +2,8 @@
 
 import numba
 
-from kernels.arrays import empty
 from kernels.problems import Conv
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 

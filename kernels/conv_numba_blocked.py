@@ -5,12 +5,12 @@ import numpy as np
 
 from kernels import pixel_blocks, pixel_tiles
 from kernels import simd as emit
-from kernels.arrays import empty
 from kernels.conv_numba_wgrad import gradient
 from kernels.panels import origin, pack_panel
 from kernels.pixel_blocks import Window
 from kernels.pixel_tiles import PAST_CACHES, VECTORS, tile_apart
 from kernels.problems import Conv
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 _DEPTH = 576  # steps of a panel, at least: fewer passes over the output

@@ -5,10 +5,10 @@ import numpy as np
 
 from kernels import pixel_blocks, pixel_tiles
 from kernels import simd as emit
-from kernels.arrays import empty
 from kernels.panels import origin, pack_panel
 from kernels.pixel_blocks import Window
 from kernels.pixel_tiles import VECTORS, tile_beside
+from kernels.problems.arrays import empty
 
 _CHANNELS = 256  # at a time: with their taps and all columns they are the sums that all blocks of pixels add to
 _SUM_BYTES = 1 << 20

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from kernels.arrays import empty
 from kernels.problems import Conv
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 # Columns are made and used a piece at a time: few enough to stay in a last cache, enough to keep all threads of a product busy.

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from kernels import in_tensorflow, reference_conv
-from kernels.arrays import ITEM_BYTES
+from kernels import in_tensorflow
 from kernels.problems import Conv
+from kernels.problems.arrays import ITEM_BYTES
+from kernels.reference import conv as reference_conv
 from kernels.registry import kernel
 
 HELD = 50  # convolutions in one call of `held`

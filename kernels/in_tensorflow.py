@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels import passes, reference
-from kernels.arrays import ITEM_BYTES
+from kernels import reference
 from kernels.problems import Conv, Matmul
+from kernels.problems.arrays import ITEM_BYTES
+from kernels.reference import stream as passes
 
 if importlib.util.find_spec("tensorflow") is None:
     raise ModuleNotFoundError("no tensorflow", name="tensorflow")

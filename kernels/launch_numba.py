@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 
-from kernels.arrays import empty
 from kernels.problems import Launch
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 _NOTHING = np.empty(0)

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kernels.arrays import empty
 from kernels.problems import Launch
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 

@@ -4,8 +4,8 @@ import ctypes
 import functools
 import importlib.metadata
 
-from kernels.arrays import empty
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 _ROW_MAJOR, _NO_TRANSPOSE, _TRANSPOSE = 101, 111, 112  # CBLAS_LAYOUT and CBLAS_TRANSPOSE, from cblas.h

@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 
-from kernels.arrays import empty
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 _MOST_NAIVE = 2 * 2048**3

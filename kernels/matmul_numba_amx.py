@@ -12,10 +12,10 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kernels import simd as emit
-from kernels.arrays import empty, numpy_dtype
 from kernels.panels import copy_group, origin, peek, room
 from kernels.peak_numba_bfloat16 import require, tile_shapes, tiles_allowed
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
 from kernels.registry import kernel
 

@@ -5,8 +5,8 @@ import functools
 import numba
 import numpy as np
 
-from kernels.arrays import empty
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty
 from kernels.reference import operands
 from kernels.registry import kernel
 

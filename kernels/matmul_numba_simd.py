@@ -10,9 +10,9 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from kernels import simd as emit
-from kernels.arrays import empty
 from kernels.panels import origin, pack, room
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty
 from kernels.reference import operands
 from kernels.registry import kernel
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from kernels.arrays import empty, numpy_dtype
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty, numpy_dtype
 from kernels.reference import operands
 from kernels.registry import kernel
 

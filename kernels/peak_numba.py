@@ -4,8 +4,8 @@ import numba
 import numpy as np
 
 from kernels import simd
-from kernels.arrays import numpy_dtype
 from kernels.problems import Peak
+from kernels.problems.arrays import numpy_dtype
 from kernels.registry import kernel
 
 

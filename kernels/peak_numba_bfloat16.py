@@ -12,8 +12,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels import simd
-from kernels.arrays import empty, numpy_dtype
 from kernels.problems import Matmul, Peak
+from kernels.problems.arrays import empty, numpy_dtype
 from kernels.registry import kernel
 
 llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it

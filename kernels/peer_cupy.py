@@ -5,7 +5,7 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels import several
-from kernels.peers import PeerCopy
+from kernels.problems import PeerCopy
 from kernels.registry import kernel
 from kernels.transfer_cupy import D2H, H2D
 

@@ -10,8 +10,8 @@ from numba.core import cgutils, types
 from numba.extending import intrinsic
 
 from kernels import simd
-from kernels.arrays import empty
 from kernels.problems import Stream
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")

@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels import passes
 from kernels.problems import Stream
+from kernels.reference import stream as passes
 from kernels.registry import kernel
 
 if importlib.util.find_spec("tensorflow") is None:

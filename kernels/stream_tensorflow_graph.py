@@ -1,7 +1,8 @@
 """The passes of a training step among others in one graph of TensorFlow: threads are awake, Python dispatches once."""
 
-from kernels import in_tensorflow, passes, stream_tensorflow
+from kernels import in_tensorflow, stream_tensorflow
 from kernels.problems import Stream
+from kernels.reference import stream as passes
 from kernels.registry import kernel
 
 

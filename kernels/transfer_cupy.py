@@ -14,8 +14,8 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels import cuda
-from kernels.arrays import empty
 from kernels.problems import Transfer
+from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
 H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind

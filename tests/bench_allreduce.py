@@ -17,7 +17,7 @@ from must_reach import Figure, cells, exactly, table
 from analysis import estimate
 from analysis.estimate import Estimate
 from kernels import reference, registry
-from kernels.peers import AllReduce
+from kernels.problems import AllReduce
 from workloads import copies, machine, timing
 from workloads.records import Settings
 

@@ -20,8 +20,9 @@ from must_reach import REPORTS, Figure, table
 
 from analysis import estimate
 from analysis.estimate import Estimate
-from kernels import networks, reference_conv, registry
+from kernels import networks, registry
 from kernels.problems import Conv
+from kernels.reference import conv as reference_conv
 from workloads import machine, timing
 
 BATCH = 32

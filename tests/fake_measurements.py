@@ -6,8 +6,8 @@ import zlib
 import msgspec
 import numpy as np
 
-from kernels.arrays import precision
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
+from kernels.problems.arrays import precision
 from workloads.records import Gpu, Loaded, Machine, Measurement, Run, Samples, Settings
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
@@ -339,7 +339,7 @@ def layer_rows(
     TFLOP/s in float32, 4 times that in tf32 and 10 times in bfloat16 (half where channels are no multiples of 8), whose call
     costs 30 us; TensorFlow at 1.5 times the library and its own overhead; cold calls twice as long; copies at 10 to 50 GB/s."""
     from kernels import networks
-    from kernels.steps import step
+    from kernels.networks.training_step import step
 
     made = []
     for batch, math_ in ((b, m) for b in batches for m in maths):

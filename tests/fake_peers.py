@@ -18,7 +18,7 @@ import numpy as np
 
 import kernels
 from kernels import cuda, registry
-from kernels.arrays import numpy_dtype
+from kernels.problems.arrays import numpy_dtype
 
 _MODULES = ("kernels.several", "kernels.collective_cupy", "kernels.peer_cupy", "kernels.transfer_cupy")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from kernels import networks
-from kernels.steps import step
+from kernels.networks.training_step import step
 from tests.inside import made
 from workloads import describing, models
 

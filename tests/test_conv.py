@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 import kernels
-from kernels import conv_numpy, reference, reference_conv, registry
+from kernels import conv_numpy, reference, registry
 from kernels.problems import Conv, Problem
+from kernels.reference import conv as reference_conv
 
 
 def loops(p: Conv, a: np.ndarray, b: np.ndarray) -> np.ndarray:

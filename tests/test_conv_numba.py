@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from tile_code import need
 
-from kernels import conv_numba_blocked, conv_numba_wgrad, pixel_blocks, pixel_tiles, reference_conv, registry
-from kernels.arrays import empty
+from kernels import conv_numba_blocked, conv_numba_wgrad, pixel_blocks, pixel_tiles, registry
 from kernels.problems import Conv
+from kernels.problems.arrays import empty
+from kernels.reference import conv as reference_conv
 
 WAYS = Conv.DIRECTIONS
 AWKWARD = [

@@ -10,8 +10,9 @@ from fake_measurements import row
 
 from analysis import answers, crossover, families
 from analysis.crossover import LATENCY
-from kernels import reference_conv, registry
+from kernels import registry
 from kernels.problems import Conv, Matmul
+from kernels.reference import conv as reference_conv
 from workloads import conv, matmul, measure, options, plan, tables
 from workloads.records import Measurement, Settings
 

@@ -13,8 +13,7 @@ from analysis import data_parallel, data_parallel_words
 from analysis.estimate import Estimate
 from analysis.report import data_parallel as page
 from analysis.report import training as trainings_page
-from kernels.peers import AllReduce
-from kernels.problems import Training
+from kernels.problems import AllReduce, Training
 from workloads import asked, checks, options, replicas, spread, studies, switches, training
 from workloads.records import Row, Settings
 from workloads.timing import Limits

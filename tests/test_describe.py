@@ -6,10 +6,11 @@ import json
 import msgspec
 import pytest
 
-from kernels import layers, networks
-from kernels.layers import Layer, Network
+from kernels import networks
+from kernels.networks import layers
+from kernels.networks.layers import Layer, Network
+from kernels.networks.training_step import step
 from kernels.problems import Training
-from kernels.steps import step
 from workloads import describe, options, worker
 from workloads.records import Measurement, Row, Settings
 from workloads.timing import Limits

@@ -12,7 +12,7 @@ from fake_predictions import MS, exactly, predict, sources
 import analysis.prediction
 from analysis import explain, explanation, verifying, whatif
 from analysis.explanation import Asked
-from kernels.layers import Layer, Network
+from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import machine, options, records
 

@@ -25,7 +25,7 @@ from analysis.explanation import Asked, Sources
 from analysis.prediction import Prediction
 from analysis.profile import Lacking
 from kernels import networks
-from kernels.layers import Layer, Network
+from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads.cases import Reported
 from workloads.records import Settings

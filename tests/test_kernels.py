@@ -10,8 +10,8 @@ import pytest
 from llvmlite import binding
 
 from kernels import peak_numba_bfloat16, reference, registry, simd
-from kernels.arrays import MATHS
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
+from kernels.problems.arrays import MATHS
 
 AWKWARD = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
 # 1 x 1 images, one channel and three, odd ones, a filter that is not square

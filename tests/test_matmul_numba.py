@@ -11,8 +11,8 @@ import pytest
 from kernels import matmul_numba_amx as tiles
 from kernels import matmul_numba_simd as vectors
 from kernels import panels, reference, registry, simd
-from kernels.arrays import empty
 from kernels.problems import Matmul
+from kernels.problems.arrays import empty
 
 RNG = np.random.default_rng(7)
 BOTH = pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -6,7 +6,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
 from analysis.memory import batch_bytes, counted, fixed_bytes, memory
 from kernels import networks
-from kernels.layers import Layer, Network
+from kernels.networks.layers import Layer, Network
 from kernels.problems import Training
 
 OWN = Network("own", "", (4, 4, 1), 3, (Layer("flatten", "flatten"), Layer("a", "dense", 8), Layer("b", "dense", 3)))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from kernels.peers import AllReduce, PeerCopy
+from kernels.problems import AllReduce, PeerCopy
 
 
 @pytest.fixture(scope="module")

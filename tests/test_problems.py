@@ -5,8 +5,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernels.arrays import precision, random_array
 from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
+from kernels.problems.arrays import precision, random_array
 
 
 def test_matmul_counts():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from kernels import reference
-from kernels.arrays import numpy_dtype
 from kernels.problems import Matmul, Peak, Stream
+from kernels.problems.arrays import numpy_dtype
 
 
 def product(p, inputs):

@@ -7,8 +7,8 @@ import pytest
 
 from kernels import peak_numba_bfloat16 as peaks
 from kernels import registry, simd
-from kernels.arrays import empty
 from kernels.problems import Peak
+from kernels.problems.arrays import empty
 
 FEATURES = peaks.llvm.get_host_cpu_features()
 RNG = np.random.default_rng(5)

@@ -7,7 +7,7 @@ from fake_measurements import row
 from analysis import answers, sentences, steps
 from analysis.report import layers
 from kernels import networks
-from kernels.steps import step as works_of
+from kernels.networks.training_step import step as works_of
 from workloads.records import Loaded
 
 MODEL = "cifar10-mlp"

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kernels import reference, registry, simd, stream_numba
-from kernels.arrays import empty
 from kernels.problems import Stream
+from kernels.problems.arrays import empty
 from workloads import options, peak, plan, stream, tables
 
 LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))

@@ -4,8 +4,9 @@ import importlib.util
 
 import pytest
 
-from kernels import passes, registry
+from kernels import registry
 from kernels.problems import Launch, Stream, Transfer
+from kernels.reference import stream as passes
 from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order

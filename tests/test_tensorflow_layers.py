@@ -7,8 +7,10 @@ compare their Keras layer's shapes with the problem's.
 import msgspec
 import pytest
 
-from kernels import in_tensorflow, layers, networks, passes
+from kernels import in_tensorflow, networks
+from kernels.networks import layers
 from kernels.problems import Conv, Launch, Matmul
+from kernels.reference import stream as passes
 from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, environment

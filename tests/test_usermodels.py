@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from kernels.layers import Network
+from kernels.networks.layers import Network
 from kernels.problems import Training
 from workloads import keras_child, switches, usermodels, worker
 from workloads.records import Row, Settings

@@ -15,7 +15,7 @@ import pytest
 
 from kernels import matmul_numba_simd as vectors
 from kernels import pixel_tiles, simd
-from kernels.arrays import empty
+from kernels.problems.arrays import empty
 from workloads.worker import ROOT
 
 _AVX2 = (

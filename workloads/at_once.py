@@ -8,7 +8,7 @@ from collections.abc import Generator
 
 import msgspec
 
-from kernels.peers import AtOnce
+from kernels.problems import AtOnce
 from workloads import options, parties, sweep, together
 from workloads.records import Machine, Measurement, Row, Settings
 from workloads.worker import Worker, environment

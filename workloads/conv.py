@@ -76,7 +76,7 @@ def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
 
     Raises: Usage for an unknown one.
     """
-    from kernels.arrays import precision
+    from kernels.problems.arrays import precision
 
     try:
         return [precision(word) for word in options.words(args.dtypes)]

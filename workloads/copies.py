@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from kernels.arrays import numpy_dtype
 from kernels.problems import Problem
+from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
 from workloads import caches
 from workloads.records import Settings

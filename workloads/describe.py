@@ -33,7 +33,7 @@ def parser() -> options.Parser:
 
 
 def network(model: str, time_limit_s: float = TIME_LIMIT_S):
-    """The kernels.layers.Network of a model: from the tables by name, else described in a process that builds it.
+    """The kernels.networks.layers.Network of a model: from the tables by name, else described in a process that builds it.
 
     Raises: Usage for an unknown name; Missing without TensorFlow, and when the model cannot be built in time.
     """
@@ -47,7 +47,7 @@ def network(model: str, time_limit_s: float = TIME_LIMIT_S):
 def _built(model: str, time_limit_s: float):
     import msgspec
 
-    from kernels.layers import Network
+    from kernels.networks.layers import Network
     from kernels.problems import Training
     from workloads import keras_child, training
     from workloads.records import Row, Settings
@@ -70,7 +70,9 @@ def _built(model: str, time_limit_s: float):
 
 def lines(of) -> list[str]:
     """A Network as text: a line a layer, its sums, and what is not known of it."""
-    from kernels import layers, networks, steps
+    from kernels import networks
+    from kernels.networks import layers
+    from kernels.networks import training_step as steps
     from workloads.tables import line
 
     flops: dict[str, int] = {}

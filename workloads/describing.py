@@ -1,14 +1,14 @@
 """Inside a worker: a built Keras model as a Network. What nothing here prices becomes a layer of an unknown kind, named.
 
-A new Keras class that is one of kernels.layers' kinds is an entry of _KINDS. Keras is imported in no line of this file: its
-objects bring what is asked of them.
+A new Keras class that is one of the kinds of kernels.networks.layers is an entry of _KINDS. Keras is imported in no line of
+this file: its objects bring what is asked of them.
 """
 
 from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kernels.layers import INPUT, Layer, Network, Shape
+from kernels.networks.layers import INPUT, Layer, Network, Shape
 from workloads import usermodels
 from workloads.tensors import Broken
 

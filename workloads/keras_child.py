@@ -11,8 +11,8 @@ import traceback
 import msgspec
 
 from kernels import networks
-from kernels.arrays import ITEM_BYTES
 from kernels.problems import Training
+from kernels.problems.arrays import ITEM_BYTES
 from workloads import data, fits, machine, replicas, switches, telemetry, tensors, trainers, usermodels
 from workloads.measure import DoesNotFit, now, require_memory
 from workloads.records import SAMPLES, Measurement, Row

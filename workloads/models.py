@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 
-from kernels import layers, networks
-from kernels.layers import INPUT, Layer, Network
+from kernels import networks
+from kernels.networks import layers
+from kernels.networks.layers import INPUT, Layer, Network
 
 
 def build(network: Network, jit_compile: bool | str = "auto"):

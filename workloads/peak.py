@@ -31,7 +31,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage for an unknown dtype.
     """
-    from kernels.arrays import MATHS
+    from kernels.problems.arrays import MATHS
     from workloads import plan
     from workloads.records import Row
 

@@ -86,7 +86,7 @@ def _kernels(args: argparse.Namespace, parts: list[str]) -> list[str]:
 
 
 def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
-    from kernels.peers import PeerCopy
+    from kernels.problems import PeerCopy
     from workloads.records import Row, Settings
 
     sizes = options.sizes(args.copied or list(COPIED))
@@ -104,7 +104,7 @@ def _copies(args: argparse.Namespace, members: list[int], kernels: list[str]) ->
 
 def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> list:
     """One-shot kernels have rows as far as they go; recorded ones only out of place."""
-    from kernels.peers import ONE_SHOT_BYTES, AllReduce
+    from kernels.problems import ONE_SHOT_BYTES, AllReduce
     from workloads.records import Row, Settings
 
     dtypes, every = options.words(args.dtypes) or ["float32", "bfloat16"], ",".join(map(str, members))

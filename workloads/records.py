@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+import kernels.networks  # noqa: F401  without it a problem of a whole model does not know its cost
 from kernels.problems import Problem
 from workloads import baselines
 from workloads.options import Usage

@@ -6,7 +6,7 @@ from analysis import peers
 from analysis.estimate import of
 from analysis.report.cells import table, text, width
 from analysis.units import bytes_rate, digits, seconds, size
-from kernels.peers import AllReduce, PeerCopy
+from kernels.problems import AllReduce, PeerCopy
 
 if TYPE_CHECKING:
     from analysis.report.html_page import Page

@@ -4,16 +4,17 @@ A pass without a problem of its own is priced as one that moves the same arrays,
 memory. A new kind of layer is an entry of WORK.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from math import prod
 
 import msgspec
 
-from kernels import layers
-from kernels.arrays import ITEM_BYTES
-from kernels.layers import INPUT, Layer, Network, Shape
+from kernels.networks import layers
+from kernels.networks.layers import INPUT, Layer, Network, Shape
 from kernels.problems import Matmul, Problem, Stream
+from kernels.problems.arrays import ITEM_BYTES
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -285,3 +286,15 @@ def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str)
         )
     problem = stream(optimizer, count, dtype)
     return Work(layer.name, "optimizer", f"{optimizer} {variable}", problem.flops, problem)
+
+
+@functools.lru_cache(maxsize=1024)
+def training_flops(network: Network) -> int:
+    """FLOPs of the products of a training step, for each sample."""
+    return sum(work.flops for work in step(network, 1) if work.kind in ("dense", "conv"))
+
+
+@functools.lru_cache(maxsize=1024)
+def inference_flops(network: Network) -> int:
+    """FLOPs of the products that answer one sample."""
+    return sum(work.flops for work in inference(network, 1) if work.kind in ("dense", "conv"))

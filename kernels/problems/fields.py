@@ -12,3 +12,8 @@ def check_word(what: str, word: str, known: tuple[str, ...]) -> None:
     """Raises ValueError for a word that is not among the known ones."""
     if word not in known:
         raise ValueError(f"unknown {what} {word!r}; known: {', '.join(known)}")
+
+
+def alignment(*sizes: int) -> int:
+    """The largest of 8, 4 and 1 that divides every size."""
+    return next(of for of in (8, 4, 1) if not any(size % of for size in sizes))

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels.problems import Stream
+from kernels.reference.exact import Check, equal
 
 EPSILON = 1e-3  # batch normalization's, as Keras has it
 DROPPED = 0.25
@@ -86,3 +87,36 @@ def pooled_back(problem: Stream, x: np.ndarray, dy: np.ndarray, output: np.ndarr
     largest = values == values.max(axis=-1, keepdims=True)
     whole = np.array_equal(given.sum(axis=-1).ravel(), dy)
     return whole and not np.any(given[~largest])
+
+
+def check(problem: Stream, inputs: tuple[np.ndarray, ...], output: np.ndarray) -> Check:
+    """Equality where every element is rounded once; a bound where means and roots are in it; a rule where chance is."""
+    if problem.operation == "dropout":
+        return Check("each value dropped or scaled", dropped(inputs[0], output))
+    if problem.operation == "maxpool_grad":
+        return Check("each window's gradient on its largest", pooled_back(problem, inputs[0], inputs[1], output))
+    answer, bound = stream_answer(problem, inputs), BOUNDS.get(problem.operation)
+    if bound is None:
+        return equal(answer, output)
+    if output.shape != answer.shape or output.dtype != inputs[0].dtype or not np.isfinite(output).all():
+        return Check("bound", False, float("inf"))
+    error = float(np.max(np.abs(output.astype(np.float64) - answer)))
+    return Check("bound", error <= bound, error)
+
+
+def stream_answer(problem: Stream, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
+    """The output array of one element-wise pass (a one-element sum for `read`); the scalar is 3."""
+    x = inputs[0]
+    if problem.operation in ANSWERS:
+        return ANSWERS[problem.operation](problem, *inputs)
+    match problem.operation:
+        case "copy":
+            return x.copy()
+        case "scale":
+            return x * x.dtype.type(3)
+        case "add":
+            return x + inputs[1]
+        case "triad":
+            return x + x.dtype.type(3) * inputs[1]
+        case _:
+            return np.array([x.astype(np.float64).sum()]).astype(x.dtype)

@@ -1,14 +1,15 @@
-"""Problems of several GPUs of one host: copies from one to another, sums over all of them, the same work on all at once."""
+"""Copies from GPU to GPU of one host, and the same work on all of them at once."""
 
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 
-from kernels.arrays import ITEM_BYTES, precision, random_array, random_bytes
-from kernels.checked import check_counts, check_word
-
-ONE_SHOT_BYTES = 1 << 20  # of the one-shot sums: they send each array whole to every other GPU, at twice its length
+from kernels.problems.arrays import precision, random_bytes
+from kernels.problems.fields import check_counts, check_word
+from kernels.problems.matmul import Matmul
+from kernels.problems.stream import Stream
+from kernels.problems.transfer import Transfer
 
 
 class PeerCopy(msgspec.Struct, frozen=True, tag="peer-copy"):
@@ -47,64 +48,6 @@ class PeerCopy(msgspec.Struct, frozen=True, tag="peer-copy"):
         return tuple(random_bytes(self.nbytes, seed + i) for i in range(self.ways))
 
 
-class AllReduce(msgspec.Struct, frozen=True, tag="all-reduce"):
-    """Arrays of `nbytes`, one on each of the `gpus` ("0,1"), added element by element; each GPU then has the whole sum.
-
-    form: whether the sum replaces the array (`in-place`) or has a place of its own (`out-of-place`).
-    """
-
-    nbytes: int
-    gpus: str = "0,1"
-    dtype: str = "float32"
-    form: str = "out-of-place"
-    op: ClassVar[str] = "collective"
-    DTYPES: ClassVar[tuple] = ("float32", "float16", "bfloat16")
-    FORMS: ClassVar[tuple] = ("out-of-place", "in-place")
-
-    def __post_init__(self):
-        check_counts(nbytes=self.nbytes)
-        check_word("dtype", self.dtype, self.DTYPES)
-        check_word("form", self.form, self.FORMS)
-        if not all(word.isdigit() for word in self.gpus.split(",")):
-            raise ValueError(f"gpus are whole numbers like 0,1, not {self.gpus!r}")
-        if len(set(self.members)) < 2 or ",".join(map(str, self.members)) != self.gpus:
-            raise ValueError(f"a sum is over two GPUs or more, each once and in rising order, not {self.gpus!r}")
-        if self.nbytes % ITEM_BYTES[self.dtype]:
-            raise ValueError(f"{self.nbytes} bytes are no whole number of {self.dtype} values")
-
-    @property
-    def members(self) -> tuple[int, ...]:
-        """The GPUs at work, by their numbers on this host, in rising order."""
-        return tuple(sorted(int(word) for word in self.gpus.split(",")))
-
-    @property
-    def elements(self) -> int:
-        return self.nbytes // ITEM_BYTES[self.dtype]
-
-    @property
-    def flops(self) -> int:
-        """n - 1 additions for each element."""
-        return (len(self.members) - 1) * self.elements
-
-    @property
-    def bytes_moved(self) -> int:
-        """What each GPU must send (and get) at least, 2 (n - 1) / n of its array: over the seconds this is the bus bandwidth.
-
-        Source: nccl-tests, doc/PERFORMANCE.md.
-        """
-        n = len(self.members)
-        return 2 * (n - 1) * self.nbytes // n
-
-    @property
-    def footprint_bytes(self) -> int:
-        """On each GPU."""
-        return self.nbytes * (1 if self.form == "in-place" else 2)
-
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
-        """One array, a row for each GPU."""
-        return (random_array((len(self.members), self.elements), self.dtype, seed, whole_numbers),)
-
-
 class AtOnce(msgspec.Struct, frozen=True, tag="at-once"):
     """What one GPU does while the `gpus` ("0,1") all do the same; with one alone in `gpus`, by itself.
 
@@ -135,8 +78,6 @@ class AtOnce(msgspec.Struct, frozen=True, tag="at-once"):
     @property
     def inner(self):
         """The problem that each GPU works on."""
-        from kernels.problems import Matmul, Stream, Transfer  # which are made beside this one
-
         if self.operation == "matmul":
             return Matmul(self.size, self.size, self.size, *precision(self.math))
         return (

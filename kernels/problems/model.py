@@ -1,10 +1,34 @@
-"""Problems of whole models: training one, and asking it for answers. What they are made of is in kernels.networks."""
+"""Whole models: training one, and asking it for answers. What models are made of is in kernels.networks."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import ClassVar, NamedTuple
 
 import msgspec
 
-from kernels.checked import check_counts
+from kernels.problems.fields import check_counts
+
+
+class Costs(NamedTuple):
+    """What a problem must know of its model: the least bytes that a training holds, and the FLOPs of the products of one
+    sample in a training step and in an answer. A model that is in no table has 0 FLOPs."""
+
+    footprint_bytes: Callable[["Training"], int]
+    training_flops: Callable[[str], int]
+    inference_flops: Callable[[str], int]
+
+
+_costs: list[Costs] = []
+
+
+def price(costs: Costs) -> None:
+    """Gives the problems their models' costs; kernels.networks does so when it is imported."""
+    _costs[:] = [costs]
+
+
+def _priced() -> Costs:
+    if not _costs:
+        raise RuntimeError("import kernels.networks first: it knows what models cost")
+    return _costs[0]
 
 
 class Training(msgspec.Struct, frozen=True, tag="training"):
@@ -28,18 +52,13 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
     @property
     def footprint_bytes(self) -> int:
         """Raises ValueError for a model that is not in kernels.networks."""
-        from kernels import networks  # the tables are made of the problems here
-
-        return networks.footprint_bytes(self)
+        return _priced().footprint_bytes(self)
 
     @property
     def patience_s(self) -> float:
         """Seconds to wait for a row beyond any other's: five fits at 4 ms a sample and 20 ms a step, twice what two
         busy cores took, or at 10 GFLOP/s where a network's products take longer."""
-        from kernels import networks
-
-        network = networks.known(self.model)
-        sample_s = max(4e-3, networks.training_flops(network) / 10e9) if network else 4e-3
+        sample_s = max(4e-3, _priced().training_flops(self.model) / 10e9)
         return 5 * self.epochs * (self.samples * sample_s + self.steps * 20e-3)
 
 
@@ -57,10 +76,7 @@ class Inference(msgspec.Struct, frozen=True, tag="inference"):
     @property
     def flops(self) -> int:
         """FLOPs of the products that answer a batch; 0 for a model that is not in kernels.networks."""
-        from kernels import networks
-
-        network = networks.known(self.model)
-        return self.batch * networks.inference_flops(network) if network else 0
+        return self.batch * _priced().inference_flops(self.model)
 
     @property
     def footprint_bytes(self) -> int:

@@ -1,6 +1,6 @@
 """The records of networks, and what a layer makes of shapes and weights.
 
-A new kind of layer is an entry of OUTPUTS and, if it has weights, one of VARIABLES; kernels.steps says what work it is.
+A new kind of layer is an entry of OUTPUTS and, if it has weights, one of VARIABLES; training_step says what work it is.
 """
 
 from math import prod
@@ -8,6 +8,7 @@ from math import prod
 import msgspec
 
 from kernels.problems import Conv
+from kernels.problems.arrays import ITEM_BYTES
 
 Shape = tuple[int, ...]
 INPUT = "input"  # what a layer's `inputs` call the network's own input
@@ -266,3 +267,8 @@ def trainable(network: Network) -> int:
     return sum(
         sum(variables(layer, shape).values()) for layer, shape in zip(network.layers, inputs(network), strict=True)
     )
+
+
+def sample_bytes(network: Network, dtype: str = "float32") -> int:
+    """Bytes of one sample without its label."""
+    return prod(network.input) * (1 if dtype == "uint8" else ITEM_BYTES[dtype])

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kernels.arrays import numpy_dtype
 from kernels.problems import Conv
-from kernels.reference import Check, equal
+from kernels.problems.arrays import numpy_dtype
+from kernels.reference.exact import Check, equal
 
 # Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 22

@@ -1,54 +1,15 @@
-"""Networks as tables of layers: the articles' models, well-known ones, and generators.
+"""The networks as tables of layers: the articles' models, well-known ones, and generators.
 
 The Keras models, the data and the budgets are all made from these tables, so they cannot tell different stories. A new
-network is an entry of NETWORKS. kernels.layers has the records and shapes, kernels.steps the work of a training step.
+network is an entry of NETWORKS.
 """
 
 import functools
 import re
 from collections.abc import Callable
-from math import prod
 from typing import Any
 
-from kernels.arrays import ITEM_BYTES
-from kernels.layers import (
-    Layer,
-    Network,
-    Shape,
-    inputs,
-    layer_weights,
-    output,
-    outputs,
-    parameters,
-    sources,
-    trainable,
-)
-from kernels.problems import Training
-from kernels.steps import Work, inference, step
-
-__all__ = [
-    "NETWORKS",
-    "Layer",
-    "Network",
-    "Shape",
-    "Work",
-    "find",
-    "footprint_bytes",
-    "inference",
-    "inference_flops",
-    "inputs",
-    "known",
-    "layer_weights",
-    "mlp",
-    "output",
-    "outputs",
-    "parameters",
-    "sample_bytes",
-    "sources",
-    "step",
-    "trainable",
-    "training_flops",
-]
+from kernels.networks.layers import Layer, Network
 
 _IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
 
@@ -413,32 +374,3 @@ def find(name: str) -> Network:
     if found := known(name):
         return found
     raise ValueError(f"unknown model {name!r}; known: {', '.join((*NETWORKS, *(form for form, *_ in GENERATED)))}")
-
-
-def footprint_bytes(problem: Training) -> int:
-    """Bytes that a training holds at least: the data set, and the weights four times (gradients, Adam's two moments). Of a
-    user's own model nothing is known before it is built: 0.
-
-    Raises: ValueError for a name that is neither in the tables nor a user's own model's.
-    """
-    if problem.model.endswith(".keras") or ":" in problem.model:
-        return 0
-    network = find(problem.model)
-    return problem.samples * sample_bytes(network, problem.dtype) + 4 * parameters(network) * ITEM_BYTES["float32"]
-
-
-def sample_bytes(network: Network, dtype: str = "float32") -> int:
-    """Bytes of one sample without its label."""
-    return prod(network.input) * (1 if dtype == "uint8" else ITEM_BYTES[dtype])
-
-
-@functools.lru_cache(maxsize=1024)
-def training_flops(network: Network) -> int:
-    """FLOPs of the products of a training step, for each sample."""
-    return sum(work.flops for work in step(network, 1) if work.kind in ("dense", "conv"))
-
-
-@functools.lru_cache(maxsize=1024)
-def inference_flops(network: Network) -> int:
-    """FLOPs of the products that answer one sample."""
-    return sum(work.flops for work in inference(network, 1) if work.kind in ("dense", "conv"))

@@ -1,12 +1,12 @@
-"""Problems that compute nothing or nearly so: copies between host and device, and the cost of a call itself."""
+"""Copies between host and device memory."""
 
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 
-from kernels.arrays import random_array, random_bytes
-from kernels.checked import check_counts, check_word
+from kernels.problems.arrays import random_bytes
+from kernels.problems.fields import check_counts, check_word
 
 
 class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
@@ -63,61 +63,3 @@ class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         """The bytes that are copied, in pageable host memory."""
         return (random_bytes(self.nbytes, seed),)
-
-
-class Launch(msgspec.Struct, frozen=True, tag="launch"):
-    """`count` times the same call on almost no data: what a call costs before any work.
-
-    call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one
-    before), `matmul` (16 x 16 float32), `copy` (4 bytes to the device); of a Keras model with almost no work `step` (one fit
-    of so many steps), `epoch` (one fit of so many epochs of a step), `predict` (one call, so many batches of a sample) and
-    `train_on_batch`; and what happens once in a process: `import`, `device_start`, `compile`.
-    """
-
-    call: str
-    count: int = 1
-    op: ClassVar[str] = "launch"
-    CALLS: ClassVar[tuple] = (
-        "empty",
-        "elementwise",
-        "matmul",
-        "copy",
-        "step",
-        "epoch",
-        "predict",
-        "train_on_batch",
-        "import",
-        "device_start",
-        "compile",
-    )
-    ONCE: ClassVar[tuple] = ("import", "device_start", "compile")
-    VALUES: ClassVar[int] = 256
-    SIDE: ClassVar[int] = 16
-
-    def __post_init__(self):
-        check_word("call", self.call, self.CALLS)
-        check_counts(count=self.count)
-        if self.once and self.count != 1:
-            raise ValueError(f"{self.call} happens once in a process")
-
-    @property
-    def once(self) -> bool:
-        """Whether it happens once in a process, so that each sample needs a fresh one."""
-        return self.call in self.ONCE
-
-    @property
-    def dtype(self) -> str:
-        return "float32"
-
-    @property
-    def footprint_bytes(self) -> int:
-        return 4 * self.VALUES * 2
-
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
-        """The operands: one array, two for `matmul`; none where the call brings its own."""
-        if self.call == "elementwise":
-            return (random_array((self.VALUES,), "float32", seed, whole_numbers),)
-        if self.call == "matmul":
-            return tuple(random_array((self.SIDE, self.SIDE), "float32", seed + i, whole_numbers) for i in range(2))
-        values = {"copy": 1, "predict": self.count}.get(self.call)
-        return (random_array((values,), "float32", seed, whole_numbers),) if values else ()

@@ -1,0 +1,66 @@
+"""Networks as tables of layers, and the work that each is made of. Imports the problems alone, and tells those of whole models
+what a model costs.
+"""
+
+from kernels.networks.layers import (
+    Layer,
+    Network,
+    Shape,
+    inputs,
+    layer_weights,
+    output,
+    outputs,
+    parameters,
+    sample_bytes,
+    sources,
+    trainable,
+)
+from kernels.networks.training_step import Work, inference, inference_flops, step, training_flops
+from kernels.networks.zoo import NETWORKS, find, known, mlp
+from kernels.problems import Training, model
+from kernels.problems.arrays import ITEM_BYTES
+
+__all__ = [
+    "NETWORKS",
+    "Layer",
+    "Network",
+    "Shape",
+    "Work",
+    "find",
+    "footprint_bytes",
+    "inference",
+    "inference_flops",
+    "inputs",
+    "known",
+    "layer_weights",
+    "mlp",
+    "output",
+    "outputs",
+    "parameters",
+    "sample_bytes",
+    "sources",
+    "step",
+    "trainable",
+    "training_flops",
+]
+
+
+def footprint_bytes(problem: Training) -> int:
+    """Bytes that a training holds at least: the data set, and the weights four times (gradients, Adam's two moments). Of a
+    user's own model nothing is known before it is built: 0.
+
+    Raises: ValueError for a name that is neither in the tables nor a user's own model's.
+    """
+    if problem.model.endswith(".keras") or ":" in problem.model:
+        return 0
+    network = find(problem.model)
+    return problem.samples * sample_bytes(network, problem.dtype) + 4 * parameters(network) * ITEM_BYTES["float32"]
+
+
+model.price(
+    model.Costs(
+        footprint_bytes,
+        lambda name: training_flops(network) if (network := known(name)) else 0,
+        lambda name: inference_flops(network) if (network := known(name)) else 0,
+    )
+)

@@ -1,0 +1,69 @@
+"""Sums over the arrays of several GPUs of one host."""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from kernels.problems.arrays import ITEM_BYTES, random_array
+from kernels.problems.fields import check_counts, check_word
+
+ONE_SHOT_BYTES = 1 << 20  # of the one-shot sums: they send each array whole to every other GPU, at twice its length
+
+
+class AllReduce(msgspec.Struct, frozen=True, tag="all-reduce"):
+    """Arrays of `nbytes`, one on each of the `gpus` ("0,1"), added element by element; each GPU then has the whole sum.
+
+    form: whether the sum replaces the array (`in-place`) or has a place of its own (`out-of-place`).
+    """
+
+    nbytes: int
+    gpus: str = "0,1"
+    dtype: str = "float32"
+    form: str = "out-of-place"
+    op: ClassVar[str] = "collective"
+    DTYPES: ClassVar[tuple] = ("float32", "float16", "bfloat16")
+    FORMS: ClassVar[tuple] = ("out-of-place", "in-place")
+
+    def __post_init__(self):
+        check_counts(nbytes=self.nbytes)
+        check_word("dtype", self.dtype, self.DTYPES)
+        check_word("form", self.form, self.FORMS)
+        if not all(word.isdigit() for word in self.gpus.split(",")):
+            raise ValueError(f"gpus are whole numbers like 0,1, not {self.gpus!r}")
+        if len(set(self.members)) < 2 or ",".join(map(str, self.members)) != self.gpus:
+            raise ValueError(f"a sum is over two GPUs or more, each once and in rising order, not {self.gpus!r}")
+        if self.nbytes % ITEM_BYTES[self.dtype]:
+            raise ValueError(f"{self.nbytes} bytes are no whole number of {self.dtype} values")
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The GPUs at work, by their numbers on this host, in rising order."""
+        return tuple(sorted(int(word) for word in self.gpus.split(",")))
+
+    @property
+    def elements(self) -> int:
+        return self.nbytes // ITEM_BYTES[self.dtype]
+
+    @property
+    def flops(self) -> int:
+        """n - 1 additions for each element."""
+        return (len(self.members) - 1) * self.elements
+
+    @property
+    def bytes_moved(self) -> int:
+        """What each GPU must send (and get) at least, 2 (n - 1) / n of its array: over the seconds this is the bus bandwidth.
+
+        Source: nccl-tests, doc/PERFORMANCE.md.
+        """
+        n = len(self.members)
+        return 2 * (n - 1) * self.nbytes // n
+
+    @property
+    def footprint_bytes(self) -> int:
+        """On each GPU."""
+        return self.nbytes * (1 if self.form == "in-place" else 2)
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """One array, a row for each GPU."""
+        return (random_array((len(self.members), self.elements), self.dtype, seed, whole_numbers),)

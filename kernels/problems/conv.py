@@ -1,0 +1,174 @@
+"""The 2-D convolution, forward and backward."""
+
+import functools
+import math
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
+from kernels.problems.fields import alignment, check_counts, check_word
+
+
+class Conv(msgspec.Struct, frozen=True, tag="conv"):
+    """A 2-D convolution (the cross-correlation of neural networks) of n images of h x w x c_in with c_out filters of r x s.
+
+    `pad` is `same` or `valid` as Keras counts them (`same` with a stride pads the bottom and the right by one more, as
+    TensorFlow does), or the zeros on every side. `direction` fprop gives y from x and w, dgrad dx from dy and w, wgrad dw
+    from x and dy. Filters lie as `layout` has them: NHWC with r, s, c_in / groups, c_out (Keras's HWIO), NCHW with
+    c_out, c_in / groups, r, s (OIHW).
+    """
+
+    n: int
+    h: int
+    w: int
+    c_in: int
+    c_out: int
+    r: int
+    s: int
+    stride: int = 1
+    pad: str | int = "valid"
+    groups: int = 1
+    layout: str = "NHWC"
+    direction: str = "fprop"
+    dtype: str = "float32"
+    math: str = ""
+    op: ClassVar[str] = "conv"
+    LAYOUTS: ClassVar[tuple] = ("NHWC", "NCHW")
+    DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
+
+    def __post_init__(self):
+        check_counts(
+            n=self.n,
+            h=self.h,
+            w=self.w,
+            c_in=self.c_in,
+            c_out=self.c_out,
+            r=self.r,
+            s=self.s,
+            stride=self.stride,
+            groups=self.groups,
+        )
+        if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
+            raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")
+        check_word("layout", self.layout, self.LAYOUTS)
+        check_word("direction", self.direction, self.DIRECTIONS)
+        check_word("dtype", self.dtype, tuple(MATHS))
+        msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
+        if self.math not in MATHS[self.dtype]:
+            raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
+        for name, channels in (("c_in", self.c_in), ("c_out", self.c_out)):
+            if channels % self.groups:
+                raise ValueError(f"{self.groups} groups do not divide {name} = {channels}")
+        if min(self.p, self.q) < 1:
+            (top, bottom), (left, right) = self.pads
+            padded = f"{self.h + top + bottom} x {self.w + left + right}"
+            raise ValueError(f"a filter of {self.r} x {self.s} is larger than the padded image of {padded}")
+
+    @property
+    def pads(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Rows of zeros above and below the image, and columns to its left and right."""
+        return self._pads(self.h, self.r), self._pads(self.w, self.s)
+
+    def _pads(self, size: int, taps: int) -> tuple[int, int]:
+        if isinstance(self.pad, int):
+            return self.pad, self.pad
+        if self.pad == "valid":
+            return 0, 0
+        zeros = max((-(-size // self.stride) - 1) * self.stride + taps - size, 0)
+        return zeros // 2, zeros - zeros // 2
+
+    @property
+    def p(self) -> int:
+        """Rows of the output."""
+        return (self.h + sum(self.pads[0]) - self.r) // self.stride + 1
+
+    @property
+    def q(self) -> int:
+        """Columns of the output."""
+        return (self.w + sum(self.pads[1]) - self.s) // self.stride + 1
+
+    @property
+    def gemm(self) -> tuple[int, int, int]:
+        """(M, N, K) of the matrix product that a group comes to, the columns made by im2col."""
+        positions, taps, filters = (
+            self.n * self.p * self.q,
+            self.c_in // self.groups * self.r * self.s,
+            self.c_out // self.groups,
+        )
+        return {
+            "fprop": (positions, filters, taps),
+            "dgrad": (positions, taps, filters),
+            "wgrad": (taps, filters, positions),
+        }[self.direction]
+
+    @property
+    def x_shape(self) -> tuple[int, ...]:
+        """The images, dx too."""
+        return self._images(self.h, self.w, self.c_in)
+
+    @property
+    def y_shape(self) -> tuple[int, ...]:
+        """The output, dy too."""
+        return self._images(self.p, self.q, self.c_out)
+
+    def _images(self, rows: int, columns: int, channels: int) -> tuple[int, ...]:
+        return (self.n, rows, columns, channels) if self.layout == "NHWC" else (self.n, channels, rows, columns)
+
+    @property
+    def w_shape(self) -> tuple[int, ...]:
+        """The filters, dw too."""
+        channels = self.c_in // self.groups
+        return (
+            (self.r, self.s, channels, self.c_out) if self.layout == "NHWC" else (self.c_out, channels, self.r, self.s)
+        )
+
+    @property
+    def out_shape(self) -> tuple[int, ...]:
+        """What the direction gives: y, dx or dw."""
+        return {"fprop": self.y_shape, "dgrad": self.x_shape, "wgrad": self.w_shape}[self.direction]
+
+    @property
+    def flops(self) -> int:
+        """2 n p q c_out (c_in / groups) r s in every direction; products with the padding's zeros count."""
+        m, n, k = self.gemm
+        return 2 * self.groups * m * n * k
+
+    @property
+    def bytes_moved(self) -> int:
+        """Two arrays read and one written. Of x that is read, only the rows and columns that some filter covers count: a
+        1 x 1 filter with stride 2 needs a quarter; dx is written whole."""
+        rows, columns = self.h, self.w
+        if self.direction != "dgrad":
+            rows = _covered(self.h, self.p, self.r, self.stride, self.pads[0][0])
+            columns = _covered(self.w, self.q, self.s, self.stride, self.pads[1][0])
+        images = self.n * rows * columns * self.c_in
+        return (images + math.prod(self.w_shape) + math.prod(self.y_shape)) * ITEM_BYTES[self.dtype]
+
+    @property
+    def footprint_bytes(self) -> int:
+        arrays = (self.x_shape, self.w_shape, self.y_shape)
+        return sum(math.prod(shape) for shape in arrays) * ITEM_BYTES[self.dtype]
+
+    @property
+    def alignment(self) -> int:
+        """8, 4 or 1: of which the input and output channels of a group are multiples, as libraries' kernels want."""
+        return alignment(self.c_in // self.groups, self.c_out // self.groups)
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Of x and w for fprop, of dy and w for dgrad, of x and dy for wgrad."""
+        x, w, y = self.x_shape, self.w_shape, self.y_shape
+        return {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """(x, w) for fprop, (dy, w) for dgrad, (x, dy) for wgrad."""
+        a, b = self.operand_shapes
+        return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
+
+
+@functools.lru_cache(maxsize=4096)
+def _covered(size: int, outputs: int, taps: int, stride: int, before: int) -> int:
+    """How many of `size` positions lie under some filter of `taps`, `before` zeros being put in front."""
+    return len({i * stride + tap - before for i in range(outputs) for tap in range(taps)} & set(range(size)))

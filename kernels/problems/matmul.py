@@ -1,0 +1,66 @@
+"""The product of two matrices."""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
+from kernels.problems.fields import alignment, check_counts
+
+
+class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
+    """C = A B with A of m x k and B of k x n.
+
+    `layout` says which operand is stored transposed, as the backward passes need it: `nn`, `nt` (B stored n x k),
+    `tn` (A stored k x m). `math` is the arithmetic allowed and picks the roof; `out` is C's dtype.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: str = "float32"
+    math: str = ""
+    out: str = ""
+    layout: str = "nn"
+    op: ClassVar[str] = "matmul"
+
+    def __post_init__(self):
+        check_counts(m=self.m, n=self.n, k=self.k)
+        if self.dtype not in MATHS:
+            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(MATHS)}")
+        msgspec.structs.force_setattr(self, "math", self.math or MATHS[self.dtype][0])
+        msgspec.structs.force_setattr(self, "out", self.out or self.dtype)
+        if self.math not in MATHS[self.dtype]:
+            raise ValueError(f"{self.dtype} operands cannot be multiplied in {self.math!r}")
+        if self.layout not in ("nn", "nt", "tn"):
+            raise ValueError(f"unknown layout {self.layout!r}; known: nn, nt, tn")
+
+    @property
+    def flops(self) -> int:
+        """2 m n k: a multiplication and an addition for each of the m n k products."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def bytes_moved(self) -> int:
+        operands = (self.m * self.k + self.k * self.n) * ITEM_BYTES[self.dtype]
+        return operands + self.m * self.n * ITEM_BYTES[self.out]
+
+    @property
+    def footprint_bytes(self) -> int:
+        return self.bytes_moved
+
+    @property
+    def alignment(self) -> int:
+        """8, 4 or 1: of which all rows of the stored matrices are multiples, as libraries' vector and tensor kernels want."""
+        return alignment(self.m if self.layout == "tn" else self.k, self.n)
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Of A and B as they are stored."""
+        a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
+        return a, (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        a, b = self.operand_shapes
+        return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))

@@ -1,0 +1,99 @@
+"""Element-wise passes over arrays: what memory bandwidth limits."""
+
+import math
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from kernels.problems.arrays import ITEM_BYTES, random_array
+from kernels.problems.fields import check_counts
+
+
+class Stream(msgspec.Struct, frozen=True, tag="stream"):
+    """An element-wise pass over arrays of `nbytes` in all: STREAM's copy, scale, add, triad, and read (a sum); then the
+    passes of a training step: activations, pooling, normalization, optimizer updates.
+
+    Source: J. McCalpin's STREAM; its byte count leaves out the read that a cache makes before a write.
+    """
+
+    operation: str
+    nbytes: int
+    dtype: str = "float64"
+    op: ClassVar[str] = "stream"
+    # operation -> arrays read, arrays written, FLOPs an element. An array of a quarter is a pooled one.
+    WEIGHTS: ClassVar[dict] = {
+        "copy": (1, 1, 0),
+        "scale": (1, 1, 1),
+        "add": (2, 1, 1),
+        "triad": (2, 1, 2),
+        "read": (1, 0, 1),
+        "relu": (1, 1, 1),
+        "relu_grad": (2, 1, 1),
+        "dropout": (1, 1, 2),
+        "maxpool": (1, 0.25, 0.75),
+        "maxpool_grad": (1.5, 1, 1),
+        "batchnorm": (1, 1, 8),
+        "batchnorm_grad": (2, 1, 13),
+        "sgd": (2, 1, 2),
+        "adam": (4, 3, 12),
+    }
+    # Elements come in whole images of this (height, width, channels) where the operation knows of images.
+    IMAGE: ClassVar[tuple] = (8, 8, 32)
+    OF_IMAGES: ClassVar[tuple] = ("maxpool", "maxpool_grad", "batchnorm", "batchnorm_grad")
+
+    def __post_init__(self):
+        if self.operation not in self.WEIGHTS:
+            raise ValueError(f"unknown operation {self.operation!r}; known: {', '.join(self.WEIGHTS)}")
+        if self.dtype not in ITEM_BYTES:
+            raise ValueError(f"unknown dtype {self.dtype!r}; known: {', '.join(ITEM_BYTES)}")
+        check_counts(nbytes=self.nbytes)
+        if self.elements < 1:
+            least = math.ceil(self._element_bytes * self._granule)
+            raise ValueError(f"{self.nbytes} bytes hold no element of each array; the smallest is {least}")
+
+    @property
+    def _element_bytes(self) -> float:
+        read, written, _ = self.WEIGHTS[self.operation]
+        return (read + written) * ITEM_BYTES[self.dtype]
+
+    @property
+    def _granule(self) -> int:
+        return math.prod(self.IMAGE) if self.operation in self.OF_IMAGES else 1
+
+    @property
+    def elements(self) -> int:
+        """Elements of each whole array."""
+        return int(self.nbytes // (self._element_bytes * self._granule)) * self._granule
+
+    @property
+    def math(self) -> str:
+        return self.dtype
+
+    @property
+    def flops(self) -> int:
+        """Additions, multiplications, comparisons and square roots alike count 1."""
+        return int(self.elements * self.WEIGHTS[self.operation][2])
+
+    @property
+    def bytes_moved(self) -> int:
+        return int(self.elements * self._element_bytes)
+
+    @property
+    def footprint_bytes(self) -> int:
+        return self.bytes_moved
+
+    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+        """The whole arrays read, each of `elements` values; the scalar is 3, as in STREAM.
+
+        maxpool_grad has the images and the gradient of the pooled ones; batchnorm its images alone (scale 1, shift 0);
+        adam: weights, gradient, first moment, second moment (never negative).
+        """
+        if self.operation == "maxpool_grad":
+            sizes = [self.elements, self.elements // 4]
+        else:
+            sizes = [self.elements] * math.ceil(self.WEIGHTS[self.operation][0])
+        arrays = [random_array((size,), self.dtype, seed + i, whole_numbers) for i, size in enumerate(sizes)]
+        if self.operation == "adam":
+            np.abs(arrays[3], out=arrays[3])
+        return tuple(arrays)

@@ -1,0 +1,22 @@
+"""A check that can fail: equality where the arithmetic is exact, so that NaN fails by itself."""
+
+import msgspec
+import numpy as np
+
+
+class Check(msgspec.Struct, frozen=True):
+    """How an output was checked (`exact`: equality; `bound`: a largest error), whether it passed, and the largest error seen."""
+
+    how: str
+    passed: bool
+    max_error: float | None = None
+
+
+def equal(expected: np.ndarray, output: np.ndarray) -> Check:
+    """Whether shape, type and every value are the expected ones, and the largest error."""
+    if output.shape != expected.shape or output.dtype != expected.dtype:
+        return Check("exact", False, float("inf"))
+    passed = bool(np.array_equal(output, expected))
+    with np.errstate(all="ignore"):
+        error = 0.0 if passed else float(np.max(np.abs(output.astype(np.float64) - expected.astype(np.float64))))
+    return Check("exact", passed, error)
