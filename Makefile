@@ -10,6 +10,7 @@ help:
 	@echo 'make test              set up once, then the tests                  make test ARGS="-k stream"'
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
+	@echo 'make golden            values held to the stored ones (minutes)       make golden ARGS=--quick (20 s)'
 	@echo 'make lint | clean      ruff and mypy | remove what was installed and cached'
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
 	@echo 'make constraints       resolve constraints.txt anew'
@@ -42,6 +43,10 @@ test: NEEDS = keras,report,fleet,dev
 test:
 	@$(ready); "$$python" -m pytest -n 2 --dist loadscope $(ARGS)
 
+golden: NEEDS = keras,report,fleet,dev
+golden:
+	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/golden.py $(ARGS)
+
 lint: NEEDS = keras,report,fleet,dev
 lint:
 	@$(ready); "$$python" -m ruff check $(if $(ARGS),$(ARGS),.) && "$$python" -m mypy
@@ -72,4 +77,4 @@ clean:
 	@rm -rf .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-.PHONY: help run test lint bench stress screenshots constraints clean
+.PHONY: help run test golden lint bench stress screenshots constraints clean
