@@ -11,9 +11,9 @@ help:
 	@echo 'make bench NAME=...    one table of claims, measured here: $(if $(BENCHES),$(BENCHES),none yet)'
 	@echo 'make stress NAME=...   the full counts of what the tests try a few of: $(if $(STRESSES),$(STRESSES),none yet)'
 	@echo 'make golden            values held to the stored ones (minutes)       make golden ARGS=--quick (20 s)'
-	@echo 'make lint | clean      ruff and mypy | remove what was installed and cached'
+	@echo 'make lint | clean      ruff, mypy and the import rules | remove what was installed and cached'
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
-	@echo 'make constraints       resolve constraints.txt anew'
+	@echo 'make constraints       the newest versions into constraints.txt (CUDA 12) and constraints-cuda13.txt'
 	@echo
 	@echo 'ARGS="..."             more arguments               EXTRAS=referee,cuda13     more packages'
 	@echo 'PYTHON=python3.12      the interpreter              VENV=                     use it as it is, install nothing'
@@ -30,47 +30,49 @@ endef
 
 define ready
 $(find_python); \
-if [ -n '$(VENV)' ]; then \
-	"$$python" -B workloads/setup.py --venv '$(VENV)' --extras '$(NEEDS)$(if $(EXTRAS),$(comma)$(EXTRAS))' || exit; \
-	python='$(VENV)/bin/python'; fi
+if [ -n '$(VENV)' ]; then "$$python" -B install.py '$(VENV)' '$(NEEDS),$(EXTRAS)' || exit; python='$(VENV)/bin/python'; fi
 endef
 
-run: NEEDS = keras,report
+# $(call named,KIND,THOSE THERE ARE): NAME is one of them.
+define named
+if [ -z '$(filter $(2),$(NAME))' ]; then \
+	echo 'error: $(if $(NAME),no $(1) "$(NAME)",NAME is missing); $(if $(2),one that works: make $(1) NAME=$(firstword $(2)); all: $(2),there is none in tests/ yet)' >&2; exit 2; fi
+endef
+
+run bench: NEEDS = keras,report
+test golden lint: NEEDS = keras,report,fleet,dev
+stress: NEEDS = keras,report,referee,dev
+screenshots: NEEDS = report,dev
+
 run:
 	@$(ready); "$$python" -m workloads.suite --quick $(ARGS)
 
-test: NEEDS = keras,report,fleet,dev
 test:
 	@$(ready); "$$python" -m pytest -n 2 --dist loadscope $(ARGS)
 
-golden: NEEDS = keras,report,fleet,dev
 golden:
 	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/golden.py $(ARGS)
 
-lint: NEEDS = keras,report,fleet,dev
 lint:
-	@$(ready); "$$python" -m ruff check $(if $(ARGS),$(ARGS),.) && "$$python" -m mypy
+	@$(ready); "$$python" -m ruff check $(or $(ARGS),.) && "$$python" -m ruff format --check $(or $(ARGS),.) && "$$python" -m mypy && \
+	"$$python" -c 'import importlinter.cli as c; c.lint_imports_command()' --no-cache --no-logo
 
-bench: NEEDS = keras,report
 bench:
-	@if [ -z '$(filter $(BENCHES),$(NAME))' ]; then \
-		echo 'error: $(if $(NAME),no bench "$(NAME)",NAME is missing); $(if $(BENCHES),one that works: make bench NAME=$(firstword $(BENCHES)); all: $(BENCHES),there is none in tests/ yet)' >&2; exit 2; fi; \
-	$(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/bench_$(NAME).py' $(ARGS)
+	@$(call named,bench,$(BENCHES)); $(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/bench_$(NAME).py' $(ARGS)
 
-stress: NEEDS = keras,report,referee,dev
 stress:
-	@if [ -z '$(filter $(STRESSES),$(NAME))' ]; then \
-		echo 'error: $(if $(NAME),no stress "$(NAME)",NAME is missing); $(if $(STRESSES),one that works: make stress NAME=$(firstword $(STRESSES)); all: $(STRESSES),there is none in tests/ yet)' >&2; exit 2; fi; \
-	$(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/stress_$(NAME).py' $(ARGS)
+	@$(call named,stress,$(STRESSES)); $(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/stress_$(NAME).py' $(ARGS)
 
-screenshots: NEEDS = report,dev
 screenshots:
 	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
 
-constraints: VENV =
+# The second starts from the first: what both flavors share has one version.
+constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --only-binary :all: --no-header --no-annotate \
+	$(patsubst %,--extra %,keras jax report referee fleet dev fuzz)
 constraints:
-	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && \
-	"$$work/bin/python" -B .ci/resolve.py
+	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && "$$work/bin/python" -m pip install -q uv && \
+	"$$work/bin/uv" pip compile $(COMPILE) --extra cuda12 --upgrade -o constraints.txt >/dev/null && cp constraints.txt constraints-cuda13.txt && \
+	"$$work/bin/uv" pip compile $(COMPILE) --extra cuda13 -o constraints-cuda13.txt >/dev/null
 
 clean:
 	@if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi

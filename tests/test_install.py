@@ -1,23 +1,20 @@
-"""workloads/setup.py with everything it touches replaced by fakes: no network, no pip, no driver."""
+"""install.py with everything it touches replaced by fakes: no network, no pip, no driver."""
 
+import importlib.util
 import json
 import platform
+import re
+import subprocess
 import sys
 from collections import namedtuple
 
 import pytest
 
-from workloads import setup
+from workloads.worker import ROOT
 
-PINS = """\
-# core + keras: 9 MB
-numpy==2.4.6  # 16.00 MB, 60.00 MB on disk: core keras
-tensorflow==2.21.0 ; python_version == "3.11"  # 500.00 MB, 1900.00 MB on disk: keras cuda12 cuda13
-ray==2.60.0  # 80.00 MB, 200.00 MB on disk: fleet
-cuda-bindings==12.9.10  # 7.00 MB, 30.00 MB on disk: cuda12 dev
-cupy-cuda12x==14.2.0  # 100.00 MB, 300.00 MB on disk: cuda12
-# with cuda13: cuda-bindings==13.5.0  # 8.00 MB, 33.00 MB on disk: cuda13 dev
-"""
+_spec = importlib.util.spec_from_file_location("install", ROOT / "install.py")
+setup = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(setup)
 PROJECT = """\
 [project]
 dependencies = ["numpy"]
@@ -55,19 +52,22 @@ class Machine:
         self.folder, self.venv, self.commands = folder, folder / "venv", []
         self.driver, self.free, self.fails = None, 500e9, lambda command: False
 
-    def run(self, command, log):
-        self.commands.append(command)
-        with open(log, "a") as file:
-            if self.fails(command):
-                file.write("ERROR: No matching distribution found\n")
-                return 1
+    def run(self, *command):
+        self.commands.append([str(word) for word in command])
+        if self.fails(command):
+            return False
         if "venv" in command:
-            (self.venv / "bin").mkdir()
+            (self.venv / "bin").mkdir(parents=True, exist_ok=True)
             (self.venv / "bin" / "python").touch()
             (self.venv / "pyvenv.cfg").touch()
         else:
             assert not self.stamp_file.exists(), "a stamp while packages are being installed"
-        return 0
+        return True
+
+    def library(self, name):
+        if self.driver is None:
+            raise OSError(name)
+        return self.driver
 
     @property
     def stamp_file(self):
@@ -78,20 +78,24 @@ class Machine:
         return json.loads(self.stamp_file.read_text())
 
     def set_up(self, extras):
-        """(exit status, the commands of this call)."""
+        """(the error or "", the commands of this call)."""
         before = len(self.commands)
-        return setup.main(["--venv", str(self.venv), "--extras", extras]), self.commands[before:]
+        try:
+            setup.set_up(self.venv, set(extras.split(",")))
+        except setup.Stop as stop:
+            return str(stop), self.commands[before:]
+        return "", self.commands[before:]
 
 
 @pytest.fixture
 def machine(tmp_path, monkeypatch):
     machine = Machine(tmp_path)
-    (tmp_path / "constraints.txt").write_text(PINS)
     (tmp_path / "pyproject.toml").write_text(PROJECT)
-    monkeypatch.setattr(setup, "CONSTRAINTS", str(tmp_path / "constraints.txt"))
-    monkeypatch.setattr(setup, "PROJECT", str(tmp_path / "pyproject.toml"))
+    for name in ("constraints.txt", "constraints-cuda13.txt"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr(setup, "ROOT", tmp_path)
     monkeypatch.setattr(setup, "run", machine.run)
-    monkeypatch.setattr(setup, "cuda_library", lambda: machine.driver)
+    monkeypatch.setattr(setup.ctypes, "CDLL", machine.library)
     monkeypatch.setattr(setup.shutil, "disk_usage", lambda place: namedtuple("Usage", "free")(machine.free))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     return machine
@@ -102,9 +106,9 @@ def packages(command):
 
 
 def test_first_set_up_makes_the_venv_then_installs_then_stamps(machine):
-    code, commands = machine.set_up("keras")
-    assert code == 0
-    assert commands[0][1:] == ["-m", "venv", str(machine.venv)]
+    error, commands = machine.set_up("keras")
+    assert not error
+    assert commands[0][1:] == ["-m", "venv", "--clear", str(machine.venv)]
     assert packages(commands[1]) == ["numpy", "tensorflow"]
     assert len(commands) == 2
     assert machine.stamp["extras"] == ["keras"]
@@ -114,7 +118,7 @@ def test_a_finished_set_up_runs_nothing_and_leaves_the_gpu_asleep(machine):
     machine.driver = Driver(12080, devices=1)
     machine.set_up("keras")
     machine.driver.woken = 0
-    assert machine.set_up("keras") == (0, [])
+    assert machine.set_up("keras") == ("", [])
     assert machine.driver.woken == 0
 
 
@@ -123,17 +127,23 @@ def test_targets_with_other_extras_share_their_union(machine):
     _, commands = machine.set_up("keras,fleet")
     assert [packages(command) for command in commands] == [["numpy", "ray", "tensorflow"]]
     assert machine.stamp["extras"] == ["fleet", "keras"]
-    assert machine.set_up("keras") == machine.set_up("fleet") == (0, [])
+    assert machine.set_up("keras") == machine.set_up("fleet") == ("", [])
 
 
-@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt"])
+@pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "constraints-cuda13.txt"])
 def test_a_changed_list_is_installed_into_the_same_venv(machine, name):
     machine.set_up("keras,fleet")
     with open(machine.folder / name, "a") as file:
         file.write("# changed\n")
     _, commands = machine.set_up("keras")
     assert [packages(command) for command in commands] == [["numpy", "ray", "tensorflow"]]
-    assert machine.set_up("keras,fleet") == (0, [])
+    assert machine.set_up("keras,fleet") == ("", [])
+
+
+def test_an_extra_that_is_gone_is_no_longer_installed(machine):
+    machine.set_up("keras,fleet")
+    (machine.folder / "pyproject.toml").write_text(PROJECT.replace('fleet = ["ray"]', ""))
+    assert [packages(command) for command in machine.set_up("keras")[1]] == [["numpy", "tensorflow"]]
 
 
 def test_another_python_starts_over(machine, monkeypatch):
@@ -143,26 +153,26 @@ def test_another_python_starts_over(machine, monkeypatch):
     assert "venv" in commands[0]
 
 
-def test_a_failed_installation_leaves_no_stamp_and_is_redone(machine, capsys):
+def test_a_failed_installation_leaves_no_stamp_and_is_redone(machine):
     machine.fails = lambda command: "tensorflow" in command
-    code, _ = machine.set_up("keras")
-    assert code == 1
-    assert "No matching distribution found" in capsys.readouterr().err
+    error, _ = machine.set_up("keras")
+    assert error == "the installation failed, see above; to try again: make run"
     assert not machine.stamp_file.exists()
     machine.fails = lambda command: False
-    code, commands = machine.set_up("keras")
-    assert code == 0
+    error, commands = machine.set_up("keras")
+    assert not error
     assert "venv" in commands[0]
 
 
 def test_an_interrupted_update_leaves_no_stamp(machine, monkeypatch):
     machine.set_up("keras")
 
-    def interrupted(command, log):
+    def interrupted(*command):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(setup, "run", interrupted)
-    assert machine.set_up("fleet")[0] == 130
+    with pytest.raises(KeyboardInterrupt):
+        machine.set_up("fleet")
     assert not machine.stamp_file.exists()
 
 
@@ -180,55 +190,45 @@ def test_a_stamp_without_its_interpreter_is_no_stamp(machine):
 
 
 @pytest.mark.parametrize("missing", ["venv", "ensurepip"])
-def test_a_missing_venv_module_is_said_before_anything_is_made(machine, monkeypatch, capsys, missing):
+def test_a_missing_venv_module_is_said_before_anything_is_made(machine, monkeypatch, missing):
     monkeypatch.setitem(sys.modules, missing, None)
-    assert machine.set_up("keras") == (3, [])
-    line = "sudo apt install python{}.{}-venv\n".format(*sys.version_info[:2])
-    assert capsys.readouterr().err.endswith(line)
+    error, commands = machine.set_up("keras")
+    assert error.endswith("sudo apt install python{}.{}-venv".format(*sys.version_info[:2])) and not commands
     assert not machine.venv.exists()
 
 
 def test_too_small_a_disk_is_said_before_anything_is_made(machine, capsys):
-    machine.free = 2475e6  # 516 MB to download and 1960 MB on disk are one too many
-    assert machine.set_up("keras") == (1, [])
-    assert "error: too little disk" in capsys.readouterr().err
+    machine.free = 5.9e9
+    error, commands = machine.set_up("keras")
+    assert error.startswith("too little disk at ") and not commands
+    assert "needs up to 6 GB of disk, 5.9 GB free" in capsys.readouterr().err
     assert not machine.venv.exists()
-    machine.free = 2476e6
-    assert machine.set_up("keras")[0] == 0
+    machine.free = 6e9
+    assert not machine.set_up("keras")[0]
+    assert not machine.set_up("fleet")[0]
+    machine.free = 10.9e9
+    assert "too little disk" in machine.set_up("cuda12")[0]
+    assert machine.stamp_file.exists()
 
 
-def test_the_announcement_comes_first_and_has_the_sizes(machine, monkeypatch, capsys):
-    said = []
-    monkeypatch.setattr(setup, "run", lambda command, log: said.append(capsys.readouterr().err) or 1)
+def test_cuda13_has_constraints_of_its_own(machine):
     machine.set_up("keras")
-    assert "downloads up to 516 MB, needs 2.5 GB of disk, 500.0 GB free" in said[0]
-
-
-def test_sizes_count_a_package_once_and_leave_out_what_is_there(machine):
-    assert setup.sizes({"keras", "cuda12"}) == (623, 2290)
-    assert setup.sizes({"keras", "cuda12"}, {"core", "keras"}) == (107, 330)
-    assert setup.sizes({"cuda13"}) == setup.sizes({"cuda13", "dev"}) == (524, 1993)
-
-
-def test_cuda13_takes_the_place_of_the_pins_that_differ(machine):
+    assert machine.commands[-1][machine.commands[-1].index("-c") + 1] == str(machine.folder / "constraints.txt")
     machine.set_up("cuda13")
-    with open(machine.commands[-1][machine.commands[-1].index("-c") + 1]) as file:
-        pins = file.read().splitlines()
-    assert "cuda-bindings==13.5.0" in pins
-    assert "cuda-bindings==12.9.10" not in pins
-    assert 'tensorflow==2.21.0 ; python_version == "3.11"' in pins
+    assert machine.commands[-1][machine.commands[-1].index("-c") + 1] == str(machine.folder / "constraints-cuda13.txt")
 
 
-def test_one_venv_holds_one_cuda_flavor(machine, capsys):
+def test_one_venv_holds_one_cuda_flavor(machine):
     machine.set_up("cuda12")
-    assert machine.set_up("cuda13") == (2, [])
-    assert "VENV=.venv13" in capsys.readouterr().err
+    error, commands = machine.set_up("cuda13")
+    assert "VENV=.venv13" in error and not commands
+    assert machine.stamp_file.exists()
 
 
 def test_cuda13_by_name_keeps_a_gpu_from_adding_cuda12(machine):
     machine.driver = Driver(13000, devices=1)
-    assert machine.set_up("keras,cuda13")[0] == 0
-    assert machine.set_up("keras")[0] == 0
+    assert not machine.set_up("keras,cuda13")[0]
+    assert not machine.set_up("keras")[0]
     assert machine.stamp["extras"] == ["cuda13", "keras"]
 
 
@@ -244,8 +244,9 @@ def test_cuda13_by_name_keeps_a_gpu_from_adding_cuda12(machine):
         (Driver(13010, 8), "cuda12", "8 GPUs, CUDA 13.1 driver"),
     ],
 )
-def test_what_the_driver_answers(driver, extra, words):
-    assert setup.find_gpu(driver) == (extra, words)
+def test_what_the_driver_answers(machine, driver, extra, words):
+    machine.driver = driver
+    assert setup.gpu_extra(*setup.cuda_driver()) == (extra, words)
 
 
 def test_a_gpu_gets_its_packages(machine):
@@ -266,21 +267,19 @@ def test_hidden_devices_change_nothing_that_is_installed(machine, monkeypatch):
     machine.driver = Driver(12080, devices=1)
     machine.set_up("keras")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    machine.driver.devices = 0
-    assert machine.set_up("keras") == (0, [])
+    assert machine.set_up("keras") == ("", [])
     assert machine.stamp["extras"] == ["cuda12", "keras"]
 
 
 def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, capsys):
     machine.driver = Driver(12080, devices=1)
     machine.fails = lambda command: "cupy-cuda12x" in command
-    code, commands = machine.set_up("keras")
-    assert code == 0
+    error, commands = machine.set_up("keras")
+    assert not error
     assert packages(commands[-1]) == ["numpy", "tensorflow"]
-    said = capsys.readouterr().err
-    assert "the GPU packages could not be installed (No matching distribution found); going on with the CPU" in said
-    assert (machine.stamp["extras"], machine.stamp["failed"]) == (["keras"], ["cuda12"])
-    assert machine.set_up("keras") == (0, []), "a failed GPU installation is not tried again on every run"
+    assert "the GPU packages could not be installed, see above; going on with the CPU" in capsys.readouterr().err
+    assert machine.stamp["extras"] == ["keras"]
+    assert machine.set_up("keras") == ("", []), "a failed GPU installation is not tried again on every run"
     assert [packages(command) for command in machine.set_up("fleet")[1]] == [["numpy", "ray", "tensorflow"]]
 
 
@@ -290,34 +289,43 @@ def test_gpu_packages_asked_for_by_name_are_tried_again(machine, works):
     machine.fails = lambda command: "cupy-cuda12x" in command
     machine.set_up("keras")
     machine.fails = lambda command: "cupy-cuda12x" in command and not works
-    assert machine.set_up("cuda12")[0] == (0 if works else 1)
+    assert bool(machine.set_up("cuda12")[0]) == (not works)
     assert machine.stamp_file.exists() == works
     assert not works or machine.stamp["extras"] == ["cuda12", "keras"]
 
 
-def test_a_folder_that_is_no_venv_is_left_alone(machine, capsys):
+def test_a_folder_that_is_no_venv_is_left_alone(machine):
     machine.venv.mkdir()
     (machine.venv / "thesis.txt").touch()
-    assert machine.set_up("keras") == (2, [])
-    assert "is left alone" in capsys.readouterr().err
+    error, commands = machine.set_up("keras")
+    assert "is left alone" in error and not commands
     assert [path.name for path in machine.venv.iterdir()] == ["thesis.txt"]
 
 
-def test_an_unknown_extra_is_said_with_those_there_are(machine, capsys):
-    assert machine.set_up("kears") == (2, [])
-    assert "no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13" in capsys.readouterr().err
+def test_an_unknown_extra_is_said_with_those_there_are(machine):
+    assert machine.set_up("kears") == (
+        "no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=referee",
+        [],
+    )
 
 
-@pytest.mark.parametrize(("version", "word"), [((3, 10, 13), "old"), ((3, 6, 1), "old"), ((3, 14, 0), "new")])
-def test_a_python_out_of_range_is_said(monkeypatch, capsys, version, word):
-    monkeypatch.setattr(sys, "version_info", version)
-    assert setup.main([]) == 3
-    assert f"Python {version[0]}.{version[1]} is too {word}; 3.11, 3.12 or 3.13 is needed" in capsys.readouterr().err
+@pytest.mark.parametrize("name", ["constraints.txt", "constraints-cuda13.txt"])
+def test_the_real_constraints_pin_and_name_no_place(name):
+    lines = (ROOT / name).read_text().splitlines()
+    assert len(lines) > 100
+    assert all(re.match(r"[\w.-]+==[\w.]+( ; [\w '=!().]+)?$", line) for line in lines)
 
 
-def test_every_line_of_the_real_constraints_is_read():
-    with open(setup.CONSTRAINTS) as file:
-        lines = [line for line in file if "==" in line and (line[0] != "#" or line.startswith("# with cuda13: "))]
-    assert len(lines) > 50
-    assert len(setup.read_pins()) == len(lines)
-    assert not [line for line in lines if "://" in line or "@" in line]
+@pytest.mark.parametrize("python", ["/bin/false", "/nowhere/python"])
+def test_make_without_a_python_that_runs_says_what_to_install(python, tmp_path):
+    done = subprocess.run(
+        ["make", "run", f"PYTHON={python}", f"VENV={tmp_path}/venv"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"error: PYTHON={python} is not a Python 3.11, 3.12 or 3.13 that runs" in done.stderr
+    done = subprocess.run(
+        ["make", "run", f"CANDIDATES={python}", f"VENV={tmp_path}/venv"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert f"(tried {python}); sudo apt install python3 python3-venv, or name one" in done.stderr
+    assert not any(tmp_path.iterdir())
