@@ -1,13 +1,12 @@
 """A stored GPU driven by this machine's host: what the host does is scaled by what calls take here and there."""
 
 import math
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.combine import DEVICE, HIDDEN, HOST
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, total
 from analysis.units import join
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
 def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
     """The same of importing TensorFlow, which a start mostly is; None where it was not measured on both."""
     a, b = (profile.constant("import-tensorflow", "cpu") for profile in (here, there))
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low) if a and b else None
+    return a / b if a and b else None
 
 
 def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
@@ -40,11 +39,11 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
     kept = {*DEVICE, *_OF_THE_LINK, HIDDEN}
     parts = {name: e if name in kept else _times(e, factor) for name, e in made.parts.items()}
     if HIDDEN in parts:
-        lanes = [total(parts, [n for n in parts if n in of]).value for of in (HOST, DEVICE)]
+        lanes = [total(parts.get(n) for n in of).value for of in (HOST, DEVICE)]
         lanes += [e.value for n, e in parts.items() if n not in (*HOST, *DEVICE, HIDDEN)]
         hidden = max(lanes) - sum(lanes)
         parts[HIDDEN] = Estimate(hidden, hidden, hidden)
-    step, before = total(parts, list(parts)), made.step_s
+    step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
     step = Estimate(step.value, min(step.low, step.value * low), max(step.high, step.value * high))
     grown = {name: _times(getattr(made, name), factor) for name in ("epoch_s", "fit_s", "compile_s")}
@@ -74,8 +73,3 @@ def completed(
 def _times(e: Estimate, factor: Estimate) -> Estimate:
     ends = sorted(a * b for a in (e.low, e.high) for b in (factor.low, factor.high))
     return Estimate(e.value * factor.value, ends[0], ends[-1])
-
-
-def total(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
-    taken = [parts[name] for name in names]
-    return Estimate(sum(e.value for e in taken), sum(e.low for e in taken), sum(e.high for e in taken))

@@ -167,8 +167,7 @@ def _link_times(roofs, problem, device: str, reuse: int) -> "list[tuple[Estimate
     if not (h2d and d2h and into and out):
         return []
     first, last = h2d.rate.inverse(into / reuse), d2h.rate.inverse(out / reuse)
-    together = type(first)(first.value + last.value, first.low + last.low, first.high + last.high)
-    return [(together, h2d if first.value >= last.value else d2h)]
+    return [(first + last, h2d if first.value >= last.value else d2h)]
 
 
 def crossing_bytes(problem: "Problem") -> tuple[int, int]:
@@ -200,11 +199,11 @@ def judge(measurement: "Measurement", roofs: "Iterable[Roof]") -> Judged:
     if bound is None:
         known = problem.op == "stream" and pick(roofs, settings.device, "memory") is not None
         return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
-    fraction = _fraction(bound, seconds)
+    fraction = bound.seconds / seconds
     hard = (
         fraction
         if bound.roof.kind != "launch"
-        else _fraction(_bound(measurement, roofs, launches=False) or bound, seconds)
+        else (_bound(measurement, roofs, launches=False) or bound).seconds / seconds
     )
     soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
     above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
@@ -215,11 +214,6 @@ def _bound(measurement: "Measurement", roofs: "Iterable[Roof]", launches: bool =
     s, samples = measurement.settings, clock_of(measurement)
     clock = samples.clock if samples and launches else ""
     return attainable(roofs, measurement.problem, s.device, s.threads, s.cache, s.mode, s.reuse, clock)
-
-
-def _fraction(bound: Bound, seconds: "Estimate") -> "Estimate":
-    best = bound.seconds
-    return type(best)(best.value / seconds.value, best.low / seconds.high, best.high / seconds.low)
 
 
 def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[Roof]") -> bool:

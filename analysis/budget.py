@@ -12,7 +12,7 @@ from analysis import costs
 from analysis.calibration import calibration
 from analysis.combine import HIDDEN, HOST, PARTS, Calibration, casting, combined
 from analysis.components import FIT, Components, components
-from analysis.estimate import Estimate, of
+from analysis.estimate import NOTHING, Estimate, of, total
 from analysis.profile import Profile, profile
 from analysis.units import count, size
 from kernels import networks
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"
 _ON_GPU = ("transfer calls", "transfer bytes")
-_NONE = Estimate(0.0, 0.0, 0.0)
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -55,7 +54,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def explained(self) -> Estimate:
-        return total(p.seconds for p in self.parts if p.seconds)
+        return total(p.seconds for p in self.parts)
 
     @property
     def flags(self) -> list[str]:
@@ -74,16 +73,6 @@ class Budget(msgspec.Struct, frozen=True):
         return max(known, key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
 
 
-def total(estimates: Iterable[Estimate]) -> Estimate:
-    """The sum; the ends add too, so the interval holds however the parts hang together."""
-    estimates = list(estimates)
-    return Estimate(sum(e.value for e in estimates), sum(e.low for e in estimates), sum(e.high for e in estimates))
-
-
-def difference(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
-
-
 def budget(
     training: "Measurement", rows: "Iterable[Measurement] | Profile", machine: "Machine | None" = None
 ) -> Budget:
@@ -96,7 +85,7 @@ def budget(
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
     step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows, machine)
     parts = (*_parts(training, whole), *_held(training, whole), *_shares(training))
-    return Budget(training, step, parts, difference(step, total(p.seconds for p in parts if p.seconds)))
+    return Budget(training, step, parts, step - total(p.seconds for p in parts))
 
 
 def budgets(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[Budget]:
@@ -198,9 +187,9 @@ def _shares(training: "Measurement") -> Iterable[Part]:
     found, problem, samples = costs.costs(training), problem_of(training), training.on("host-latency")
     if found is None or not samples or training.kernel.endswith("/loop"):  # a bare loop has neither
         return
-    fit = _NONE if costs.by_epochs(training) else found.fit  # the fit around epochs is in none of their samples
+    fit = NOTHING if costs.by_epochs(training) else found.fit  # the fit around epochs is in none of their samples
     law = {EPOCH_SHARE: max(0.0, found.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}
-    beyond = difference(of(samples), found.step)
+    beyond = of(samples) - found.step
     if beyond.value <= 0 or not sum(law.values()):
         return
     for name, seconds in law.items():

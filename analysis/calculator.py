@@ -258,7 +258,7 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
             for name, of_ in (
                 ("sides", lambda p: p.step_s),
                 ("epoch", lambda p: p.epoch_total_s),
-                ("once", lambda p: _once(p)),
+                ("once", lambda p: p.start_s + p.compile_s + p.fit_s),
             ):
                 tables[name][side] = Table(axis, tuple(max(1e-9, float(of_(p).value)) for p in found[device]))
         made.append(
@@ -273,12 +273,6 @@ def trainings(of: "Profile", models: Iterable[str]) -> list[Tool]:
             )
         )
     return made
-
-
-def _once(p):
-    from analysis.prediction import add
-
-    return add(p.start_s, p.compile_s, p.fit_s)
 
 
 def tools(measurements: "Iterable[Measurement]", answers: Iterable[Answer], of: "Profile") -> list[Tool]:

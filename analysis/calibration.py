@@ -7,9 +7,9 @@ import msgspec
 import numpy as np
 
 from analysis import costs
-from analysis.combine import COPYING, DEVICE, NONE, PIPELINE, Calibration, casting
+from analysis.combine import COPYING, DEVICE, PIPELINE, Calibration, casting
 from analysis.components import FIT, Components, components, execution_of
-from analysis.estimate import Estimate, median
+from analysis.estimate import NOTHING, Estimate, median
 from analysis.rules import RULES
 from analysis.units import join
 from kernels import networks
@@ -46,7 +46,7 @@ class Seen(msgspec.Struct, frozen=True):
     def feed(self, fitted: Calibration = UNKNOWN) -> Estimate:
         """What of the measured step is the fit's work for its samples, as predicted; nothing where it is not in it."""
         whole = casting(self.made, fitted)
-        return whole.scaled(1 / self.row.problem.steps) if self.with_feed else NONE
+        return whole.scaled(1 / self.row.problem.steps) if self.with_feed else NOTHING
 
 
 def steps_seen(of_: "Profile", rules: frozenset[str] = RULES) -> tuple[Seen, ...]:

@@ -5,12 +5,11 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.components import Components
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, total
 from analysis.paths import Path
 from analysis.rules import RULES
 from analysis.sources import COMPILED
 
-NONE = Estimate(0.0, 0.0, 0.0)
 HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
 ISSUING, COPYING = ("dispatch", "launches", "transfer calls"), ("transfer bytes",)
 HOST = (*ISSUING, *COPYING)
@@ -40,11 +39,6 @@ class Calibration(msgspec.Struct, frozen=True):
     models: tuple[str, ...] = ()
 
 
-def add(*parts: Estimate) -> Estimate:
-    """The sum; the ends add too, so the interval holds however the parts hang together."""
-    return Estimate(sum(e.value for e in parts), sum(e.low for e in parts), sum(e.high for e in parts))
-
-
 def applied(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     """The parts of a step with the calibration's numbers in them, nothing hidden yet."""
     found = {"dispatch": made.dispatch.scaled(fitted.dispatch), "launches": made.launches.scaled(fitted.launches)}
@@ -53,7 +47,7 @@ def applied(made: Components, fitted: Calibration) -> dict[str, Estimate]:
 
 def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
     """The sum of the parts of those names."""
-    return add(NONE, *(parts[name] for name in names if name in parts))
+    return total(parts.get(name) for name in names)
 
 
 def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULES) -> dict[str, Estimate]:
@@ -70,9 +64,9 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
         0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
     )
     lanes = (
-        [add(copying, issuing), add(copying, device)]
+        [copying + issuing, copying + device]
         if made.on_gpu
-        else [add(issuing, copying, device, Estimate(-beside, -beside, -beside))]
+        else [issuing + copying + device + Estimate(-beside, -beside, -beside)]
     )
     if feeding.value > max(lane.value for lane in lanes):
         lanes.append(feeding)
@@ -100,7 +94,7 @@ def within(total: Estimate, spread: float) -> Estimate:
 
 def fitting(made: Components, fitted: Calibration) -> Estimate:
     """Seconds of a call of fit beyond its epochs."""
-    return add(made.fit_s, casting(made, fitted))
+    return made.fit_s + casting(made, fitted)
 
 
 def casting(made: Components, fitted: Calibration) -> Estimate:

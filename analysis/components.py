@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import fusion, sources
-from analysis.estimate import Estimate, median
+from analysis.estimate import NOTHING, Estimate, median, total
 from analysis.holding import holding
 from analysis.paths import Path
 from analysis.profile import Lacking, Profile
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from analysis.fusion import Kernel
 
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
-_NONE = Estimate(0.0, 0.0, 0.0)
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
 _NOT_OF_STEPS = ("data", "jit_compile", "gpu", "trace")  # a step has its execution by them at most
@@ -56,7 +55,7 @@ class Components(msgspec.Struct, frozen=True):
     partial: tuple[str, ...]
     lacking: dict[str, Lacking] = {}
     sources: dict[str, str] = {}
-    gathered_s: Estimate = _NONE
+    gathered_s: Estimate = NOTHING
     traced: float = 0.0
     cast_bytes: int = 0
     given: tuple[tuple[str, str], ...] = ()
@@ -96,7 +95,7 @@ def components(
     try:
         dispatch = dispatch_of(of, device, execution, kernel, int(chosen["steps_per_execution"]))
     except Lacking as error:
-        dispatch, lacking["dispatch"] = _NONE, error
+        dispatch, lacking["dispatch"] = NOTHING, error
     try:
         copies = _copies(of, network, batch, chosen) if device != "cpu" and "copies" in rules else {}
     except Lacking as error:
@@ -105,7 +104,7 @@ def components(
         calls = min(copies["transfer calls"].value, dispatch.value)
         copies["transfer calls"] = Estimate(calls, calls, calls)
         dispatch = Estimate(dispatch.value - calls, dispatch.low - calls, dispatch.high - calls)
-    count, launches = _launches(kernels, of, device, execution) if "operations" in rules else (0, _NONE)
+    count, launches = _launches(kernels, of, device, execution) if "operations" in rules else (0, NOTHING)
     if settings.threads:
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
     fits = kernel == FIT
@@ -117,15 +116,15 @@ def components(
         count,
         launches,
         {**copies, **parts, **(_pipeline(of, network, batch, chosen, rules) if fits else {})},
-        _epoch(of, device, execution) if fits else _NONE,
-        _fit(of, device, execution) if fits else _NONE,
+        _epoch(of, device, execution) if fits else NOTHING,
+        _fit(of, device, execution) if fits else NOTHING,
         _compile(of, device, execution),
         _start(of, device),
         fusion.count(kernels),
         tuple(dict.fromkeys(partial)),
         lacking,
         work.sources,
-        _gathered(of, network, training, chosen, device) if fits else _NONE,
+        _gathered(of, network, training, chosen, device) if fits else NOTHING,
         _traced(kernels, execution),
         _cast_bytes(network, training),
         _given(settings),
@@ -171,10 +170,10 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     to issue them by the profile): a GPU's products and convolutions as libraries are issued, all else as a launch."""
     small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
     if execution == OP_BY_OP:
-        each, count = of.operating(device) or _NONE, fusion.operations
+        each, count = of.operating(device) or NOTHING, fusion.operations
     else:
         launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
-        each, count = launch or _NONE, fusion.count
+        each, count = launch or NOTHING, fusion.count
     beyond = count(kernels) - count(small)
     seconds = max(0.0, beyond * each.value)
     for op in ("matmul", "conv") if device != "cpu" else ():
@@ -214,20 +213,20 @@ def _pipeline(
 
 def _epoch(of: Profile, device: str, execution: str) -> Estimate:
     jit = "on" if execution == COMPILED else "off"
-    return of.constant("keras-epoch", device, jit) or of.constant("keras-epoch", device) or _NONE
+    return of.constant("keras-epoch", device, jit) or of.constant("keras-epoch", device) or NOTHING
 
 
 def _fit(of: Profile, device: str, execution: str) -> Estimate:
     """A call of fit, its samples apart."""
     jit = "on" if execution == COMPILED else "off"
-    return of.constant("keras-fit", device, jit) or of.constant("keras-fit", device) or _NONE
+    return of.constant("keras-fit", device, jit) or of.constant("keras-fit", device) or NOTHING
 
 
 def _gathered(of: Profile, network: Network, training: Training, chosen: dict[str, str], device: str) -> Estimate:
     """What a fit does with the samples of a NumPy array before its first epoch: they are held in a tf.data set, those of another
     type after they were read and written once in float32."""
     if chosen["residence"] != "numpy":
-        return _NONE
+        return NOTHING
     held = training.samples * prod(network.input) * 4
     found = [holding(of, held, device)]
     if found[0] is None or training.dtype != "float32":
@@ -249,7 +248,7 @@ def _compile(of: Profile, device: str, execution: str) -> Estimate:
         of.constant("compile-keras", device)
         or of.constant("compile-tensorflow", device, jit)
         or of.constant("compile-tensorflow", "cpu", jit)
-        or _NONE
+        or NOTHING
     )
 
 
@@ -262,5 +261,4 @@ def _start(of: Profile, device: str) -> Estimate:
     ]
     if seen:
         return median(seen)
-    found = [e for e in (of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)) if e]
-    return Estimate(sum(e.value for e in found), sum(e.low for e in found), sum(e.high for e in found))
+    return total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))

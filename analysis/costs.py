@@ -51,21 +51,18 @@ class Costs(msgspec.Struct, frozen=True):
 
     def fit_beyond(self, steps: int) -> Estimate:
         """Seconds of a warm fit of that many steps an epoch beyond its epochs."""
-        return _sum(self.fit, self.feed.scaled(steps))
+        return self.fit + self.feed.scaled(steps)
 
     def fit_seconds(self, epochs: int, steps: int) -> Estimate:
         """Seconds of a warm fit of `epochs` epochs of `steps` steps; the ends add too, however the parts hang together."""
-        return _sum(self.fit_beyond(steps), self.epoch.scaled(epochs), self.step.scaled(epochs * steps))
-
-
-def _sum(*parts: Estimate | None) -> Estimate:
-    found = [e for e in parts if e]
-    return Estimate(sum(e.value for e in found), sum(e.low for e in found), sum(e.high for e in found))
+        return self.fit_beyond(steps) + self.epoch.scaled(epochs) + self.step.scaled(epochs * steps)
 
 
 def job_seconds(costs: Costs, epochs: int, steps: int) -> Estimate:
     """Seconds of a whole job in a process of its own: start-up, build, every compilation, and one fit."""
-    return _sum(costs.start, costs.build, costs.compile, costs.compile_last, costs.fit_seconds(epochs, steps))
+    return estimate.total(
+        (costs.start, costs.build, costs.compile, costs.compile_last, costs.fit_seconds(epochs, steps))
+    )
 
 
 def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
@@ -184,21 +181,21 @@ def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
     taken, steps = forms(m), m.problem.steps
     long = estimate.of(m.on("host-latency")).scaled(steps)
     if steps <= max(steps for _, steps in taken):
-        return msgspec.structs.replace(short, epoch=_less(long, short.step.scaled(steps)))
+        return msgspec.structs.replace(short, epoch=long - short.step.scaled(steps))
     if (ends := _apart(taken, 0)) is None:
         return short
     fewer, more = ends
     few, rounds = fewer[1], min(len(taken[fewer]), len(taken[more]))
     pair = np.array([taken[fewer][:rounds], taken[more][:rounds]])
     (brief,) = estimate.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
-    step = _less(long, brief).scaled(1 / (steps - few))
+    step = (long - brief).scaled(1 / (steps - few))
     feed = short.feed
     epochs, once = m.series.get(EPOCHS, ()), m.phases_s.get("first_call")
     if once and len(epochs) == m.problem.epochs:
         whole = once - sum(m.phases_s.get(name, 0.0) for name in _MADE[1:]) - sum(epochs)
-        beyond = _less(Estimate(whole, whole, whole), short.fit)
+        beyond = Estimate(whole, whole, whole) - short.fit
         feed = Estimate(*(max(0.0, end) for end in (beyond.value, beyond.low, beyond.high))).scaled(1 / steps)
-    return msgspec.structs.replace(short, step=step, epoch=_less(brief, step.scaled(few)), feed=feed)
+    return msgspec.structs.replace(short, step=step, epoch=brief - step.scaled(few), feed=feed)
 
 
 def _by_own_fits(m: "Measurement", short: Costs) -> Costs:
@@ -209,7 +206,7 @@ def _by_own_fits(m: "Measurement", short: Costs) -> Costs:
     whole = m.problem.samples % m.problem.batch == 0
     if not own or len(own.seconds) < 2 or epochs != 1 or few[0] != 1 or not (whole and steps > few[1]):
         return short
-    long = _less(estimate.of(own).scaled(steps), estimate.median(forms(m)[few])).scaled(1 / (steps - few[1]))
+    long = (estimate.of(own).scaled(steps) - estimate.median(forms(m)[few])).scaled(1 / (steps - few[1]))
     step = _together(short.step, long)
     moved = few[1] * (short.step.value - step.value)  # fits of few steps take what they took
     epoch = Estimate(*(end + moved for end in msgspec.structs.astuple(short.epoch)))
@@ -227,10 +224,6 @@ def _together(a: Estimate, b: Estimate) -> Estimate:
     return Estimate(value, value - half, value + half)
 
 
-def _less(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
-
-
 def _phase(m: "Measurement", name: str) -> Estimate | None:
     """Seconds of a phase: over processes where the row was taken in several, else the one number."""
     if each := m.series.get(f"{name}_s"):
@@ -241,7 +234,7 @@ def _phase(m: "Measurement", name: str) -> Estimate | None:
 def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:
     """Seconds of importing the library and starting the device in a process of its own; None where no row says."""
     found = begun(m, measurements)
-    return found and _sum(*found)
+    return found and estimate.total(found)
 
 
 def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple[Estimate, Estimate] | None:

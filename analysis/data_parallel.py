@@ -54,19 +54,19 @@ class Case(msgspec.Struct, frozen=True):
         its noise."""
         if self.one is None or min(step(m).low for m in (self.one, self.several)) <= 0:
             return None
-        return ratio(step(self.one), step(self.several))
+        return step(self.one) / step(self.several)
 
     @property
     def by_epoch(self) -> Estimate | None:
         """The same by a warm epoch of as many steps, with what it costs beside them."""
         sides = [m and m.on("host-latency") for m in (self.one, self.several)]
-        return ratio(*(estimate.of(samples) for samples in sides)) if all(sides) else None
+        return estimate.of(sides[0]) / estimate.of(sides[1]) if all(sides) else None
 
     @property
     def scaled(self) -> Estimate | None:
         """How many times as many samples a second as one GPU with the batch that each of the several has."""
         part = self.part or self.base
-        return ratio(step(part), step(self.several)).scaled(self.count) if part else None
+        return (step(part) / step(self.several)).scaled(self.count) if part else None
 
     @property
     def waits(self) -> bool:
@@ -93,7 +93,7 @@ class Case(msgspec.Struct, frozen=True):
     def foretold_gain(self) -> Estimate | None:
         """How many times as fast as one GPU with the same batch in all it was foretold to be."""
         made = self.foretold_step
-        return ratio(step(self.one), made) if self.one and self.gain and made else None
+        return step(self.one) / made if self.one and self.gain and made else None
 
     @property
     def off(self) -> float | None:
@@ -172,11 +172,6 @@ def step(m: "Measurement") -> Estimate:
     """Seconds of a step: what its law tells, else a step's share of its fits, what they cost besides included."""
     found = costs.costs(m)
     return found.step if found and found.step.value > 0 else estimate.of(m.on("host-latency"))
-
-
-def ratio(a: Estimate, b: Estimate) -> Estimate:
-    """a / b, each end at its worst."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low if b.low > 0 else float("inf"))
 
 
 def all_reduce(case: Case) -> Estimate | None:

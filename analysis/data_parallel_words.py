@@ -220,7 +220,7 @@ def _jit(every: "list[Measurement]") -> list[str]:
             continue
         own, other = data_parallel.step(m), data_parallel.step(jitted)
         why = ", and turning it on there is refused" if refused else ""
-        longer = data_parallel.ratio(own, other)
+        longer = own / other
         told = f"{between(longer)} times as long{'' if sure(longer) else ', or no longer'}"
         found.append(
             (

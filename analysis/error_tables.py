@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from analysis import calibration
-from analysis.combine import NONE, add
-from analysis.estimate import Estimate
+from analysis.estimate import NOTHING, Estimate
 from analysis.held_out import BASELINES, TARGETS, WORK, Case, Summary, apart, beyond, leave_one_out, off, summaries
 from analysis.prediction import Prediction
 from analysis.rules import RULE_WORDS, RULES
@@ -261,11 +260,11 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
             continue
         saved = p.told_by(seen.with_feed)
         both = saved, saved if p.held_s.value else saved + seen.feed().value
-        held = p.held_s.scaled(1 / p.training.steps) if seen.with_feed else NONE
+        held = p.held_s.scaled(1 / p.training.steps) if seen.with_feed else NOTHING
         inside, more = held.value, both[1] - saved
         share = f"{1e3 * inside:.3g} in it" if inside else f"{1e3 * more:.3g} to add" if more else "-"
         lines.append(
-            _row([*what, _ms(add(p.step_s, held)), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)])
+            _row([*what, _ms(p.step_s + held), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)])
         )
         found.setdefault(p.settings.device, []).append((*both, seen))
     if not found:

@@ -3,7 +3,7 @@
 import functools
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,10 +33,30 @@ class Estimate(msgspec.Struct, frozen=True):
         """numerator / self: a rate from a time."""
         return Estimate(numerator / self.value, numerator / self.high, numerator / self.low)
 
+    def __add__(self, other: "Estimate") -> "Estimate":
+        """The sum; the ends add too, so the interval holds however the two hang together. Likewise `-` and `/`."""
+        return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
+
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        return Estimate(self.value - other.value, self.low - other.high, self.high - other.low)
+
+    def __truediv__(self, other: "Estimate") -> "Estimate":
+        """The ratio of two positive numbers; without an upper end where the divisor may be 0."""
+        high = self.high / other.low if other.low > 0 else math.inf
+        return Estimate(self.value / other.value, self.low / other.high, high)
+
     @property
     def noise(self) -> float:
         """Half the interval's width over the value."""
         return (self.high - self.low) / (2 * self.value) if self.value else math.inf
+
+
+NOTHING = Estimate(0.0, 0.0, 0.0)
+
+
+def total(parts: Iterable[Estimate | None]) -> Estimate:
+    """The sum of those that are there."""
+    return sum((e for e in parts if e), NOTHING)
 
 
 def sorted_ends(value: float, low: float, high: float) -> tuple[float, float, float]:

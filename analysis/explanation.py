@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import costs, crossover, jobs, whatif
-from analysis.borrowed import completed, host_factor, rescaled, start_factor, total
+from analysis.borrowed import completed, host_factor, rescaled, start_factor
 from analysis.combine import HOST
 from analysis.crossover import Answer, Family, Form, Point, Side
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, total
 from analysis.memory import Memory, memory
 from analysis.price import Cost, cost
 from analysis.profile import Lacking, all_of
@@ -331,11 +331,7 @@ def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
     """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does.
     Infinite where its epochs may be shorter and likely are not: `low` is the earliest."""
     begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
-    gain = Estimate(
-        cpu.epoch_total_s.value - gpu.epoch_total_s.value,
-        cpu.epoch_total_s.low - gpu.epoch_total_s.high,
-        cpu.epoch_total_s.high - gpu.epoch_total_s.low,
-    )
+    gain = cpu.epoch_total_s - gpu.epoch_total_s
     later = begins[1] - begins[0]
     if gain.high <= 0:
         return None
@@ -355,7 +351,7 @@ def validating(asked: Asked, made: "Prediction") -> Estimate:
     network, t = asked.of, asked.training
     share = networks.inference_flops(network) / max(1, networks.training_flops(network))
     steps = -(-asked.validation // t.batch)
-    host = total(made.parts, [n for n in made.parts if n in HOST])
+    host = total(made.parts.get(n) for n in HOST)
     least = Estimate(max(host.value / 2, made.step_s.value * share), made.step_s.low * share, made.step_s.high)
     return least.scaled(steps)
 
@@ -363,9 +359,7 @@ def validating(asked: Asked, made: "Prediction") -> Estimate:
 def with_validation(made: "Prediction", validation_s: dict[str, Estimate]) -> Estimate:
     """Seconds of a whole job, the validation of each epoch included."""
     more = validation_s.get(made.settings.device)
-    return (
-        total({"job": made.job_s, "more": more.scaled(made.training.epochs)}, ("job", "more")) if more else made.job_s
-    )
+    return made.job_s + more.scaled(made.training.epochs) if more else made.job_s
 
 
 def job_s(e: Explanation, made: "Prediction") -> Estimate:

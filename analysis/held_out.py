@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from analysis import calibration, costs, roofs
-from analysis.combine import HOST, add
+from analysis.combine import HOST
 from analysis.estimate import Estimate
 from analysis.prediction import Prediction, predict
 from analysis.rules import RULES
@@ -100,7 +100,7 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
         made = predict(s.row.problem, s.row.settings, of, rules=rules)
         fitted = calibration.calibration(of, s.row.settings, leaving_out=s.row.problem.model, rules=rules)
         feed = s.feed(fitted)
-        seconds = add(made.step_s, feed)
+        seconds = made.step_s + feed
         floor = sum(made.parts[name].value for name in HOST if name in made.parts and name != "transfer bytes")
         bound = OVERHEAD if floor > (s.step.value - feed.value) / 2 else WORK
         found.append(Case(s, made, seconds, bound, baselines(s, [o for o in told if _comparable(o, s)], of)))

@@ -148,7 +148,7 @@ def rate_sentence(case: Case, rows: "Iterable[Measurement]", batch: int) -> str:
     for way in WAYS:
         cpu, gpu = (side(rows, way, on_gpu, batch) for on_gpu in (False, True))
         if gpu and cpu:
-            ratio = _ratio(cpu[1], gpu[1])
+            ratio = cpu[1] / gpu[1]
             more = "can't tell which is more" if ratio.low <= 1 <= ratio.high else _times(ratio)
             told.append(f"{way.words}, {_rate(cpu, batch)} on the CPU and {_rate(gpu, batch)} on the GPU ({more})")
         elif (one := gpu or cpu) and (gpu or way != QUEUED):  # the CPU queues nothing: it is RESIDENT's time again
@@ -165,11 +165,6 @@ def queued_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[in
             slower.append(f"{seconds(queued[1].value)} beside {seconds(waited[1].value)} at batch {batch}")
     why = "that is not the most the device can do, as one call at a time does more, but what disturbed those calls"
     return [f"{case.name}: calls queued took longer than calls waited for, {join(slower)}: {why}."] if slower else []
-
-
-def _ratio(a: Estimate, b: Estimate) -> Estimate:
-    """a / b: its ends are of the intervals' far ends."""
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low)
 
 
 def _times(ratio: Estimate) -> str:
@@ -194,7 +189,7 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
             mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
             fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1]))
             if fewest and most:
-                gain = _ratio(fewest[1], most[1]).scaled(batches[-1] / batches[0])
+                gain = (fewest[1] / most[1]).scaled(batches[-1] / batches[0])
                 how = {None: "", "1": " with oneDNN", "0": " without oneDNN"}[onednn]
                 same = gain.low <= 1 <= gain.high
                 many = "neither more nor fewer for certain" if same else _times(gain)

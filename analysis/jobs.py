@@ -14,7 +14,7 @@ import msgspec
 from analysis import costs, crossover
 from analysis.costs import Costs
 from analysis.crossover import Answer, Family, Form, Point, Side
-from analysis.estimate import Estimate, is_gpu, of
+from analysis.estimate import Estimate, is_gpu, of, total
 from kernels import networks
 from workloads import switches
 
@@ -60,7 +60,7 @@ class Device(msgspec.Struct, frozen=True):
 
     def epoch(self, steps: int) -> Estimate:
         """Seconds of a warm epoch of so many steps."""
-        return _sum(self.costs.epoch, self.costs.step.scaled(steps))
+        return self.costs.epoch + self.costs.step.scaled(steps)
 
     def job(self, epochs: int, steps: int) -> Estimate:
         """Seconds of a job in a process of its own: start-up, build, compilation and the fit."""
@@ -68,7 +68,7 @@ class Device(msgspec.Struct, frozen=True):
 
     def begins(self, steps: int) -> Estimate:
         """Seconds of a job of so many steps an epoch that do not grow with its epochs."""
-        return _difference(self.job(1, steps), self.epoch(steps))
+        return self.job(1, steps) - self.epoch(steps)
 
 
 class Pair(msgspec.Struct, frozen=True):
@@ -96,14 +96,6 @@ def seconds_by(side: Device, by: str, steps: int, epochs: int = 1) -> Estimate:
     if by == BY_STEP:
         return side.costs.step
     return side.epoch(steps) if by == BY_EPOCH else side.job(epochs, steps)
-
-
-def _sum(*parts: Estimate) -> Estimate:
-    return Estimate(sum(e.value for e in parts), sum(e.low for e in parts), sum(e.high for e in parts))
-
-
-def _difference(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
 
 
 def form_of(m: "Measurement") -> str:
@@ -196,7 +188,7 @@ def _alike(m: "Measurement", found: Costs, measurements: "Iterable[Measurement]"
     """The costs with an import that is as long as the other side's, to the digit."""
     if begun := costs.begun(m, measurements):
         imported, device = begun
-        return msgspec.structs.replace(found, start=_sum(Estimate(*[imported.value] * 3), device))
+        return msgspec.structs.replace(found, start=Estimate(*[imported.value] * 3) + device)
     return found
 
 
@@ -290,8 +282,8 @@ def payback(pair: Pair) -> Estimate | None:
     epochs are no shorter. The upper end is infinite where they may be no shorter, and all but the lower one, the earliest, where
     they may be shorter and likely are not."""
     cpu = opponent(pair)
-    later = _difference(pair.gpu.begins(pair.steps), cpu.begins(pair.steps))
-    gain = _difference(cpu.epoch(pair.steps), pair.gpu.epoch(pair.steps))
+    later = pair.gpu.begins(pair.steps) - cpu.begins(pair.steps)
+    gain = cpu.epoch(pair.steps) - pair.gpu.epoch(pair.steps)
     if gain.high <= 0:
         return None
     if gain.value <= 0:
@@ -316,13 +308,13 @@ class Split(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> Estimate:
-        return _sum(*(e for _, e in self.parts))
+        return total(e for _, e in self.parts)
 
 
 def split(side: Device, epochs: int, steps: int) -> Split:
     """A job in parts: start-up, building and compiling, what a fit, its epochs and its steps cost."""
     c, none = side.costs, Estimate(0.0, 0.0, 0.0)
-    made = _sum(*(e for e in (c.build, c.compile, c.compile_last) if e))
+    made = total((c.build, c.compile, c.compile_last))
     return Split(
         side,
         epochs,

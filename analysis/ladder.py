@@ -153,9 +153,9 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
                 kernel,
                 problem,
                 seconds,
-                _ratio(theirs, seconds) if theirs else None,
-                _ratio(roof, seconds) if roof else None,
-                _ratio(before.seconds, seconds) if before else None,
+                theirs / seconds if theirs else None,
+                roof / seconds if roof else None,
+                before.seconds / seconds if before else None,
                 before.kernel if before else "",
                 m.notes.get("tiles", ""),
                 tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
@@ -169,11 +169,6 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
         (m.kernel, m.problem, m.reason or m.status) for at, m in own.items() if at not in placed and m.kernel in there
     )
     return Ladder(op, device, math, threads, tuple(steps), library, peak, missing, skipped)
-
-
-def _ratio(other: "Estimate", own: "Estimate") -> "Estimate":
-    """How many times the other's speed it has."""
-    return type(own)(other.value / own.value, other.low / own.high, other.high / own.low)
 
 
 def title(ladder: Ladder) -> str:

@@ -277,7 +277,7 @@ def _graph_against_launch(here: list[Constant]) -> list[str]:
     if alone is None or in_graph is None or in_graph.seconds.low <= 0:
         return []
     launch, node = alone.seconds, in_graph.seconds
-    ratio = Estimate(launch.value / node.value, launch.low / node.high, launch.high / node.low)
+    ratio = launch / node
     return [
         f"small CuPy kernels one after another: {_about(launch)} a launch, {_about(node)} a node of a CUDA graph: "
         f"{units.digits(ratio.value)} times less ({units.digits(ratio.low)} to {units.digits(ratio.high)})"

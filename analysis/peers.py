@@ -162,11 +162,7 @@ def speed_ups(done: "Iterable[Measurement]", dtype: str, suffix: str = "") -> di
         if m.problem.dtype == dtype and m.problem.form == "out-of-place" and m.problem.nbytes <= _SMALL:
             found.setdefault(m.kernel, {})[m.problem.nbytes] = m
     ours, theirs = found.get(ONE_SHOT + suffix, {}), found.get(NCCL + suffix, {})
-    return {n: _over(queued(theirs[n]), queued(ours[n])) for n in sorted(ours.keys() & theirs.keys())}
-
-
-def _over(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value / b.value, a.low / b.high, a.high / b.low)
+    return {n: queued(theirs[n]) / queued(ours[n]) for n in sorted(ours.keys() & theirs.keys())}
 
 
 def slowdowns(rows: "Iterable[Measurement]") -> "list[tuple[Measurement, Measurement, Estimate]]":

@@ -15,11 +15,9 @@ from analysis.combine import (
     DEVICE,
     HIDDEN,
     HOST,
-    NONE,
     PARTS,
     PIPELINE,
     Calibration,
-    add,
     casting,
     combined,
     compiling,
@@ -27,7 +25,7 @@ from analysis.combine import (
     within,
 )
 from analysis.components import FIT, components, execution_of
-from analysis.estimate import Estimate
+from analysis.estimate import NOTHING, Estimate, total
 from analysis.profile import Lacking, Profile, all_of
 from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
@@ -51,7 +49,6 @@ __all__ = [
     "RULES",
     "Lacking",
     "Prediction",
-    "add",
     "execution_of",
     "load",
     "predict",
@@ -81,7 +78,7 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     execution: str
     partial: tuple[str, ...]
     profile: str
-    held_s: Estimate = NONE
+    held_s: Estimate = NOTHING
 
     def told_by(self, short_fits: bool) -> float:
         """Seconds of a step as they are measured: short fits tell it with each step's share of the samples."""
@@ -96,12 +93,12 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     @property
     def epoch_total_s(self) -> Estimate:
         """Seconds of a warm epoch."""
-        return add(self.epoch_s, self.step_s.scaled(self.training.steps))
+        return self.epoch_s + self.step_s.scaled(self.training.steps)
 
     @property
     def job_s(self) -> Estimate:
         """Seconds of the whole job in a process of its own."""
-        return add(self.start_s, self.compile_s, self.fit_s, self.epoch_total_s.scaled(self.training.epochs))
+        return self.start_s + self.compile_s + self.fit_s + self.epoch_total_s.scaled(self.training.epochs)
 
 
 def load(path: str) -> list[Prediction]:
@@ -148,8 +145,8 @@ def predict(
         if kernel != FIT:  # a loop builds and compiles the same model
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted, rules)
-    step = within(add(*parts.values()), fitted.spread)
-    start = add(made.start_s, Estimate(*[fitted.build_s] * 3)) if made.start_s.high > 0 else made.start_s
+    step = within(total(parts.values()), fitted.spread)
+    start = made.start_s + Estimate(*[fitted.build_s] * 3) if made.start_s.high > 0 else made.start_s
     found = Prediction(
         training,
         settings,

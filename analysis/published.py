@@ -71,7 +71,7 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside
     by = BY_STEP if pair.setup.kernel.endswith("/loop") else BY_EPOCH
     cpu = jobs.seconds_by(pair.cpu(by), by, pair.steps)
     gpu = jobs.seconds_by(pair.gpu, by, pair.steps)
-    here = Estimate(cpu.value / gpu.value, cpu.low / gpu.high, cpu.high / gpu.low)
+    here = cpu / gpu
     told = [
         *_speeds(case, claim, pair, here, (cpu, gpu)),
         *_floor(pair, found),

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import crossover, networks, sentences
-from analysis.combine import add
 from analysis.crossover import LATENCY, Answer, Family, Point, Side, fastest
-from analysis.estimate import is_gpu
+from analysis.estimate import is_gpu, total
 from analysis.families import batch_family, comparable, precision_of
 from analysis.units import count, join, seconds, times
 from kernels.registry import FRAMEWORKS
@@ -102,7 +101,7 @@ def _side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", g
         sides[0].device,
         sides[0].threads if alike else None,
         sides[0].math,
-        add(*(s.seconds for s in sides)),
+        total(s.seconds for s in sides),
     )
 
 

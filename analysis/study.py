@@ -201,7 +201,7 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     whole = way.seconds(data.nbytes(dtype, data.samples))
     if one is None or last is None:
         return None
-    epoch = _sum(one[0].scaled(full), last[0]) if rest else one[0].scaled(full)
+    epoch = one[0].scaled(full) + last[0] if rest else one[0].scaled(full)
     alone = way.call_alone()
     known = [k[1] for k in (one, last, whole) if k]
     how = next(word for word in ("extrapolated", "interpolated", "measured") if word in known)
@@ -209,10 +209,6 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     return Cost(
         data, dtype, batch, way.name, one[0], epoch, alone.scaled(calls) if alone else None, whole and whole[0], how
     )
-
-
-def _sum(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value + b.value, a.low + b.low, a.high + b.high)
 
 
 def costs(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> tuple[Cost, ...]:

@@ -7,7 +7,7 @@ import msgspec
 
 from analysis import together
 from analysis.components import execution_of
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, total
 from analysis.sources import COMPILED
 from kernels.problems import Training
 from workloads import switches
@@ -158,7 +158,7 @@ def other_device(base: "Prediction", other: "Prediction | None") -> WhatIf | Non
     hide = "hide the GPU before TensorFlow is imported (CUDA_VISIBLE_DEVICES=-1): then Keras does not compile for it"
     words, note = ("use the CPU", hide) if other.settings.device == "cpu" else ("use the GPU", "")
     change = Change(words, other.training, other.settings, note)
-    return WhatIf(change, _apart(base.job_s, other.job_s), step_saved(base, other))
+    return WhatIf(change, base.job_s - other.job_s, step_saved(base, other))
 
 
 def saved(base: "Prediction", made: "Prediction") -> Estimate:
@@ -173,7 +173,7 @@ def saved(base: "Prediction", made: "Prediction") -> Estimate:
         (base.epoch_s.scaled(epochs), made.epoch_s.scaled(epochs)),
         (base.step_s.scaled(steps[0]), made.step_s.scaled(steps[1])),
     ]
-    return _sum(_less(a, b, base.execution == made.execution) for a, b in pairs)
+    return total(_less(a, b, base.execution == made.execution) for a, b in pairs)
 
 
 def step_saved(base: "Prediction", made: "Prediction") -> Estimate:
@@ -188,19 +188,10 @@ def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
     if a == b:
         return Estimate(0.0, 0.0, 0.0)
     if not alike:
-        return _apart(a, b)
+        return a - b
     value, shares = a.value - b.value, [(e.high - e.low) / (2 * e.value) if e.value > 0 else 0.0 for e in (a, b)]
     off = abs(value) * shares[0] + b.value * max(0.0, shares[1] - shares[0])
     return Estimate(value, value - off, value + off)
-
-
-def _apart(a: Estimate, b: Estimate) -> Estimate:
-    return Estimate(a.value - b.value, a.low - b.high, a.high - b.low)
-
-
-def _sum(parts: Iterable[Estimate]) -> Estimate:
-    parts = list(parts)
-    return Estimate(sum(e.value for e in parts), sum(e.low for e in parts), sum(e.high for e in parts))
 
 
 def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[str, int, Estimate]]:
