@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from analysis import fusion, sources
 from analysis.estimate import Estimate, middle
-from analysis.sources import HELD, LIBRARIES, OP_BY_OP
+from analysis.sources import HELD, LIBRARIES, OP_BY_OP, Rows
 from kernels.problems import Stream
 
 if TYPE_CHECKING:
-    from analysis.profile import Profile
     from workloads.records import Measurement
 
 TOLD = 0.15  # a row counts from so much above the call around it: below, it is noise
@@ -44,7 +43,7 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
     return middle(samples) if samples else None
 
 
-def own_seconds(of: "Profile", m: "Measurement", source: str) -> float | None:
+def own_seconds(of: Rows, m: "Measurement", source: str) -> float | None:
     """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
     another source, or what is left of it cannot be told from its call."""
     if source == sources.VARIANTS[OP_BY_OP] and stands(m):
@@ -57,7 +56,7 @@ def own_seconds(of: "Profile", m: "Measurement", source: str) -> float | None:
     return whole - call if call is not None and whole > call * (1 + TOLD) else None
 
 
-def around(of: "Profile", source: str, device: str, op: str, whole: float) -> float | None:
+def around(of: Rows, source: str, device: str, op: str, whole: float) -> float | None:
     """Seconds that a call of `whole` seconds takes beyond what the same operation takes inside a graph: as of the calls nearest
     in length of which both were measured, for the more threads one wakes, the longer it waits; else the least call."""
     pairs = _pairs(of, device, op) if source == sources.VARIANTS[OP_BY_OP] else []
@@ -67,7 +66,7 @@ def around(of: "Profile", source: str, device: str, op: str, whole: float) -> fl
     return statistics.median(call - held for call, held in nearest)
 
 
-def call_around(of: "Profile", source: str, device: str, op: str) -> float | None:
+def call_around(of: Rows, source: str, device: str, op: str) -> float | None:
     """Seconds of the least call around a framework's rows of an operation: of the launch rows, or of the shortest that was
     measured."""
     key = ("call", source, device, op)
@@ -80,7 +79,7 @@ def call_around(of: "Profile", source: str, device: str, op: str) -> float | Non
     return of.kept[key]
 
 
-def _pairs(of: "Profile", device: str, op: str) -> list[tuple[float, float]]:
+def _pairs(of: Rows, device: str, op: str) -> list[tuple[float, float]]:
     """(seconds of a call of its own, seconds inside a graph) of the same operation, of those whose call is most of it. Where no
     convolutions were measured inside a graph, those with held filters stand for them, of which none is longer than
     another by more than its own filters: the middle of all."""
@@ -100,7 +99,7 @@ def _pairs(of: "Profile", device: str, op: str) -> list[tuple[float, float]]:
     return of.kept[key]
 
 
-def operating(of: "Profile", device: str) -> Estimate | None:
+def operating(of: Rows, device: str) -> Estimate | None:
     """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
     of one on arrays as small, inside a graph where such rows are; else what an operation on next to nothing takes."""
     key = ("operating", device)
@@ -111,7 +110,7 @@ def operating(of: "Profile", device: str) -> Estimate | None:
     return of.kept[key]
 
 
-def _operating(of: "Profile", device: str, named: str) -> Estimate | None:
+def _operating(of: Rows, device: str, named: str) -> Estimate | None:
     small: dict[str, tuple[int, float]] = {}
     for m in of.rows.get(("stream", device), ()):
         if (seconds := whole_seconds(m, named)) is not None:
@@ -133,7 +132,7 @@ def _in_the_row(operation: str, named: str) -> int:
     return count + (named == sources.GRAPH and operation not in _READS)
 
 
-def dispatched(of: "Profile", device: str, operation: str = "") -> float:
+def dispatched(of: Rows, device: str, operation: str = "") -> float:
     """Seconds of a row of operations in one graph, for each of them, that are dispatch: they are counted as operations of the
     step."""
     each = operating(of, device)

@@ -3,16 +3,12 @@
 import itertools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis import fusion, inside, plateaus, sources
 from analysis.curves import Curve, Point, curve
 from analysis.estimate import Estimate, middle
-from analysis.sources import LIBRARIES, OP_BY_OP
+from analysis.sources import LIBRARIES, OP_BY_OP, Rows
 from kernels.problems import Stream
-
-if TYPE_CHECKING:
-    from analysis.profile import Profile
 
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
 _CALL = sources.VARIANTS[OP_BY_OP]
@@ -22,7 +18,7 @@ _ALIKE = {
 }  # whose rows stand for what Keras differentiates together with its forward pass
 
 
-def passing(of: "Profile", problem: Stream, device: str, execution: str) -> tuple[Estimate, str, str] | None:
+def passing(of: Rows, problem: Stream, device: str, execution: str) -> tuple[Estimate, str, str] | None:
     """(seconds of an element-wise pass by its operation's curve over bytes, else by that of one alike, else of any pass; whose
     rows they are; what stands for what, in words); None without rows."""
     for source in itertools.chain.from_iterable(sources.of(device, execution, problem.op)):
@@ -39,14 +35,14 @@ def passing(of: "Profile", problem: Stream, device: str, execution: str) -> tupl
     return None
 
 
-def together(of: "Profile", problem: Stream, device: str) -> float | None:
+def together(of: Rows, problem: Stream, device: str) -> float | None:
     """Seconds of a variable's update where those of several variables run at once and share the cores; None without such
     rows."""
     held = _curve(of, sources.GRAPH, device, problem.operation) if problem.operation in _UPDATES else None
     return held.seconds((math.log(problem.bytes_moved),), 0.0, problem.bytes_moved).value if held else None
 
 
-def bandwidth(of: "Profile", device: str, nbytes: float) -> float | None:
+def bandwidth(of: Rows, device: str, nbytes: float) -> float | None:
     """Bytes a second of passes over arrays of so many bytes together, where these are larger than the last cache; None where
     they are not, or no pass was measured on such arrays. Of those a few times as large as the cache, if there are some: of
     smaller ones it still holds a part.
@@ -64,14 +60,14 @@ def bandwidth(of: "Profile", device: str, nbytes: float) -> float | None:
     return max(rates.get(True) or rates.get(False) or [], default=None)
 
 
-def _curve(of: "Profile", source: str, device: str, operation: str) -> Curve | None:
+def _curve(of: Rows, source: str, device: str, operation: str) -> Curve | None:
     key = ("passes", source, device, operation)
     if key not in of.kept:
         of.kept[key] = curve(_points(of, source, device, operation), source == LIBRARIES)
     return of.kept[key]
 
 
-def _points(of: "Profile", source: str, device: str, operation: str) -> Iterable[Point]:
+def _points(of: Rows, source: str, device: str, operation: str) -> Iterable[Point]:
     """The passes of an operation. Of a framework's rows the smallest one's call and dispatch are taken off, for these are
     counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count, less
     their dispatch, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
@@ -94,7 +90,7 @@ def _points(of: "Profile", source: str, device: str, operation: str) -> Iterable
             yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
 
 
-def _behind(of: "Profile", device: str) -> Iterable[Point]:
+def _behind(of: Rows, device: str) -> Iterable[Point]:
     """The gradients of pools that stand behind these, less the pools. A row of a gradient by itself is no measure of one in a
     step: it searches the images for the maxima that oneDNN's pool has kept there.
 
@@ -104,7 +100,7 @@ def _behind(of: "Profile", device: str) -> Iterable[Point]:
     pools = _curve(of, sources.GRAPH, device, "maxpool") if rows else None
     if pools is None:
         return
-    each = of.operating(device)
+    each = inside.operating(of, device)
     dispatch = inside.dispatched(of, device, "maxpool_grad") + (each.value if each else 0.0)
     share = sum(Stream.WEIGHTS["maxpool"][:2]) / sum(Stream.WEIGHTS["maxpool_grad"][:2])
     for m in rows:
@@ -114,7 +110,7 @@ def _behind(of: "Profile", device: str) -> Iterable[Point]:
             yield Point((math.log(nbytes),), whole - pool - dispatch, 0.0, nbytes)
 
 
-def _taken(of: "Profile", source: str, device: str, operation: str) -> dict[int, float]:
+def _taken(of: Rows, source: str, device: str, operation: str) -> dict[int, float]:
     """Bytes moved -> the least seconds of warm rows."""
     taken: dict[int, float] = {}
     for m in of.rows.get(("stream", device), ()):
@@ -126,7 +122,7 @@ def _taken(of: "Profile", source: str, device: str, operation: str) -> dict[int,
 
 
 def _in_a_graph(
-    of: "Profile", device: str, operation: str, held: dict[int, float], calls: dict[int, float]
+    of: Rows, device: str, operation: str, held: dict[int, float], calls: dict[int, float]
 ) -> Iterable[Point]:
     dispatch = inside.dispatched(of, device, operation)
     for nbytes, seconds in held.items():

@@ -6,18 +6,15 @@ where there are no such rows as libraries do; element-wise passes by their bytes
 
 import functools
 import math
-import statistics
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import inside, links, overheads, passing, sources
+from analysis import inside, passing, sources
 from analysis.curves import Curve, Point, curve
-from analysis.estimate import Estimate, middle
-from analysis.links import Link
-from analysis.overheads import Constant
-from analysis.sources import HELD, LIBRARIES
+from analysis.estimate import Estimate
+from analysis.sources import HELD, LIBRARIES, Rows
 from analysis.units import join
 from kernels.problems import Conv, Matmul, Stream
 
@@ -47,75 +44,18 @@ class Read(msgspec.Struct, frozen=True):
     instead: str = ""
 
 
-class Profile:
-    """A machine's curves. `key` names the machine (several joined by +, where they were mixed on purpose)."""
+class Profile(Rows):
+    """A machine's curves through its rows."""
 
     def __init__(self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str):
-        self.measurements, self.machine, self.key = measurements, machine, key
+        super().__init__(measurements, machine, key)
         self._curves: dict[tuple, Curve | None] = {}
         self._read: dict[tuple, Read | None] = {}
-        self.kept: dict = {}  # what others work out of it once
-
-    @functools.cached_property
-    def rows(self) -> "dict[tuple, list[Measurement]]":
-        """(op, device) -> the rows that may stand for a curve: ok, warm, resident, one use."""
-        found: dict[tuple, list] = {}
-        for m in self.measurements:
-            s = m.settings
-            if m.status == "ok" and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
-                found.setdefault((m.problem.op, s.device), []).append(m)
-        return found
 
     @functools.cached_property
     def outside(self) -> "Profile":
         """The profile without rows of operations inside a graph."""
         return Profile(tuple(m for m in self.measurements if not inside.stands(m)), self.machine, self.key)
-
-    @functools.cached_property
-    def constants(self) -> tuple[Constant, ...]:
-        return overheads.constants(self.measurements)
-
-    @functools.cached_property
-    def trainings(self) -> "tuple[Measurement, ...]":
-        return tuple(
-            m for m in self.measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
-        )
-
-    @functools.cached_property
-    def devices(self) -> tuple[str, ...]:
-        """Those that any row was measured on."""
-        return tuple(dict.fromkeys(m.settings.device for m in self.measurements))
-
-    def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
-        found = overheads.find(self.constants, name, device, clock=clock, jit=jit)
-        return found.seconds if found else None
-
-    def step_floor(self, device: str, jit: str) -> Estimate | None:
-        """Seconds that Keras takes for a step of a model with almost no work, compiled (`on`) or not (`off`): what a step more
-        takes from the fit of the fewest to that of the most, as Keras compiles by itself there and as it is told to."""
-        own = "on" if device != "cpu" else "off"
-        kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
-        wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
-        slopes = []
-        for kernel in wanted:
-            at = {
-                m.problem.count: middle(m.samples[0])
-                for m in self.measurements
-                if m.kernel == kernel
-                and m.status == "ok"
-                and m.problem.call == "step"
-                and m.settings.device == device
-                and m.samples
-            }
-            counts = sorted(at)
-            if len(counts) > 1:
-                slopes.append(
-                    [(at[b] - at[a]) / (b - a) for a, b in ((counts[0], counts[-1]), (counts[-2], counts[-1]))]
-                )
-        if not slopes:
-            return None
-        every = [s for pair in slopes for s in pair]
-        return Estimate(statistics.median(pair[0] for pair in slopes), min(every), max(every))
 
     def memory_bandwidth(self, device: str, nbytes: float) -> float | None:
         """Bytes a second of passes over arrays of so many bytes together, where no cache holds them; else None."""
@@ -152,19 +92,6 @@ class Profile:
                 return math.log(seconds.high / seconds.low) + hidden, Read(seconds, sources.WORDS[source], instead)
         return None
 
-    def issuing(self, op: str, device: str) -> float | None:
-        """Seconds that the host takes to issue a library's product or convolution: what those take that are queued one after
-        another and leave the device waiting; None where no row tells."""
-        key = ("issue", op, device)
-        if key not in self.kept:
-            found = []
-            for m in self.rows.get((op, device), ()):
-                queued, own = m.on("host-throughput"), m.on("device")
-                if m.kernel.split("/")[1] in sources.LIBRARY and queued and own and middle(queued) > 2 * middle(own):
-                    found.append(middle(queued))
-            self.kept[key] = statistics.median(found) if found else None
-        return self.kept[key]
-
     def _curve(self, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Curve | None:
         key = (source, device, op, kind, math_)
         if key not in self._curves:
@@ -196,27 +123,6 @@ class Profile:
             found = passing.passing(self, problem, device, execution)
             self._read[key] = Read(*found) if found else None
         return self._read[key]
-
-    def copying(self, nbytes: int, device: str) -> Estimate | None:
-        """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""
-        key = ("copies", device)
-        if key not in self.kept:
-            laws = (self.law(kernel, device) for kernel in sources.COPIERS)
-            self.kept[key] = next((law for law in laws if law), None)
-        return self.kept[key].seconds(nbytes) if self.kept[key] else None
-
-    def law(self, kernel: str, device: str, direction: str = "h2d") -> Link | None:
-        key = ("law", kernel, device, direction)
-        if key not in self.kept:
-            rows = [
-                m
-                for m in self.measurements
-                if m.kernel == kernel
-                and m.settings.device == device
-                and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
-            ]
-            self.kept[key] = links.find(links.fits(rows), direction, "pageable", kernel)
-        return self.kept[key]
 
 
 def profile(measurements: "Iterable[Measurement]", machine: "Machine | None" = None, key: str = "") -> Profile:

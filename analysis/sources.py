@@ -1,10 +1,20 @@
-"""Which rows stand for what in a profile: whose are taken for an execution on a device, what may stand for an arithmetic without
-rows, where a shape lies on a curve, and the commands that measure what is lacking.
+"""A profile's rows, and which of them stand for what: whose are taken for an execution on a device, what may stand for an
+arithmetic without rows, where a shape lies on a curve, and the commands that measure what is lacking.
 """
 
+import functools
 import math
+import statistics
+from typing import TYPE_CHECKING
 
+from analysis import links, overheads
+from analysis.estimate import Estimate, middle
+from analysis.links import Link
+from analysis.overheads import Constant
 from kernels.problems import Conv, Matmul, Stream
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
 
 OP_BY_OP, COMPILED = "op by op", "compiled"
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
@@ -116,3 +126,102 @@ def launches(device: str) -> str:
 
 def _device(device: str) -> str:
     return "cpu" if device == "cpu" else "gpu"
+
+
+class Rows:
+    """A profile's rows and what they say by themselves, without a curve. `key` names the machine (several joined by +, where they
+    were mixed on purpose)."""
+
+    def __init__(self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str):
+        self.measurements, self.machine, self.key = measurements, machine, key
+        self.kept: dict = {}  # what others work out of it once
+
+    @functools.cached_property
+    def rows(self) -> "dict[tuple, list[Measurement]]":
+        """(op, device) -> the rows that may stand for a curve: ok, warm, resident, one use."""
+        found: dict[tuple, list] = {}
+        for m in self.measurements:
+            s = m.settings
+            if m.status == "ok" and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
+                found.setdefault((m.problem.op, s.device), []).append(m)
+        return found
+
+    @functools.cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        return overheads.constants(self.measurements)
+
+    @functools.cached_property
+    def trainings(self) -> "tuple[Measurement, ...]":
+        return tuple(
+            m for m in self.measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
+        )
+
+    @functools.cached_property
+    def devices(self) -> tuple[str, ...]:
+        """Those that any row was measured on."""
+        return tuple(dict.fromkeys(m.settings.device for m in self.measurements))
+
+    def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
+        found = overheads.find(self.constants, name, device, clock=clock, jit=jit)
+        return found.seconds if found else None
+
+    def step_floor(self, device: str, jit: str) -> Estimate | None:
+        """Seconds that Keras takes for a step of a model with almost no work, compiled (`on`) or not (`off`): what a step more
+        takes from the fit of the fewest to that of the most, as Keras compiles by itself there and as it is told to."""
+        own = "on" if device != "cpu" else "off"
+        kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
+        wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
+        slopes = []
+        for kernel in wanted:
+            at = {
+                m.problem.count: middle(m.samples[0])
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.status == "ok"
+                and m.problem.call == "step"
+                and m.settings.device == device
+                and m.samples
+            }
+            counts = sorted(at)
+            if len(counts) > 1:
+                slopes.append(
+                    [(at[b] - at[a]) / (b - a) for a, b in ((counts[0], counts[-1]), (counts[-2], counts[-1]))]
+                )
+        if not slopes:
+            return None
+        every = [s for pair in slopes for s in pair]
+        return Estimate(statistics.median(pair[0] for pair in slopes), min(every), max(every))
+
+    def issuing(self, op: str, device: str) -> float | None:
+        """Seconds that the host takes to issue a library's product or convolution: what those take that are queued one after
+        another and leave the device waiting; None where no row tells."""
+        key = ("issue", op, device)
+        if key not in self.kept:
+            found = []
+            for m in self.rows.get((op, device), ()):
+                queued, own = m.on("host-throughput"), m.on("device")
+                if m.kernel.split("/")[1] in LIBRARY and queued and own and middle(queued) > 2 * middle(own):
+                    found.append(middle(queued))
+            self.kept[key] = statistics.median(found) if found else None
+        return self.kept[key]
+
+    def copying(self, nbytes: int, device: str) -> Estimate | None:
+        """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""
+        key = ("copies", device)
+        if key not in self.kept:
+            laws = (self.law(kernel, device) for kernel in COPIERS)
+            self.kept[key] = next((law for law in laws if law), None)
+        return self.kept[key].seconds(nbytes) if self.kept[key] else None
+
+    def law(self, kernel: str, device: str, direction: str = "h2d") -> Link | None:
+        key = ("law", kernel, device, direction)
+        if key not in self.kept:
+            rows = [
+                m
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.settings.device == device
+                and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
+            ]
+            self.kept[key] = links.find(links.fits(rows), direction, "pageable", kernel)
+        return self.kept[key]
