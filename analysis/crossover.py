@@ -21,6 +21,7 @@ from analysis.families import (
     square_rows,
     teaching_rungs,
 )
+from kernels.problems.arrays import ARITHMETIC
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -58,8 +59,6 @@ __all__ = [
 # A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
 FINE = 1.05
 WIDE = 10.0
-# Arithmetic that a CPU hardly has: its side may compute in float32 instead, and the answer names it.
-_CPU_INSTEAD = {"tf32": "float32", "float16": "float32", "bfloat16": "float32"}
 
 
 class Form(msgspec.Struct, frozen=True):
@@ -210,7 +209,7 @@ def _answers(
             form = msgspec.structs.replace(LATENCY, **named)
             answers.append(Answer(precision, form, "no-gpu", min(sizes), max(sizes), family=family))
             continue
-        instead = rows.get(_CPU_INSTEAD.get(precision, ""), {})
+        instead = rows.get(ARITHMETIC[precision].on_cpu, {}) if precision in ARITHMETIC else {}  # the answer names it
         for form in _forms_there(gpu_rows) if forms is None else forms:
             if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family):
                 answers.append(answer)

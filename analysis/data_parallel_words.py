@@ -10,13 +10,13 @@ from analysis.data_parallel import Case
 from analysis.estimate import Estimate, is_gpu
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
 from kernels import networks
+from kernels.registry import title
 from workloads import switches
 
 if TYPE_CHECKING:
     from workloads.records import Measurement
 
 _DEPTH = re.compile(r"(mlp-\d+-\d+)x(\d+)-(\d+)|(fashion-mlp)-(\d+)")
-_LIBRARY = {"jax": "JAX", "tensorflow": "TensorFlow"}
 FEW = 1.1  # less than so many times as fast is said to be no sooner
 HALF = (1 / 1.25, 1.25)  # times half (a third, ...) within which bytes are said to be shared among the GPUs
 
@@ -77,7 +77,7 @@ def name(case: Case) -> str:
 def way(m: "Measurement") -> str:
     """`Keras on JAX, jit on`: the setting that was in force, whatever was asked for."""
     backend = m.settings.switches.get("keras_backend", "tensorflow")
-    return f"Keras on {_LIBRARY.get(backend, backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
+    return f"Keras on {title(backend)}, jit {'on' if m.values.get('jit_compile') else 'off'}"
 
 
 def between(e: Estimate) -> str:
@@ -283,7 +283,7 @@ def _claims(cases: list[Case]) -> list[str]:
         ]
         said.append(
             f"S3c says that more GPUs do nothing by themselves and that the gain comes from bigger batches in all: with "
-            f"Keras on {_LIBRARY.get(backend, backend)} the first {'holds' if none else 'does not hold'} at the smallest "
+            f"Keras on {title(backend)} the first {'holds' if none else 'does not hold'} at the smallest "
             f"batch, the second {'holds' if grows else 'does not hold for every model'} ({join(told)})."
         )
     return said

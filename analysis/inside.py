@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from analysis import fusion, sources
 from analysis.estimate import Estimate, middle
 from analysis.sources import HELD, LIBRARIES, OP_BY_OP, Rows
+from kernels import registry
 from kernels.problems import Stream
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
     as a library's: they are bound by memory, as any are."""
     _, backend, named = m.kernel.split("/")
     if source == LIBRARIES:
-        usual = backend in sources.LIBRARY or (m.problem.op == "stream" and backend in sources.OWN)
+        usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
         samples = m.on("device") or (m.on("host-latency") if m.settings.device == "cpu" else None)
         return middle(samples) if usual and samples else None
     if (backend, named) != ("tensorflow", source) or (source == HELD and m.problem.op != "conv"):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kernels.problems import Problem
     from workloads.records import Machine, Measurement
 
-_OURS = ("numba", "cuda")  # backends whose kernels are written here, loop by loop
-_LIBRARIES = ("numpy", "mkl", "cupy", "cublaslt", "cudnn")
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
 _EIGHTS, _BRIEF_S = (
@@ -78,7 +76,7 @@ def ideas(op: str) -> dict[str, str]:
     """Kernel -> its idea, of our own kernels of an operation, the simplest first; read from the sources, nothing is imported."""
     stems = sorted(path.stem.split("_") for path in registry.FOLDER.glob(f"{op}_*.py"))
     found = {}
-    for words in (words for backend in _OURS for words in stems if words[1] == backend):
+    for words in (words for backend in registry.OWN for words in stems if words[1] == backend):
         tree = ast.parse((registry.FOLDER / f"{'_'.join(words)}.py").read_text(encoding="utf-8"))
         for node in tree.body:
             if isinstance(node, ast.FunctionDef) and any(_is_kernel(d) for d in node.decorator_list):
@@ -110,7 +108,7 @@ def ladders(
     ceilings = roofs(every, machine)
     groups: dict[tuple[str, str, int | None], list[Measurement]] = {}
     for m in rows:
-        if m.settings.device in taught and (m.kernel.split("/")[1] in _OURS or _is_library(m)):
+        if m.settings.device in taught and (m.kernel.split("/")[1] in registry.OWN or _is_library(m)):
             groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
@@ -127,7 +125,7 @@ def _is_whole(ladder: Ladder) -> bool:
 
 def _is_library(m: "Measurement") -> bool:
     onednn = m.kernel.startswith(_ONEDNN) and m.settings.device == "cpu" and not m.kernel.endswith("/held")
-    return onednn or m.kernel.split("/")[1] in _LIBRARIES
+    return onednn or m.kernel.split("/")[1] in registry.LIBRARIES
 
 
 def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:

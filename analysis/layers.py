@@ -15,6 +15,7 @@ from analysis.crossover import framework_of
 from analysis.estimate import call_s, clock_of, is_gpu, middle, quick_seconds
 from analysis.families import batch_family, precision_of
 from analysis.units import digits, flops_rate, join, percent, times
+from kernels.registry import title
 
 if TYPE_CHECKING:
     from analysis.bounds import Roof
@@ -268,9 +269,9 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
     groups: dict = {}
     for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), variant(m))).items():
         groups.setdefault((key[3], key[2], key[4]), []).append(f"{found.words()} {WAYS.get(key[5], key[5])}")
-    noun, names = _NOUNS[op], {"tensorflow": "TensorFlow", "keras": "Keras"}
+    noun = _NOUNS[op]
     return [
-        f"{math}, on the {where}: beside the best library a {noun} by {names.get(framework, framework)} takes so many "
+        f"{math}, on the {where}: beside the best library a {noun} by {title(framework)} takes so many "
         f"times as long: {join(told)} (the middle of all layers and batches, the least and the most)."
         for (where, math, framework), told in groups.items()
     ]

@@ -13,6 +13,7 @@ from analysis import shapes
 from analysis.estimate import Estimate, call_s, clock_of, is_gpu, quick_seconds
 from analysis.sheets import SHEETS
 from analysis.units import count, size
+from kernels.problems.arrays import ARITHMETIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +26,7 @@ BEST_MATMUL = "best matmul seen"
 # Of a memory without a plateau over so many sizes, the roof is the best rate of large working sets, and says so.
 NO_PLATEAU = "no plateau there: the best rate of working sets"
 # Arithmetic that GPUs also do on tensor cores, which an FMA loop cannot reach.
-TENSOR_MATHS = ("float64", "tf32", "float16", "bfloat16")
+TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmetic.tensor)
 # The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.
 TENSOR_VARIANTS = ("tensor", "wgmma", "amx", "avx512bf16")
 WAITED, QUEUED = "waited call", "queued call"

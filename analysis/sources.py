@@ -11,7 +11,9 @@ from analysis import links, overheads
 from analysis.estimate import Estimate, middle
 from analysis.links import Link
 from analysis.overheads import Constant
+from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
+from kernels.problems.arrays import ARITHMETIC
 
 if TYPE_CHECKING:
     from workloads.records import Machine, Measurement
@@ -28,8 +30,6 @@ WORDS = {
     "function": "TensorFlow's rows in a tf.function",
     "jit": "TensorFlow's rows compiled by XLA",
 }
-LIBRARY = ("numpy", "mkl", "cupy", "cudnn", "cublaslt")  # backends that are libraries called by themselves
-OWN = ("numba", "cuda")
 # Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
 COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
 # What fit makes of its samples; where it was not measured, tf.constant (a fresh copy in host memory, and over to the GPU), and
@@ -50,12 +50,6 @@ PASSES = (
     "sgd",
     "adam",
 )
-# Arithmetic without rows of its own, and what may stand for it.
-_INSTEAD = {
-    "tf32": (("float32", "float32"),),
-    "bfloat16": (("float16", "float16"), ("float32", "tf32"), ("float32", "float32")),
-    "float16": (("bfloat16", "bfloat16"), ("float32", "tf32"), ("float32", "float32")),
-}
 
 
 def clock(device: str) -> str:
@@ -79,7 +73,7 @@ def of(device: str, execution: str, op: str) -> tuple[tuple[str, ...], ...]:
 def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
     """The arithmetic asked for, then what may stand for it."""
     instead = [
-        (dtype, math_) for dtype, math_ in _INSTEAD.get(problem.math, ()) if device != "cpu" or math_ == "float32"
+        (dtype, math_) for dtype, math_ in ARITHMETIC[problem.math].instead if device != "cpu" or math_ == "float32"
     ]
     return [(problem.dtype, problem.math), *instead]
 
@@ -200,7 +194,7 @@ class Rows:
             found = []
             for m in self.rows.get((op, device), ()):
                 queued, own = m.on("host-throughput"), m.on("device")
-                if m.kernel.split("/")[1] in LIBRARY and queued and own and middle(queued) > 2 * middle(own):
+                if m.kernel.split("/")[1] in registry.LIBRARIES and queued and own and middle(queued) > 2 * middle(own):
                     found.append(middle(queued))
             self.kept[key] = statistics.median(found) if found else None
         return self.kept[key]

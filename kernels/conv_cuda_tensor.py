@@ -11,9 +11,9 @@ from kernels import cuda, gather_tiles
 from kernels.conv_cuda import adding, cleared, fastest, filters_of, one_after_another, refuse, sides, workspace
 from kernels.gather_tiles import Gather, Tensors
 from kernels.problems import Conv
+from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
-TYPES = {"bfloat16": "bf16", "float16": "f16"}
 _THREADS = 256
 
 
@@ -78,7 +78,7 @@ def call(math: str, wgrad: bool, tile: Tensors, parts: int, on: Operands, out) -
     """The call of conv_cuda_tensor.cu with those tiles, its sum in so many parts."""
     of, b = on.of, on.b
     m, n, _ = sides(of, wgrad)
-    kind = {"WGRAD": int(wgrad), "TYPE": f'"{TYPES[math]}"'}
+    kind = {"WGRAD": int(wgrad), "TYPE": f'"{ARITHMETIC[math].ptx}"'}
     compiled = cuda.load("conv_cuda_tensor", "implicit_gemm", **gather_tiles.macros(tile), **kind)
     shared = tile.shared_bytes(wgrad)
     compiled.max_dynamic_shared_size_bytes = shared
@@ -101,7 +101,7 @@ def call(math: str, wgrad: bool, tile: Tensors, parts: int, on: Operands, out) -
 def reducer(math: str, wgrad: bool, of: Gather, rows: int, parts: int, kept: int, sums, out) -> Callable:
     """The call that adds `parts` partial sums of rows x of.k items and rounds them."""
     tile = gather_tiles.macros(gather_tiles.TENSORS[0])  # of which reduce knows nothing: any will do
-    compiled = cuda.load("conv_cuda_tensor", "reduce", **tile, WGRAD=int(wgrad), TYPE=f'"{TYPES[math]}"')
+    compiled = cuda.load("conv_cuda_tensor", "reduce", **tile, WGRAD=int(wgrad), TYPE=f'"{ARITHMETIC[math].ptx}"')
     (grid, block), arguments = adding(rows, of.k, parts), (sums, out, of.passed, *map(np.int32, (rows, parts, kept)))
     return lambda: compiled(grid, block, arguments)
 
@@ -124,7 +124,7 @@ def candidates(math: str, wgrad: bool, on: Operands, out) -> dict[str, Callable[
 def tensor_core(problem: Conv, a, b):
     """mma.sync on pixels that cp.async gathers into tiles, ldmatrix brings them into registers; images whose channels are no
     eights are copied into eights first, each time."""
-    refuse(problem, tuple(TYPES), "tensor_core")
+    refuse(problem, HALVES, "tensor_core")
     have = cupy.cuda.Device().compute_capability
     if int(have) < 80:
         raise ValueError(f"needs a GPU of compute capability 8.0 or newer, this one has {have}")

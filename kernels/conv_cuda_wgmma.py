@@ -9,9 +9,10 @@ import numpy as np
 
 from kernels import cuda, gather_tiles
 from kernels.conv_cuda import adding, cleared, fastest, filters_of, one_after_another, refuse
-from kernels.conv_cuda_tensor import TYPES, eights, widened
+from kernels.conv_cuda_tensor import eights, widened
 from kernels.gather_tiles import Gather, Groups
 from kernels.problems import Conv
+from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
 _DEEP, _THREADS = 64, 256  # of the sum, a place in the ring; of a block of reduce
@@ -94,7 +95,7 @@ def reducer(math: str, of: Gather, wgrad: bool, parts: int, kept: int, sums, out
         "conv_cuda_wgmma",
         "reduce",
         _arch="sm_90a",
-        TYPE=f'"{TYPES[math]}"',
+        TYPE=f'"{ARITHMETIC[math].ptx}"',
         WGRAD=int(wgrad),
         OUT=1,
         **gather_tiles.macros(gather_tiles.GROUPS[0]),
@@ -112,7 +113,7 @@ def call(math: str, of: Gather, wgrad: bool, tile: Groups, parts: int, kept: int
         "conv_cuda_wgmma",
         "convolve",
         _arch="sm_90a",
-        TYPE=f'"{TYPES[math]}"',
+        TYPE=f'"{ARITHMETIC[math].ptx}"',
         WGRAD=int(wgrad),
         OUT=leaves,
         **gather_tiles.macros(tile),
@@ -163,7 +164,7 @@ def candidates(math: str, of: Gather, wgrad: bool, kept: int, a, b, out) -> dict
 def wgmma(problem: Conv, a, b):
     """TMA in im2col mode walks the pixels and fills a ring of tiles, warpgroups multiply them by wgmma while it runs ahead; a
     step takes whole lines of channels, zeros where an image has fewer; blocks stay on their multiprocessors."""
-    refuse(problem, tuple(TYPES), "wgmma")
+    refuse(problem, HALVES, "wgmma")
     have = cupy.cuda.Device().compute_capability
     if have != "90":
         raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")

@@ -8,11 +8,9 @@ import nvmath  # noqa: F401  the library whose bindings follow: its absence is t
 from nvmath.bindings import cublasLt as library
 
 from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC, DTYPES
 from kernels.registry import kernel
 
-# cudaDataType_t and cublasComputeType_t, from the CUDA toolkit's library_types.h and cublas_api.h
-_DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14, "float8_e4m3": 28}
-_COMPUTE = {"float32": 68, "float64": 70, "tf32": 77, "float16": 68, "bfloat16": 68, "float8_e4m3": 68}
 _TRANSPOSE = 1
 _OFFERED = 16
 WORKSPACE_BYTES = 64 << 20
@@ -93,8 +91,8 @@ def best(problem: Matmul, a, b):
     out_type = np.uint16 if problem.out == "bfloat16" else a.dtype
     c = cupy.empty((m, n), out_type)
     # cuBLAS counts columns first: row-major C = A B is its C^T = B^T A^T, so B comes first and nothing is copied.
-    data, result = _DATA[problem.dtype], _DATA[problem.out]
-    descriptor = library.matmul_desc_create(_COMPUTE[problem.math], _DATA[np.dtype(scalar).name])
+    data, result = DTYPES[problem.dtype].cuda, DTYPES[problem.out].cuda
+    descriptor = library.matmul_desc_create(ARITHMETIC[problem.math].cublas, DTYPES[np.dtype(scalar).name].cuda)
     attributes = library.MatmulDescAttribute
     if problem.layout == "nt":
         _set(library.matmul_desc_set_attribute, descriptor, attributes.TRANSA, _TRANSPOSE, np.int32)

@@ -8,9 +8,8 @@ import numpy as np
 from kernels import cuda, tiles, tuning
 from kernels.matmul_cuda import count_in_32_bits, gpu_name
 from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
-
-TYPES = {"bfloat16": "bf16", "float16": "f16"}
 
 
 def call(problem: Matmul, of: tiles.Tensors, a, b, c):
@@ -24,7 +23,7 @@ def call(problem: Matmul, of: tiles.Tensors, a, b, c):
         **tiles.macros(of),
         VECTOR=vector,
         TF32=int(problem.math == "tf32"),
-        TYPE=f'"{TYPES.get(problem.math, "")}"',
+        TYPE=f'"{"" if problem.math == "tf32" else ARITHMETIC[problem.math].ptx}"',
     )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
     down, across = -(-m // of.tile_m), -(-n // of.tile_n)
@@ -42,7 +41,7 @@ def call(problem: Matmul, of: tiles.Tensors, a, b, c):
 def tensor_core(problem: Matmul, a, b):
     """mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: all that Ampere's
     tensor cores have, not all that Hopper's have."""
-    if problem.math not in (*TYPES, "tf32") or problem.layout != "nn" or problem.out != problem.dtype:
+    if problem.math not in (*HALVES, "tf32") or problem.layout != "nn" or problem.out != problem.dtype:
         raise ValueError(
             f"this kernel multiplies tf32, float16 and bfloat16 stored nn, not {problem.math} {problem.layout}"
         )

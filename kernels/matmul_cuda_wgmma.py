@@ -10,8 +10,8 @@ from cupy.cuda import runtime
 
 from kernels import cuda, tiles, tuning
 from kernels.matmul_cuda import count_in_32_bits, gpu_name
-from kernels.matmul_cuda_tensor import TYPES
 from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
 _DEEP = 64  # k of a place in the ring, and rows of a box where k lies across, as matmul_cuda_wgmma.cu has them
@@ -53,7 +53,7 @@ def call(
         "matmul_cuda_wgmma",
         "matmul",
         _arch="sm_90a",
-        TYPE=f'"{TYPES[problem.math]}"',
+        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
         A_STORED_KM=a_km,
         B_STORED_KN=b_kn,
         **tiles.macros(of),
@@ -85,7 +85,7 @@ def call(
 def wgmma(problem: Matmul, a, b):
     """Four warps at once multiply tiles straight from shared memory (wgmma), a warp has TMA fill a ring of them, which blocks
     of a cluster share, results leave by TMA while the next tile begins; the tiles are the fastest of several here."""
-    if problem.math not in TYPES or problem.out != problem.dtype:
+    if problem.math not in HALVES or problem.out != problem.dtype:
         raise ValueError(
             f"this kernel multiplies float16 and bfloat16 into their own type, not {problem.math} to {problem.out}"
         )

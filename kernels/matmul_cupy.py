@@ -5,12 +5,10 @@ import numpy as np
 from cupy.cuda import cublas as library
 
 from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC, DTYPES
 from kernels.reference import operands
 from kernels.registry import kernel
 
-# cudaDataType_t and cublasComputeType_t, from the CUDA toolkit's library_types.h and cublas_api.h
-_DATA = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 14}
-_COMPUTE = {"float32": 68, "float64": 70, "tf32": 77, "float16": 68, "bfloat16": 68}
 _NO_TRANSPOSE, _TRANSPOSE, _DEFAULT_ALGORITHM = 0, 1, -1
 
 
@@ -36,7 +34,7 @@ def cublas(problem: Matmul, a, b):
     b_operation, b_rows = (_TRANSPOSE, k) if problem.layout == "nt" else (_NO_TRANSPOSE, n)
     a_operation, a_rows = (_TRANSPOSE, m) if problem.layout == "tn" else (_NO_TRANSPOSE, k)
     handle = cupy.cuda.get_cublas_handle()
-    data, compute = _DATA[problem.dtype], _COMPUTE[problem.math]
+    data, compute = DTYPES[problem.dtype].cuda, ARITHMETIC[problem.math].cublas
     arguments = (
         handle,
         b_operation,

@@ -17,29 +17,48 @@ FOLDER = pathlib.Path(__file__).parent
 
 @dataclasses.dataclass(frozen=True)
 class Backend:
-    """Where a backend's kernels run, the library they stand on, and what installs it."""
+    """Where a backend's kernels run, the module they stand on, and what installs it.
+
+    kind: `library` (called by itself), `own` (kernels written here, loop by loop), or `framework` (brings a device runtime of
+    its own: its kernels run in a process where no CuPy is imported). title: its name in sentences. version: the name that its
+    version has among a machine's software. package: the distribution that has this version, where it is read from there.
+    """
 
     devices: tuple[str, ...]
     library: str
     install: str
+    kind: str = "library"
+    title: str = ""
+    version: str = ""
+    package: str = ""
 
 
+_CUPY = "'cupy-cuda12x[ctk]'"
 BACKENDS = {
-    "numpy": Backend(("cpu",), "numpy", "numpy"),
-    "numba": Backend(("cpu",), "numba", "numba"),
-    "mkl": Backend(("cpu",), "mkl", "mkl"),
-    "cuda": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
-    "cupy": Backend(("gpu",), "cupy", "'cupy-cuda12x[ctk]'"),
-    "cudnn": Backend(("gpu",), "cudnn", "'nvidia-cudnn-frontend<1.29'"),
-    "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python"),
-    "tensorflow": Backend(("cpu", "gpu"), "tensorflow", "tensorflow"),
-    "keras": Backend(("cpu", "gpu"), "keras", "tensorflow"),
-    "jax": Backend(("cpu", "gpu"), "jax", "jax"),
+    "numpy": Backend(("cpu",), "numpy", "numpy", "library", "NumPy", "numpy"),
+    "numba": Backend(("cpu",), "numba", "numba", "own", "Numba", "numba"),
+    "mkl": Backend(("cpu",), "mkl", "mkl", "library", "MKL", "mkl", "mkl"),
+    "cuda": Backend(("gpu",), "cupy", _CUPY, "own", "CUDA", "cupy"),
+    "cupy": Backend(("gpu",), "cupy", _CUPY, "library", "CuPy", "cupy"),
+    "cudnn": Backend(
+        ("gpu",), "cudnn", "'nvidia-cudnn-frontend<1.29'", "library", "cuDNN", "cudnn_frontend", "nvidia-cudnn-frontend"
+    ),
+    "cublaslt": Backend(("gpu",), "nvmath", "nvmath-python", "library", "cuBLASLt", "nvmath", "nvmath-python"),
+    "tensorflow": Backend(
+        ("cpu", "gpu"), "tensorflow", "tensorflow", "framework", "TensorFlow", "tensorflow", "tensorflow"
+    ),
+    "keras": Backend(("cpu", "gpu"), "keras", "tensorflow", "framework", "Keras", "keras", "keras"),
+    "jax": Backend(("cpu", "gpu"), "jax", "jax", "framework", "JAX", "jax", "jax"),
 }
+LIBRARIES, OWN, FRAMEWORKS = (
+    tuple(name for name, backend in BACKENDS.items() if backend.kind == kind)
+    for kind in ("library", "own", "framework")
+)
 
 
-# Backends that bring a device runtime of their own: their kernels run in a process where no CuPy is imported.
-FRAMEWORKS = ("tensorflow", "keras", "jax")
+def title(backend: str) -> str:
+    """A backend's name in sentences; a word that names none stays as it is."""
+    return BACKENDS[backend].title if backend in BACKENDS else backend
 
 
 @dataclasses.dataclass(frozen=True)

@@ -192,6 +192,11 @@ def test_every_kernel_file_names_a_known_backend():
             assert path.stem.split("_")[1] in registry.BACKENDS, path.name
 
 
+def test_every_backend_is_of_a_kind_and_names_what_it_stands_on():
+    assert sorted((*registry.LIBRARIES, *registry.OWN, *registry.FRAMEWORKS)) == sorted(registry.BACKENDS)
+    assert all(b.title and b.version and b.install for b in registry.BACKENDS.values())
+
+
 def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_path, monkeypatch):
     monkeypatch.setattr(registry, "FOLDER", tmp_path)
     for name, text, error in (

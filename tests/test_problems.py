@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
-from kernels.problems.arrays import precision, random_array
+from kernels.problems.arrays import ARITHMETIC, DTYPES, numpy_dtype, precision, random_array
 
 
 def test_matmul_counts():
@@ -89,3 +89,10 @@ def test_steps_count_the_short_last_batch():
 )
 def test_a_line_of_json_knows_its_type(problem):
     assert msgspec.json.decode(msgspec.json.encode(problem), type=Problem) == problem
+
+
+def test_the_tables_of_types_and_of_arithmetic_hold_each_other():
+    assert sorted(m for dtype in DTYPES.values() for m in dtype.maths) == sorted(ARITHMETIC)
+    assert all(numpy_dtype(name).itemsize == dtype.nbytes for name, dtype in DTYPES.items())
+    every = {(name, m) for name, dtype in DTYPES.items() for m in dtype.maths}
+    assert all(set(a.instead) <= every and a.on_cpu in ("", *ARITHMETIC) for a in ARITHMETIC.values())

@@ -36,8 +36,6 @@ def backends() -> list[tuple[str, str, str]]:
     from workloads import machine
 
     software = machine.software()
-    others = {"mkl": machine.version("mkl"), "cublaslt": machine.version("nvmath-python"), "cuda": software.get("cupy")}
-    software |= {name: number for name, number in others.items() if number}
     return [(name, *_state(name, software)) for name in BACKENDS]
 
 
@@ -47,7 +45,7 @@ def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
 
     if registry.BACKENDS[name].devices == ("gpu",) and (problem := machine.gpu_problem()):
         return "absent", problem
-    if name not in software:
+    if registry.BACKENDS[name].version not in software:
         return "absent", str(registry.NotInstalled(name))
     if name == "keras" and "tensorflow" not in software:
         return "absent", f"Keras {software['keras']} without TensorFlow; install it with: {_pip(name)}"
@@ -62,6 +60,8 @@ def _pip(backend: str) -> str:
 
 def _about(name: str, software: dict[str, str]) -> str:
     """A ready backend's versions and threads in words."""
+    from kernels.registry import BACKENDS
+
     of = defaultdict(str, software)
     match name:
         case "numpy":
@@ -75,7 +75,7 @@ def _about(name: str, software: dict[str, str]) -> str:
         case "keras":
             return f"Keras {of['keras']} on TensorFlow {of['tensorflow']}"
         case _:
-            return f"{name} {of[name]}"
+            return f"{name} {of[BACKENDS[name].version]}"
 
 
 def _threads(count: str) -> str:

@@ -9,6 +9,7 @@ import re
 import subprocess
 from pathlib import Path
 
+from kernels.registry import BACKENDS
 from workloads import host, nvidia
 from workloads.records import Machine
 
@@ -21,12 +22,7 @@ AVX2_KERNELS = ("Haswell", "Zen")
 _PACKAGES = {
     "llvmlite": "llvmlite",
     "scipy": "scipy",
-    "mkl": "mkl",
-    "tensorflow": "tensorflow",
-    "keras": "keras",
-    "jax": "jax",
-    "nvmath": "nvmath-python",
-    "cudnn_frontend": "nvidia-cudnn-frontend",
+    **{backend.version: backend.package for backend in BACKENDS.values() if backend.package},
 }
 _PROJECT = Path(__file__).parent.parent
 

@@ -10,6 +10,7 @@ import msgspec
 from kernels import networks, registry
 from kernels.networks import Work
 from kernels.problems import Peak, Problem, Stream
+from kernels.problems.arrays import ARITHMETIC
 from kernels.registry import Kernel
 from workloads import machine, options
 from workloads.records import Machine, Measurement, Row, Settings
@@ -18,7 +19,6 @@ CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
 _KINDS = {"conv": "convolutions", "dense": "dense layers"}
 RIGOROUS_PROCESSES = 5
-FMA_MATHS = ("float32", "float64")
 # The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
 _TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
 _CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
@@ -306,7 +306,7 @@ def roof_rows(
 
 def peak_problem(math: str, settings: Settings) -> Peak:
     """A peak that takes some milliseconds there: 2^30 FLOPs a CPU thread, 2^37 on a GPU, 2^40 on its tensor cores."""
-    return Peak(math, settings.threads << 30 if settings.threads else 1 << 37 if math in FMA_MATHS else 1 << 40)
+    return Peak(math, settings.threads << 30 if settings.threads else 1 << 37 if ARITHMETIC[math].fma else 1 << 40)
 
 
 def _or_none(op: str, backend: str) -> list[Kernel]:

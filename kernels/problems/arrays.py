@@ -1,17 +1,57 @@
 """Types by name, and arrays of them: where they begin and what is in them."""
 
+from typing import NamedTuple
+
 import ml_dtypes
 import numpy as np
 
-ITEM_BYTES = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2, "float8_e4m3": 1}
-# The arithmetic that may be used on operands of a type; the first is the default.
-MATHS = {
-    "float64": ("float64",),
-    "float32": ("float32", "tf32"),
-    "float16": ("float16",),
-    "bfloat16": ("bfloat16",),
-    "float8_e4m3": ("float8_e4m3",),
+
+class Dtype(NamedTuple):
+    """A type of items: its bytes, its cudaDataType_t, and the arithmetic that its items may be multiplied in, the default
+    first. numpy: its class where NumPy does not know the name."""
+
+    nbytes: int
+    cuda: int
+    maths: tuple[str, ...]
+    numpy: type | None = None
+
+
+class Arithmetic(NamedTuple):
+    """What products are computed in: its cublasComputeType_t and its name in PTX.
+
+    fma, tensor: whether there is a loop of vector FMAs in it, and whether GPUs do it on tensor cores as well as elsewhere.
+    on_cpu: what a CPU that hardly has it computes in. instead: what may stand for it where it was not measured, as (dtype,
+    arithmetic), the nearest first.
+    """
+
+    cublas: int
+    ptx: str
+    fma: bool = False
+    tensor: bool = True
+    on_cpu: str = ""
+    instead: tuple[tuple[str, str], ...] = ()
+
+
+# Numbers from the CUDA toolkit's library_types.h and cublas_api.h.
+DTYPES = {
+    "float64": Dtype(8, 1, ("float64",)),
+    "float32": Dtype(4, 0, ("float32", "tf32")),
+    "float16": Dtype(2, 2, ("float16",)),
+    "bfloat16": Dtype(2, 14, ("bfloat16",), ml_dtypes.bfloat16),
+    "float8_e4m3": Dtype(1, 28, ("float8_e4m3",), ml_dtypes.float8_e4m3fn),
 }
+_FLOAT32, _TF32 = ("float32", "float32"), ("float32", "tf32")
+ARITHMETIC = {
+    "float64": Arithmetic(70, "f64", fma=True),
+    "float32": Arithmetic(68, "f32", fma=True, tensor=False),
+    "tf32": Arithmetic(77, "tf32", on_cpu="float32", instead=(_FLOAT32,)),
+    "float16": Arithmetic(68, "f16", on_cpu="float32", instead=(("bfloat16", "bfloat16"), _TF32, _FLOAT32)),
+    "bfloat16": Arithmetic(68, "bf16", on_cpu="float32", instead=(("float16", "float16"), _TF32, _FLOAT32)),
+    "float8_e4m3": Arithmetic(68, "e4m3", tensor=False),
+}
+HALVES = tuple(sorted(name for name, dtype in DTYPES.items() if dtype.nbytes == 2))
+ITEM_BYTES = {name: dtype.nbytes for name, dtype in DTYPES.items()}
+MATHS = {name: dtype.maths for name, dtype in DTYPES.items()}
 WHOLE_NUMBERS = (-2, -1, 1, 2)
 # Random values are drawn once up to this many and then repeated: enough to look random to any cache and multiplier,
 # and an odd length, so that rows of a matrix do not repeat each other.
@@ -21,7 +61,8 @@ _PAGE = 4096
 
 def numpy_dtype(name: str) -> np.dtype:
     """The NumPy dtype of a name in ITEM_BYTES (bfloat16 and float8 come from ml_dtypes)."""
-    return np.dtype({"bfloat16": ml_dtypes.bfloat16, "float8_e4m3": ml_dtypes.float8_e4m3fn}.get(name, name))
+    known = DTYPES.get(name)
+    return np.dtype(known.numpy or name if known else name)
 
 
 def precision(name: str) -> tuple[str, str]:
