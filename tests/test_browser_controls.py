@@ -176,7 +176,8 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
     write(tmp_path / "a", msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=(run,), measurements=tuple(rows)))
     write(tmp_path / "b", msgspec.structs.replace(fake.cpu_run(sizes=(64, 128, 256)), runs=(other,)))
     for name, folders in (("one", ["a"]), ("two", ["a", "b"])):
-        out = page_module.write([tmp_path / folder for folder in folders], tmp_path / name, with_pictures=name == "two")
+        made = page_module.shown([tmp_path / folder for folder in folders])
+        out = page_module.write(made, tmp_path / name, with_pictures=name == "two")
         with chromium_of.opened(chromium, report.to_open(out)) as seen:
             seen.wait_for_timeout(200)
             assert seen.evaluate("window.pwned") is None

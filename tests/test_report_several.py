@@ -15,7 +15,7 @@ from test_results_load import write
 from analysis import beside, report
 from analysis.bounds import roofs
 from analysis.crossover import crossovers
-from analysis.report import again, charts_crossover, differences, overlay, page, runs, stills
+from analysis.report import again, charts_crossover, differences, overlay, runs, stills
 from analysis.report.charts import Axis, Chart, Trace, View
 from analysis.report.material import Material
 from analysis.units import digits
@@ -239,7 +239,8 @@ def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
     view = charts_crossover.view(cpus)
     assert [t.name for t in view.traces] == ["A CPU, best, float32", "B CPU, best, float32"]
     assert charts_crossover.data(cpus[:1]) == {} and charts_crossover.view(cpus[:1]) is None
-    path = page.write(folders(tmp_path, fake.cpu_run(sizes=SIZES), fake.gpu_run(sizes=SIZES)), tmp_path / "out", False)
+    made = folders(tmp_path, fake.cpu_run(sizes=SIZES), fake.gpu_run(sizes=SIZES))
+    path = report.render(made, tmp_path / "out", with_html=False)
     assert re.search(r"!\[A: No GPU.* B: float32, data already on the GPU.*\]\(crossover\.svg\)", path.read_text())
 
 

@@ -7,6 +7,8 @@ from collections import Counter
 import fake_measurements as fake
 import pytest
 
+from analysis import report
+from analysis.report import page as report_page
 from workloads import matmul, options, plan, records, suite, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
@@ -145,10 +147,26 @@ def test_rows_of_both_devices_print_in_every_format(kind, capsys):
         assert len(out.splitlines()) == 1 + sum(m.problem.op == "matmul" for m in rows)
 
 
-def test_every_stored_page_is_of_the_rows_that_are_stored_beside_it():
-    pages = sorted((worker.ROOT / "reports").glob("nvidia-*/*/report.md"))
-    assert len(pages) > 20
+def test_the_readme_of_every_machine_is_of_the_rows_that_are_stored_beside_it():
+    pages = sorted((worker.ROOT / "reports").glob("*/README.md"))
+    assert len(pages) >= 6
     for page in pages:
-        told = next(line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("- Rows: "))
-        rows = Counter(m.status for m in records.read(page.parent).measurements)
-        assert {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", told.partition(";")[0])} == rows, page
+        text = page.read_text(encoding="utf-8")
+        assert len(text.splitlines()) <= 200 and page.parent.name in text
+        told = re.findall(r"^\| ([\w-]+) \| .* \| ([^|]+) \| `python -m analysis\.report reports/", text, re.MULTILINE)
+        assert [run for run, _ in told] == sorted({file.parent.name for file in page.parent.glob("*/*.jsonl")})
+        for run, counted in told:
+            rows = Counter(m.status for m in records.read(page.parent / run).measurements)
+            assert {word: int(n) for n, word in re.findall(r"(\d+) (\w+)", counted)} == rows, (page, run)
+        assert all((page.parent / name).is_file() for name in re.findall(r"\]\(([\w-]+\.svg)\)", text))
+
+
+def test_the_readme_of_a_machine_is_what_the_report_writes_now(tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(worker.ROOT)
+    run = "reports/intel-avx512-2c"
+    stored = (worker.ROOT / run / "README.md").read_text(encoding="utf-8")
+    begin, _, rest = stored.partition("\n")
+    assert begin == f"<!-- page: python -m analysis.report {run} --readme {run}/README.md -->"
+    full = report.render(run, tmp_path, with_html=False)
+    assert rest == "\n".join([*report_page.short(full, run), "<!-- /page -->", ""])

@@ -15,9 +15,10 @@ def render(runs: Path | Iterable[Path], out: Path | None = None, with_html: bool
     Several machines, and runs of one that measured the same rows, stand beside each other on the page.
     Raises: FileNotFoundError when a run has no result file; OSError.
     """
-    from analysis.report.page import write
+    from analysis.report import page
 
-    return write([runs] if isinstance(runs, str | os.PathLike) else list(runs), out, with_html)
+    paths = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
+    return page.write(page.shown(paths), page.place(paths, out), with_html)
 
 
 def to_open(path: pathlib.Path) -> pathlib.Path:

@@ -31,7 +31,9 @@ def main(argv: list[str] | None = None) -> int:
         "report.html, report.md and the pictures",
     )
     made.add_argument("--open", action="store_true", help="open the page in a browser")
-    made.add_argument("--readme", metavar="FILE", help="also put the answer between FILE's markers that name RUN")
+    made.add_argument(
+        "--readme", metavar="FILE", help="also put the answer, or a short page, between FILE's markers that name RUN"
+    )
     return options.command(made, argv, lambda arguments: guarded("analysis.report", _report, arguments))
 
 
@@ -52,17 +54,18 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     from analysis import report
-    from analysis.report import html, runs
+    from analysis.report import html, page
 
-    path = report.render(arguments.runs, arguments.out)
-    shown = runs.shown(arguments.runs)
-    told = shown[0].said
+    shown = page.shown(arguments.runs)
+    path = page.write(shown, page.place(arguments.runs, arguments.out))
     for of in shown:
         print("\n".join([*([of.label] if of.label else []), *of.said]))
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
     if arguments.readme:
-        put_answer(pathlib.Path(arguments.readme), told, arguments.runs[0])
+        answer = [f"- {sentence}" for sentence in shown[0].said]
+        blocks = {"answer": answer, "page": page.short(path, arguments.runs[0])}
+        put_blocks(pathlib.Path(arguments.readme), blocks, arguments.runs[0])
     if arguments.open:
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")
@@ -73,20 +76,22 @@ def _report(arguments: argparse.Namespace) -> int:
     return options.OK
 
 
-def put_answer(readme: pathlib.Path, told: list[str], run: str) -> None:
-    """Replaces what stands between `<!-- answer: COMMAND -->` and `<!-- /answer -->` by the sentences, as a list: in the block
-    whose command names the run.
+def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str) -> None:
+    """Replaces what stands between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->`, where the command names the run, by the lines
+    of that kind: the answer, or the short page of a machine's folder.
 
     Raises: ValueError when there is none.
     """
-    text = readme.read_text(encoding="utf-8")
-    marks = rf"(<!-- answer: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /answer -->)"
-    lines = "".join(f"- {sentence}\n" for sentence in told)
-    new, found = re.subn(marks, lambda m: m[1] + lines + m[2], text, flags=re.DOTALL)
+    text, found = readme.read_text(encoding="utf-8"), 0
+    for kind, lines in blocks.items():
+        marks = rf"(<!-- {kind}: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"
+        new = "".join(f"{line}\n" for line in lines)
+        text, n = re.subn(marks, lambda m, new=new: m[1] + new + m[2], text, flags=re.DOTALL)
+        found += n
     if not found:
         begin = f"<!-- answer: python -m analysis.report {run} --readme {readme} -->"
         raise ValueError(f"{readme} has no lines to write between: {begin} and <!-- /answer -->")
-    readme.write_text(new, encoding="utf-8")
+    readme.write_text(text, encoding="utf-8")
 
 
 def require_matplotlib(without: str) -> None:

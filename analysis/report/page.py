@@ -1,13 +1,16 @@
 """Puts the report together and writes it: the Markdown page with its pictures, and the HTML page beside it."""
 
 import importlib.util
+import itertools
 import os
 import pathlib
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.report import (
     budgets,
+    cells,
     differences,
     drawing,
     html,
@@ -73,26 +76,53 @@ def read_one_machine(paths: "list[str | os.PathLike]") -> Loaded:
     return loaded
 
 
+def shown(paths: "list[str | os.PathLike]") -> list[Material]:
+    """What a page of these shows.
+
+    Raises: FileNotFoundError when one of them has no result file; ValueError for an unreadable one.
+    """
+    for path in paths:
+        files_of(path)
+    return runs.shown(paths)
+
+
 def write(
-    paths: "list[str | os.PathLike]",
-    out: "str | os.PathLike | None" = None,
+    every: list[Material],
+    folder: pathlib.Path,
     with_html: bool = True,
     with_pictures: bool = True,
 ) -> pathlib.Path:
-    """Writes report.md, its pictures and report.html into `out`, by default that of `place`; the path of report.md."""
-    for path in paths:
-        files_of(path)  # each of them has a result file
-    of, *others = runs.shown(paths)
-    folder = place(paths, out)
+    """Writes report.md, its pictures and report.html into the folder; the path of report.md."""
     folder.mkdir(parents=True, exist_ok=True)
+    of, *others = every
     drawn = with_pictures and has_matplotlib()
     if drawn:
-        (drawing.several if others else drawing.one)([of, *others], folder)
+        (drawing.several if others else drawing.one)(every, folder)
     path = folder / "report.md"
     path.write_text(markdown(of, drawn, others), encoding="utf-8")
     if with_html and html.has_libraries():
         html.write(of, folder / html.NAME, folder if drawn else None, others)
     return path
+
+
+def short(full: pathlib.Path, run: "str | os.PathLike") -> list[str]:
+    """The lines of a machine folder's README, from its full page: the machine, the answer, the pictures, and a table of runs with
+    the command that makes each one's page."""
+    lines = full.read_text(encoding="utf-8").splitlines()
+    answer = lines.index("## The answer")
+    end = next((i for i in range(answer + 1, len(lines)) if lines[i].startswith("## ")), len(lines))
+    head = [line for line in lines[:answer] if not line.startswith(("- Run again with", "- As one page"))]
+    pictures = [line for line in lines if line.startswith("![")]
+    found = []
+    for folder, files in itertools.groupby(files_of(run), key=lambda file: file.parent):
+        loaded = read(*(own := list(files)))
+        dates = sorted({r.started_at[:10] for r in loaded.runs})
+        counts = Counter(m.status for m in loaded.measurements).most_common()
+        rows = ", ".join(f"{n} {status}" for status, n in counts)
+        page = f"`python -m analysis.report {folder.as_posix()} --open`"
+        found.append((folder.name, ", ".join(file.stem for file in own), ", ".join(dates), rows, page))
+    table = cells.table(("run", "files", "measured on", "rows", "its page"), found, 5)
+    return [*head, *lines[answer:end], *(line for one in pictures for line in (one, "")), "## Runs", "", *table[:-1]]
 
 
 def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> str:
