@@ -35,7 +35,7 @@ def main() -> int:
     here = machine.describe()
     multiprocessors = here.gpus[0].multiprocessors
     prepared = [ready(row) for row in ROWS]
-    run = Run(records.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", measure.now())
+    run = Run(records.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", machine.now())
 
     def device(busy: int) -> fleet_devices.Device:
         with kept_busy(busy):

@@ -14,7 +14,7 @@ import planting
 import pytest
 
 from kernels.problems import Matmul
-from workloads import matmul, measure, options, plan, records, sweep, timing, worker
+from workloads import machine, matmul, measure, options, plan, records, sweep, timing, worker
 from workloads.records import Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 
@@ -191,7 +191,7 @@ def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
 
 def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
     times = iter(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"])
-    monkeypatch.setattr(measure, "now", lambda: next(times))
+    monkeypatch.setattr(machine, "now", lambda: next(times))
     args = matmul.parser().parse_args([])
     timed = Samples("host-latency", (1.0,), 1, (0,), "steady")
     for n, resume in ((1, False), (2, True)):

@@ -15,7 +15,7 @@ GROUND = {
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch readiness checks probes refereeing
     pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops
-    dense fits usermodels together parties answering serving studies asked forecast windows energy describing
+    dense fits usermodels together parties answering serving studies asked forecast windows energy describing handlers
     at_once fleet fleet_lines fleet_cluster replicas spread findable ends tracing xspace judging results"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 WHOLE = ("kernels.problems.", "kernels.networks.", "kernels.reference.")  # folders of the ground

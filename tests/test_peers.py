@@ -314,14 +314,14 @@ def test_rows_at_once_are_prepared_and_run_as_what_they_are():
     """In this process, on the CPU: a unit of calls, each waited for, until the window is over; a wrong answer is no row."""
     alone = Row("matmul/numpy/blas", AtOnce("matmul", 33, "0"), Settings("cpu", 1))
     limits = Limits(min_time=0.02)
-    made = windows.obey("prepare", alone, limits, 1)
+    made = windows.prepare(alone, limits, 1)
     assert (made.status, made.check, made.problem) == ("ok", "exact", alone.problem) and "first_call" in made.phases_s
-    taken = windows.obey("window", alone, limits, 1)
+    taken = windows.window(alone, limits, 1)
     begins, ends = taken.series["begin_s"], taken.series["end_s"]
     assert len(begins) == len(ends) and taken.values["steps"] >= 1 and ends[-1] - begins[0] >= 0.02
-    windows.obey("prepare", Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
-    with pytest.raises(windows.CannotDo, match="was not prepared"):  # one at a time: large arrays are let go
-        windows.obey("window", alone, limits, 1)
+    windows.prepare(Row("matmul/numpy/blas", AtOnce("matmul", 17, "0"), alone.settings), limits, 1)
+    with pytest.raises(ValueError, match="was not prepared"):  # one at a time: large arrays are let go
+        windows.window(alone, limits, 1)
 
 
 def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):

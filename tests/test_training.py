@@ -14,7 +14,7 @@ from analysis import budget
 from kernels import networks
 from kernels.problems import Training
 from workloads import data, keras_child, measure, models, options, records, sweep, tensors, trainers, training
-from workloads.keras_child import Broken
+from workloads.handlers import Broken
 from workloads.records import SAMPLES, Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Worker, environment

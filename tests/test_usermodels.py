@@ -10,8 +10,8 @@ import pytest
 from kernels.networks.layers import Network
 from kernels.problems import Training
 from workloads import keras_child, switches, usermodels, worker
+from workloads.handlers import Broken
 from workloads.records import Row, Settings
-from workloads.tensors import Broken
 
 
 def own(train, name, **keywords):

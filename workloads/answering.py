@@ -13,9 +13,11 @@ import numpy as np
 from kernels import networks
 from kernels.problems import Inference
 from workloads import data, energy, models, serving, switches, telemetry, tensors, timing, usermodels
-from workloads.measure import now, require_memory
+from workloads.handlers import Broken
+from workloads.machine import now
+from workloads.measure import require_memory
 from workloads.records import Measurement, Row, Samples
-from workloads.tensors import Broken, timed
+from workloads.tensors import timed
 from workloads.timing import Limits
 
 # The largest error of an answer, as a share of how far the reference's answers to different samples lie apart, by the
@@ -58,7 +60,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     notes: dict[str, str] = {}
     try:
         fields = _answered(row, limits, seed, phases, values, notes)
-    except (Broken, data.Unavailable) as error:
+    except Broken as error:
         fields = {"status": "failed", "reason": str(error)}
     about = {"phases_s": phases, "values": values, "notes": notes, "at": now()}
     return Measurement(row.kernel, row.problem, row.settings, **{"status": "ok", **fields, **about})

@@ -14,6 +14,7 @@ from kernels.problems import Problem
 from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
 from workloads import caches
+from workloads.handlers import HANDLERS, handler
 from workloads.records import Settings
 
 
@@ -74,8 +75,8 @@ def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple
     if problem.op in ("peer", "collective"):  # several GPUs: the kernel places its data and knows what to wait for
         run = kernel.bind(problem, *inputs)
         return Prepared(run, run.on_host, run.synchronize)
-    if kernel.backend == "tensorflow":
-        return _tensorflow(kernel, problem, settings, inputs)
+    if kernel.backend in HANDLERS:
+        return handler(kernel.backend)(kernel, problem, settings, inputs)
     if settings.device == "cpu":
         return Prepared(kernel.bind(problem, *inputs), np.asarray)
     import cupy
@@ -101,21 +102,6 @@ def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple
         return array.view(out) if array.dtype.kind == "u" else array
 
     return Prepared(run, result, stream.synchronize, stream)
-
-
-def _tensorflow(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
-    """TensorFlow's own device and tensors; a copy or a launch places its data itself."""
-    if settings.mode != "resident":
-        raise ValueError("TensorFlow's copies are kernels of workloads.transfer")
-    from workloads import tensors
-
-    device, wait = tensors.start(settings.device, settings.threads)
-    if problem.op not in ("transfer", "launch"):
-        inputs = tensors.place(inputs, device)
-    run = tensors.on(device, kernel.bind, problem, *inputs)
-    if wait:
-        wait()
-    return Prepared(run, tensors.on_host, wait)
 
 
 def _bytes_on_host(value) -> np.ndarray:

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from kernels.networks import Network
+from workloads.handlers import Broken
 
 KINDS = ("synthetic", "real")
 DTYPES = ("float32", "float64", "uint8")
@@ -20,7 +21,7 @@ PEAKS_SIDE = 200
 _FINEST = 64  # a class's pattern has at most so many rows and columns; larger images repeat each value
 
 
-class Unavailable(Exception):
+class Unavailable(Broken):
     """The real data set cannot be had here; the message begins with `no data:`."""
 
     def __init__(self, message: str):

@@ -10,7 +10,7 @@ import msgspec
 
 from kernels.networks.layers import INPUT, Layer, Network, Shape
 from workloads import usermodels
-from workloads.tensors import Broken
+from workloads.handlers import Broken
 
 _POOLS = {"MaxPooling2D": "pool", "AveragePooling2D": "avgpool"}
 _SQUARED = ("mse", "mean_squared_error")

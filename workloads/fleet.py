@@ -174,7 +174,7 @@ def place(args: argparse.Namespace) -> pathlib.Path:
 
     Raises: Usage when there is something in it and it is not resumed, or nothing to resume.
     """
-    from workloads.measure import now
+    from workloads.machine import now
 
     old = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
     if args.output:

@@ -14,9 +14,11 @@ from kernels import networks
 from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
 from workloads import data, fits, machine, replicas, switches, telemetry, tensors, trainers, usermodels
-from workloads.measure import DoesNotFit, now, require_memory
+from workloads.handlers import Broken
+from workloads.machine import now
+from workloads.measure import DoesNotFit, require_memory
 from workloads.records import SAMPLES, Measurement, Row
-from workloads.tensors import Broken, timed
+from workloads.tensors import timed
 from workloads.timing import Limits
 
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
@@ -43,7 +45,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     fields: dict = {}
     try:
         fields = _trained(row, limits, seed, phases, values)
-    except (Broken, data.Unavailable) as error:
+    except Broken as error:
         fields = {"status": "failed", "reason": str(error)}
     except Exception as error:
         if said := replicas.refused(row, error):

@@ -7,6 +7,7 @@ import os
 import platform
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 
 from kernels.registry import BACKENDS
@@ -189,6 +190,11 @@ def software() -> dict[str, str]:
     found |= {name: version(package) for name, package in _PACKAGES.items()}
     found |= nvidia.software()
     return {name: value for name, value in found.items() if value}
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def commit() -> str:

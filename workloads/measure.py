@@ -6,7 +6,6 @@ import math
 import time
 import traceback
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -14,7 +13,9 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads import copies, cpu_watch, machine, probes, telemetry, timing
+from workloads import copies, cpu_watch, machine, probes, starts, telemetry, timing
+from workloads.handlers import HANDLERS, Broken, CannotDo, handler
+from workloads.machine import now
 from workloads.records import Measurement, Row, Samples
 from workloads.timing import Limits
 
@@ -40,13 +41,12 @@ _LONG_CALL_S = 0.3
 
 def obey(order) -> Measurement:
     """Carries out one Order."""
+    row, limits, seed = order.row, order.limits, order.seed
     if order.verb == "block":
-        return guarded(order.row, lambda: block(order.row, order.limits, order.seed, order.handicap))
-    if order.verb != "measure":
-        from workloads import windows
-
-        return guarded(order.row, lambda: windows.obey(order.verb, order.row, order.limits, order.seed))
-    return guarded(order.row, lambda: measure(order.row, order.limits, order.seed))
+        return guarded(row, lambda: block(row, limits, seed, order.handicap))
+    if order.verb == "measure":
+        return guarded(row, lambda: measure(row, limits, seed))
+    return guarded(row, lambda: _by_framework(order.verb, row, limits, seed))
 
 
 def guarded(row: Row, work) -> Measurement:
@@ -107,10 +107,6 @@ def lock_limit() -> int | None:
     return None if soft == resource.RLIM_INFINITY else soft
 
 
-class CannotDo(Exception):
-    """What a kernel refuses when it is bound; an error of the same type while it runs is a fault."""
-
-
 def _prepared(kernel, row: Row, inputs: tuple[np.ndarray, ...]) -> copies.Prepared:
     try:
         return copies.prepare(kernel, row.problem, row.settings, inputs)
@@ -144,23 +140,9 @@ def require_memory(problem: Problem, device: str, free=machine.memory_available)
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     """Checks the row's answer on whole numbers, then times it on N(0,1) data."""
-    if row.problem.op == "training":
-        from workloads import keras_child
-
-        try:
-            return keras_child.measure(row, limits, seed)
-        except ValueError as error:  # a model or a switch that it does not know
-            raise CannotDo(str(error)) from error
-    if row.problem.op == "inference":
-        from workloads import answering
-
-        try:
-            return answering.measure(row, limits, seed)
-        except ValueError as error:
-            raise CannotDo(str(error)) from error
+    if row.problem.op in HANDLERS:
+        return _by_framework(row.problem.op, row, limits, seed)
     if row.problem.op == "launch" and row.problem.once:
-        from workloads import starts
-
         return starts.measure(row)
     framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
     require_memory(
@@ -196,6 +178,15 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         notes=prepared.notes,
         **about,
     )
+
+
+def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement:
+    try:
+        return handler(what)(row, limits, seed)
+    except Broken as error:
+        return Measurement(row.kernel, row.problem, row.settings, "failed", str(error), at=now())
+    except ValueError as error:  # a model or an option that it does not know
+        raise CannotDo(str(error)) from error
 
 
 def _finite(value: float | None) -> float | None:
@@ -338,8 +329,3 @@ def _warm_up(prepared: copies.Prepared, threads: int) -> None:
     if prepared.synchronize:
         prepared.synchronize()
     _warm_threads = max(threads, _warm_threads)
-
-
-def now() -> str:
-    """The time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from workloads import timing
+from workloads.handlers import Broken
 from workloads.records import Row
-from workloads.tensors import Broken
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy
 ITEM_BYTES = 4  # of a gradient: float32, whatever the policy computes in

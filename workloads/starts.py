@@ -8,7 +8,8 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels import registry
-from workloads.measure import CannotDo, now
+from workloads.handlers import CannotDo
+from workloads.machine import now
 from workloads.records import Measurement, Row, Samples
 
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}

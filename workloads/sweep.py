@@ -56,8 +56,6 @@ class Stopped(BaseException):
 
 def header(args: argparse.Namespace, command: str) -> Run:
     """The Run line of a file written now on this machine."""
-    from workloads.measure import now
-
     return Run(
         records.SCHEMA,
         machine.describe(),
@@ -66,7 +64,7 @@ def header(args: argparse.Namespace, command: str) -> Run:
         args.seed,
         machine.commit(),
         records.source_hash(),
-        now(),
+        machine.now(),
     )
 
 

@@ -12,19 +12,17 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from kernels import registry
-from workloads import switches
+from kernels.problems import Problem
+from workloads import copies, switches
+from workloads.handlers import Broken
 from workloads.options import python
-from workloads.records import Row
+from workloads.records import Row, Settings
 
 _PIP = f"{python()} -m pip install"
 _LOG = "/proc/self/fd/2"
 # Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
 _TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
 _started = False
-
-
-class Broken(Exception):
-    """TensorFlow did not do what the row says: the row is `failed` with this reason."""
 
 
 @contextlib.contextmanager
@@ -212,6 +210,22 @@ def start(device: str, threads: int | None) -> tuple[str, Callable | None]:
     if device == "cpu":
         return "/CPU:0", None
     return "/GPU:0", tensorflow.test.experimental.sync_devices
+
+
+def prepared(kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> copies.Prepared:
+    """A kernel bound to TensorFlow's own device and tensors; a copy or a launch places its data itself.
+
+    Raises: ValueError for a copy mode, and for what the kernel cannot do.
+    """
+    if settings.mode != "resident":
+        raise ValueError("TensorFlow's copies are kernels of workloads.transfer")
+    device, wait = start(settings.device, settings.threads)
+    if problem.op not in ("transfer", "launch"):
+        inputs = place(inputs, device)
+    run = on(device, kernel.bind, problem, *inputs)
+    if wait:
+        wait()
+    return copies.Prepared(run, on_host, wait)
 
 
 def place(arrays: tuple[np.ndarray, ...], device: str) -> tuple:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from workloads import trace, xspace
-from workloads.tensors import Broken
+from workloads.handlers import Broken
 from workloads.trace import Trace
 
 FEWEST, MOST, SECONDS = 6, 60, 0.7  # steps and seconds of a traced fit

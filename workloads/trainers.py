@@ -12,8 +12,9 @@ import numpy as np
 
 from kernels.networks import Network
 from workloads import feeds, models, replicas, switches, tensors, tracing
+from workloads.handlers import Broken
 from workloads.records import Row
-from workloads.tensors import Broken, timed
+from workloads.tensors import timed
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from workloads.data import LEVELS
+from workloads.handlers import Broken
 from workloads.switches import FOLDER
-from workloads.tensors import Broken
 
 WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
 _MAPPED = 64  # inputs that decide a target

@@ -14,9 +14,11 @@ import msgspec
 
 from kernels import networks, registry
 from workloads import answering, copies, data, host, measure, models, serving, switches, tensors
-from workloads.measure import CannotDo, now, require_memory
+from workloads.handlers import Broken
+from workloads.machine import now
+from workloads.measure import require_memory
 from workloads.records import Measurement, Row
-from workloads.tensors import Broken, timed
+from workloads.tensors import timed
 from workloads.timing import Limits
 
 UNITS, FITS = 20, 5  # so many units of work, and fits, are to fill a window: a fit's own cost is in its steps' time
@@ -36,21 +38,6 @@ class Unit:
 _prepared: dict[str, Unit] = {}
 
 
-def obey(verb: str, row: Row, limits: Limits, seed: int) -> Measurement:
-    """Carries out one of VERBS; `limits.min_time` is in seconds what a whole window takes when a row is prepared, and what is to
-    be done of it when it is asked for.
-
-    Raises: what workloads.measure.guarded turns into a status.
-    """
-    doing = {"prepare": prepare, "window": window, "trial": trial}[verb]
-    try:
-        return doing(row, limits, seed)
-    except (Broken, data.Unavailable) as error:
-        return Measurement(row.kernel, row.problem, row.settings, "failed", str(error), at=now())
-    except ValueError as error:
-        raise CannotDo(str(error)) from error
-
-
 def key(row: Row) -> str:
     """The row's key without what runs beside it: the same preparation serves alone and together."""
     kept = {name: text for name, text in row.settings.switches.items() if name not in ("beside", "at_once")}
@@ -58,7 +45,8 @@ def key(row: Row) -> str:
 
 
 def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Builds, compiles and checks the row's model and makes its unit of work: some calls, or a fit of some steps."""
+    """Builds, compiles and checks the row's model and makes its unit of work: some calls, or a fit of some steps. A whole window
+    is to take `limits.min_time` seconds."""
     phases: dict[str, float] = {}
     make, units = {"inference": (_inference, UNITS), "at-once": (_raw, UNITS)}.get(row.problem.op, (_training, FITS))
     unit = _prepared[key(row)] = make(row, limits.min_time / units, seed, phases)

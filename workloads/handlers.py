@@ -1,0 +1,30 @@
+"""What frameworks do for a worker, and how they refuse. A module is imported when a worker is asked for what it does."""
+
+import importlib
+from collections.abc import Callable
+
+HANDLERS = {
+    "training": "workloads.keras_child:measure",
+    "inference": "workloads.answering:measure",
+    "prepare": "workloads.windows:prepare",
+    "window": "workloads.windows:window",
+    "trial": "workloads.windows:trial",
+    "tensorflow": "workloads.tensors:prepared",
+}
+
+
+class CannotDo(Exception):
+    """What a kernel or framework refuses before it runs; an error of another type is a fault."""
+
+
+class Broken(Exception):
+    """A framework did not do what the row says: the row is `failed` with this reason."""
+
+
+def handler(name: str) -> Callable:
+    """The function that does it.
+
+    Raises: KeyError for what nobody does.
+    """
+    module, _, function = HANDLERS[name].partition(":")
+    return getattr(importlib.import_module(module), function)
