@@ -10,9 +10,9 @@ import msgspec
 from fake_measurements import cpu_run, gpu_run
 from hypothesis import strategies as st
 
-from analysis import comparison, export, spread
+from analysis import comparison, export, row_checks, spread
 from analysis.frame import frame
-from workloads import checks, options, records
+from workloads import options, records
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
 SIZES = st.lists(st.one_of(_WORDS, st.text(max_size=20)), max_size=4)
@@ -130,7 +130,7 @@ def page(lines: list[bytes]) -> None:
     assert len(frame(loaded.measurements)) == len(loaded.measurements)
     for to in ("google-benchmark", "bencher", "github"):
         export.text(loaded, to)
-    checks.findings(loaded.measurements, machine)
+    row_checks.findings(loaded.measurements, machine)
     comparison.comparison(loaded, reader(LINES), stored=spread.Stored(loaded.measurements))
 
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, square
 
+from analysis import row_checks as checks
+from analysis.row_checks import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
-from workloads import checks, copies, doctor, measure, options, probes, readiness, records, sweep
-from workloads.checks import Context
+from workloads import copies, doctor, ends, measure, options, probes, records, row_flags, sweep
 from workloads.records import Measurement, Row, Run, Samples, Settings
 from workloads.timing import Limits
 
@@ -155,9 +156,9 @@ def test_cold_rows_that_may_be_as_fast(m, beside, why):
 
 
 def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
-    bad = checks.flagged(gpu(1e-5, 4e-4), [], GPU_MACHINE)
-    assert bad.flags == ("no-wait",) and checks.flagged(bad) is bad
-    assert checks.flagged(ROOFED[1], ROOFED, CPU_MACHINE).flags == ()
+    bad = row_flags.flagged(gpu(1e-5, 4e-4))
+    assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad
+    assert row_flags.flagged(ROOFED[1]).flags == ()
     said = checks.lines([bad, bad], GPU_MACHINE)
     assert (
         len(said) == 1
@@ -337,17 +338,17 @@ def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
 
 def test_the_doctor_times_a_few_rows(monkeypatch):
     here = records.Machine("x", "cpu", "intel", "avx512", 1, 1, 1 << 34, {"L3": 1 << 22})
-    done = readiness.trials(here)
+    done = doctor.trials(here)
     assert [(m.kernel, m.status) for m in done] == [("matmul/numpy/blas", "ok"), ("stream/numba/loop", "ok")]
     monkeypatch.setattr(
-        readiness,
+        doctor,
         "trials",
         lambda here: [msgspec.structs.replace(done[0], status="failed", reason="no"), gpu(1e-5, 4e-4)],
     )
-    found = {one.check: one for one in readiness.timings()}
+    found = {one.check: one for one in doctor.timings()}
     assert "1 rows timed" in found["timings"].seen or found["timings"].level == "problem"
     assert found["no-wait"].level == "problem"
-    assert [one.level for one in readiness.timings()].count("problem") == 2
+    assert [one.level for one in doctor.timings()].count("problem") == 2
 
 
 def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
@@ -369,8 +370,8 @@ def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     outcome = sweep.Outcome(
         run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})]
     )
-    assert sweep.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
+    assert ends.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "doubtful (no-wait)" in err
-    sweep.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
+    ends.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
     assert "doubtful" not in capsys.readouterr().err

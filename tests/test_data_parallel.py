@@ -9,12 +9,12 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, row
 
-from analysis import data_parallel, data_parallel_words
+from analysis import data_parallel, data_parallel_words, row_checks
 from analysis.estimate import Estimate
 from analysis.report import data_parallel as page
 from analysis.report import training as trainings_page
 from kernels.problems import AllReduce, Training
-from workloads import asked, checks, options, replicas, spread, studies, switches, training
+from workloads import asked, options, replicas, spread, studies, switches, training
 from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
@@ -131,8 +131,7 @@ LOSSES = (2.0, 1.0, 0.5)
 def test_losses_of_several_are_set_beside_those_of_one(losses, apart, flagged):
     one, several = fit(4e-3, series={"step_loss": LOSSES}), two(series={"step_loss": losses})
     assert data_parallel.loss_difference(only(one, several)) == pytest.approx(apart, abs=1e-12)
-    assert ("other-losses" in checks.flagged(several, [one]).flags) is flagged
-    assert "other-losses" not in checks.flagged(one, [several]).flags
+    assert [one.check for one in row_checks.findings([one, several])] == ["other-losses"] * flagged
     said = " ".join(data_parallel_words.lines([one, several]))
     assert ("are NOT those of one GPU: within 3 steps they come to differ by 2.00 %" in said) is flagged
     if apart == 0.0008:
@@ -143,7 +142,7 @@ def test_rounding_that_grows_from_step_to_step_is_no_fault():
     one, several = (fit(4e-3, series={"step_loss": (2.0,) * 6}), two(series={"step_loss": (2.0,) * 5 + (2.1,)}))
     assert data_parallel.loss_difference(only(one, several)) == 0
     assert data_parallel.loss_difference(only(one, several), None) == pytest.approx(0.05)
-    assert "other-losses" not in checks.flagged(several, [one]).flags
+    assert row_checks.findings([one, several]) == []
     told = (
         "first 5 steps are those of one GPU to 0 % of their value; rounding grows from step to step, to 5.00 % after 6."
     )

@@ -11,8 +11,8 @@ import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
 import workloads.__main__ as overview
-from workloads import cpu_watch, doctor, host, machine, nvidia, options, readiness
-from workloads.readiness import Finding
+from workloads import cpu_watch, doctor, health, host, machine, nvidia, options
+from workloads.health import Finding
 
 ROOT = Path(__file__).parent.parent
 
@@ -29,30 +29,30 @@ def complains(finding: Finding, level: str, *words: str) -> bool:
 
 
 def test_python(monkeypatch):
-    assert only(readiness.python()).level == "ok"
-    monkeypatch.setattr(readiness.sys, "version_info", (3, 10, 2))
-    assert complains(only(readiness.python()), "problem")
+    assert only(health.python()).level == "ok"
+    monkeypatch.setattr(health.sys, "version_info", (3, 10, 2))
+    assert complains(only(health.python()), "problem")
 
 
 def test_dependencies_are_the_projects():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert set(readiness.DEPENDENCIES.values()) == set(project["dependencies"])
+    assert set(health.DEPENDENCIES.values()) == set(project["dependencies"])
 
 
 def test_a_missing_and_a_broken_dependency(monkeypatch):
-    assert only(readiness.dependencies()).level == "ok"
+    assert only(health.dependencies()).level == "ok"
     monkeypatch.setitem(sys.modules, "rich", None)
-    missing, rest = readiness.dependencies()
+    missing, rest = health.dependencies()
     assert complains(missing, "problem", "rich", "pip install rich")
     assert "rich" not in rest.seen
 
 
 def test_another_package_called_kernels(monkeypatch, tmp_path):
-    assert only(readiness.packages()).level == "ok"
+    assert only(health.packages()).level == "ok"
     foreign = types.ModuleType("kernels")
     foreign.__file__ = str(tmp_path / "kernels" / "__init__.py")
     monkeypatch.setitem(sys.modules, "kernels", foreign)
-    assert complains(only(readiness.packages()), "problem", foreign.__file__)
+    assert complains(only(health.packages()), "problem", foreign.__file__)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_blas(monkeypatch, threads, cores, most, level):
     monkeypatch.setattr(machine, "blas", lambda: {"blas": "openblas 0.3", "blas_threads": str(threads)})
     monkeypatch.setattr(machine, "usable_cores", lambda: cores)
     monkeypatch.setattr(machine, "usable_threads", lambda: most)
-    finding = only(readiness.blas())
+    finding = only(health.blas())
     assert finding.level == level
     if level == "warn":
         assert complains(finding, "warn", "unset OMP_NUM_THREADS" if threads < cores else "OPENBLAS_NUM_THREADS=8")
@@ -93,7 +93,7 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
     found = {"blas": "openblas 0.3", "blas_kernels": kernels, "blas_threads": str(machine.usable_cores())}
     monkeypatch.setattr(machine, "blas", lambda: found)
     monkeypatch.setattr(host, "cpuinfo", lambda: [{"flags": flags}])
-    finding = only(readiness.blas())
+    finding = only(health.blas())
     assert (finding.level, finding.fix) == ("warn" if fix else "ok", fix)
 
 
@@ -111,7 +111,7 @@ def test_numba(monkeypatch, layer, threads, level):
     monkeypatch.setattr(machine, "numba_layer", lambda: layer)
     monkeypatch.setattr(machine, "numba_threads", lambda: threads)
     monkeypatch.setattr(machine, "usable_cores", lambda: 4)
-    finding = readiness.numba()[0]
+    finding = doctor.numba()[0]
     assert finding.level == level
     assert level == "ok" or complains(finding, level)
 
@@ -119,9 +119,9 @@ def test_numba(monkeypatch, layer, threads, level):
 def test_compiled_code_that_cannot_be_kept(monkeypatch):
     kept = types.SimpleNamespace(stats=types.SimpleNamespace(cache_path="somewhere"))
     monkeypatch.setattr(cpu_watch, "compiled_chain", lambda: kept)
-    assert readiness.numba()[1].level == "ok"
+    assert doctor.numba()[1].level == "ok"
     kept.stats.cache_path = None
-    assert complains(readiness.numba()[1], "warn", "NUMBA_CACHE_DIR")
+    assert complains(doctor.numba()[1], "warn", "NUMBA_CACHE_DIR")
 
 
 @pytest.mark.parametrize(
@@ -140,20 +140,20 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
 )
 def test_no_gpu(monkeypatch, problem, level, fix):
     monkeypatch.setattr(nvidia, "problem", lambda: problem)
-    finding = only(readiness.gpu())
+    finding = only(health.gpu())
     assert (finding.level, finding.fix) == (level, fix)
     assert problem in finding.seen
-    assert readiness.cupy() == []
+    assert health.cupy() == []
 
 
 def test_a_gpu_and_another_process_on_it(monkeypatch):
     fake_cupy(monkeypatch)
     use_nvml(monkeypatch, FakeNvml(nvmlSystemGetDriverVersion="580.1"))
-    finding = only(readiness.gpu())
+    finding = only(health.gpu())
     assert (finding.check, finding.level) == ("gpu:0", "ok")
     assert "NVIDIA H200, 140 GiB, driver 580.1" in finding.seen
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetComputeRunningProcesses=[types.SimpleNamespace(pid=1)]))
-    assert complains(only(readiness.gpu()), "warn", "1 other process computes")
+    assert complains(only(health.gpu()), "warn", "1 other process computes")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
 )
 def test_cupy(monkeypatch, answer, level, words):
     monkeypatch.setattr(nvidia, "problem", lambda: "")
-    monkeypatch.setattr(readiness, "child", lambda *_: answer)
-    finding = only(readiness.cupy())
+    monkeypatch.setattr(health, "child", lambda *_: answer)
+    finding = only(health.cupy())
     assert (finding.level, words in finding.seen) == (level, True)
 
 
@@ -191,34 +191,34 @@ LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; 
 def test_tensorflow(monkeypatch, version, problem, answer, level, words):
     monkeypatch.setattr(machine, "version", lambda name: version)
     monkeypatch.setattr(nvidia, "problem", lambda: problem)
-    monkeypatch.setattr(readiness, "child", lambda *_: answer)
-    finding = only(readiness.tensorflow())
+    monkeypatch.setattr(health, "child", lambda *_: answer)
+    finding = only(health.tensorflow())
     assert (finding.level, words in finding.seen) == (level, True), finding
     assert "tensorflow" not in sys.modules
 
 
 def test_a_child_answers_fails_and_runs_out_of_time():
     code = "import os, sys; print(os.environ['SET']); print('said', file=sys.stderr); sys.exit(3)"
-    assert readiness.child(code, {"SET": "yes"}) == (3, "yes\n", "said\n")
-    assert readiness.child("import time; time.sleep(60)", limit_s=0.3)[0] is None
+    assert health.child(code, {"SET": "yes"}) == (3, "yes\n", "said\n")
+    assert health.child("import time; time.sleep(60)", limit_s=0.3)[0] is None
 
 
 def test_disk(monkeypatch, tmp_path):
-    monkeypatch.setattr(readiness, "_PROJECT", tmp_path)
+    monkeypatch.setattr(health, "_PROJECT", tmp_path)
     usage = types.SimpleNamespace(free=1 << 40)
-    monkeypatch.setattr(readiness.shutil, "disk_usage", lambda folder: usage)
-    assert only(readiness.disk()).level == "ok"
+    monkeypatch.setattr(health.shutil, "disk_usage", lambda folder: usage)
+    assert only(health.disk()).level == "ok"
     usage.free = 1 << 20
-    assert complains(only(readiness.disk()), "warn", "df -h")
-    monkeypatch.setattr(readiness.os, "access", lambda *_: False)
-    assert complains(only(readiness.disk()), "problem", "may not be written")
+    assert complains(only(health.disk()), "warn", "df -h")
+    monkeypatch.setattr(health.os, "access", lambda *_: False)
+    assert complains(only(health.disk()), "problem", "may not be written")
 
 
 def test_memory(monkeypatch):
     monkeypatch.setattr(machine, "memory_available", lambda device: 8 << 30)
-    assert only(readiness.memory()).level == "ok"
+    assert only(health.memory()).level == "ok"
     monkeypatch.setattr(machine, "memory_available", lambda device: 1 << 30)
-    assert complains(only(readiness.memory()), "warn", "1.0 GiB")
+    assert complains(only(health.memory()), "warn", "1.0 GiB")
 
 
 @pytest.mark.parametrize(
@@ -234,24 +234,24 @@ def test_memory(monkeypatch):
 def test_governor(tmp_path, governor, driver, level):
     folder = "sys/devices/system/cpu/cpu0/cpufreq"
     root = write(tmp_path, {f"{folder}/scaling_governor": governor, f"{folder}/scaling_driver": driver})
-    finding = only(readiness.governor(root))
+    finding = only(health.governor(root))
     assert (finding.level, governor in finding.seen) == (level, True)
-    assert only(readiness.governor(tmp_path / "none")).level == "ok"
+    assert only(health.governor(tmp_path / "none")).level == "ok"
 
 
 def test_a_busy_machine():
     values = {"cpu_clock_hz": 3e9, "steal_fraction": 0.08, "other_load_fraction": 0.5, "throttled_s": 0.2}
-    assert [f.level for f in readiness.judged(values, ())] == ["ok"] * 4
-    found = readiness.judged(values, ("cpu-clock", "steal", "quota", "other-load"))
+    assert [f.level for f in doctor.judged(values, ())] == ["ok"] * 4
+    found = doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))
     assert all(complains(finding, "warn") for finding in found)
     words = " ".join(finding.seen for finding in found)
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))
-    assert [f.level for f in readiness.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
+    assert [f.level for f in doctor.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
 
 
 def test_quiet_looks_at_this_machine(monkeypatch):
-    monkeypatch.setattr(readiness, "_WATCH_S", 0.08)
-    assert [finding.check for finding in readiness.quiet()] == ["clock", "load", "steal", "quota"]
+    monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
+    assert [finding.check for finding in doctor.quiet()] == ["clock", "load", "steal", "quota"]
 
 
 def good() -> list[Finding]:
@@ -275,7 +275,7 @@ def raising() -> list[Finding]:
     ],
 )
 def test_the_command(monkeypatch, capsys, checks, code, words):
-    monkeypatch.setattr(readiness, "CHECKS", checks)
+    monkeypatch.setattr(doctor, "CHECKS", checks)
     assert doctor.main([]) == code
     printed = capsys.readouterr().out
     assert all(word in printed for word in words)
@@ -291,10 +291,8 @@ def test_a_wrong_flag_is_one_error_line(capsys):
 
 
 def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
-    monkeypatch.setattr(readiness, "_WATCH_S", 0.08)
-    quick = tuple(
-        check for check in readiness.CHECKS if check not in (readiness.tensorflow, readiness.cupy, readiness.timings)
-    )
+    monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
+    quick = tuple(check for check in doctor.CHECKS if check not in (health.tensorflow, health.cupy, doctor.timings))
     found = doctor.run(quick)
     assert not [finding for finding in found if "the check itself failed" in finding.seen]
     assert {"python", "packages", "blas", "numba", "disk", "memory", "clock"} <= {finding.check for finding in found}
@@ -354,5 +352,5 @@ def test_help_needs_nothing_but_the_standard_library():
         "except SystemExit:\n    pass\nprint([n for n in {heavy!r} if n in sys.modules])"
     )
     for module in ("workloads.doctor", "workloads.__main__"):
-        status, out, err = readiness.child(code.format(module=module, heavy=heavy), {"PYTHONPATH": str(ROOT)})
+        status, out, err = health.child(code.format(module=module, heavy=heavy), {"PYTHONPATH": str(ROOT)})
         assert (status, out.splitlines()[-1]) == (0, "[]"), err

@@ -3,14 +3,13 @@
 import argparse
 import dataclasses
 import json
+import platform
 import sys
+import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-from workloads import options
-
-if TYPE_CHECKING:
-    from workloads.readiness import Finding
+from workloads import health, options
+from workloads.health import Finding
 
 EXAMPLE = "python -m workloads.doctor"
 LONG = """Checks what the measurements stand on: libraries and their threads, the GPU and why it is or is not used,
@@ -18,22 +17,170 @@ TensorFlow, memory, disk, what else keeps this machine busy, and whether a few t
 rows instead. Exit code 1 when something is broken; having no GPU is normal."""
 
 
-def run(checks: "tuple[Callable[[], list[Finding]], ...] | None" = None) -> "list[Finding]":
-    """Every check's findings. A check that fails itself is a problem, and the others go on. Takes 10 to 20 seconds."""
-    from workloads import readiness
+_WATCH_S, _LOOKS = 0.6, 8
 
+
+def numba() -> list[Finding]:
+    """Its threading layer, its threads, and whether compiled code can be kept."""
+    from workloads import cpu_watch, machine
+
+    layer, threads, cores = machine.numba_layer(), machine.numba_threads(), machine.usable_cores()
+    seen = f"{machine.version('numba')}, layer {layer or 'none'}, {threads} threads"
+    if layer not in ("omp", "tbb"):
+        fix = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
+        level = "warn" if layer else "problem"
+        found = [Finding("numba", level, seen, "without OpenMP small parallel kernels lose half their speed", fix)]
+    elif threads < cores:
+        found = [Finding("numba", "warn", seen, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS")]
+    else:
+        found = [Finding("numba", "ok", seen)]
+    # A dispatcher that cannot keep its code has no cache path.
+    if getattr(cpu_watch.compiled_chain().stats, "cache_path", None):
+        return [*found, Finding("numba cache", "ok", "compiled code is kept between runs")]
+    why = "every run compiles for seconds"
+    fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
+    return [*found, Finding("numba cache", "warn", "no folder to keep compiled code in", why, fix)]
+
+
+def quiet() -> list[Finding]:
+    """What a row's telemetry sees on an idle worker for half a second: clock, steal, quota, other processes."""
+    from workloads import telemetry
+
+    watch = telemetry.watch("cpu")
+    for _ in range(_LOOKS):
+        time.sleep(_WATCH_S / _LOOKS)
+        watch.before_block()
+    return judged(*watch.seen())
+
+
+def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
+    """The findings of a CPU watch's values and flags."""
+    again = "python -m workloads.matmul --rigorous"
+    # flag -> name, seen, why, fix
+    said = {
+        "cpu-clock": (
+            "clock",
+            f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, off by more than 3 % at times",
+            "sizes measured at different times do not compare",
+            again,
+        ),
+        "other-load": (
+            "load",
+            f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs",
+            "they take time and cache from what is measured",
+            "top",
+        ),
+        "steal": (
+            "steal",
+            f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor",
+            "its host is crowded: expect noise",
+            again,
+        ),
+        "quota": (
+            "quota",
+            f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota",
+            "the container may use less than its threads ask for",
+            "raise the container's CPU limit",
+        ),
+    }
+    fine = {
+        "cpu-clock": f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, steady",
+        "other-load": said["other-load"][1],
+        "steal": said["steal"][1],
+        "quota": "no CPU quota held this process back",
+    }
+    return [
+        Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine[flag])
+        for flag, (name, seen, why, fix) in said.items()
+    ]
+
+
+def timings() -> list[Finding]:
+    """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
+    from analysis import row_checks
+    from workloads import machine, row_flags
+
+    here = machine.describe()
+    done = [row_flags.flagged(m) for m in trials(here)]
+    lost = [
+        Finding(
+            "timings",
+            "problem",
+            f"{m.kernel}: {m.status}: {m.reason}",
+            "what is measured with it would fail too",
+            "make test",
+        )
+        for m in done
+        if m.status in ("failed", "wrong")
+    ]
+    found = row_checks.findings(done, here)
+    fine = sum(m.status == "ok" for m in done)
+    said = f"{fine} rows timed, their answers right; {len(row_checks.CHECKS)} things looked for, {len(found)} seen"
+    return [Finding("timings", "ok", said), *lost, *found]
+
+
+def trials(here) -> list:
+    """Measurements of a product and a pass over memory on each device, the pass warm and cold."""
+    import contextlib
+
+    from kernels.problems import Matmul, Stream
+    from workloads.records import Row, Settings
+    from workloads.timing import Limits
+    from workloads.worker import Order, Worker, environment
+
+    cpu, gpu = Settings(threads=here.cores), [Settings(f"gpu:{i}") for i in range(min(1, len(here.gpus)))]
+    half = max(here.caches_bytes.values(), default=1 << 22) // 4
+    rows = [Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu)]
+    rows += [Row("stream/numba/loop", Stream("triad", min(half, 1 << 26)), cpu)]
+    for on in gpu:
+        quarter = here.gpus[0].l2_bytes // 4
+        cold = Settings(on.device, cache="cold")
+        rows += [
+            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
+            *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold)),
+        ]
+    uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
+    done = []
+    for device in dict.fromkeys(row.settings.device for row in rows):
+        own = [row for row in rows if row.settings.device == device]
+        with contextlib.closing(Worker(environment(own[0], uuids))) as worker:
+            done += [
+                worker.ask(Order("measure", row, Limits(0.02, 10, 0.05, 0.25)), health.CHILD_LIMIT_S) for row in own
+            ]
+    return done
+
+
+CHECKS: tuple[Callable[[], list[Finding]], ...] = (
+    health.python,
+    health.packages,
+    health.dependencies,
+    health.blas,
+    numba,
+    health.gpu,
+    health.cupy,
+    health.tensorflow,
+    health.disk,
+    health.memory,
+    health.governor,
+    quiet,
+    timings,
+)
+
+
+def run(checks: tuple[Callable[[], list[Finding]], ...] | None = None) -> list[Finding]:
+    """Every check's findings. A check that fails itself is a problem, and the others go on. Takes 10 to 20 seconds."""
     found: list[Finding] = []
-    for check in readiness.CHECKS if checks is None else checks:
+    for check in CHECKS if checks is None else checks:
         try:
             found += check()
         except Exception as error:
             seen = f"the check itself failed: {type(error).__name__}: {error}"
             why = "what it looks at is broken or missing"
-            found.append(readiness.Finding(check.__name__, "problem", seen, why, "make test"))
+            found.append(Finding(check.__name__, "problem", seen, why, "make test"))
     return found
 
 
-def table(found: "list[Finding]") -> str:
+def table(found: list[Finding]) -> str:
     """The findings as text: a line each, and for what is not ok the reason and the next command."""
     lines = []
     for one in found:
@@ -53,13 +200,13 @@ def parser() -> options.Parser:
     return made
 
 
-def stored(runs: list[str]) -> "list[Finding]":
+def stored(runs: list[str]) -> list[Finding]:
     """What the checks see in stored rows, machine by machine.
 
     Raises: Usage when there are none.
     """
-    from workloads import checks, records
-    from workloads.readiness import Finding
+    from analysis import row_checks
+    from workloads import records
 
     try:
         machines = records.by_machine(*runs)
@@ -70,8 +217,8 @@ def stored(runs: list[str]) -> "list[Finding]":
     for loaded in machines.values():
         here = loaded.runs[-1].machine if loaded.runs else None
         where = here.key if here else "a machine that no line names"
-        said = f"{len(loaded.measurements)} rows of {where}, {len(checks.CHECKS)} things looked for in each"
-        found += [Finding("rows", "ok", said), *checks.findings(loaded.measurements, here)]
+        said = f"{len(loaded.measurements)} rows of {where}, {len(row_checks.CHECKS)} things looked for in each"
+        found += [Finding("rows", "ok", said), *row_checks.findings(loaded.measurements, here)]
         if loaded.bad_lines:
             lost = f"{loaded.bad_lines} lines of {where} cannot be read"
             found.append(
@@ -93,7 +240,7 @@ def _body(args: argparse.Namespace) -> int:
     return _code(found)
 
 
-def _code(found: "list[Finding]") -> int:
+def _code(found: list[Finding]) -> int:
     return options.FAILED if any(one.level == "problem" for one in found) else options.OK
 
 

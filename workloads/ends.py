@@ -1,16 +1,49 @@
-"""What trainings and inference say last: how much of a plan is here, and an error line with a command that works for each model
-that failed and where nothing could be measured."""
+"""What a command says last: how a sweep ended, and what failed; of trainings and inference how much of a plan is here, and an
+error line with a command that works for each model that failed and where nothing could be measured."""
 
+import argparse
+import os
+import re
 import sys
 from collections import Counter
 
 import msgspec
 
-from workloads import machine, options, studies, switches
+from workloads import machine, options, studies, sweep, switches
+from workloads.plan import name, note
 from workloads.records import Measurement
 
 _DOCTOR = "python -m workloads.doctor"
 _SMALL = 1000  # samples of the command that fits
+
+
+def resume_command(outcome: sweep.Outcome) -> str:
+    """The command that finishes a sweep that was stopped."""
+    base = sweep.command_without(outcome.run.command, "--resume")
+    return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
+
+
+def ended(outcome: sweep.Outcome, args: argparse.Namespace) -> int:
+    """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
+    from analysis import row_checks
+
+    bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
+    for m in bad[:5]:
+        print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
+    if len(bad) > 5:
+        print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
+    skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
+    for reason, rows in skipped.most_common(None if args.verbose else 5):
+        said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
+        print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
+    for line in row_checks.lines(outcome.measurements, outcome.run.machine):
+        note(args, line)
+    if outcome.stopped:
+        how = options.typed(resume_command(outcome))
+        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)
+    if not args.quiet:
+        print(f"results: {os.path.relpath(outcome.path)}", file=sys.stderr)
+    return outcome.exit_code
 
 
 def said(outcome, workload: str, example: str, names: list[str] | None = None) -> None:

@@ -53,6 +53,9 @@ _SIMD = (
     ("vsx", "vsx"),
     ("rvv", "rvv"),
 )
+_SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
+# These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
+_OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
 _VM_MAKERS = ("qemu", "kvm", "vmware", "virtualbox", "innotek", "xen", "amazon ec2", "google", "bochs", "parallels")
 
 
@@ -210,6 +213,21 @@ def quota_cpus(root: Path = ROOT) -> float | None:
         if quota.isdigit() and period.isdigit() and int(period) > 0:  # "max" and "-1" are no quota
             found.append(int(quota) / int(period))
     return min(found, default=None)
+
+
+def _governors(root: Path) -> set[tuple[str, str]]:
+    folders = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq")
+    return {(text(folder / "scaling_governor"), text(folder / "scaling_driver")) for folder in folders}
+
+
+def governors(root: Path = ROOT) -> list[str]:
+    """The frequency governors in use."""
+    return sorted({name for name, _ in _governors(root)})
+
+
+def slow_governors(root: Path = ROOT) -> list[str]:
+    """The frequency governors in use whose clock lags behind the work."""
+    return sorted({name for name, driver in _governors(root) if name in _SLOW_GOVERNORS and driver not in _OWN_CLOCK})
 
 
 def throttled_s(root: Path = ROOT) -> float:

@@ -190,7 +190,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
     Raises: Usage for a table for machines of more than one part.
     """
-    from workloads import at_once, machine, plan, show, suite, sweep
+    from workloads import at_once, ends, machine, plan, show, suite, sweep
 
     parts = _parts(args)
     if args.format in ("csv", "json") and len(parts) != 1:
@@ -216,7 +216,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
             out.finish()
             if outcomes[-1].stopped:
                 break
-    codes = [sweep.ended(outcome, args) for outcome in outcomes]
+    codes = [ends.ended(outcome, args) for outcome in outcomes]
     if args.format == "table" and alone:
         said([m for outcome in outcomes for m in outcome.measurements])
     ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]

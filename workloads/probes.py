@@ -1,4 +1,4 @@
-"""What only the process that timed a row can see of it, once its clocks are done: flags for `workloads.checks`."""
+"""What only the process that timed a row can see of it, once its clocks are done: flags for `analysis.row_checks`."""
 
 import functools
 import math
@@ -11,7 +11,7 @@ import numpy as np
 from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import operands
-from workloads import machine
+from workloads import host, machine
 from workloads.records import Row
 
 # Errors in shares of the root of the summed squared products. float32 sums of k products reach 2^-24 sqrt(k), below 1e-5 for any
@@ -87,9 +87,7 @@ def taken(backend: str) -> int:
 
 @functools.cache
 def slow_governor() -> bool:
-    from workloads import readiness
-
-    return readiness.governor()[0].level != "ok"
+    return bool(host.slow_governors())
 
 
 def foreign(folder: pathlib.Path) -> bool:

@@ -80,7 +80,7 @@ def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
 
 
 def _body(args: argparse.Namespace, command: str) -> int:
-    from workloads import records, sweep
+    from workloads import ends, records, sweep
 
     made = argparse.Namespace(**vars(args))
     run = sweep.header(made, command)
@@ -99,7 +99,7 @@ def _body(args: argparse.Namespace, command: str) -> int:
                     if args.stop_after and time.monotonic() - begin > args.stop_after:
                         raise sweep.Stopped("stop-after")
         except sweep.Stopped as stop:
-            how = options.typed(sweep.resume_command(sweep.Outcome(run, writer.path, [])))
+            how = options.typed(ends.resume_command(sweep.Outcome(run, writer.path, [])))
             print(f"stopped by {stop}; finish with:\n  {how}", file=sys.stderr)
     from analysis import trust
 

@@ -92,7 +92,7 @@ def session(
 ) -> int:
     """The body of a workload's command: the plan for --dry-run, else rows as they finish, then what `said` prints
     under a table; the exit code. `run` is the suite's own Run line, where there is one."""
-    from workloads import machine, plan, sweep
+    from workloads import ends, machine, plan, sweep
 
     if args.dry_run:
         plan.dry_run(rows(args, machine.describe()), args)
@@ -104,7 +104,7 @@ def session(
     out.finish()
     if args.format == "table":
         said(outcome)
-    return beside(args, [outcome.path], sweep.ended(outcome, args))
+    return beside(args, [outcome.path], ends.ended(outcome, args))
 
 
 def check_flags(args: argparse.Namespace) -> None:

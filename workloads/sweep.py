@@ -5,11 +5,9 @@ import contextlib
 import math
 import os
 import pathlib
-import re
 import signal
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 
 import msgspec
@@ -17,8 +15,8 @@ import msgspec
 from analysis import costs, estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-from workloads import checks, machine, options, records
-from workloads.plan import RIGOROUS_PROCESSES, name, note
+from workloads import machine, options, records, row_flags
+from workloads.plan import RIGOROUS_PROCESSES, name
 from workloads.records import Measurement, Row, Run, Samples
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
@@ -120,7 +118,7 @@ def sweep(
                         step(row, len(outcome.measurements), len(outcome.measurements) + outcome.left)
                         done = kept.get(row.key)
                         if done is None:
-                            done = checks.flagged(runner.measure(row), outcome.measurements, run.machine)
+                            done = row_flags.flagged(runner.measure(row))
                             writer.append(done)
                         runner.learn(done)
                         outcome.measurements.append(done)
@@ -343,30 +341,3 @@ def signals() -> Iterator[None]:
     finally:
         for number, handler in old.items():
             signal.signal(number, handler)
-
-
-def resume_command(outcome: Outcome) -> str:
-    """The command that finishes a sweep that was stopped."""
-    base = command_without(outcome.run.command, "--resume")
-    return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
-
-
-def ended(outcome: Outcome, args: argparse.Namespace) -> int:
-    """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
-    bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
-    for m in bad[:5]:
-        print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
-    if len(bad) > 5:
-        print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
-    skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
-    for reason, rows in skipped.most_common(None if args.verbose else 5):
-        said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
-        print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
-    for line in checks.lines(outcome.measurements, outcome.run.machine):
-        note(args, line)
-    if outcome.stopped:
-        how = options.typed(resume_command(outcome))
-        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)
-    if not args.quiet:
-        print(f"results: {os.path.relpath(outcome.path)}", file=sys.stderr)
-    return outcome.exit_code

@@ -342,9 +342,9 @@ def _said(outcome, verbose: bool = False) -> None:
 
 
 def _how_to_see(outcome) -> str:
-    from workloads import sweep
+    from workloads import ends
 
-    return f"What a step is made of, from these rows, nothing measured again: {options.typed(sweep.resume_command(outcome))} -v"
+    return f"What a step is made of, from these rows, nothing measured again: {options.typed(ends.resume_command(outcome))} -v"
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,22 +1,20 @@
 """Is a timing even true? What can be wrong with a row, as data: what was seen, why it matters, what to type next.
 
-A sweep adds the flags to its rows as they finish and says at its end what they mean; `python -m workloads.doctor RUN` asks the
-same of stored rows. What only the process that timed a row can see is asked there (`workloads.probes`) and comes as a flag.
+What one row's numbers show is flagged when it is measured (`workloads.row_flags`, `workloads.probes`); what takes other rows or
+roofs is seen when they are read.
 """
 
+import importlib.util
 import math
-import pathlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from analysis import bounds, data_parallel, estimate, names
-from workloads.readiness import Finding
+from workloads import row_flags
+from workloads.health import Finding
 from workloads.records import Machine, Measurement
 
-# A device that cools or heats up between two clocks moves them by some percent; one that is not waited for, by far more.
-_APART = 0.8
-_FIRST = 2.0  # times the others that a first sample must take to be suspected of holding the first call
 _FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold must be slower than warm
 _IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set is warm for certain, and coldness shows
 
@@ -48,37 +46,6 @@ def _told(flag: str, words: str) -> Callable[[Measurement, Context], str]:
             return math.nan
 
     return lambda m, context: words.format_map(Known(m.values)) if flag in m.flags else ""
-
-
-def _no_wait(m: Measurement, context: Context) -> str:
-    """A call that was waited for and yet took less than its work on the device."""
-    waited, worked = m.on("host-latency"), m.on("device")
-    if "no-wait" in m.flags:
-        return "work was left on the device after the call was waited for"
-    if not (waited and worked and waited.seconds and worked.seconds) or m.settings.cache != "warm":
-        return ""
-    host, device = estimate.of(waited), estimate.of(worked)
-    if host.high >= device.low * _APART:
-        return ""
-    return f"a call that is waited for takes {host.value:.3g} s, its work on the device {device.value:.3g} s"
-
-
-def _first_call(m: Measurement, context: Context) -> str:
-    """A first sample as much longer than the others as the first call was."""
-    first = m.phases_s.get("first_call", 0.0)
-    for samples in m.samples:
-        if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks")):
-            continue
-        middle = estimate.middle(samples)
-        extra = (samples.seconds[0] - middle) * samples.calls
-        cold = first - middle
-        if (
-            samples.seconds[0] > _FIRST * middle
-            and samples.seconds[0] == max(samples.seconds)
-            and 0.5 * cold <= extra <= 2 * cold
-        ):
-            return f"the first sample is {samples.seconds[0] / middle:.3g} times the others, as the first call was"
-    return ""
 
 
 def _above_roof(m: Measurement, context: Context) -> str:
@@ -136,12 +103,6 @@ def _last_cache(m: Measurement, machine: Machine | None) -> int:
     return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
 
 
-def _ran_on_cpu(m: Measurement, context: Context) -> str:
-    if "ran-on-cpu" in m.flags:
-        return "its result lies in the host's memory"
-    return m.reason if m.settings.device != "cpu" and "variables are on" in m.reason and "CPU" in m.reason else ""
-
-
 def _other_losses(m: Measurement, context: Context) -> str:
     """A training on several GPUs that learns otherwise than one on one GPU."""
     return data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
@@ -154,14 +115,14 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "no-wait",
         "problem",
-        _no_wait,
+        lambda m, context: row_flags.no_wait(m),
         "a GPU call returns before its work is done: without a wait only the launch is timed",
         "compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096",
     ),
     Check(
         "first-call",
         "problem",
-        _first_call,
+        lambda m, context: row_flags.first_call(m),
         "the first call holds context, compilation and plan search: no later one pays",
         "{command} --max-time 5",
     ),
@@ -210,7 +171,7 @@ CHECKS: tuple[Check, ...] = (
     Check(
         "ran-on-cpu",
         "problem",
-        _ran_on_cpu,
+        lambda m, context: row_flags.ran_on_cpu(m),
         "what ran on the CPU says nothing of the GPU",
         "python -m workloads.doctor",
     ),
@@ -308,14 +269,6 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-def flagged(m: Measurement, rows: Sequence[Measurement] = (), machine: Machine | None = None) -> Measurement:
-    """The measurement with the flags of what is seen of it beside the rows measured before. Roofs are left to whoever reads the
-    rows: they may be measured later, and better."""
-    context = Context(tuple(rows), (), machine)
-    found = [c.flag for c in CHECKS if c.flag not in m.flags and c.seen(m, context)]
-    return msgspec.structs.replace(m, flags=(*m.flags, *found)) if found else m
-
-
 def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> list[Finding]:
     """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
     rows = tuple(rows)
@@ -332,7 +285,7 @@ def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> lis
 
 def _fix(check: Check, m: Measurement) -> str:
     """What to type next for a check that saw this row: where it measures again, the row's own workload and model."""
-    workload = m.problem.op if (pathlib.Path(__file__).parent / f"{m.problem.op}.py").exists() else "matmul"
+    workload = m.problem.op if importlib.util.find_spec(f"workloads.{m.problem.op}") else "matmul"
     model = getattr(m.problem, "model", "")
     return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 

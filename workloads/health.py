@@ -1,4 +1,4 @@
-"""The checks behind python -m workloads.doctor: is what the measurements stand on there, and does it work?"""
+"""Whether what measurements stand on is there and works: what python -m workloads.doctor looks at, and the Finding it makes."""
 
 import dataclasses
 import importlib
@@ -9,8 +9,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 OLDEST_PYTHON = (3, 11)
@@ -31,11 +29,6 @@ FREE_DISK_BYTES = 200 << 20  # far more than a suite's result files and report
 FREE_MEMORY_BYTES = 2 << 30
 CHILD_LIMIT_S = 90.0
 _PROJECT = Path(__file__).parent.parent
-_WATCH_S, _LOOKS = 0.6, 8
-_SLOW_GOVERNORS = ("powersave", "conservative", "ondemand")
-# These drivers choose the clock themselves; with them `powersave` is the normal governor and no handicap.
-_OWN_CLOCK = ("intel_pstate", "amd-pstate-epp", "amd_pstate_epp")
-
 _CUPY = """
 import cupy, numpy
 kernel = cupy.RawKernel('extern "C" __global__ void twice(const int* x, int* y, int n) {'
@@ -65,7 +58,7 @@ class Finding:
     fix: str = ""
 
 
-def _pip(words: str) -> str:
+def pip(words: str) -> str:
     return f"{sys.executable} -m pip install {words}"
 
 
@@ -99,7 +92,7 @@ def dependencies() -> list[Finding]:
                     "problem",
                     f"{package}: {type(error).__name__}: {error}".splitlines()[0],
                     "every command needs it",
-                    _pip(package),
+                    pip(package),
                 )
             )
     return bad + ([Finding("dependencies", "ok", ", ".join(good))] if good else [])
@@ -124,7 +117,7 @@ def blas() -> list[Finding]:
     seen = f"{found['blas']} {found.get('blas_kernels', '')}, {threads or 'unknown'} threads, {cores} cores"
     names = [n for n in ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS") if n in os.environ]
     if 0 < threads < cores:
-        fix = f"unset {' '.join(names)}" if names else _pip("--force-reinstall numpy")
+        fix = f"unset {' '.join(names)}" if names else pip("--force-reinstall numpy")
         return [Finding("blas", "warn", seen, "fewer threads than cores make the CPU look slow", fix)]
     if threads > most:
         return [
@@ -140,28 +133,6 @@ def blas() -> list[Finding]:
         fix = "unset OPENBLAS_CORETYPE" if "OPENBLAS_CORETYPE" in os.environ else "export OPENBLAS_CORETYPE=SkylakeX"
         return [Finding("blas", "warn", seen, "kernels for AVX2 make a CPU with AVX-512 look up to twice as slow", fix)]
     return [Finding("blas", "ok", seen)]
-
-
-def numba() -> list[Finding]:
-    """Its threading layer, its threads, and whether compiled code can be kept."""
-    from workloads import cpu_watch, machine
-
-    layer, threads, cores = machine.numba_layer(), machine.numba_threads(), machine.usable_cores()
-    seen = f"{machine.version('numba')}, layer {layer or 'none'}, {threads} threads"
-    if layer not in ("omp", "tbb"):
-        fix = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
-        level = "warn" if layer else "problem"
-        found = [Finding("numba", level, seen, "without OpenMP small parallel kernels lose half their speed", fix)]
-    elif threads < cores:
-        found = [Finding("numba", "warn", seen, f"fewer threads than the {cores} cores", "unset NUMBA_NUM_THREADS")]
-    else:
-        found = [Finding("numba", "ok", seen)]
-    # A dispatcher that cannot keep its code has no cache path.
-    if getattr(cpu_watch.compiled_chain().stats, "cache_path", None):
-        return [*found, Finding("numba cache", "ok", "compiled code is kept between runs")]
-    why = "every run compiles for seconds"
-    fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"
-    return [*found, Finding("numba cache", "warn", "no folder to keep compiled code in", why, fix)]
 
 
 def gpu() -> list[Finding]:
@@ -206,7 +177,7 @@ def cupy() -> list[Finding]:
     if code == 0 and out.strip() == "True":
         return [Finding("cupy", "ok", "compiles, and a tiny kernel gives the right answer")]
     seen = "a tiny kernel gives a wrong answer" if code == 0 else _ending(code, err)
-    return [Finding("cupy", "problem", seen, "no GPU kernel can be measured", _pip("'cupy-cuda12x[ctk]'"))]
+    return [Finding("cupy", "problem", seen, "no GPU kernel can be measured", pip("'cupy-cuda12x[ctk]'"))]
 
 
 def tensorflow() -> list[Finding]:
@@ -214,7 +185,7 @@ def tensorflow() -> list[Finding]:
     from workloads import machine, nvidia
 
     if not (version := machine.version("tensorflow")):
-        return [Finding("tensorflow", "warn", "not installed", "training rows are skipped", _pip("tensorflow"))]
+        return [Finding("tensorflow", "warn", "not installed", "training rows are skipped", pip("tensorflow"))]
     settings = {"TF_FORCE_GPU_ALLOW_GROWTH": "true", "TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
     code, out, err = child(_TENSORFLOW, settings)
     if code != 0:
@@ -224,7 +195,7 @@ def tensorflow() -> list[Finding]:
                 "problem",
                 f"{version}: {_ending(code, err)}",
                 "training rows will fail",
-                _pip("--force-reinstall tensorflow"),
+                pip("--force-reinstall tensorflow"),
             )
         ]
     count = int(out.split()[-1])
@@ -232,7 +203,7 @@ def tensorflow() -> list[Finding]:
         missing = sorted(set(re.findall(r"Could not load dynamic library '([^']+)'", err)))
         seen = f"{version} sees no GPU; missing: {', '.join(missing) or 'it does not say what'}"
         why = "a model would train on the CPU beside an idle GPU"
-        return [Finding("tensorflow", "warn", seen, why, _pip("'tensorflow[and-cuda]'"))]
+        return [Finding("tensorflow", "warn", seen, why, pip("'tensorflow[and-cuda]'"))]
     gpus = f"{count or 'no'} GPU{'s' * (count > 1)}"
     return [Finding("tensorflow", "ok", f"{version} with Keras {machine.version('keras')} starts; it sees {gpus}")]
 
@@ -305,10 +276,7 @@ def governor(root: Path = Path("/")) -> list[Finding]:
     """The frequency governors in use; only read, never set."""
     from workloads import host
 
-    folders = sorted((root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq"))
-    pairs = {(host.text(f / "scaling_governor"), host.text(f / "scaling_driver")) for f in folders}
-    slow = sorted({name for name, driver in pairs if name in _SLOW_GOVERNORS and driver not in _OWN_CLOCK})
-    if slow:
+    if slow := host.slow_governors(root):
         return [
             Finding(
                 "governor",
@@ -318,128 +286,4 @@ def governor(root: Path = Path("/")) -> list[Finding]:
                 "sudo cpupower frequency-set -g performance",
             )
         ]
-    return [Finding("governor", "ok", ", ".join(sorted({name for name, _ in pairs})) or "none visible, as in most VMs")]
-
-
-def quiet() -> list[Finding]:
-    """What a row's telemetry sees on an idle worker for half a second: clock, steal, quota, other processes."""
-    from workloads import telemetry
-
-    watch = telemetry.watch("cpu")
-    for _ in range(_LOOKS):
-        time.sleep(_WATCH_S / _LOOKS)
-        watch.before_block()
-    return judged(*watch.seen())
-
-
-def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
-    """The findings of a CPU watch's values and flags."""
-    again = "python -m workloads.matmul --rigorous"
-    # flag -> name, seen, why, fix
-    said = {
-        "cpu-clock": (
-            "clock",
-            f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, off by more than 3 % at times",
-            "sizes measured at different times do not compare",
-            again,
-        ),
-        "other-load": (
-            "load",
-            f"other processes use {values.get('other_load_fraction', 0):.0%} of the CPUs",
-            "they take time and cache from what is measured",
-            "top",
-        ),
-        "steal": (
-            "steal",
-            f"{values.get('steal_fraction', 0):.0%} of the CPU time is stolen by the hypervisor",
-            "its host is crowded: expect noise",
-            again,
-        ),
-        "quota": (
-            "quota",
-            f"held back for {values.get('throttled_s', 0):.3f} s by a cgroup's CPU quota",
-            "the container may use less than its threads ask for",
-            "raise the container's CPU limit",
-        ),
-    }
-    fine = {
-        "cpu-clock": f"{values['cpu_clock_hz'] / 1e9:.2f} GHz, steady",
-        "other-load": said["other-load"][1],
-        "steal": said["steal"][1],
-        "quota": "no CPU quota held this process back",
-    }
-    return [
-        Finding(name, "warn", seen, why, fix) if flag in flags else Finding(name, "ok", fine[flag])
-        for flag, (name, seen, why, fix) in said.items()
-    ]
-
-
-def timings() -> list[Finding]:
-    """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
-    from workloads import checks, machine
-
-    here = machine.describe()
-    done: list = []
-    for m in trials(here):
-        done.append(checks.flagged(m, done, here))
-    lost = [
-        Finding(
-            "timings",
-            "problem",
-            f"{m.kernel}: {m.status}: {m.reason}",
-            "what is measured with it would fail too",
-            "make test",
-        )
-        for m in done
-        if m.status in ("failed", "wrong")
-    ]
-    found = checks.findings(done, here)
-    fine = sum(m.status == "ok" for m in done)
-    said = f"{fine} rows timed, their answers right; {len(checks.CHECKS)} things looked for, {len(found)} seen"
-    return [Finding("timings", "ok", said), *lost, *found]
-
-
-def trials(here) -> list:
-    """Measurements of a product and a pass over memory on each device, the pass warm and cold."""
-    import contextlib
-
-    from kernels.problems import Matmul, Stream
-    from workloads.records import Row, Settings
-    from workloads.timing import Limits
-    from workloads.worker import Order, Worker, environment
-
-    cpu, gpu = Settings(threads=here.cores), [Settings(f"gpu:{i}") for i in range(min(1, len(here.gpus)))]
-    half = max(here.caches_bytes.values(), default=1 << 22) // 4
-    rows = [Row("matmul/numpy/blas", Matmul(512, 512, 512), cpu)]
-    rows += [Row("stream/numba/loop", Stream("triad", min(half, 1 << 26)), cpu)]
-    for on in gpu:
-        quarter = here.gpus[0].l2_bytes // 4
-        cold = Settings(on.device, cache="cold")
-        rows += [
-            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
-            *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold)),
-        ]
-    uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
-    done = []
-    for device in dict.fromkeys(row.settings.device for row in rows):
-        own = [row for row in rows if row.settings.device == device]
-        with contextlib.closing(Worker(environment(own[0], uuids))) as worker:
-            done += [worker.ask(Order("measure", row, Limits(0.02, 10, 0.05, 0.25)), CHILD_LIMIT_S) for row in own]
-    return done
-
-
-CHECKS: tuple[Callable[[], list[Finding]], ...] = (
-    python,
-    packages,
-    dependencies,
-    blas,
-    numba,
-    gpu,
-    cupy,
-    tensorflow,
-    disk,
-    memory,
-    governor,
-    quiet,
-    timings,
-)
+    return [Finding("governor", "ok", ", ".join(host.governors(root)) or "none visible, as in most VMs")]

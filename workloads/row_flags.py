@@ -1,0 +1,57 @@
+"""What the numbers of one row say against it: the flags that it gets when it is measured."""
+
+import msgspec
+
+from analysis import estimate
+from workloads.records import Measurement
+
+# A device that cools or heats up between two clocks moves them by some percent; one that is not waited for, by far more.
+_APART = 0.8
+_FIRST = 2.0  # times the others that a first sample must take to be suspected of holding the first call
+
+
+def no_wait(m: Measurement) -> str:
+    """A call that was waited for and yet took less than its work on the device."""
+    waited, worked = m.on("host-latency"), m.on("device")
+    if "no-wait" in m.flags:
+        return "work was left on the device after the call was waited for"
+    if not (waited and worked and waited.seconds and worked.seconds) or m.settings.cache != "warm":
+        return ""
+    host, device = estimate.of(waited), estimate.of(worked)
+    if host.high >= device.low * _APART:
+        return ""
+    return f"a call that is waited for takes {host.value:.3g} s, its work on the device {device.value:.3g} s"
+
+
+def first_call(m: Measurement) -> str:
+    """A first sample as much longer than the others as the first call was."""
+    first = m.phases_s.get("first_call", 0.0)
+    for samples in m.samples:
+        if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks")):
+            continue
+        middle = estimate.middle(samples)
+        extra = (samples.seconds[0] - middle) * samples.calls
+        cold = first - middle
+        if (
+            samples.seconds[0] > _FIRST * middle
+            and samples.seconds[0] == max(samples.seconds)
+            and 0.5 * cold <= extra <= 2 * cold
+        ):
+            return f"the first sample is {samples.seconds[0] / middle:.3g} times the others, as the first call was"
+    return ""
+
+
+def ran_on_cpu(m: Measurement) -> str:
+    """A row of a GPU whose work was on the CPU."""
+    if "ran-on-cpu" in m.flags:
+        return "its result lies in the host's memory"
+    return m.reason if m.settings.device != "cpu" and "variables are on" in m.reason and "CPU" in m.reason else ""
+
+
+FLAGS = {"no-wait": no_wait, "first-call": first_call, "ran-on-cpu": ran_on_cpu}
+
+
+def flagged(m: Measurement) -> Measurement:
+    """The measurement with the flags of what its own numbers show."""
+    found = [flag for flag, seen in FLAGS.items() if flag not in m.flags and seen(m)]
+    return msgspec.structs.replace(m, flags=(*m.flags, *found)) if found else m
