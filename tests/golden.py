@@ -8,6 +8,7 @@ import contextlib
 import csv
 import importlib.util
 import io
+import itertools
 import json
 import math
 import os
@@ -19,11 +20,25 @@ import sys
 import tempfile
 import unittest.mock
 import warnings
+import zlib
 
 # ---- All that is asked of the inside of the product: when modules move, only these lines change.
 from fake_measurements import CPU_MACHINE, GPU_MACHINE
 
-from analysis import answers, crossover, foretold, held_out, jobs, links, prediction, profile, roofs, spread
+from analysis import (
+    answers,
+    crossover,
+    data_parallel,
+    foretold,
+    held_out,
+    inference,
+    jobs,
+    ladder,
+    links,
+    prediction,
+    profile,
+    roofs,
+)
 from workloads import cases, machine, records
 
 FIXED = {  # what this machine would say of itself -> what it says here
@@ -111,14 +126,10 @@ def command(words: str, here=CPU_MACHINE) -> tuple[int, str, str]:
 # ---- what is frozen
 
 
-def explained(names) -> Values:
-    """explain --format json of cases, by the rows of the H200."""
-    made: Values = {}
-    for name in names:
-        code, out, err = command(f"analysis.explain --case {name} --format json {H200}")
-        made[f"explain/{name}/exit"] = str(code)
-        made |= flat(f"explain/{name}", json.loads(out) if out else {"error": err})
-    return made
+def explained(words: str) -> Values:
+    """explain --format json, by the rows of the H200."""
+    code, out, err = command(f"analysis.explain {words} --format json {H200}")
+    return {f"explain/{words}": str(code)} | flat(f"explain/{words}", json.loads(out) if out else {"error": err})
 
 
 def planned(words: str, here) -> Values:
@@ -126,8 +137,10 @@ def planned(words: str, here) -> Values:
     code, out, err = command(f"{words} --dry-run --format json", here)
     name = f"plan/{here.key}/{words}"
     made = {f"{name}/exit": str(code)}
-    if not out.startswith("{"):
-        return made | {f"{name}/error": errors(err)}
+    if not out.startswith("{"):  # a training's plan is a list, and then how long it may take, in words
+        listed = [line for line in out.splitlines() if re.match(r"\w+/\w+/\w+ ", line)]
+        made |= {f"{name}/row {i:03}": line for i, line in enumerate(listed)}
+        return made | {f"{name}/error": errors(err)} if code else made
     plan = json.loads(out)
     made |= {f"{name}/{key}": str(scalar(plan[key])) for key in plan if key != "rows"}
     return made | {
@@ -168,28 +181,54 @@ def rows(folder: str) -> Values:
     return made
 
 
-def answer(name: str, a) -> Values:
-    """Who wins where: the kind, the range, each crossing, the bands that can't be told, and the ratio at each size."""
+def answer(name: str, a, suffix: str = "") -> Values:
+    """Who wins where: the kind, the range, each crossing, the bands that can't be told, and the ratio at some sizes."""
     ways = [a.form.mode, a.form.clock, str(a.form.reuse), a.form.framework, a.form.cache]
-    fixed = " ".join(f"{k}={v}" for k, v in a.family.fixed)
-    name = f"{name}/{a.family.op} {a.family.varies} {fixed} {a.precision} {' '.join(filter(None, ways))}"
+    fixed = " ".join(str(v) for _, v in a.family.fixed)
+    name = f"{name}/{a.family.op} {a.family.varies} {fixed} {a.precision} {' '.join(filter(None, ways))}{suffix}"
     name += " as-written" if a.form.as_written else ""
     made = {name: f"{a.kind} {a.low_n} {a.high_n} bands {' '.join(f'{b[0]}-{b[1]}' for b in a.bands) or '-'}"}
     for c in a.crossings:
         made[f"{name}/crossing {c.below}"] = f"{interval(c.at)} {c.below} {c.above} {c.to}"
     signs = {1: "GPU", -1: "CPU", 0: "can't-tell"}
-    points = a.points[:: max(1, len(a.points) // 8)]
+    points = a.points[:: max(1, len(a.points) // 4)]
     made |= {f"{name}/at {p.n}": f"{interval(p.ratio)} {signs[p.sign]}" for p in points}
-    return made | (answer(f"{name}/default", a.default) if a.default else {})
+    return made | (answer(name.rpartition("/")[0], a.default, " default-threads") if a.default else {})
 
 
 def crossings(folder: str) -> Values:
-    """Every crossover of a folder: of products and convolutions, and of trainings."""
+    """Every crossover of a folder: of products and convolutions, of trainings, and of models that answer."""
     taken = records.read(folder).measurements
     found = [*crossover.crossovers(taken), *answers.every(taken, "matmul"), *answers.every(taken, "conv")]
     made: Values = {}
     for a in [*found, *jobs.answers(taken)]:
         made |= answer(f"crossover/{folder}", a)
+    for _, way, a in inference.crossovers(taken):
+        made |= answer(f"crossover/{folder}/{way.kernel} {way.clock}", a)
+    return made
+
+
+def rungs(folder: str) -> Values:
+    """What each rung of the ladders reaches of the library, of the peak, and over the one before."""
+    loaded = records.read(folder)
+    made: Values = {}
+    for op in ("matmul", "conv"):
+        for of in ladder.ladders(loaded.measurements, loaded.runs[-1].machine, op):
+            name = f"ladder/{folder}/{op} {of.device} {of.math} {of.threads}"
+            for i, s in enumerate(of.steps):
+                told = " / ".join(interval(e) for e in (s.seconds, s.of_library, s.of_peak, s.over_before))
+                made[f"{name}/{i:02} {s.kernel} {s.problem.flops}"] = told
+    return made
+
+
+def together(folder: str) -> Values:
+    """Trainings on several GPUs: the step, the sum over the GPUs, its bandwidth, how far the losses are from one GPU's."""
+    made: Values = {}
+    for i, case in enumerate(data_parallel.cases(records.read(folder).measurements)):
+        p, apart, rate = case.several.problem, data_parallel.loss_difference(case), data_parallel.bus_bytes_per_s(case)
+        told = [interval(data_parallel.step(case.several)), interval(data_parallel.all_reduce(case))]
+        told += ["-" if value is None else number(float(value)) for value in (rate, apart)]
+        made[f"together/{folder}/{i:02} {p.model} {p.batch} {case.count}"] = " / ".join(told)
     return made
 
 
@@ -234,33 +273,43 @@ def trained(folder: str) -> Values:
     return made
 
 
-def spreads(folder: str) -> Values:
-    """By how much single processes of a row may differ, and what other moments add."""
-    loaded = records.read(folder)
-    known = spread.stored(loaded.runs[-1].machine.key)
-    made: Values = {}
-    for m in [m for m in loaded.measurements if m.status == "ok"]:
-        for what in (spread.ALONE, spread.TURNS, spread.OCCASIONS):
-            found = known.of(m, what)
-            if found.processes:
-                made[f"spread/{folder}/{m.key}/{what}"] = f"{number(found.limit)} {number(found.processes)}"
-    return made
-
-
 def compared(old: str, new: str) -> Values:
-    """The verdicts of two stored runs."""
+    """The verdicts of two stored runs, and the least effect that is claimed of each row: what its processes differ by."""
     code, out, err = command(f"analysis.compare {old} {new} --format json")
-    made = {f"compare/{old} {new}": f"{code}" if not code else f"{code}: {errors(err)}"}
-    for r in json.loads(out) if out else ():
+    name = f"compare/{old} {new if new != old else 'itself'}"
+    found = json.loads(out) if out else []
+    made = {name: f"{code}: {errors(err)}" if code else f"{len(found)}"}
+    for r in found[:: max(1, len(found) // 50)]:
         values = [number(float(r[n])) for n in ("old_s", "new_s", "ratio", "low", "high", "least_effect")]
-        made[f"compare/{old} {new}/{r['row']} {r['clock']}"] = " ".join([*values, r["verdict"].replace(" ", "-")])
+        made[f"{name}/{r['row']} {r['clock']}"] = " ".join([*values, r["verdict"].replace(" ", "-")])
     return made
 
 
-def fleet(run: str) -> Values:
-    """What is said of the devices of a run."""
-    code, out, _ = command(f"analysis.fleet {run} --format json")
-    return {f"fleet/{run}": str(code)} | flat(f"fleet/{run}", json.loads(out))
+def fleet(run: str, slower: float = 1.0) -> Values:
+    """What is said of the devices of a run; with `slower`, of a copy whose calls take so much longer, against the run."""
+    words = f"analysis.fleet {run}"
+    if slower != 1.0:
+        copy = SCRATCH / pathlib.Path(run).parent.name
+        copy.mkdir(exist_ok=True)
+        for file in pathlib.Path(run).glob("*.jsonl"):
+            lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+            for samples in (samples for line in lines for samples in line.get("samples", ())):
+                samples["seconds"] = [slower * seconds for seconds in samples["seconds"]]
+            (copy / file.name).write_text("\n".join(map(json.dumps, lines)) + "\n", encoding="utf-8")
+        words = f"analysis.fleet {copy} --against {run}"
+    code, out, _ = command(f"{words} --format json")
+    name = f"fleet/{run} {slower}"
+    return {name: str(code)} | flat(name, json.loads(out))
+
+
+def saved(file: str) -> Values:
+    """Predictions that were saved: what is read of their file."""
+    made: Values = {}
+    for i, p in enumerate(prediction.load(file)):
+        t = p.training
+        name = f"saved/{file}/{i:03} {t.model} {t.batch} {t.samples} {p.settings.device}"
+        made[name] = " / ".join(interval(e) for e in (p.step_s, p.epoch_total_s, p.job_s))
+    return made
 
 
 def predicted(run: str, rules=None) -> Values:
@@ -292,6 +341,13 @@ def predicted(run: str, rules=None) -> Values:
 
 CASES = [*cases.BY_NAME, *cases.COMPLAINTS_BY_NAME, *cases.QUESTIONS_BY_NAME]
 QUICK_CASES = ["S0", "keras-249"]
+EXPLAINED = [
+    *(f"--case {name}" for name in CASES if name not in QUICK_CASES),
+    "--model fashion-mlp --batch 64 --input tf.data --validation 100 --dtype float64",
+    "--model resnet-50 --batch 32 --samples 3200 --epochs 2 --precision mixed_bfloat16 --jit on",
+    "--case S0 --price-gpu 4 --price-cpu 1 --epochs 3",
+    "--case S0 --samples 3200 --tf32 off --steps-per-execution 16",
+]
 FOLDERS = sorted({str(file.parent) for file in REPORTS.glob("*/*/*.jsonl")})
 MACHINES = sorted({str(pathlib.Path(folder).parent) for folder in FOLDERS})
 QUICK_FOLDERS = [
@@ -302,9 +358,17 @@ QUICK_FOLDERS = [
     "reports/nvidia-h200/training-batches",
 ]
 OCCASIONS = sorted(str(file) for file in REPORTS.glob("amd-avx512-2c/occasions/*.jsonl"))
+SUITE, SMALL = f"{H200}/suite", f"{H200}/training-small-dataset"
 PAIRS = [
-    (OLD, NEW),
+    *itertools.pairwise(OCCASIONS),
+    (SUITE, f"{H200}/ladder"),
+    (SUITE, f"{H200}/roofs"),
+    (SUITE, f"{H200}/training-batches"),
+    (f"{H200}/training-batches", f"{H200}/training-repeats"),
+    (f"{H200}/training-seeds", f"{H200}/training-small-dataset"),
+    *((folder, folder) for folder in FOLDERS),
 ]
+SAVED = sorted(str(file) for file in REPORTS.glob("*/predictions-*.ndjson"))
 CPU_PLANS = [
     "workloads.matmul --sizes 64:256:x2 --backends numpy numba",
     "workloads.matmul --model mnist-cnn --batch 32 --backends numpy --threads 1",
@@ -319,6 +383,16 @@ GPU_PLANS = [
     "workloads.launch --backends cupy",
     "workloads.stream --sizes 1MiB:64MiB:x8 --backends cupy",
     "workloads.peak --backends cupy",
+]
+TRAININGS = [
+    "workloads.training --model cifar10-cnn --samples 1000 --epochs 2",
+    "workloads.training --model mnist-cnn fashion-mlp --batch 32:512:x4",
+    *(
+        f"workloads.training --study {name}"
+        for name in ("seeds", "small-dataset", "width", "residence", "switches", "backends", "complaints", "trace")
+    ),
+    "workloads.inference --model cifar10-cnn --batch 1:256:x4",
+    "workloads.suite --quick",
 ]
 MEASURING = ("matmul", "conv", "stream", "peak", "launch", "transfer", "training", "inference", "peers")
 COMMANDS = [
@@ -398,9 +472,19 @@ REFUSED = [
 ]
 
 
+def of_folder(folder: str) -> Values:
+    """All that is frozen of a run's folder."""
+    made: Values = {}
+    for give in (rows, crossings, ceilings, trained, rungs, together):
+        made |= give(folder)
+    return made
+
+
 def quick() -> Values:
-    """About 20 s of it."""
-    made = explained(QUICK_CASES)
+    """About 20 s of it. No TensorFlow."""
+    made: Values = {}
+    for name in QUICK_CASES:
+        made |= explained(f"--case {name}")
     for words in REFUSED:
         made |= refused(words)
     for words in CPU_PLANS:
@@ -409,16 +493,38 @@ def quick() -> Values:
         for words in GPU_PLANS:
             made |= planned(words, GPU_MACHINE)
     for folder in QUICK_FOLDERS:
-        made |= rows(folder) | crossings(folder) | ceilings(folder) | trained(folder)
-    for old, new in PAIRS:
-        made |= compared(old, new)
-    return made | fleet(f"{X4}/peers")
+        made |= of_folder(folder)
+    return made | compared(OLD, NEW) | fleet(f"{X4}/peers") | fleet(f"{X4}/peers", 1.06)
 
 
 def rest() -> Values:
     """What takes longer."""
-    made = explained([name for name in CASES if name not in QUICK_CASES])
-    return made
+    made: Values = {}
+    for words in EXPLAINED:
+        made |= explained(words)
+    for folder in [*FOLDERS, *MACHINES]:
+        if folder not in QUICK_FOLDERS:
+            made |= of_folder(folder)
+    for old, new in PAIRS:
+        made |= compared(old, new)
+    for words in TRAININGS:
+        made |= planned(words, GPU_MACHINE)
+    for file in SAVED:
+        made |= saved(file)
+    made |= predicted(H200)
+    for rule in sorted(prediction.RULES):
+        made |= predicted(H200, rule)
+    return thinned(made)
+
+
+def thinned(made: Values) -> Values:
+    """A fifth of the values of which there are most, always the same, and what an explanation rests on: a small file."""
+    most, always = ("explain/", "rows/", "crossover/", "cost/", "compare/"), ("/step_s", "/job_s", "/job_saved")
+    return {
+        name: value
+        for name, value in made.items()
+        if not name.startswith(most) or name.endswith(always) or zlib.crc32(name.encode()) % 5 == 0
+    }
 
 
 def same(stored: str, now: str) -> bool:
