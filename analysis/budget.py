@@ -185,7 +185,7 @@ def _shares(training: "Measurement") -> Iterable[Part]:
     """What its own fits take beyond their steps, shared among these, between epochs and fit as the law of the row's short fits
     divides it. Of the short fits themselves it would be less well known: a few of them tell each of the two by a difference."""
     found, problem, samples = costs.costs(training), problem_of(training), training.on("host-latency")
-    if found is None or not samples or training.kernel.endswith("/loop"):  # a bare loop has neither
+    if found is None or not samples or training.kernel.endswith("loop"):  # a bare loop has neither
         return
     fit = NOTHING if costs.by_epochs(training) else found.fit  # the fit around epochs is in none of their samples
     law = {EPOCH_SHARE: max(0.0, found.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}

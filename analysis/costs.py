@@ -271,7 +271,7 @@ def _taken(seconds: list[float]) -> Estimate:
 
 
 def _library(m: "Measurement") -> str:
-    """What is imported; JAX's own loop starts as Keras on JAX does."""
+    """The library that is imported."""
     jax = m.kernel.split("/")[1] == "jax"
     return "jax" if jax else m.settings.switches.get("keras_backend", "tensorflow")
 

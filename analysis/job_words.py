@@ -44,7 +44,7 @@ def way_word(m: "Measurement") -> str:
     """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
     _, backend, variant = m.kernel.split("/")
     home = m.settings.switches.get("residence", "numpy")
-    if variant != "loop":
+    if not variant.endswith("loop"):
         return variant if home == "numpy" else home
     return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
 
@@ -214,7 +214,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
             plain.get((fit, p.model, p.batch, p.samples, "float32", m.settings.device)),
         )
         base = single if same is m or same is None else same
-        if base is None or base is m or m.kernel.endswith("/loop"):
+        if base is None or base is m or m.kernel.endswith("loop"):
             continue
         what = switch_words(m.settings.switches)
         what += [f"{p.dtype} inputs"] * (p.dtype != base.problem.dtype)

@@ -147,7 +147,7 @@ def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs |
     """
     found = costs.costs(m, measurements)
     own = m.on("host-latency")
-    if found and own and m.kernel.endswith("/loop") and m.problem.batch >= m.problem.samples:
+    if found and own and m.kernel.endswith("loop") and m.problem.batch >= m.problem.samples:
         none = Estimate(0.0, 0.0, 0.0)
         return msgspec.structs.replace(found, fit=none, epoch=none, step=of(own))
     return found

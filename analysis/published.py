@@ -63,12 +63,12 @@ def _is(pair: Pair, case: Case, claim: Claim) -> bool:
     batch = claim.samples if case.loop else case.batch
     if (s.model, s.batch, s.samples) != (case.model, batch, claim.samples) or s.dtype != case.dtype:
         return False
-    loop = s.kernel.endswith("/loop")
+    loop = s.kernel.endswith("loop")
     return not s.switches or (case.loop and loop and s.switches == (_RESIDENT,))
 
 
 def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside:
-    by = BY_STEP if pair.setup.kernel.endswith("/loop") else BY_EPOCH
+    by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
     cpu = jobs.seconds_by(pair.cpu(by), by, pair.steps)
     gpu = jobs.seconds_by(pair.gpu, by, pair.steps)
     here = cpu / gpu
@@ -91,7 +91,7 @@ def _speeds(case: Case, claim: Claim, pair: Pair, here: Estimate, sides: tuple[E
         said = [f"the article does not give {case.unknown}, so which device moved cannot be told"]
         if claim.gain and claim.faster == "gpu" and not _agrees(claim.gain, here):
             cpu, gpu = sides
-            what = "a step" if pair.setup.kernel.endswith("/loop") else "an epoch"
+            what = "a step" if pair.setup.kernel.endswith("loop") else "an epoch"
             said.append(
                 f"beside our GPU's {seconds(gpu.value)} {what}, {digits(claim.gain)}x would take a CPU of "
                 f"{seconds(claim.gain * gpu.value)}; ours takes {seconds(cpu.value)}"

@@ -82,10 +82,10 @@ def subject(setup: Setup, varies: str = "") -> str:
         ["Keras's fit"]
         if variant == "fit"
         else [f"a bare {backend} loop"]
-        if variant == "loop"
+        if variant.endswith("loop")
         else ["one loop on the device"]
     )
-    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * (variant == "loop")}
+    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * variant.endswith("loop")}
     how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
     return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
 

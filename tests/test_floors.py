@@ -15,13 +15,13 @@ GROUND = {
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch probes refereeing
     pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops
-    dense fits usermodels together parties answering serving studies asked forecast windows energy describing handlers
+    jax_loop fits usermodels together parties answering serving studies asked forecast windows energy describing handlers
     at_once fleet fleet_lines fleet_cluster replicas spread findable ends tracing xspace judging results"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 WHOLE = ("kernels.problems.", "kernels.networks.", "kernels.reference.")  # folders of the ground
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
-_CHILDREN = """keras_child models data tensors starts caches trainers feeds loops dense fits usermodels answering serving windows
-describing replicas tracing xspace"""
+_CHILDREN = """keras_child models data tensors starts caches trainers feeds loops jax_loop fits usermodels answering serving
+windows describing replicas tracing xspace"""
 CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 

@@ -19,6 +19,7 @@ from workloads import switches
 from workloads.records import Measurement, Settings
 
 FIT = "training/keras/fit"
+JAX_LOOPS = ("training/jax/loop", "training/jax/keras_loop")  # of stored rows, and of new ones
 
 
 def trained(
@@ -315,10 +316,11 @@ def test_width_and_depth_are_read_off_the_generators_names():
     assert ([p.n for p in depth.points], depth.kind) == ([2, 4], "cpu-throughout")
 
 
-def test_a_full_batch_varies_in_samples_not_in_batch():
+@pytest.mark.parametrize("kernel", JAX_LOOPS)
+def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
     made = []
     for n in (100, 1000, 10_000):
-        loop = {"kernel": "training/jax/loop", "residence": "resident"}
+        loop = {"kernel": kernel, "residence": "resident"}
         made += [
             trained("peaks", n, n, (0.0, 0.0, 1e-7 * n), **loop),
             trained("peaks", n, n, (0.0, 0.0, 1e-4), device="gpu:0", **loop),
@@ -390,20 +392,22 @@ def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_be
     assert [s.partition(", float")[0] for s in two] == [f"Training cifar10-cnn (S0), batch {b}" for b in (8, 32)]
 
 
-def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones():
+@pytest.mark.parametrize("kernel", JAX_LOOPS)
+def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(kernel):
     """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""
-    m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel="training/jax/loop", residence="resident", epochs=2000)
+    m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel=kernel, residence="resident", epochs=2000)
     found = jobs.law(m)
     assert (found.fit.value, found.epoch.value) == (0.0, 0.0)
     assert found.step.value == pytest.approx(1.1e-3)
     assert jobs.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(0.05)
 
 
-def test_one_batch_by_several_ways():
+@pytest.mark.parametrize("kernel", JAX_LOOPS)
+def test_one_batch_by_several_ways(kernel):
     made = [
         trained("peaks", 100, 100, (0.0, 0.04, 1e-3)),
         trained("peaks", 100, 100, (0.0, 0.0, 2e-4), kernel="training/tensorflow/loop", residence="fed"),
-        trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel="training/jax/loop", residence="resident"),
+        trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel=kernel, residence="resident"),
     ]
     assert job_words.way_sentences(made) == [
         "peaks, 100 samples in one batch, on the CPU: a step takes 100 us by jax loop, 200 us by tf fed and 41.0 ms by fit."

@@ -55,7 +55,7 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
             ("keras/fit", None),
             ("tensorflow/loop", "resident"),
             ("tensorflow/loop", "fed"),
-            *([("jax/loop", "resident"), ("jax/loop", "fed")] if jax else []),
+            *([("jax/keras_loop", "resident"), ("jax/keras_loop", "fed")] if jax else []),
         ]
         assert {(r.problem.batch, r.problem.samples) for r in found} == {(100, 100), (1000, 1000)}
         assert {r.problem.epochs for r in found} == {studies.FULL_BATCH_EPOCHS}
@@ -165,10 +165,10 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
         ("keras/resident", "resident"),
     ]
     found = rows("--variants", "loop", "--residence", "fed", "--device", "gpu")
-    assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/loop"]
+    assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/keras_loop"]
     found = rows("--backends", "jax", "--device", "gpu", "--jit", "on")
     assert [(r.kernel, r.settings.switches) for r in found] == [
-        ("training/jax/loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")
+        ("training/jax/keras_loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")
     ]
 
 

@@ -21,7 +21,8 @@ RESIDENCES = {
     "resident": ("resident",),
     "loop": ("resident", "fed"),
 }
-KERNELS = {"keras": ("fit", "resident"), "tensorflow": ("loop",), "jax": ("loop",)}  # backend -> its variants
+BACKENDS = ("keras", "tensorflow", "jax")
+KERNELS = {studies.FIT: "fit", studies.RESIDENT: "resident", **dict.fromkeys(studies.LOOPS, "loop")}  # -> its variant
 # Switches that change nothing there: of a device, and of a way of training.
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
 _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas", "trace")
@@ -176,17 +177,17 @@ def kernels(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown backend or variant; Missing for a library that was asked for and is not here.
     """
-    backends = _chosen("backend", args.backends, KERNELS, " for training") or list(KERNELS)
+    backends = _chosen("backend", args.backends, BACKENDS, " for training") or list(BACKENDS)
     variants = _chosen("variant", args.variants, VARIANTS, " for training")
     if "jax" in backends and not studies.available("jax"):
         if args.backends:
             raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
         backends.remove("jax")
     found = [
-        f"training/{backend}/{variant}"
+        kernel
         for backend in backends
-        for variant in KERNELS[backend]
-        if not variants or variant in variants
+        for kernel, variant in KERNELS.items()
+        if kernel.split("/")[1] == backend and (not variants or variant in variants)
     ]
     if not found:
         raise options.Usage(
@@ -206,7 +207,7 @@ def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str
     named = bool(args.variants or args.backends)
     found = []
     for kernel in every:
-        variant = kernel.rpartition("/")[2]
+        variant = KERNELS[kernel]
         own = [word for word in residences or RESIDENCES[variant] if word in RESIDENCES[variant]]
         if not residences and variant == "fit":
             own = ["numpy"]
@@ -252,10 +253,9 @@ def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
     """Whether a switch does something to such a row; else the row is made once, without it."""
     if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
         return False
-    _, backend, variant = kernel.split("/")
-    if backend == "jax" and switch in _NOT_JAX:
+    if kernel.split("/")[1] == "jax" and switch in _NOT_JAX:
         return False
-    return variant == "fit" or switch not in _FIT_ALONE
+    return kernel == studies.FIT or switch not in _FIT_ALONE
 
 
 def rows(args: argparse.Namespace, here) -> list:

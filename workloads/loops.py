@@ -1,4 +1,4 @@
-"""Training without model.fit: what bare loops share, an epoch as one tf.function, and a loop over one. JAX's is in dense."""
+"""Training without model.fit: what bare loops share, an epoch as one tf.function, and a loop over one. JAX's is in jax_loop."""
 
 import functools
 import itertools
@@ -229,10 +229,7 @@ def tensorflow_loop(order: Order) -> Trainer:
     import tensorflow as tf
 
     made = built(order)
-    model, problem, shuffle = made.model, order.row.problem, order.switches["shuffle"] == "on"
-    optimizer, wait = model.optimizer, _waiter(order)
-    host_x, host_y = typed_samples(order)
-    loss_of = _loss(model, order)
+    model, optimizer, loss_of = made.model, made.model.optimizer, _loss(made.model, order)
 
     def body(x, y):
         with tf.GradientTape() as tape:
@@ -246,35 +243,49 @@ def tensorflow_loop(order: Order) -> Trainer:
     gathering = compiled(lambda x, y, chosen: body(tf.gather(x, chosen), tf.gather(y, chosen)))
 
     if residence == "fed":
-        rng = np.random.default_rng(order.seed)
-
-        def batches(samples: int):
-            return cut(host_x, host_y, sizes(samples, problem.batch), rng if shuffle else None)
+        arrays = typed_samples(order)
 
         def run(x, y, *chosen):
             return step(*_on_device(order, x, y))
     else:
         with placed(order.row):
-            x, y = _kept_on_device(order)
-        kept: dict[tuple[int, int], tuple] = {}
-
-        def batches(samples: int):
-            counts = sizes(samples, problem.batch)
-            if shuffle and len(counts) > 1:
-                return ((x, y, chosen) for chosen in tf.split(_mixed(samples), counts))
-            return cut_once(kept, x, y, counts)
+            arrays = _kept_on_device(order)
 
         def run(x, y, *chosen):
             return gathering(x, y, *chosen) if chosen else step(x, y)
 
+    def mixed(counts: list[int]):
+        return ((*arrays, chosen) for chosen in tf.split(_mixed(sum(counts)), counts))
+
+    return bare(order, made, arrays, mixed, run, _waiter(order), _read_tensors)
+
+
+def bare(
+    order: Order, made: Built, arrays: tuple, mixed: Callable, run: Callable, wait: Callable, read: Callable
+) -> Trainer:
+    """The Trainer of a bare loop over `run(*batch)`.
+
+    Args:
+        arrays: the samples, on the host where each step is fed. mixed(counts): batches of that many samples out of samples of
+        the device in mixed order. wait, read: as in `looped`.
+    """
+    batch, shuffle = order.row.problem.batch, order.switches["shuffle"] == "on"
+    rng = np.random.default_rng(order.seed) if shuffle else None
+    kept: dict[tuple[int, int], tuple] = {}
+
+    def batches(samples: int) -> Iterable[tuple]:
+        counts = sizes(samples, batch)
+        if isinstance(arrays[0], np.ndarray):
+            return cut(*arrays, counts, rng)
+        return mixed(counts) if shuffle and len(counts) > 1 else cut_once(kept, *arrays, counts)
+
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         with placed(order.row):
-            return looped(order, batches, run, wait, _read_tensors, samples, epochs, stamped)
+            return looped(order, batches, run, wait, read, samples, epochs, stamped)
 
     def step_losses(count: int) -> list[float]:
-        samples = min(count * problem.batch, len(host_x) // problem.batch * problem.batch)
         with placed(order.row):
-            return [float(run(*batch)) for batch in batches(samples)]
+            return [float(run(*part)) for part in batches(min(count, len(order.x) // batch) * batch)]
 
     return _trainer(made, fit, step_losses)
 

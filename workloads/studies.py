@@ -14,7 +14,7 @@ from workloads import cases, switches
 from workloads.records import Row, Settings
 
 FIT, RESIDENT = "training/keras/fit", "training/keras/resident"
-LOOPS = ("training/tensorflow/loop", "training/jax/loop")
+LOOPS = ("training/tensorflow/loop", "training/jax/keras_loop")
 # A CPU row in three forms: switches that make it one. `visible` is the articles' way, on a machine with a GPU.
 CPU_FORMS: dict[str, dict[str, str]] = {"hidden": {}, "jit": {"jit_compile": "on"}, "visible": {"gpu": "visible"}}
 ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a, S1b, S2; S4 is peaks

@@ -72,7 +72,7 @@ def of(row: Row | Measurement) -> dict[str, str]:
 
 
 def _library(row: Row | Measurement) -> str:
-    """What does the arithmetic where no switch says: JAX in JAX's own loop, which is no Keras but starts as Keras's JAX does."""
+    """What does the arithmetic where no switch says: JAX in the loop over its own steps."""
     return "jax" if row.kernel.split("/")[1] == "jax" else default("keras_backend")
 
 

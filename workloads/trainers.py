@@ -248,7 +248,7 @@ _WAYS = {
     "training/keras/fit": "workloads.trainers:keras_fit",
     "training/keras/resident": "workloads.loops:resident",
     "training/tensorflow/loop": "workloads.loops:tensorflow_loop",
-    "training/jax/loop": "workloads.dense:jax_loop",
+    "training/jax/keras_loop": "workloads.jax_loop:jax_loop",
 }
 
 
