@@ -7,7 +7,6 @@ fits that were timed, they and the short ones tell it together. A row of several
 process I": each tells its own costs, and the row's are the medians of these.
 """
 
-import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -17,18 +16,15 @@ import numpy as np
 from analysis import estimate
 from analysis.estimate import Estimate
 from kernels.problems import Training
+from workloads.records import EPOCHS, FITS, OF_PROCESS, by_epochs
 
 if TYPE_CHECKING:
     from workloads.records import Measurement, Samples
 
-_FORM = re.compile(r"fit_s (\d+)x(\d+)")
-_OF_PROCESS = " process "
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")
 FEW = 5  # processes, from which on their median has an interval of its own
 SPREAD = 0.12  # half the range of five fresh processes' starts over their median (reports/nvidia-h200/training-starts)
-EPOCHS = "epoch_s"  # the series of the first fit's epochs
-EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs (workloads.fits)
 
 
 class Costs(msgspec.Struct, frozen=True):
@@ -70,26 +66,16 @@ def forms(m: "Measurement") -> dict[tuple[int, int], tuple[float, ...]]:
     found = {
         (int(match[1]), int(match[2])): values
         for name, values in m.series.items()
-        if (match := _FORM.fullmatch(name)) and values
+        if (match := FITS.fullmatch(name)) and values
     }
     return dict(sorted(found.items()))
-
-
-def tells(name: str) -> bool:
-    """Whether a series tells costs: the seconds of short fits, or of the epochs of the first one."""
-    return bool(_FORM.fullmatch(name)) or name == EPOCHS
-
-
-def of_process(name: str, process: int) -> str:
-    """The name of a process's series in a row of several."""
-    return f"{name}{_OF_PROCESS}{process}"
 
 
 def processes(m: "Measurement") -> "list[Measurement]":
     """The row once for each process that it was timed in, with that one's samples, fits and phases; itself where it is of one."""
     each: dict[int, dict[str, tuple[float, ...]]] = {}
     for name, taken in m.series.items():
-        form, _, process = name.partition(_OF_PROCESS)
+        form, _, process = name.partition(OF_PROCESS)
         if process:
             each.setdefault(int(process), {})[form] = taken
     if len(each) < 2:
@@ -166,12 +152,6 @@ def _warm(m: "Measurement") -> Costs | None:
     if not (found := law(forms(m))):
         return None
     return _by_own_epochs(m, Costs(*found)) if by_epochs(m) else _by_own_fits(m, Costs(*found))
-
-
-def by_epochs(m: "Measurement") -> bool:
-    """Whether the row's own epochs are its samples."""
-    own = m.on("host-latency")
-    return own is not None and own.stop_reason.startswith(EPOCHS_OF)
 
 
 def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:

@@ -6,12 +6,12 @@ import pytest
 from fake_measurements import GPU_MACHINE, row, transfer_rows
 from made_profile import EPOCH, FIT, LATENCY, LINK, RATE, STEP
 
-from analysis import budget, budget_words, costs, prediction, profile
+from analysis import budget, budget_words, prediction, profile
 from analysis.combine import HIDDEN, Calibration
 from analysis.estimate import Estimate, total
 from analysis.report import budgets
 from kernels.problems import Training
-from workloads.records import Settings
+from workloads.records import EPOCHS_OF, Settings
 
 S0 = Training("cifar10-cnn", 32, 9600)
 
@@ -213,7 +213,7 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
     assert part(made, budget.FIT_SHARE).seconds.value == pytest.approx(FIT / 128)
     assert "a step, with its share of the fit and its epochs on the CPU" in budget_words.sentence(made)
     (samples,) = cpu.samples
-    by_epochs = msgspec.structs.replace(samples, stop_reason=costs.EPOCHS_OF + "one fit")
+    by_epochs = msgspec.structs.replace(samples, stop_reason=EPOCHS_OF + "one fit")
     epochs = budget.budget(msgspec.structs.replace(cpu, samples=(by_epochs,)), whole)
     names = [p.name for p in epochs.parts]
     assert budget.EPOCH_SHARE in names

@@ -236,7 +236,7 @@ def test_all_layers_together_count_each_as_often_as_it_occurs():
 
 def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
     args = conv.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
-    names, planned = plan.layer_names(conv.works(args)), conv.problems(args)
+    names, planned = tables.layer_names(conv.works(args)), conv.problems(args)
     table = tables.Convs(fake.GPU_MACHINE, names, planned)
     added = msgspec.structs.replace(planned[0], n=7)
     for p in (*planned, added):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from analysis import costs
 from kernels.problems import Training
 from workloads import fits
+from workloads.records import EPOCHS_OF
 from workloads.timing import Limits
 from workloads.trainers import Fitted, Trainer
 
@@ -91,7 +91,7 @@ def test_long_fits_count_by_their_epochs(monkeypatch):
     clock, problem = Clock(monkeypatch, 32, {32}), Training("m", 32, 64, 4)
     first = Fitted((1.0,) * 4, (), (9.0, 0.4, 0.6, 0.5))
     taken = fits.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
-    assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == costs.EPOCHS_OF + "one fit"
+    assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == EPOCHS_OF + "one fit"
     assert clock.calls == []
     two = fits.repeated(
         clock.trainer, Training("m", 32, 64, 2), Fitted((1.0,) * 2, (), (9.0, 0.4)), 10.4, Limits(), lambda: None

@@ -96,7 +96,7 @@ def test_only_squares_of_libraries_are_refined_with_libraries():
 def test_the_table_names_the_layer_and_its_direction(capsys):
     args = matmul.parser().parse_args(["--model", "cifar10-cnn", "--direction", "all"])
     table = tables.Matmuls(
-        fake.GPU_MACHINE, plan.layer_names(matmul.works(args), True), matmul.problems(args), cold=True
+        fake.GPU_MACHINE, tables.layer_names(matmul.works(args), True), matmul.problems(args), cold=True
     )
     for p in matmul.problems(args):
         table.shown(row("matmul/numpy/blas", p, 1e-3, threads=1))

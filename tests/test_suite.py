@@ -9,7 +9,7 @@ import pytest
 
 from analysis import report
 from analysis.report import page as report_page
-from workloads import matmul, options, plan, records, suite, worker
+from workloads import ends, matmul, options, plan, records, suite, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
 
@@ -43,7 +43,7 @@ def test_only_takes_known_workloads():
     ("codes", "code"), [([0, 0], 0), ([0, 3], 0), ([3, 3], 3), ([0, 1, 3], 1), ([2, 0], 2), ([1, 2], 1)]
 )
 def test_exit_code(codes, code):
-    assert suite.worst(codes) == code
+    assert ends.worst(codes) == code
 
 
 def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):

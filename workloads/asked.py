@@ -1,16 +1,16 @@
 """What the words of `python -m workloads.training` ask for: models, shapes, ways of training and switches, as rows."""
 
 import argparse
+import importlib.util
 import itertools
 import shlex
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from analysis import prediction
-from kernels import networks
+from kernels import networks, registry
 from kernels.problems import Training
 from workloads import data, findable, machine, options, plan, spread, studies, switches
-from workloads.records import Row, Settings
+from workloads.records import Machine, Row, Settings
 from workloads.switches import KNOWN
 
 MODEL, BATCH, STEPS = "cifar10-cnn", 32, 300
@@ -267,8 +267,6 @@ def rows(args: argparse.Namespace, here) -> list:
     most = spread.require(args, here)
     if args.study:
         return _studied(args, on, most)
-    if args.predicted is not None:
-        return _predicted(args, on)
     if args.gpus:
         on = spread.devices(args, on)
     every, given = kernels(args), _given(args)
@@ -338,19 +336,20 @@ def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) ->
         raise options.Usage(f"{flag} brings its own rows; leave {flags} out", tip)
 
 
-def _predicted(args: argparse.Namespace, on: list[str]) -> list[Row]:
+def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
     """The trainings of saved predictions, as these say them, on the devices asked for; how many are of others is said.
 
-    Raises: Usage for a file that holds none, none of these devices, a model that is not known, or flags that say otherwise.
+    `load` reads them; `makes`: a command that saves some.
+    Raises: Usage for a file that holds none, none of these devices, a model that is not known, or flags that say otherwise;
+    Missing for a device that is not here.
     """
-    file = args.predicted
-    saved = prediction.load(file)
+    on, file = plan.devices(args, here), args.predicted
+    spread.require(args, here)
+    saved = load(file)
     _alone(args, "--predicted", (), f"python -m workloads.training --predicted {shlex.quote(file)}")
     others = Counter(p.settings.device for p in saved if p.settings.device not in on)
     if others.total() == len(saved):
-        raise options.Usage(
-            f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", prediction.MAKES
-        )
+        raise options.Usage(f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", makes)
     for device, count in others.items():
         plan.note(
             args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}"
@@ -361,8 +360,16 @@ def _predicted(args: argparse.Namespace, on: list[str]) -> list[Row]:
             try:
                 known_model(p.training.model)
             except options.Usage as error:
-                raise options.Usage(f"{file}: {error}", prediction.MAKES) from error
+                raise options.Usage(f"{file}: {error}", makes) from error
             resident = p.settings.switches.get("residence") == "resident"
             row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
             found[row.key] = row
     return list(found.values())
+
+
+def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
+    """Raises Missing, with what installs it, unless Keras is here, and TensorFlow where it is among what Keras is to run on;
+    imports neither."""
+    if any(importlib.util.find_spec(name) is None for name in {"keras", *libraries} & {"keras", "tensorflow"}):
+        said, _, tip = str(registry.NotInstalled("keras")).partition("; install it with: ")
+        raise options.Missing(said, tip)

@@ -9,7 +9,7 @@ from collections.abc import Generator
 import msgspec
 
 from kernels.problems import AtOnce
-from workloads import options, parties, sweep, together
+from workloads import options, parties, sweep
 from workloads.records import Machine, Measurement, Row, Settings
 from workloads.worker import Worker, environment
 
@@ -61,11 +61,11 @@ def measure(
     workers: list[Worker] = []
     some = 2 * len(gpus)
     groups = [
-        together.Group(every[i : i + some], lambda i=i: _measured(every[i : i + some], workers, args, here))
+        parties.Group(every[i : i + some], lambda i=i: _measured(every[i : i + some], workers, args, here))
         for i in range(0, len(every), some)
     ]
     try:
-        return together.studied("at-once", groups, args, command, shown, run)
+        return parties.studied("at-once", groups, args, command, shown, run)
     finally:
         for worker in workers:
             worker.close()

@@ -216,14 +216,14 @@ def rows(args: argparse.Namespace, here) -> list:
 def refine(done: list, varies: str) -> list:
     """The rows still needed to pin down each crossover in batch, channels or image size."""
     from analysis import answers, crossover
-    from workloads import plan
+    from workloads import show
 
     forms = (crossover.LATENCY, *crossover.COPIES)
     found = answers.every(done, "conv", [varies], {varies: 2}, forms)
     added = []
     for family in dict.fromkeys(a.family for a in found):
         sizes = {family.size(m.problem) for m in done if m.problem.op == "conv"}
-        added += plan.refined(done, [a for a in found if a.family == family], sizes)
+        added += show.refined(done, [a for a in found if a.family == family], sizes)
     return list({row.key: row for row in sorted(added, key=_order)}.values())
 
 
@@ -259,7 +259,7 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
     found = [
         msgspec.structs.replace(w, problem=msgspec.structs.replace(w.problem, layout=args.layout)) for w in works(args)
     ]
-    names = plan.layer_names(found) if found else None
+    names = tables.layer_names(found) if found else None
     planned, cold = problems(args), "cold" in plan.caches(args)
     return show.session(
         args,

@@ -49,12 +49,12 @@ def _built(model: str, time_limit_s: float):
 
     from kernels.networks.layers import Network
     from kernels.problems import Training
-    from workloads import keras_child, training
+    from workloads import asked, keras_child
     from workloads.records import Row, Settings
     from workloads.timing import Limits
     from workloads.worker import Order, Worker, environment
 
-    training.require_keras()
+    asked.require_keras()
     row = Row(keras_child.BUILD, Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
     worker = Worker(environment(row, {}))
     try:

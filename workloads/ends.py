@@ -46,6 +46,12 @@ def ended(outcome: sweep.Outcome, args: argparse.Namespace) -> int:
     return outcome.exit_code
 
 
+def worst(codes: list[int]) -> int:
+    """The exit code of several parts: a failed row or a refusal tells; a part that is not there does only when all are."""
+    told = next((c for c in (options.FAILED, options.USAGE) if c in codes), None)
+    return told if told is not None else options.OK if options.OK in codes else options.MISSING
+
+
 def said(outcome, workload: str, example: str, names: list[str] | None = None) -> None:
     """Prints an error line for each model that failed, with a command that works: of a user's own model one of a model that is
     here, else the doctor's. `names`: the studies that were asked for.

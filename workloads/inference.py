@@ -170,9 +170,9 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
-    from workloads import sweep, training
+    from workloads import asked, sweep
 
-    training.require_keras()
+    asked.require_keras()
     run = run or sweep.header(args, command)
     more = (lambda done: []) if args.no_refine else refine
     outcome = sweep.sweep(rows(args, run.machine), args, "inference", command, shown, more, run)

@@ -153,7 +153,7 @@ def rows(args: argparse.Namespace, here) -> list:
 def refine(done: list, in_batch: bool = False) -> list:
     """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products."""
     from analysis import answers, crossover
-    from workloads import plan
+    from workloads import show
 
     forms = [crossover.LATENCY, *crossover.COPIES]
     if in_batch:
@@ -167,7 +167,7 @@ def refine(done: list, in_batch: bool = False) -> list:
     added = []
     for family in dict.fromkeys(a.family for a in found):
         sizes = {family.size(m.problem) for m in done if m.problem.op == "matmul"}
-        added += plan.refined(done, [a for a in found if a.family == family], sizes)
+        added += show.refined(done, [a for a in found if a.family == family], sizes)
     return list({row.key: row for row in sorted(added, key=_order)}.values())
 
 
@@ -199,7 +199,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
     from workloads import plan, show, tables
 
     found, planned = works(args), problems(args)
-    named, cold = plan.layer_names(found, directions=True) if found else None, "cold" in plan.caches(args)
+    named, cold = tables.layer_names(found, directions=True) if found else None, "cold" in plan.caches(args)
     return show.session(
         args,
         run,

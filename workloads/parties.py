@@ -4,15 +4,18 @@ Sets of parties take turns, alone and together, round by round. Together, each w
 only what was done while all were at work counts.
 """
 
+import contextlib
+import dataclasses
 import functools
 import statistics
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
 from kernels.problems import Problem
+from workloads import plan, records, sweep
 from workloads.records import Machine, Measurement, Row, Samples
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
@@ -31,6 +34,14 @@ class Turns(msgspec.Struct, frozen=True):
     rounds: int
     window_s: float
     seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows that come of one experiment, and what carries it out."""
+
+    rows: list[Row]
+    measure: Callable[..., Generator[Measurement]]
 
 
 def alternated(
@@ -164,3 +175,34 @@ def uuids(here: Machine) -> dict[str, str]:
 
 def timeout(problem: Problem) -> float:
     return _PATIENCE_S + problem.patience_s
+
+
+def studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
+    """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
+    run = run or sweep.header(args, command)
+    begin = time.monotonic()
+    with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
+        kept = {m.key: m for m in writer.done if m.status == "ok"}
+        outcome = sweep.Outcome(run, writer.path, [])
+        try:
+            for i, group in enumerate(groups):
+                outcome.left = sum(len(g.rows) for g in groups[i:])
+                if args.stop_after and time.monotonic() - begin > args.stop_after:
+                    outcome.stopped = "stop-after"
+                    return outcome
+                had = [kept[row.key] for row in group.rows if row.key in kept]
+                if len(had) == len(group.rows):
+                    outcome.measurements += had
+                    for m in had:
+                        shown(m)
+                    continue
+                plan.note(args, f"{study}: {plan.name(group.rows[0])}")
+                with contextlib.closing(group.measure()) as measured:  # closing: its workers end with it
+                    for m in measured:
+                        writer.append(m)
+                        outcome.measurements.append(m)
+                        shown(m)
+            outcome.left = 0
+        except sweep.Stopped as stop:
+            outcome.stopped = str(stop)
+    return outcome

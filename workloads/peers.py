@@ -190,7 +190,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
     Raises: Usage for a table for machines of more than one part.
     """
-    from workloads import at_once, ends, machine, plan, show, suite, sweep
+    from workloads import at_once, ends, machine, plan, show, sweep
 
     parts = _parts(args)
     if args.format in ("csv", "json") and len(parts) != 1:
@@ -220,7 +220,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
     if args.format == "table" and alone:
         said([m for outcome in outcomes for m in outcome.measurements])
     ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
-    return show.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else suite.worst(codes))
+    return show.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else ends.worst(codes))
 
 
 def said(measurements) -> None:

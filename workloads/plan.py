@@ -3,17 +3,17 @@
 import argparse
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from kernels import networks, registry
 from kernels.networks import Work
-from kernels.problems import Peak, Problem, Stream
+from kernels.problems import Peak, Stream
 from kernels.problems.arrays import ARITHMETIC
 from kernels.registry import Kernel
 from workloads import machine, options
-from workloads.records import Machine, Measurement, Row, Settings
+from workloads.records import Machine, Row, Settings
 
 CACHES = ("warm", "cold")
 DIRECTIONS = ("fprop", "dgrad", "wgrad")
@@ -138,22 +138,6 @@ def layers(args: argparse.Namespace, kind: str, batch: int, precisions: Iterable
     return found
 
 
-def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Problem], str]:
-    """A problem's layers in a few words, whatever its batch: `conv2`, `conv2 +3` (as many more); with their `directions`
-    where no other column says them."""
-    from analysis.families import batch_family
-
-    names: dict = {}
-    for work in works:
-        names.setdefault(batch_family(work.problem), {})[work.name if directions else work.layer] = None
-
-    def named(problem: Problem) -> str:
-        first, *more = names.get(batch_family(problem), ["-"])
-        return f"{first} +{len(more)}" if more else first
-
-    return named
-
-
 def thread_counts(args: argparse.Namespace) -> list[int]:
     """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all.
 
@@ -208,32 +192,6 @@ def known(what: str, words: list[str], known: tuple[str, ...]) -> list[str]:
         if word not in known:
             raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")
     return list(dict.fromkeys(words))
-
-
-def refined(done: Iterable[Measurement], answers: Iterable, sizes: Iterable[int]) -> list[Row]:
-    """The rows still needed to pin down the crossings of the answers: those that won on either side of each.
-
-    At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why.
-    `sizes`: those of other forms, which are taken where they are as good.
-    """
-    from analysis import crossover
-
-    tried = {m.key for m in done}
-    sizes, found = set(sizes), {}
-    for answer in answers:
-        for n in crossover.refine(answer, sizes):
-            near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
-            for side in (s for point in near for s in (point.cpu, point.gpu)):
-                try:
-                    problem = answer.family.at(n, side.math)
-                except ValueError:  # channels that the groups do not divide, images smaller than the filter
-                    continue
-                modes = ["resident"] if side.device == "cpu" else dict.fromkeys([answer.form.mode, "resident"])
-                for mode in modes:
-                    chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
-                    row = Row(side.kernel, problem, chosen)
-                    found[row.key] = row
-    return [row for key, row in found.items() if key not in tried]
 
 
 def note(args: argparse.Namespace, text: str) -> None:

@@ -9,6 +9,7 @@ import hashlib
 import math
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Iterable
 
@@ -23,6 +24,12 @@ SCHEMA = 1
 # The note of a training that says which samples it learned from: the version of made-up ones (workloads.data.VERSION), or of
 # rows from before there was one what `decode` says. Losses of two rows are compared where it is the same.
 SAMPLES = "samples"
+# The series of a training: seconds of short fits by their epochs and steps, and of the first fit's epochs. A row of several
+# processes has each one's, the process's number behind the name.
+FITS = re.compile(r"fit_s (\d+)x(\d+)")
+EPOCHS = "epoch_s"
+OF_PROCESS = " process "
+EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs
 STATUSES = ("ok", "skipped", "failed", "wrong")
 # Seconds of a call, numbers of any unit, counts: nothing that was measured comes near.
 _LONGEST_S, _LARGEST, _MOST = 1e9, 1e30, 1 << 60
@@ -149,6 +156,22 @@ class Run(msgspec.Struct, frozen=True, tag="run"):
 
 Line = Run | Measurement
 _decoder = msgspec.json.Decoder(Line)
+
+
+def tells(name: str) -> bool:
+    """Whether a series tells costs: the seconds of short fits, or of the epochs of the first one."""
+    return bool(FITS.fullmatch(name)) or name == EPOCHS
+
+
+def of_process(name: str, process: int) -> str:
+    """The name of a process's series in a row of several."""
+    return f"{name}{OF_PROCESS}{process}"
+
+
+def by_epochs(m: Measurement) -> bool:
+    """Whether the row's own epochs are its samples."""
+    own = m.on("host-latency")
+    return own is not None and own.stop_reason.startswith(EPOCHS_OF)
 
 
 def finite(m: Measurement) -> Measurement:

@@ -5,10 +5,10 @@ import csv
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from workloads import options
-from workloads.records import Machine, Measurement, Run
+from workloads.records import Machine, Measurement, Row, Run, Settings
 
 
 def number(value: float | None, digits: int = 3) -> str:
@@ -105,6 +105,32 @@ def session(
     if args.format == "table":
         said(outcome)
     return beside(args, [outcome.path], ends.ended(outcome, args))
+
+
+def refined(done: Iterable[Measurement], answers: Iterable, sizes: Iterable[int]) -> list[Row]:
+    """The rows still needed to pin down the crossings of the answers: those that won on either side of each.
+
+    At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why.
+    `sizes`: those of other forms, which are taken where they are as good.
+    """
+    from analysis import crossover
+
+    tried = {m.key for m in done}
+    sizes, found = set(sizes), {}
+    for answer in answers:
+        for n in crossover.refine(answer, sizes):
+            near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
+            for side in (s for point in near for s in (point.cpu, point.gpu)):
+                try:
+                    problem = answer.family.at(n, side.math)
+                except ValueError:  # channels that the groups do not divide, images smaller than the filter
+                    continue
+                modes = ["resident"] if side.device == "cpu" else dict.fromkeys([answer.form.mode, "resident"])
+                for mode in modes:
+                    chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
+                    row = Row(side.kernel, problem, chosen)
+                    found[row.key] = row
+    return [row for key, row in found.items() if key not in tried]
 
 
 def check_flags(args: argparse.Namespace) -> None:

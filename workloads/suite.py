@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(args: argparse.Namespace, command: str) -> int:
-    from workloads import machine, show, sweep
+    from workloads import ends, machine, show, sweep
 
     if args.ray:
         from workloads import fleet
@@ -161,7 +161,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     for name, flags in parts:
         left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
         if left is not None and left <= 0:
-            return worst(codes)
+            return ends.worst(codes)
         made = arguments(args, name, flags, folder, left)
         made.resume = args.resume or name in begun  # a workload's second part goes on in its file
         begun.add(name)
@@ -169,13 +169,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
         if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
             return codes[-1]
     _report(args, folder)
-    return show.beside(args, sorted(folder.glob("*.jsonl")), worst(codes))
-
-
-def worst(codes: list[int]) -> int:
-    """The suite's exit code: a failed row or a refusal tells; a part that is not there does only when all are."""
-    told = next((c for c in (options.FAILED, options.USAGE) if c in codes), None)
-    return told if told is not None else options.OK if options.OK in codes else options.MISSING
+    return show.beside(args, sorted(folder.glob("*.jsonl")), ends.worst(codes))
 
 
 def gpu_words(here, problem) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from analysis import costs, estimate
+from analysis import estimate
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import machine, options, records, row_flags
@@ -214,7 +214,7 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
     if bad:
         return bad
     clocks = [s.clock for s in parts[0].samples]
-    epochs = costs.EPOCHS_OF * all(map(costs.by_epochs, parts))
+    epochs = records.EPOCHS_OF * all(map(records.by_epochs, parts))
     samples = tuple(
         joined([s for m in parts for s in m.samples if s.clock == c], reason or f"{epochs}{len(parts)} processes")
         for c in clocks
@@ -232,7 +232,7 @@ def merged(parts: list[Measurement], reason: str = "") -> Measurement:
         once |= (
             {}
             if reason
-            else {costs.of_process(name, i): taken for name, taken in m.series.items() if costs.tells(name)}
+            else {records.of_process(name, i): taken for name, taken in m.series.items() if records.tells(name)}
         )
     return msgspec.structs.replace(parts[-1], samples=samples, flags=flags, series={**parts[-1].series, **once})
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable
 
 from analysis import bounds, estimate, units
 from analysis.estimate import Estimate
+from analysis.families import batch_family
+from kernels.networks import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurement
@@ -21,6 +23,20 @@ _MODE_WORDS = {
 def line(cells: list[tuple[str, int]]) -> str:
     """Cells (text, width) right-aligned on one line."""
     return "  ".join(text.rjust(width) for text, width in cells)
+
+
+def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Problem], str]:
+    """A problem's layers in a few words, whatever its batch: `conv2`, `conv2 +3` (as many more); with their `directions`
+    where no other column says them."""
+    names: dict = {}
+    for work in works:
+        names.setdefault(batch_family(work.problem), {})[work.name if directions else work.layer] = None
+
+    def named(problem: Problem) -> str:
+        first, *more = names.get(batch_family(problem), ["-"])
+        return f"{first} +{len(more)}" if more else first
+
+    return named
 
 
 class Matmuls:

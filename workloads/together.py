@@ -5,16 +5,14 @@ The experiments: what is asked of whom. How rows take turns alone and together i
 """
 
 import argparse
-import contextlib
-import dataclasses
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 import msgspec
 
 from kernels import networks
 from kernels.problems import Inference, Training
-from workloads import machine, options, parties, plan, records, sweep, switches
+from workloads import machine, options, parties, plan, sweep, switches
 from workloads.records import Machine, Measurement, Row, Samples, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, Worker, environment
@@ -30,33 +28,25 @@ SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
 STEPS = 64
 
 
-@dataclasses.dataclass(frozen=True)
-class Group:
-    """Rows that come of one experiment, and what carries it out."""
-
-    rows: list[Row]
-    measure: Callable[..., Generator[Measurement]]
-
-
 def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
     """S3d: a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone.
 
     Without a GPU its rows are skipped, unless `--device cpu` asks for both on the CPU.
     """
-    return studied("training-teacher", _teacher_groups(args, here), args, command, shown, run)
+    return parties.studied("training-teacher", _teacher_groups(args, here), args, command, shown, run)
 
 
 def side_by_side(
     args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None
 ) -> sweep.Outcome:
     """1, 2 and 4 processes that train the same small model on one device at once: steps a second in all, against one."""
-    return studied("training-together", _side_groups(args, here), args, command, shown, run)
+    return parties.studied("training-together", _side_groups(args, here), args, command, shown, run)
 
 
 def trials(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
     """Folds and trials: the same training again and again in one process, with keras.utils.clear_session and without, and in a
     fresh process each; the model is built and compiled anew every time."""
-    return studied("training-trials", _trial_groups(args, here), args, command, shown, run)
+    return parties.studied("training-trials", _trial_groups(args, here), args, command, shown, run)
 
 
 def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
@@ -76,37 +66,6 @@ def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
         _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20
         for row in planned
     )
-
-
-def studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
-    """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
-    run = run or sweep.header(args, command)
-    begin = time.monotonic()
-    with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
-        kept = {m.key: m for m in writer.done if m.status == "ok"}
-        outcome = sweep.Outcome(run, writer.path, [])
-        try:
-            for i, group in enumerate(groups):
-                outcome.left = sum(len(g.rows) for g in groups[i:])
-                if args.stop_after and time.monotonic() - begin > args.stop_after:
-                    outcome.stopped = "stop-after"
-                    return outcome
-                had = [kept[row.key] for row in group.rows if row.key in kept]
-                if len(had) == len(group.rows):
-                    outcome.measurements += had
-                    for m in had:
-                        shown(m)
-                    continue
-                plan.note(args, f"{study}: {plan.name(group.rows[0])}")
-                with contextlib.closing(group.measure()) as measured:  # closing: its workers end with it
-                    for m in measured:
-                        writer.append(m)
-                        outcome.measurements.append(m)
-                        shown(m)
-            outcome.left = 0
-        except sweep.Stopped as stop:
-            outcome.stopped = str(stop)
-    return outcome
 
 
 def _words(args: argparse.Namespace, flag: str, default: str) -> list[str]:
@@ -153,15 +112,17 @@ def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
     return gpus, "" if gpus else f"no GPU here: {machine.gpu_problem()}; --device cpu runs all of it on the CPU"
 
 
-def _skipped(rows_: list[Row], reason: str) -> Group:
-    return Group(rows_, lambda: (Measurement(r.kernel, r.problem, r.settings, "skipped", reason) for r in rows_))
+def _skipped(rows_: list[Row], reason: str) -> parties.Group:
+    return parties.Group(
+        rows_, lambda: (Measurement(r.kernel, r.problem, r.settings, "skipped", reason) for r in rows_)
+    )
 
 
 def _threads(args: argparse.Namespace, device: str) -> int | None:
     return _sizes(args, "threads", 0)[0] if device == "cpu" and args.threads else None
 
 
-def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
+def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[parties.Group]:
     on, missing = _devices(args, here)
     groups = []
     for training in _trainings(args, STUDENT):
@@ -177,7 +138,7 @@ def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
                 own = Settings(device, _threads(args, device), switches=_chosen(args, beside=student))
                 made.append(Row("training/keras/fit", training, own))
             groups.append(
-                _skipped(made, missing) if missing else Group(made, lambda made=made: _beside(made, args, here))
+                _skipped(made, missing) if missing else parties.Group(made, lambda made=made: _beside(made, args, here))
             )
     return groups
 
@@ -191,7 +152,7 @@ def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generat
         yield parties.lost(row, four[i % 2], bad) if bad else parties.measured(row, answers[i % 2], taken, [i % 2])
 
 
-def _side_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
+def _side_groups(args: argparse.Namespace, here: Machine) -> list[parties.Group]:
     on, missing = _devices(args, here)
     groups = []
     for training in _trainings(args, SMALL):
@@ -201,7 +162,9 @@ def _side_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
                 own = _chosen(args, beside="fits" if k > 1 else "nothing", at_once=str(k))
                 made.append(Row("training/keras/fit", training, Settings(device, _threads(args, device), switches=own)))
             groups.append(
-                _skipped(made, missing) if missing else Group(made, lambda made=made: _at_once(made, args, here))
+                _skipped(made, missing)
+                if missing
+                else parties.Group(made, lambda made=made: _at_once(made, args, here))
             )
     return groups
 
@@ -218,7 +181,7 @@ def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Genera
         )
 
 
-def _trial_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
+def _trial_groups(args: argparse.Namespace, here: Machine) -> list[parties.Group]:
     groups = []
     for training in _trainings(args, SMALL):
         for device in plan.devices(args, here):
@@ -227,7 +190,7 @@ def _trial_groups(args: argparse.Namespace, here: Machine) -> list[Group]:
                     device, _threads(args, device), process=process, switches=_chosen(args, clear_session=clear)
                 )
                 row = Row("training/keras/trial", training, own)
-                groups.append(Group([row], lambda row=row: _tried(row, args, here)))
+                groups.append(parties.Group([row], lambda row=row: _tried(row, args, here)))
     return groups
 
 

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-from collections.abc import Iterable
 
 from workloads import options
 
@@ -117,7 +116,11 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from workloads import asked
 
-    return asked.rows(args, here)
+    if args.predicted is None or args.study:
+        return asked.rows(args, here)
+    from analysis import prediction
+
+    return asked.predicted(args, here, prediction.load, prediction.MAKES)
 
 
 def products(here, done: list) -> list:
@@ -142,11 +145,11 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
-    from workloads import forecast, studies, sweep, switches
+    from workloads import asked, forecast, studies, sweep, switches
 
     run = run or sweep.header(args, command)
     every = rows(args, run.machine)
-    require_keras({switches.of(row)["keras_backend"] for row in every} or {"tensorflow"})
+    asked.require_keras({switches.of(row)["keras_backend"] for row in every} or {"tensorflow"})
     # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
     wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
     apart = studies.experiments(options.words(args.study) or [])
@@ -188,18 +191,6 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
             made.measurements[:0] = outcome.measurements
         outcome = made
     return outcome
-
-
-def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
-    """Raises Missing, with what installs it, unless Keras is here, and TensorFlow where it is among what Keras is to run on;
-    imports neither."""
-    import importlib.util
-
-    from kernels.registry import NotInstalled
-
-    if any(importlib.util.find_spec(name) is None for name in {"keras", *libraries} & {"keras", "tensorflow"}):
-        said, _, tip = str(NotInstalled("keras")).partition("; install it with: ")
-        raise options.Missing(said, tip)
 
 
 def _synthetic(command: str) -> str:
