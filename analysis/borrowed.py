@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.combine import DEVICE, HIDDEN, HOST
-from analysis.estimate import Estimate, total
+from analysis.estimate import Estimate, exact, total
 from analysis.units import join
 
 if TYPE_CHECKING:
@@ -37,17 +37,17 @@ def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None
     """A prediction of a stored GPU as if this machine's host drove it: what the host does takes `factor` times as long, its start
     `start` times where that is known, and what the device and the link do stays as it is."""
     kept = {*DEVICE, *_OF_THE_LINK, HIDDEN}
-    parts = {name: e if name in kept else _times(e, factor) for name, e in made.parts.items()}
+    parts = {name: e if name in kept else e * factor for name, e in made.parts.items()}
     if HIDDEN in parts:
         lanes = [total(parts.get(n) for n in of).value for of in (HOST, DEVICE)]
         lanes += [e.value for n, e in parts.items() if n not in (*HOST, *DEVICE, HIDDEN)]
         hidden = max(lanes) - sum(lanes)
-        parts[HIDDEN] = Estimate(hidden, hidden, hidden)
+        parts[HIDDEN] = exact(hidden)
     step, before = total(parts.values()), made.step_s
     low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
     step = Estimate(step.value, min(step.low, step.value * low), max(step.high, step.value * high))
-    grown = {name: _times(getattr(made, name), factor) for name in ("epoch_s", "fit_s", "compile_s")}
-    begun = _times(made.start_s, start or factor)
+    grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "compile_s")}
+    begun = made.start_s * (start or factor)
     return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)
 
 
@@ -59,7 +59,7 @@ def completed(
     taken = {}
     for name in ("start_s", "compile_s", "epoch_s"):
         if getattr(made, name).high <= 0 < getattr(stored, name).high:
-            e = _times(getattr(stored, name), (start or factor) if name == "start_s" else factor)
+            e = getattr(stored, name) * ((start or factor) if name == "start_s" else factor)
             taken[name] = Estimate(e.value, e.low / 2, e.high * 2)
     if not taken:
         return made
@@ -68,8 +68,3 @@ def completed(
         f"of the whole job {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
     )
     return msgspec.structs.replace(made, **taken, partial=(*partial, words))
-
-
-def _times(e: Estimate, factor: Estimate) -> Estimate:
-    ends = sorted(a * b for a in (e.low, e.high) for b in (factor.low, factor.high))
-    return Estimate(e.value * factor.value, ends[0], ends[-1])

@@ -91,7 +91,7 @@ def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", thread
 def _scaled(roof: Roof, threads: int) -> Roof:
     own = roof.threads or threads
     note = f"that of {count(own, 'thread')}, scaled"
-    return msgspec.structs.replace(roof, rate=roof.rate.scaled(threads / own), threads=threads, note=note)
+    return msgspec.structs.replace(roof, rate=roof.rate * (threads / own), threads=threads, note=note)
 
 
 def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | None = None) -> Roof | None:
@@ -135,11 +135,11 @@ def attainable(
     if (memory if problem.op == "stream" else compute) is None:
         return None
     note = NO_CACHE_ROOF if known and not memory else ""
-    times = [(r.rate.inverse(work), r) for r, work in ((compute, flops), (memory, moved)) if r]
+    times = [(work / r.rate, r) for r, work in ((compute, flops), (memory, moved)) if r]
     if mode != "resident":
         times += _link_times(roofs, problem, device, reuse)
     if is_gpu(device) and clock and (floor := pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)):
-        times.append((floor.rate.inverse(), floor))
+        times.append((1 / floor.rate, floor))
     seconds, roof = max(times, key=lambda pair: pair[0].value)
     return Bound(seconds, roof, note)
 
@@ -153,9 +153,9 @@ def _copying(roofs, problem, device: str) -> Bound | None:
         return None
     if problem.direction == "d2d":
         memory = level(roofs, device, problem.footprint_bytes)
-        return Bound(memory.rate.inverse(problem.bytes_moved), memory) if memory else None
+        return Bound(problem.bytes_moved / memory.rate, memory) if memory else None
     ways = ("h2d", "d2h") if problem.direction == "both" else (problem.direction,)
-    times = [(r.rate.inverse(problem.nbytes), r) for way in ways if (r := pick(roofs, device, "link", way))]
+    times = [(problem.nbytes / r.rate, r) for way in ways if (r := pick(roofs, device, "link", way))]
     return Bound(*max(times, key=lambda pair: pair[0].value)) if times else None
 
 
@@ -166,7 +166,7 @@ def _link_times(roofs, problem, device: str, reuse: int) -> "list[tuple[Estimate
     into, out = crossing_bytes(problem)
     if not (h2d and d2h and into and out):
         return []
-    first, last = h2d.rate.inverse(into / reuse), d2h.rate.inverse(out / reuse)
+    first, last = into / reuse / h2d.rate, out / reuse / d2h.rate
     return [(first + last, h2d if first.value >= last.value else d2h)]
 
 

@@ -174,9 +174,7 @@ def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
     if network is None or training.kernel != FIT or costs.by_epochs(training):
         return
     made = components(problem, training.settings, whole, network)
-    seconds = casting(made, calibration(whole, training.settings, problem.model)).scaled(
-        1 / (problem.steps * problem.epochs)
-    )
+    seconds = casting(made, calibration(whole, training.settings, problem.model)) / (problem.steps * problem.epochs)
     if seconds.value:
         yield Part(SAMPLES, seconds, "a fit copies its samples into a tf.data set before its first epoch")
 
@@ -195,4 +193,4 @@ def _shares(training: "Measurement") -> Iterable[Part]:
     for name, seconds in law.items():
         if seconds > 0:
             why = f"what the row's own fits take beyond their steps, shared by {count(problem.epochs * problem.steps, 'step')}"
-            yield Part(name, beyond.scaled(seconds / sum(law.values())), why)
+            yield Part(name, beyond * (seconds / sum(law.values())), why)

@@ -46,7 +46,7 @@ class Seen(msgspec.Struct, frozen=True):
     def feed(self, fitted: Calibration = UNKNOWN) -> Estimate:
         """What of the measured step is the fit's work for its samples, as predicted; nothing where it is not in it."""
         whole = casting(self.made, fitted)
-        return whole.scaled(1 / self.row.problem.steps) if self.with_feed else NOTHING
+        return whole / self.row.problem.steps if self.with_feed else NOTHING
 
 
 def steps_seen(of_: "Profile", rules: frozenset[str] = RULES) -> tuple[Seen, ...]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.components import Components
-from analysis.estimate import Estimate, total
+from analysis.estimate import Estimate, exact, total, within_factor
 from analysis.paths import Path
 from analysis.rules import RULES
 from analysis.sources import COMPILED
@@ -41,8 +41,8 @@ class Calibration(msgspec.Struct, frozen=True):
 
 def applied(made: Components, fitted: Calibration) -> dict[str, Estimate]:
     """The parts of a step with the calibration's numbers in them, nothing hidden yet."""
-    found = {"dispatch": made.dispatch.scaled(fitted.dispatch), "launches": made.launches.scaled(fitted.launches)}
-    return found | {name: e.scaled(fitted.work) if name in DEVICE else e for name, e in made.parts.items()}
+    found = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
+    return found | {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
 
 
 def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
@@ -63,18 +63,14 @@ def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULE
     beside = (
         0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
     )
-    lanes = (
-        [copying + issuing, copying + device]
-        if made.on_gpu
-        else [issuing + copying + device + Estimate(-beside, -beside, -beside)]
-    )
+    lanes = [copying + issuing, copying + device] if made.on_gpu else [issuing + copying + device - beside]
     if feeding.value > max(lane.value for lane in lanes):
         lanes.append(feeding)
     else:  # wholly hidden
         parts.pop(PIPELINE, None)
     if ("at once" in rules and len(lanes) > 1) or beside:
         hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
-        parts[HIDDEN] = Estimate(hidden, hidden, hidden)
+        parts[HIDDEN] = exact(hidden)
     return {name: parts[name] for name in PARTS if name in parts}
 
 
@@ -102,7 +98,7 @@ def casting(made: Components, fitted: Calibration) -> Estimate:
     cast = (
         made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
     )
-    return Estimate(cast, cast / 2, cast * 2)
+    return within_factor(cast, 2)
 
 
 def compiling(made: Components, fitted: Calibration) -> Estimate:
@@ -112,6 +108,6 @@ def compiling(made: Components, fitted: Calibration) -> Estimate:
     shapes = 1 + (made.execution == COMPILED and t.samples > t.batch and t.samples % t.batch > 0)
     if fitted.compile_s:
         value = shapes * fitted.compile_s * made.traced
-        return Estimate(value, value / 2, value * 2)
+        return within_factor(value, 2)
     value = shapes * made.compile_s.value
     return Estimate(value, shapes * made.compile_s.low, value * max(2.0, made.kernels))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import names, spread
-from analysis.estimate import Estimate, Verdict, clock_of, verdict
+from analysis.estimate import Verdict, clock_of, exact, verdict
 from analysis.spread import Spread, Stored
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _verdict(x: "Samples", y: "Samples", paired: bool, least: float) -> Verdict:
     """Of a single sample a side nothing is known but its value."""
     if min(len(x.seconds), len(y.seconds)) < 2:
         ratio = y.seconds[0] / x.seconds[0]
-        return Verdict("can't tell", Estimate(ratio, ratio, ratio))
+        return Verdict("can't tell", exact(ratio))
     return verdict(x, y, paired=paired, min_effect=least)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import fusion, sources
-from analysis.estimate import NOTHING, Estimate, median, total
+from analysis.estimate import NOTHING, Estimate, exact, independent_sum, median, plus_minus, total
 from analysis.holding import holding
 from analysis.paths import Path
 from analysis.profile import Lacking, Profile
 from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
-from analysis.step_work import added, kernels_of, step_works, work_parts
+from analysis.step_work import kernels_of, step_works, work_parts
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
@@ -102,8 +102,8 @@ def components(
         copies, lacking["transfer calls"] = {}, error
     if copies and kernel == FIT:  # a Keras step with almost no work has them in it
         calls = min(copies["transfer calls"].value, dispatch.value)
-        copies["transfer calls"] = Estimate(calls, calls, calls)
-        dispatch = Estimate(dispatch.value - calls, dispatch.low - calls, dispatch.high - calls)
+        copies["transfer calls"] = exact(calls)
+        dispatch = dispatch - calls
     count, launches = _launches(kernels, of, device, execution) if "operations" in rules else (0, NOTHING)
     if settings.threads:
         partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
@@ -161,7 +161,7 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
         raise Lacking(f"no step with almost no work on {device}", [sources.launches(device)])
     if steps_per_execution > 1:
         shared = max(0.0, found.value - (call.value if call else 0.0)) * (1 - 1 / steps_per_execution)
-        found = Estimate(found.value - shared, found.low - shared, found.high - shared)
+        found = found - shared
     return found
 
 
@@ -180,7 +180,7 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
         issued = sum(k.part == op for k in kernels) - sum(k.part == op for k in small)
         seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)
     wide = abs(beyond) * (each.high - each.low) / 2
-    return beyond, Estimate(seconds, max(0.0, seconds - wide), seconds + wide)
+    return beyond, plus_minus(seconds, wide).at_least(0.0)
 
 
 def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -> dict[str, Estimate]:
@@ -195,8 +195,8 @@ def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -
     beyond = sum(max(0.0, e.value - one.value) for e in whole)
     wide = sum(e.high - e.low for e in whole) / 2
     return {
-        "transfer calls": one.scaled(len(sizes)),
-        "transfer bytes": Estimate(beyond, max(0.0, beyond - wide), beyond + wide),
+        "transfer calls": one * len(sizes),
+        "transfer bytes": plus_minus(beyond, wide).at_least(0.0),
     }
 
 
@@ -233,7 +233,7 @@ def _gathered(of: Profile, network: Network, training: Training, chosen: dict[st
         nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
         read = of.passing(Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
         found.append(read.seconds if read else None)
-    return added([e for e in found if e])
+    return independent_sum(e for e in found if e)
 
 
 def _cast_bytes(network: Network, training: Training) -> int:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from analysis import estimate
-from analysis.estimate import Estimate
+from analysis.estimate import NOTHING, Estimate
 from kernels.problems import Training
 from workloads.records import EPOCHS, FITS, OF_PROCESS, by_epochs
 
@@ -43,15 +43,15 @@ class Costs(msgspec.Struct, frozen=True):
     compile: Estimate | None = None
     compile_last: Estimate | None = None
     start: Estimate | None = None
-    feed: Estimate = Estimate(0.0, 0.0, 0.0)
+    feed: Estimate = NOTHING
 
     def fit_beyond(self, steps: int) -> Estimate:
         """Seconds of a warm fit of that many steps an epoch beyond its epochs."""
-        return self.fit + self.feed.scaled(steps)
+        return self.fit + self.feed * steps
 
     def fit_seconds(self, epochs: int, steps: int) -> Estimate:
         """Seconds of a warm fit of `epochs` epochs of `steps` steps; the ends add too, however the parts hang together."""
-        return self.fit_beyond(steps) + self.epoch.scaled(epochs) + self.step.scaled(epochs * steps)
+        return self.fit_beyond(steps) + self.epoch * epochs + self.step * (epochs * steps)
 
 
 def job_seconds(costs: Costs, epochs: int, steps: int) -> Estimate:
@@ -159,23 +159,22 @@ def _by_own_epochs(m: "Measurement", short: Costs) -> Costs:
     one of few steps takes; and the feed, where all epochs of the first fit are known: that fit without them, its compilation
     and what a short one takes too. Where they have fewer, they tell the epoch."""
     taken, steps = forms(m), m.problem.steps
-    long = estimate.of(m.on("host-latency")).scaled(steps)
+    long = estimate.of(m.on("host-latency")) * steps
     if steps <= max(steps for _, steps in taken):
-        return msgspec.structs.replace(short, epoch=long - short.step.scaled(steps))
+        return msgspec.structs.replace(short, epoch=long - short.step * steps)
     if (ends := _apart(taken, 0)) is None:
         return short
     fewer, more = ends
     few, rounds = fewer[1], min(len(taken[fewer]), len(taken[more]))
     pair = np.array([taken[fewer][:rounds], taken[more][:rounds]])
     (brief,) = estimate.of_rounds(pair, lambda t: (t[1:] - t[:1]) / (more[0] - fewer[0]))
-    step = (long - brief).scaled(1 / (steps - few))
+    step = (long - brief) / (steps - few)
     feed = short.feed
     epochs, once = m.series.get(EPOCHS, ()), m.phases_s.get("first_call")
     if once and len(epochs) == m.problem.epochs:
         whole = once - sum(m.phases_s.get(name, 0.0) for name in _MADE[1:]) - sum(epochs)
-        beyond = Estimate(whole, whole, whole) - short.fit
-        feed = Estimate(*(max(0.0, end) for end in (beyond.value, beyond.low, beyond.high))).scaled(1 / steps)
-    return msgspec.structs.replace(short, step=step, epoch=brief - step.scaled(few), feed=feed)
+        feed = (whole - short.fit).at_least(0.0) / steps
+    return msgspec.structs.replace(short, step=step, epoch=brief - step * few, feed=feed)
 
 
 def _by_own_fits(m: "Measurement", short: Costs) -> Costs:
@@ -186,11 +185,10 @@ def _by_own_fits(m: "Measurement", short: Costs) -> Costs:
     whole = m.problem.samples % m.problem.batch == 0
     if not own or len(own.seconds) < 2 or epochs != 1 or few[0] != 1 or not (whole and steps > few[1]):
         return short
-    long = (estimate.of(own).scaled(steps) - estimate.median(forms(m)[few])).scaled(1 / (steps - few[1]))
+    long = (estimate.of(own) * steps - estimate.median(forms(m)[few])) / (steps - few[1])
     step = _together(short.step, long)
     moved = few[1] * (short.step.value - step.value)  # fits of few steps take what they took
-    epoch = Estimate(*(end + moved for end in msgspec.structs.astuple(short.epoch)))
-    return msgspec.structs.replace(short, step=step, epoch=epoch)
+    return msgspec.structs.replace(short, step=step, epoch=short.epoch + moved)
 
 
 def _together(a: Estimate, b: Estimate) -> Estimate:
@@ -201,14 +199,14 @@ def _together(a: Estimate, b: Estimate) -> Estimate:
         return a if wide[0] <= wide[1] else b
     share = wide[1] ** 2 / (wide[0] ** 2 + wide[1] ** 2)
     value, half = share * a.value + (1 - share) * b.value, 0.5 / (wide[0] ** -2 + wide[1] ** -2) ** 0.5
-    return Estimate(value, value - half, value + half)
+    return estimate.plus_minus(value, half)
 
 
 def _phase(m: "Measurement", name: str) -> Estimate | None:
     """Seconds of a phase: over processes where the row was taken in several, else the one number."""
     if each := m.series.get(f"{name}_s"):
         return estimate.median(each)
-    return Estimate(*[m.phases_s[name]] * 3) if name in m.phases_s else None
+    return estimate.exact(m.phases_s[name]) if name in m.phases_s else None
 
 
 def start(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Estimate | None:

@@ -101,8 +101,7 @@ class Point(msgspec.Struct, frozen=True):
 
     @property
     def ratio(self) -> Estimate:
-        c, g = self.cpu.seconds, self.gpu.seconds
-        return Estimate(c.value / g.value, max(0.0, c.low) / g.high, c.high / g.low if g.low > 0 else math.inf)
+        return self.cpu.seconds / self.gpu.seconds
 
     @property
     def sign(self) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import costs, estimate
-from analysis.estimate import Estimate
+from analysis.estimate import NOTHING, Estimate
 from workloads import records, switches
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Case(msgspec.Struct, frozen=True):
     def scaled(self) -> Estimate | None:
         """How many times as many samples a second as one GPU with the batch that each of the several has."""
         part = self.part or self.base
-        return (step(part) / step(self.several)).scaled(self.count) if part else None
+        return step(part) / step(self.several) * self.count if part else None
 
     @property
     def waits(self) -> bool:
@@ -85,9 +85,8 @@ class Case(msgspec.Struct, frozen=True):
         if self.waits:
             if self.fed_one is None:
                 return None
-            own, added = own.scaled(max(1.0, feeding.value / step(self.fed_one).value)), Estimate(0.0, 0.0, 0.0)
-        ends = ("value", "low", "high")
-        return Estimate(*(max(getattr(own, end) + getattr(added, end), getattr(feeding, end)) for end in ends))
+            own, added = own * max(1.0, feeding.value / step(self.fed_one).value), NOTHING
+        return (own + added).at_least(feeding)
 
     @property
     def foretold_gain(self) -> Estimate | None:
@@ -186,7 +185,7 @@ def all_reduce(case: Case) -> Estimate | None:
         return None
     (low, early), (high, late) = below[-1], above[0]
     seconds = early + (late - early) * ((wanted - low) / (high - low) if high > low else 0.0)
-    return Estimate(seconds, seconds, seconds)
+    return estimate.exact(seconds)
 
 
 def bus_bytes_per_s(case: Case) -> float | None:

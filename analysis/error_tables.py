@@ -260,7 +260,7 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
             continue
         saved = p.told_by(seen.with_feed)
         both = saved, saved if p.held_s.value else saved + seen.feed().value
-        held = p.held_s.scaled(1 / p.training.steps) if seen.with_feed else NOTHING
+        held = p.held_s / p.training.steps if seen.with_feed else NOTHING
         inside, more = held.value, both[1] - saved
         share = f"{1e3 * inside:.3g} in it" if inside else f"{1e3 * more:.3g} to add" if more else "-"
         lines.append(

@@ -26,24 +26,40 @@ class Estimate(msgspec.Struct, frozen=True):
     low: float
     high: float
 
-    def scaled(self, factor: float) -> "Estimate":
-        return Estimate(*sorted_ends(self.value * factor, self.low * factor, self.high * factor))
+    def __add__(self, other: "Estimate | float") -> "Estimate":
+        """The ends add too, so the interval holds however the two depend on each other."""
+        b = _exactly(other)
+        return Estimate(self.value + b.value, self.low + b.low, self.high + b.high)
 
-    def inverse(self, numerator: float = 1.0) -> "Estimate":
-        """numerator / self: a rate from a time."""
-        return Estimate(numerator / self.value, numerator / self.high, numerator / self.low)
+    def __sub__(self, other: "Estimate | float") -> "Estimate":
+        """The interval reaches from low less high to high less low."""
+        b = _exactly(other)
+        return Estimate(self.value - b.value, self.low - b.high, self.high - b.low)
 
-    def __add__(self, other: "Estimate") -> "Estimate":
-        """The sum; the ends add too, so the interval holds however the two hang together. Likewise `-` and `/`."""
-        return Estimate(self.value + other.value, self.low + other.low, self.high + other.high)
+    def __rsub__(self, other: float) -> "Estimate":
+        return exact(other) - self
 
-    def __sub__(self, other: "Estimate") -> "Estimate":
-        return Estimate(self.value - other.value, self.low - other.high, self.high - other.low)
+    def __mul__(self, other: "Estimate | float") -> "Estimate":
+        """The interval holds the products of all ends; a number scales."""
+        b = _exactly(other)
+        ends = [x * y for x in (self.low, self.high) for y in (b.low, b.high)]
+        return Estimate(self.value * b.value, min(ends), max(ends))
 
-    def __truediv__(self, other: "Estimate") -> "Estimate":
-        """The ratio of two positive numbers; without an upper end where the divisor may be 0."""
-        high = self.high / other.low if other.low > 0 else math.inf
-        return Estimate(self.value / other.value, self.low / other.high, high)
+    def __truediv__(self, other: "Estimate | float") -> "Estimate":
+        """A ratio of times, or a rate: an end below 0 counts as 0, and over a divisor that may be 0 the ratio may be infinite. A
+        number scales."""
+        if not isinstance(other, Estimate):
+            return self * (1 / other)
+        return Estimate(*map(_over, (self.value, self.low, self.high), (other.value, other.high, other.low)))
+
+    def __rtruediv__(self, other: float) -> "Estimate":
+        """A rate from a time, or a time from a rate."""
+        return exact(other) / self
+
+    def at_least(self, other: "Estimate | float") -> "Estimate":
+        """The larger of both, end by end: of what waits for two."""
+        b = _exactly(other)
+        return Estimate(max(self.value, b.value), max(self.low, b.low), max(self.high, b.high))
 
     @property
     def noise(self) -> float:
@@ -51,7 +67,12 @@ class Estimate(msgspec.Struct, frozen=True):
         return (self.high - self.low) / (2 * self.value) if self.value else math.inf
 
 
-NOTHING = Estimate(0.0, 0.0, 0.0)
+def exact(value: float) -> Estimate:
+    """A number that is known."""
+    return Estimate(value, value, value)
+
+
+NOTHING = exact(0.0)
 
 
 def total(parts: Iterable[Estimate | None]) -> Estimate:
@@ -59,8 +80,30 @@ def total(parts: Iterable[Estimate | None]) -> Estimate:
     return sum((e for e in parts if e), NOTHING)
 
 
-def sorted_ends(value: float, low: float, high: float) -> tuple[float, float, float]:
-    return (value, min(low, high), max(low, high))
+def _exactly(number: Estimate | float) -> Estimate:
+    return number if isinstance(number, Estimate) else exact(number)
+
+
+def _over(a: float, b: float) -> float:
+    return max(0.0, a) / b if b > 0 else math.inf
+
+
+def plus_minus(value: float, half: float) -> Estimate:
+    """A number with half the width of its interval."""
+    return Estimate(value, value - half, value + half)
+
+
+def within_factor(value: float, factor: float) -> Estimate:
+    """A number that may be wrong by a factor either way."""
+    return Estimate(value, value / factor, value * factor)
+
+
+def independent_sum(parts: Iterable[Estimate]) -> Estimate:
+    """The sum of times whose errors are independent: they add as squares. It is never below 0."""
+    parts = list(parts)
+    value = sum(e.value for e in parts)
+    low, high = (math.hypot(*off) for off in ((e.value - e.low for e in parts), (e.high - e.value for e in parts)))
+    return Estimate(value, max(0.0, value - low), value + high)
 
 
 def _blocks(seconds, block) -> list[np.ndarray]:
@@ -128,7 +171,7 @@ def median(seconds, block=None) -> Estimate:
     groups = _blocks(seconds, block if block is not None else range(len(seconds)))
     value = float(np.median(np.concatenate(groups)))
     if len(groups) == 1:
-        return Estimate(value, value, value)
+        return exact(value)
     return Estimate(value, *_ends(value, _resampled_medians(groups, 1), len(groups)))
 
 
@@ -140,7 +183,7 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
     count = rounds.shape[1]
     values = numbers(np.median(rounds, axis=1)[:, np.newaxis])[:, 0]
     if count == 1:
-        return tuple(Estimate(float(v), float(v), float(v)) for v in values)
+        return tuple(exact(float(v)) for v in values)
     picks = np.random.default_rng(1).integers(0, count, (RESAMPLES, count))
     draws = np.sort(numbers(np.median(rounds[:, picks], axis=2)), axis=1)
     last, tail, wider = RESAMPLES - 1, (1 - CONFIDENCE) / 2, _few_blocks(count)
@@ -218,7 +261,7 @@ def verdict(old, new, *, paired: bool = False, min_effect: float = 0.02) -> Verd
         draws = _resampled_medians(b, 1) / _resampled_medians(a, 2)
     blocks = min(len(a), len(b))
     if blocks < 2:
-        return Verdict("can't tell", Estimate(value, value, value))
+        return Verdict("can't tell", exact(value))
     ratio = Estimate(value, *_ends(value, draws, blocks))
     if ratio.low > 1 + min_effect:
         word = "slower"

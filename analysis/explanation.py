@@ -15,7 +15,7 @@ from analysis import costs, crossover, jobs, whatif
 from analysis.borrowed import completed, host_factor, rescaled, start_factor
 from analysis.combine import HOST
 from analysis.crossover import Answer, Family, Form, Point, Side
-from analysis.estimate import Estimate, total
+from analysis.estimate import NOTHING, Estimate, total
 from analysis.memory import Memory, memory
 from analysis.price import Cost, cost
 from analysis.profile import Lacking, all_of
@@ -241,7 +241,7 @@ def fed(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> d
     for device, (m, _) in rows.items():
         if not costs.by_epochs(m):
             with contextlib.suppress(Lacking):
-                found[device] = predict(m.problem, m.settings).held_s.scaled(1 / m.problem.steps)
+                found[device] = predict(m.problem, m.settings).held_s / m.problem.steps
     return found
 
 
@@ -335,11 +335,7 @@ def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
     later = begins[1] - begins[0]
     if gain.high <= 0:
         return None
-    if gain.value <= 0:
-        return Estimate(math.inf, max(0.0, later) / gain.high, math.inf)
-    if later <= 0:
-        return Estimate(0.0, 0.0, 0.0)
-    return Estimate(later / gain.value, later / gain.high, later / gain.low if gain.low > 0 else math.inf)
+    return NOTHING if later <= 0 < gain.value else later / gain
 
 
 # ---------------------------------------------------------------- validation, money, joules
@@ -353,13 +349,13 @@ def validating(asked: Asked, made: "Prediction") -> Estimate:
     steps = -(-asked.validation // t.batch)
     host = total(made.parts.get(n) for n in HOST)
     least = Estimate(max(host.value / 2, made.step_s.value * share), made.step_s.low * share, made.step_s.high)
-    return least.scaled(steps)
+    return least * steps
 
 
 def with_validation(made: "Prediction", validation_s: dict[str, Estimate]) -> Estimate:
     """Seconds of a whole job, the validation of each epoch included."""
     more = validation_s.get(made.settings.device)
-    return made.job_s + more.scaled(made.training.epochs) if more else made.job_s
+    return made.job_s + more * made.training.epochs if more else made.job_s
 
 
 def job_s(e: Explanation, made: "Prediction") -> Estimate:

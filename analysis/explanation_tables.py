@@ -76,17 +76,15 @@ def budget_lines(e: Explanation) -> list[str]:
         found.append(_row("what is predicted lies", where, width))
     t = e.asked.training
     for words, part in (
-        (f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s.scaled(t.steps * t.epochs)),
-        ("epochs beyond their steps", lambda p: p.epoch_s.scaled(t.epochs)),
+        (f"steps ({t.steps * t.epochs:,})", lambda p: p.step_s * (t.steps * t.epochs)),
+        ("epochs beyond their steps", lambda p: p.epoch_s * t.epochs),
         ("the fit beyond its epochs", lambda p: p.fit_s),
         ("compiling", lambda p: p.compile_s),
         ("import, device start, building", lambda p: p.start_s),
     ):
         found.append(_row(words, [_known(p, part(p)) for p in e.sides], width))
     if e.validation_s:
-        found.append(
-            _row("validation", [about(e.validation_s[p.settings.device].scaled(t.epochs)) for p in e.sides], width)
-        )
+        found.append(_row("validation", [about(e.validation_s[p.settings.device] * t.epochs) for p in e.sides], width))
     whole = [f"{about(job_s(e, p))}{' and what is not known' if p.untold else ''}" for p in e.sides]
     return [*found, _row("the whole job", whole, width)]
 

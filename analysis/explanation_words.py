@@ -8,7 +8,7 @@ import msgspec
 
 from analysis import crossover
 from analysis.crossover import Answer, Crossing, Side
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, exact
 from analysis.explanation import Explanation, job_s
 from analysis.explanation_tables import LITTLE, PARTS, about, budget_lines, device_words, what_if_lines
 from analysis.memory import Memory
@@ -226,7 +226,7 @@ def likeliest(a: Answer) -> Answer:
 
 
 def _certain(side: Side) -> Side:
-    return msgspec.structs.replace(side, seconds=Estimate(*[side.seconds.value] * 3))
+    return msgspec.structs.replace(side, seconds=exact(side.seconds.value))
 
 
 def _pays(e: Explanation) -> str:

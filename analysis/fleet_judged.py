@@ -120,7 +120,7 @@ def below(ratios: list[Estimate]) -> Estimate:
     """The share by which rates are below, from rows' ratios of seconds (new over old): the middles of the rows' values and of
     their ends. That rows lose differently is no noise: what a busy SM costs a product hangs on how it divides into tiles."""
     value, low, high = (statistics.median(getattr(r, end) for r in ratios) for end in ("value", "low", "high"))
-    return Estimate(1 - 1 / value, 1 - 1 / low, 1 - 1 / high)
+    return 1 - 1 / Estimate(value, low, high)
 
 
 def _least(device: Device, rows: Iterable[Measurement], known: spread.Stored, least: float) -> float:
@@ -178,7 +178,7 @@ def _outside(
 
 
 def _ratio(m: Measurement, reference: float) -> Estimate:
-    return estimate.of(estimate.clock_of(m)).scaled(1 / reference)
+    return estimate.of(estimate.clock_of(m)) / reference
 
 
 _FLAGS = {

@@ -68,8 +68,8 @@ def seconds_by(made: Prediction, by: str, steps: int, epochs: int) -> Estimate:
     """Predicted seconds of a step, of an epoch of so many steps, or of a job of so many epochs of them."""
     if by == BY_STEP:
         return made.step_s
-    epoch = made.epoch_s + made.step_s.scaled(steps)
-    return epoch if by == BY_EPOCH else made.start_s + made.compile_s + made.fit_s + epoch.scaled(epochs)
+    epoch = made.epoch_s + made.step_s * steps
+    return epoch if by == BY_EPOCH else made.start_s + made.compile_s + made.fit_s + epoch * epochs
 
 
 def sized(training: "Training", varies: str, size: int) -> "Training":

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from analysis import sources
 from analysis.curves import Point, curve
-from analysis.estimate import Estimate, middle
+from analysis.estimate import Estimate, middle, within_factor
 
 if TYPE_CHECKING:
     from analysis.profile import Profile
@@ -50,4 +50,4 @@ def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
         return None
     else:
         value += back.seconds(nbytes).value
-    return Estimate(value, value / _UNSURE, value * _UNSURE) if value > 0 else None
+    return within_factor(value, _UNSURE) if value > 0 else None

@@ -169,7 +169,7 @@ def queued_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[in
 
 def _times(ratio: Estimate) -> str:
     """`3.20 times as many`, `2.12 times fewer`; with its interval where that is wide."""
-    more = ratio if ratio.value >= 1 else ratio.inverse()
+    more = ratio if ratio.value >= 1 else 1 / ratio
     wide = f", {digits(more.low)}..{digits(more.high)}" if more.noise > _WIDE else ""
     return f"{digits(more.value)} times {'as many' if more is ratio else 'fewer'}{wide}"
 
@@ -189,7 +189,7 @@ def batching_sentences(case: Case, rows: "Iterable[Measurement]", batches: list[
             mine = [m for m in rows if gpu or m.settings.switches.get("TF_ENABLE_ONEDNN_OPTS") == onednn]
             fewest, most = (side(mine, ROUNDTRIP, gpu, batch) for batch in (batches[0], batches[-1]))
             if fewest and most:
-                gain = (fewest[1] / most[1]).scaled(batches[-1] / batches[0])
+                gain = fewest[1] / most[1] * (batches[-1] / batches[0])
                 how = {None: "", "1": " with oneDNN", "0": " without oneDNN"}[onednn]
                 same = gain.low <= 1 <= gain.high
                 many = "neither more nor fewer for certain" if same else _times(gain)

@@ -230,10 +230,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
 
 def _a_step(law, problem) -> Estimate:
     """Seconds a step of a warm epoch, the epoch's own cost shared among its steps."""
-    epoch = Estimate(
-        *(getattr(law.epoch, end) + problem.steps * getattr(law.step, end) for end in ("value", "low", "high"))
-    )
-    return epoch.scaled(1 / problem.steps)
+    return (law.epoch + law.step * problem.steps) / problem.steps
 
 
 def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:

@@ -14,7 +14,7 @@ import msgspec
 from analysis import costs, crossover
 from analysis.costs import Costs
 from analysis.crossover import Answer, Family, Form, Point, Side
-from analysis.estimate import Estimate, is_gpu, of, total
+from analysis.estimate import NOTHING, Estimate, is_gpu, of, total
 from kernels import networks
 from workloads import switches
 
@@ -60,7 +60,7 @@ class Device(msgspec.Struct, frozen=True):
 
     def epoch(self, steps: int) -> Estimate:
         """Seconds of a warm epoch of so many steps."""
-        return self.costs.epoch + self.costs.step.scaled(steps)
+        return self.costs.epoch + self.costs.step * steps
 
     def job(self, epochs: int, steps: int) -> Estimate:
         """Seconds of a job in a process of its own: start-up, build, compilation and the fit."""
@@ -148,8 +148,7 @@ def law(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs |
     found = costs.costs(m, measurements)
     own = m.on("host-latency")
     if found and own and m.kernel.endswith("loop") and m.problem.batch >= m.problem.samples:
-        none = Estimate(0.0, 0.0, 0.0)
-        return msgspec.structs.replace(found, fit=none, epoch=none, step=of(own))
+        return msgspec.structs.replace(found, fit=NOTHING, epoch=NOTHING, step=of(own))
     return found
 
 
@@ -188,7 +187,7 @@ def _alike(m: "Measurement", found: Costs, measurements: "Iterable[Measurement]"
     """The costs with an import that is as long as the other side's, to the digit."""
     if begun := costs.begun(m, measurements):
         imported, device = begun
-        return msgspec.structs.replace(found, start=Estimate(*[imported.value] * 3) + device)
+        return msgspec.structs.replace(found, start=device + imported.value)
     return found
 
 
@@ -284,14 +283,7 @@ def payback(pair: Pair) -> Estimate | None:
     cpu = opponent(pair)
     later = pair.gpu.begins(pair.steps) - cpu.begins(pair.steps)
     gain = cpu.epoch(pair.steps) - pair.gpu.epoch(pair.steps)
-    if gain.high <= 0:
-        return None
-    if gain.value <= 0:
-        return Estimate(math.inf, max(0.0, later.low) / gain.high, math.inf)
-    if later.value <= 0:
-        return Estimate(0.0, 0.0, max(0.0, later.high / gain.low) if gain.low > 0 else math.inf)
-    low = max(0.0, later.low) / gain.high
-    return Estimate(later.value / gain.value, low, later.high / gain.low if gain.low > 0 else math.inf)
+    return later / gain if gain.high > 0 else None
 
 
 def opponent(pair: Pair) -> Device:
@@ -313,16 +305,16 @@ class Split(msgspec.Struct, frozen=True):
 
 def split(side: Device, epochs: int, steps: int) -> Split:
     """A job in parts: start-up, building and compiling, what a fit, its epochs and its steps cost."""
-    c, none = side.costs, Estimate(0.0, 0.0, 0.0)
+    c = side.costs
     made = total((c.build, c.compile, c.compile_last))
     return Split(
         side,
         epochs,
         (
-            ("start-up", c.start or none),
+            ("start-up", c.start or NOTHING),
             ("build and compile", made),
             ("per fit", c.fit_beyond(steps)),
-            ("per epoch", c.epoch.scaled(epochs)),
-            ("per step", c.step.scaled(epochs * steps)),
+            ("per epoch", c.epoch * epochs),
+            ("per step", c.step * (epochs * steps)),
         ),
     )

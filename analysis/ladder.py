@@ -145,7 +145,7 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
             m = own.get((problem, kernel))
             if m is None or (seconds := seconds_of(m)) is None:
                 continue
-            beside, roof = library.get(problem), peak.rate.inverse(problem.flops) if peak else None
+            beside, roof = library.get(problem), problem.flops / peak.rate if peak else None
             theirs = seconds_of(beside) if beside else None
             made = Step(
                 kernel,

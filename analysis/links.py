@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from analysis import sheets
-from analysis.estimate import Estimate, of
+from analysis.estimate import Estimate, of, plus_minus
 from analysis.units import bytes_rate, percent, seconds, size
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class Link(msgspec.Struct, frozen=True):
         """Seconds of a copy; the interval is the piece's error. Beyond the sizes measured the end piece goes on."""
         piece = next((p for p in self.pieces if nbytes <= p.high), self.pieces[-1])
         value = piece.seconds(nbytes)
-        return Estimate(value, value * (1 - piece.error), value * (1 + piece.error))
+        return plus_minus(value, value * piece.error)
 
 
 def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
@@ -111,7 +111,7 @@ def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Lin
     slopes = [chain[-1].s_per_byte for chain in drawn]
     if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
         return None
-    bandwidth = _around(pieces[-1].s_per_byte, slopes).inverse()
+    bandwidth = 1 / _around(pieces[-1].s_per_byte, slopes)
     latency = _around(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
     half, halves = _half(pieces), [_half(chain) for chain in drawn]
     half_bytes = _around(half, [h for h in halves if h is not None]) if half is not None else None

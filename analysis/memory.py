@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.estimate import Estimate
+from analysis.estimate import NOTHING, Estimate
 from kernels import networks
 from kernels.problems.arrays import ITEM_BYTES
 
@@ -86,7 +86,7 @@ def memory(
     libraries' own.
     """
     seen = _beyond(measurements, device)
-    base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else Estimate(0.0, 0.0, 0.0)
+    base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else NOTHING
     source = "counted from the layers"
     if len(seen) >= FEWEST:
         source += f", and what {len(seen)} trainings measured there hold beyond such a count"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis import units
-from analysis.estimate import Estimate, of
+from analysis.estimate import Estimate, of, plus_minus
 from workloads.records import Measurement
 
 _SIGMAS = 1.96
@@ -125,7 +125,7 @@ def _from(rule: Rule, rows: list[Measurement]) -> list[Constant]:
 def _one(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
     """The row with the fewest calls, by their number."""
     count, seconds = points[0]
-    return seconds.scaled(1 / count), [count]
+    return seconds / count, [count]
 
 
 def _each(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
@@ -157,7 +157,7 @@ def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
     base_half = _SIGMAS * wider * math.sqrt(1 / total + center**2 / spread)
     slope_half = _SIGMAS * wider / math.sqrt(spread)
     base = mean - slope * center
-    return Estimate(base, base - base_half, base + base_half), Estimate(slope, slope - slope_half, slope + slope_half)
+    return plus_minus(base, base_half), plus_minus(slope, slope_half)
 
 
 def _without_steps(found: list[Constant]) -> list[Constant]:
@@ -170,9 +170,7 @@ def _without_steps(found: list[Constant]) -> list[Constant]:
                 continue
             value = c.seconds.value - step.seconds.value
             half = math.hypot(c.seconds.high - c.seconds.low, step.seconds.high - step.seconds.low) / 2
-            c = msgspec.structs.replace(
-                c, seconds=Estimate(value, value - half, value + half), source=f"{c.source}, less keras-step"
-            )
+            c = msgspec.structs.replace(c, seconds=plus_minus(value, half), source=f"{c.source}, less keras-step")
         made.append(c)
     return made
 

@@ -31,7 +31,7 @@ def passing(of: Rows, problem: Stream, device: str, execution: str) -> tuple[Est
                 own = device != "cpu" or source != LIBRARIES
                 command = sources.command(problem, device)
                 instead = "" if own else f"passes priced as libraries make them; TensorFlow's: {command}"
-                return seconds.scaled(times), sources.WORDS[source], instead
+                return seconds * times, sources.WORDS[source], instead
     return None
 
 

@@ -37,7 +37,7 @@ def queued(m: "Measurement") -> Estimate:
 
 def bandwidth(m: "Measurement") -> Estimate:
     """Bytes a second of a copy or triad, and of a sum the bus bandwidth, 2 (n - 1) / n of its bytes over its seconds."""
-    return queued(m).inverse(m.problem.bytes_moved)
+    return m.problem.bytes_moved / queued(m)
 
 
 def rate(m: "Measurement") -> Estimate | None:

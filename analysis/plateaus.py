@@ -78,7 +78,7 @@ def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
         samples = (m.on("device") if s.device.startswith("gpu") else None) or m.on("host-latency")
         if m.status != "ok" or not samples or not samples.seconds:
             continue
-        point = Point(p.footprint_bytes, of(samples).inverse(p.bytes_moved), m.kernel)
+        point = Point(p.footprint_bytes, p.bytes_moved / of(samples), m.kernel)
         at = found.setdefault((s.device, s.threads, p.operation), {})
         at[point.nbytes] = max(at.get(point.nbytes, point), point, key=lambda x: x.rate.value)
     return {key: tuple(at[n] for n in sorted(at)) for key, at in found.items()}

@@ -93,12 +93,12 @@ class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
     @property
     def epoch_total_s(self) -> Estimate:
         """Seconds of a warm epoch."""
-        return self.epoch_s + self.step_s.scaled(self.training.steps)
+        return self.epoch_s + self.step_s * self.training.steps
 
     @property
     def job_s(self) -> Estimate:
         """Seconds of the whole job in a process of its own."""
-        return self.start_s + self.compile_s + self.fit_s + self.epoch_total_s.scaled(self.training.epochs)
+        return self.start_s + self.compile_s + self.fit_s + self.epoch_total_s * self.training.epochs
 
 
 def load(path: str) -> list[Prediction]:
@@ -146,7 +146,7 @@ def predict(
             fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
     parts = combined(made, fitted, rules)
     step = within(total(parts.values()), fitted.spread)
-    start = made.start_s + Estimate(*[fitted.build_s] * 3) if made.start_s.high > 0 else made.start_s
+    start = made.start_s + fitted.build_s if made.start_s.high > 0 else made.start_s
     found = Prediction(
         training,
         settings,

@@ -30,8 +30,8 @@ def cost(
     """The cost of a job of so many seconds; `prices`: cpu or gpu -> money an hour."""
     price = prices.get("cpu" if device == "cpu" else "gpu")
     watts, source = power(training, device, measurements)
-    money = None if price is None else job_s.scaled(price / 3600)
-    return Cost(device, money, job_s.scaled(watts) if watts else None, source)
+    money = None if price is None else job_s * (price / 3600)
+    return Cost(device, money, job_s * watts if watts else None, source)
 
 
 def power(training: "Training", device: str, measurements: "Iterable[Measurement]") -> tuple[float | None, str]:

@@ -15,8 +15,7 @@ USES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 70
 
 def shared(resident: Estimate, copied: Estimate, uses: int) -> Estimate:
     """Seconds a call of `uses` calls on one copy."""
-    ends = (((uses - 1) * getattr(resident, end) + getattr(copied, end)) / uses for end in ("value", "low", "high"))
-    return Estimate(*ends)
+    return (resident * (uses - 1) + copied) / uses
 
 
 def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:

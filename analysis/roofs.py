@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import shapes
-from analysis.estimate import Estimate, call_s, clock_of, is_gpu, quick_seconds
+from analysis.estimate import Estimate, call_s, clock_of, exact, is_gpu, quick_seconds
 from analysis.sheets import SHEETS
 from analysis.units import count, size
 from kernels.problems.arrays import ARITHMETIC
@@ -88,7 +88,7 @@ def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
     """The data-sheet peaks of the machine's GPUs, for those in SHEETS."""
 
     def roof(index: int, kind: str, name: str, rate: float, source: str) -> Roof:
-        return Roof(f"gpu:{index}", kind, name, Estimate(rate, rate, rate), source, note="data sheet", measured=False)
+        return Roof(f"gpu:{index}", kind, name, exact(rate), source, note="data sheet", measured=False)
 
     made = []
     for index, gpu in enumerate(machine.gpus if machine else ()):
@@ -283,7 +283,7 @@ def _launch_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
     empty = [c for c in overheads.constants(launches) if (c.name, c.clock) in wanted and c.seconds.low > 0]
     for (device, name), group in _groups(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
         least = min(group, key=lambda c: c.seconds.value)
-        yield Roof(device, "launch", name, least.seconds.inverse(), least.source)
+        yield Roof(device, "launch", name, 1 / least.seconds, least.source)
 
 
 def last_cache_bytes(machine: "Machine | None", device: str) -> int:

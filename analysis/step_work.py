@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis import fusion, passing, sources
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, independent_sum
 from analysis.paths import Path, Timed, beside, fully_used, longest
 from analysis.profile import Lacking, Profile
 from analysis.rules import RULES
@@ -112,7 +112,7 @@ def work_parts(
         told.setdefault(k.part, {})[read.source] = None
         if read.instead:
             partial.append(f"{k.part}: {read.instead}")
-    sums = {part: added(each) for part, each in found.items()}
+    sums = {part: independent_sum(each) for part, each in found.items()}
     read_from = {part: ", ".join(names) for part, names in told.items()}
     at_once = "chain" in rules and device == "cpu" and execution == OP_BY_OP
     return WorkParts(sums, read_from, _path(timed, cold, of, device, "inline" in rules) if at_once else None)
@@ -159,10 +159,3 @@ def _shared(problem: Problem, of: Profile, device: str) -> float:
     """Seconds of a kernel beside others, where it is known to differ from what it takes by itself."""
     found = passing.together(of, problem, device) if isinstance(problem, Stream) else None
     return math.inf if found is None else found
-
-
-def added(each: list[Estimate]) -> Estimate:
-    """The sum of independent errors: they add as squares."""
-    value = sum(e.value for e in each)
-    low, high = (sum(((e.value - e.low) if i else (e.high - e.value)) ** 2 for e in each) ** 0.5 for i in (1, 0))
-    return Estimate(value, max(0.0, value - low), value + high)

@@ -132,7 +132,7 @@ class Cost(msgspec.Struct, frozen=True):
     @property
     def training(self) -> Estimate:
         """All epochs of the article, batch by batch."""
-        return self.epoch.scaled(self.data.epochs)
+        return self.epoch * self.data.epochs
 
 
 class Way:
@@ -201,14 +201,12 @@ def cost(way: Way, data: DataSet, dtype: str, batch: int) -> Cost | None:
     whole = way.seconds(data.nbytes(dtype, data.samples))
     if one is None or last is None:
         return None
-    epoch = one[0].scaled(full) + last[0] if rest else one[0].scaled(full)
+    epoch = one[0] * full + last[0] if rest else one[0] * full
     alone = way.call_alone()
     known = [k[1] for k in (one, last, whole) if k]
     how = next(word for word in ("extrapolated", "interpolated", "measured") if word in known)
     calls = full + bool(rest)
-    return Cost(
-        data, dtype, batch, way.name, one[0], epoch, alone.scaled(calls) if alone else None, whole and whole[0], how
-    )
+    return Cost(data, dtype, batch, way.name, one[0], epoch, alone * calls if alone else None, whole and whole[0], how)
 
 
 def costs(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DATA) -> tuple[Cost, ...]:
@@ -231,7 +229,7 @@ def sentence(c: Cost) -> str:
         told += f"; in one piece {seconds(c.whole.value)}"
     if c.whole and c.data.epochs > 1:
         pieces = [f"{seconds(c.training.value)} batch by batch"] if c.calls > 1 else []
-        pieces.append(f"{seconds(c.whole.scaled(c.data.epochs).value)} in one piece an epoch")
+        pieces.append(f"{seconds((c.whole * c.data.epochs).value)} in one piece an epoch")
         pieces.append(f"{seconds(c.whole.value)} once for all")
         told += f". Over {c.data.epochs:,} epochs: {', '.join(pieces)}"
     return f"{told}.{_how(c)}"

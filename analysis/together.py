@@ -82,7 +82,7 @@ def _gain(alone: "list[Measurement]", longer: "Measurement") -> str:
     gain = _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
     if gain.low <= 1 <= gain.high:
         return f"can't tell which is quicker, {_words(gain)} times as fast"
-    return f"{_words(gain)} times as fast" if gain.low > 1 else f"{_words(gain.inverse())} times as long"
+    return f"{_words(gain)} times as fast" if gain.low > 1 else f"{_words(1 / gain)} times as long"
 
 
 def _rounds(samples) -> list[float]:
@@ -112,7 +112,7 @@ def gains(done: "list[Measurement]") -> "dict[str, tuple[Measurement, list[tuple
     found: dict = {}
     for m in done:
         if _beside(m) == "fits" and m.on("host-throughput") and (alone := _alone(m, done)):
-            gain = slowdown(alone, m, "host-throughput").inverse()
+            gain = 1 / slowdown(alone, m, "host-throughput")
             found.setdefault(alone.key, (alone, []))[1].append((int(m.settings.switches["at_once"]), gain))
     return {alone.key: (alone, sorted(pairs, key=lambda pair: pair[0])) for alone, pairs in found.values()}
 

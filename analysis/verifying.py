@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from analysis import jobs, whatif
-from analysis.estimate import Estimate
+from analysis.estimate import Estimate, exact
 from analysis.explanation import Explanation
 from analysis.explanation_tables import about
 from analysis.units import percent
@@ -59,7 +59,7 @@ def measure(change: "Change", samples: int, folder: pathlib.Path) -> Estimate | 
 def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
     """A line as each measurement comes: a step predicted beside measured, then what each change saved."""
     base = e.sides[-1]
-    told = base.step_s + base.held_s.scaled(1 / base.training.steps)  # short fits have both in a step
+    told = base.step_s + base.held_s / base.training.steps  # short fits have both in a step
     yield ""
     yield "Measured now, each by a command of its own"
     with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def lines(e: Explanation, measured: Callable = measure) -> Iterator[str]:
 
 
 def _signed(value: float) -> str:
-    return about(Estimate(value, value, value))
+    return about(exact(value))
 
 
 def _error(saved: Estimate, real: float, base: "Prediction") -> str:

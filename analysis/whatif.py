@@ -7,7 +7,7 @@ import msgspec
 
 from analysis import together
 from analysis.components import execution_of
-from analysis.estimate import Estimate, total
+from analysis.estimate import NOTHING, Estimate, plus_minus, total
 from analysis.sources import COMPILED
 from kernels.problems import Training
 from workloads import switches
@@ -170,8 +170,8 @@ def saved(base: "Prediction", made: "Prediction") -> Estimate:
         (base.start_s, made.start_s),
         (base.compile_s, made.compile_s),
         (base.fit_s, made.fit_s),
-        (base.epoch_s.scaled(epochs), made.epoch_s.scaled(epochs)),
-        (base.step_s.scaled(steps[0]), made.step_s.scaled(steps[1])),
+        (base.epoch_s * epochs, made.epoch_s * epochs),
+        (base.step_s * steps[0], made.step_s * steps[1]),
     ]
     return total(_less(a, b, base.execution == made.execution) for a, b in pairs)
 
@@ -179,19 +179,19 @@ def saved(base: "Prediction", made: "Prediction") -> Estimate:
 def step_saved(base: "Prediction", made: "Prediction") -> Estimate:
     """Seconds that a change saves of a step, for as many samples as a step had before."""
     share = base.training.batch / made.training.batch
-    return _less(base.step_s, made.step_s.scaled(share), base.execution == made.execution)
+    return _less(base.step_s, made.step_s * share, base.execution == made.execution)
 
 
 def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
     """a - b. Of two that are wrong in the same way the difference is wrong by the share that `a` is, and by what `b` may be off
     beyond that."""
     if a == b:
-        return Estimate(0.0, 0.0, 0.0)
+        return NOTHING
     if not alike:
         return a - b
     value, shares = a.value - b.value, [(e.high - e.low) / (2 * e.value) if e.value > 0 else 0.0 for e in (a, b)]
     off = abs(value) * shares[0] + b.value * max(0.0, shares[1] - shares[0])
-    return Estimate(value, value - off, value + off)
+    return plus_minus(value, off)
 
 
 def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[str, int, Estimate]]:

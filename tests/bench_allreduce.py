@@ -167,7 +167,7 @@ def large(gpus: str, rounds: int, figures: Figures) -> None:
             figures.lost("an independent measurement", error)
         taken = alternating(*sides, rounds=rounds)
     for name, seconds in zip(names, taken, strict=True):
-        rate = estimate.median(seconds).inverse(problem.bytes_moved / 1e9)
+        rate = problem.bytes_moved / 1e9 / estimate.median(seconds)
         figures.add(f"bus bandwidth at 256 MiB, float32: {name}", "", rate, True, "GB/s")
     for name, mine, other in pairs:
         ratio = over(taken[other], taken[mine])

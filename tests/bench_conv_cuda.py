@@ -158,7 +158,7 @@ def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) ->
     what = f"{best}, {percent(rate.value / ceiling)} of the peak"
     return [
         Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),
-        Figure(f"{name}: {what}", "printed", rate.scaled(1e-12), True, "TFLOP/s"),
+        Figure(f"{name}: {what}", "printed", rate * 1e-12, True, "TFLOP/s"),
     ], ratio
 
 

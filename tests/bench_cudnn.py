@@ -40,7 +40,7 @@ def main() -> int:
     stream, figures = copies.gpu_stream(), []
     ahead = bound(registry.find("matmul/cupy/cublas"), Matmul(8192, 8192, 8192), stream).run
     nothing = estimate.median(np.concatenate([pairs(lambda: None, stream, ahead) for _ in range(5)]))
-    figures.append(Figure("two events with nothing between them", "printed", nothing.scaled(1e6), True, "us"))
+    figures.append(Figure("two events with nothing between them", "printed", nothing * 1e6, True, "us"))
     for dtype in ("float32", "bfloat16"):
         for name, (side, c_in, c_out, filters, stride, pad) in LAYERS.items():
             problem = Conv(32, side, side, c_in, c_out, filters, filters, stride, pad, dtype=dtype)

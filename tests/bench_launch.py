@@ -31,11 +31,11 @@ def main() -> int:
             Figure(
                 f"a CUDA graph's node, {COUNT} in a call, {clock}",
                 "printed",
-                estimate.median(node).scaled(1e6),
+                estimate.median(node) * 1e6,
                 True,
                 "us",
             ),
-            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", estimate.median(launch).scaled(1e6), True, "us"),
+            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", estimate.median(launch) * 1e6, True, "us"),
             Figure(f"node / launch, {clock}", "printed", over(node, launch), True),
         ]
     about = (

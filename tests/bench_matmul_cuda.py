@@ -119,7 +119,7 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
         ratio = estimate.median(taken[:, 1] / taken[:, 0])
         ratios.append(ratio)
         figures.append(Figure(f"{what}: {library.name} / ours", "printed, results equal", ratio, equal))
-        rate = estimate.median(taken[:, 0]).inverse(problem.flops / 1e12)
+        rate = problem.flops / 1e12 / estimate.median(taken[:, 0])
         figures.append(Figure(f"{what}: ours", "printed", rate, True, "TFLOP/s"))
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
     mean = estimate.Estimate(*ends)

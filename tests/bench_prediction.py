@@ -51,7 +51,7 @@ def resampled(numbers: list[float], groups: list, of_=statistics.median) -> Esti
 
 
 def in_percent(e: Estimate) -> Estimate:
-    return e.scaled(100)
+    return e * 100
 
 
 def share(hits: int, of_: int, what: str, wanted: float) -> Figure:

@@ -67,7 +67,7 @@ def over(numerator: list[float], denominator: list[float]) -> Estimate:
 
 
 def gigabytes_per_s(nbytes: int, seconds: list[float]) -> Estimate:
-    return estimate.median(seconds).inverse(nbytes / 1e9)
+    return nbytes / 1e9 / estimate.median(seconds)
 
 
 def pinned(stream) -> list[Figure]:
@@ -172,14 +172,14 @@ def reads(stream) -> list[Figure]:
     x = prepared.run.reads  # the same memory on both sides
     takes = [timing.device(run, stream) for run in (prepared.run, lambda: cupy.sum(x))]
     mine, theirs = alternating(*(lambda take=take: take(8) / 8 for take in takes))
-    ratio, rate = over(theirs, mine), estimate.median(mine).inverse(problem.bytes_moved * prepared.passes)
+    ratio, rate = over(theirs, mine), problem.bytes_moved * prepared.passes / estimate.median(mine)
     sheet = SHEETS.get(machine.describe().gpus[0].name)
     figures = [
         Figure("HBM read, 4 GiB: ours / cupy.sum", ">= 1.0", ratio, ratio.value >= 1),
-        Figure("HBM read, 4 GiB", "printed", rate.scaled(1e-9), True, "GB/s"),
+        Figure("HBM read, 4 GiB", "printed", rate * 1e-9, True, "GB/s"),
     ]
     if sheet:
-        share = rate.scaled(1 / sheet.bytes_per_s)
+        share = rate / sheet.bytes_per_s
         what = f"HBM read, 4 GiB / the data sheet's {sheet.bytes_per_s / 1e12:.3g} TB/s"
         figures.append(Figure(what, ">= 0.95", share, share.value >= 0.95))
     return figures

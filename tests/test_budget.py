@@ -8,7 +8,7 @@ from made_profile import EPOCH, FIT, LATENCY, LINK, RATE, STEP
 
 from analysis import budget, budget_words, prediction, profile
 from analysis.combine import HIDDEN, Calibration
-from analysis.estimate import Estimate, total
+from analysis.estimate import Estimate
 from analysis.report import budgets
 from kernels.problems import Training
 from workloads.records import EPOCHS_OF, Settings
@@ -100,8 +100,6 @@ def test_the_remainder_has_its_sign_and_its_interval(whole):
     sure = msgspec.structs.replace(made, remainder=Estimate(-over, -over, -over))
     assert "so they are counted too high" in budget_words.sentence(sure)
     assert any(line.startswith("| remainder | -") for line in budget_words.table([made]))
-    assert Estimate(10, 9, 12) - Estimate(4, 3, 6) == Estimate(6, 3, 9)
-    assert total([Estimate(1, 0.5, 2), Estimate(2, 1, 4)]) == Estimate(3, 1.5, 6)
 
 
 def test_the_largest_part(whole):
