@@ -2,23 +2,18 @@
 square products in n, whose words are those of analysis.sentences, in a framework or from cold caches."""
 
 from collections.abc import Iterable
-from math import inf
 from typing import TYPE_CHECKING
 
-import msgspec
-
-from analysis import crossover, layers, sentences, shapes
-from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, fastest, framework_of
+from analysis import crossing_words, crossover, layers, shapes, steps
+from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Point, Side
 from analysis.estimate import is_gpu
-from analysis.families import batch_family, comparable
-from analysis.units import count, digits, join, seconds
+from analysis.units import count, digits, join, seconds, times
 from kernels.registry import FRAMEWORKS
 
 if TYPE_CHECKING:
     from analysis.bounds import Roof
     from kernels.networks import Work
-    from kernels.problems import Problem
-    from workloads.records import Machine, Measurement
+    from workloads.records import Machine, Measurement, Run
 
 _UNTRANSPOSED = "nn"
 
@@ -26,7 +21,7 @@ _UNTRANSPOSED = "nn"
 def sentence(answer: Answer) -> str:
     """Who wins where in one form, with the measured range: `float32, 3x3 convolution ... in its batch, data already on the
     GPU, one call at a time: the GPU wins from batch = 12 ...`."""
-    return f"{sentences.precision_name(answer)}, {about(answer)}, {sentences.crossing_words(answer)}"
+    return f"{crossing_words.precision_name(answer)}, {about(answer)}, {crossing_words.crossing_words(answer)}"
 
 
 def about(answer: Answer) -> str:
@@ -67,64 +62,10 @@ def every(
     return found
 
 
-class Total(msgspec.Struct, frozen=True):
-    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and the seconds of the fastest
-    rows of each side, waited for one by one (None where a problem has no time); libraries called by themselves, then each
-    framework by the name of its side (`tensorflow CPU`)."""
-
-    batch: int
-    math: str
-    works: int
-    directions: tuple[str, ...]
-    flops: int
-    cpu: float | None
-    gpu: float | None
-    frameworks: tuple[tuple[str, float], ...] = ()
-
-
-def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
-    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
-    measurements, works = list(measurements), list(works)
-    best: dict[tuple, list[float]] = {}
-    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works if w.problem) for way in ("", *FRAMEWORKS)]
-    for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
-        if side := fastest([m], "host-latency"):
-            best.setdefault((m.problem, framework_of(m), is_gpu(m.settings.device)), []).append(side.seconds.value)
-    groups: dict = {}
-    for work in works:
-        problem: Problem = work.problem
-        batch = getattr(problem, batch_family(problem).fields[0])
-        groups.setdefault((batch, problem.math), []).append(work)
-
-    def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
-        whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)
-        return whole if whole < inf else None
-
-    def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
-        sides = (
-            (f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU")
-        )
-        return tuple((name, time) for name, time in sides if time is not None)
-
-    return [
-        Total(
-            batch,
-            math,
-            len(group),
-            tuple(dict.fromkeys(w.direction for w in group)),
-            sum(w.flops for w in group),
-            sum_of(group, "", False),
-            sum_of(group, "", True),
-            in_frameworks(group),
-        )
-        for (batch, math), group in groups.items()
-    ]
-
-
 def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", what: str) -> list[str]:
     """The totals as sentences; `what` is many of them in words: convolutions of vgg-16. Without any time there is no sentence."""
     said = []
-    for t in totals(works, measurements):
+    for t in steps.totals(works, measurements):
         sides = ((t.cpu, "CPU"), (t.gpu, "GPU, data already there"))
         sums = [f"{seconds(time)} on the {name}" for time, name in sides if time is not None]
         if sums:
@@ -143,7 +84,7 @@ def lines(
     """A sentence for each answer, `most` of them, and how many more there are; without a GPU the one that says so."""
     answers = list(answers)
     if answers and all(a.kind == "no-gpu" for a in answers):
-        return [sentences.no_gpu_sentence(measurements, machine)]
+        return [crossing_words.no_gpu_sentence(measurements, machine)]
     said = list(dict.fromkeys(sentence(a) for a in answers))
     more = len(said) - most
     rest = f"... and {count(more, 'more answer')}; fewer layers or modes at a time show theirs"
@@ -156,7 +97,7 @@ def summaries(answers: Iterable[Answer]) -> list[str]:
     groups: dict = {}
     for a in answers:
         if a.points and a.family != SQUARES:
-            form = (a.family.op, a.family.varies, sentences.precision_name(a), sentences.form_name(a.form))
+            form = (a.family.op, a.family.varies, crossing_words.precision_name(a), crossing_words.form_name(a.form))
             groups.setdefault((*form, a.form.framework, a.form.cache), []).append(a)
     return [
         _summary(op, varies, precision, form, group)
@@ -180,7 +121,9 @@ def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer
                 "several": "the GPU loses again somewhere",
                 "cant-tell": "one can't tell",
             }
-            between = " to ".join(dict.fromkeys(sentences.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
+            between = (
+                " to ".join(dict.fromkeys(crossing_words.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
+            )
             parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
     low, high = min(a.low_n for a in group), max(a.high_n for a in group)
     noun = {"conv": "convolutions", "matmul": "products"}[op]
@@ -199,10 +142,88 @@ def story(
     found = [a for a in every(rows, op, forms=(LATENCY, COPIES[0])) if not a.form.framework and a.form.cache == "warm"]
     rates = layers.rate_sentences(rows, op, ceilings)
     if not any(is_gpu(m.settings.device) for m in rows) or (found and all(a.kind == "no-gpu" for a in found)):
-        return [sentences.no_gpu_sentence(rows, machine), *rates] if rows else []
+        return [crossing_words.no_gpu_sentence(rows, machine), *rates] if rows else []
     first = [a for a in found if a.precision == found[0].precision]
     said = []
     for form in (LATENCY, COPIES[0]):
         own = [a for a in first if a.form == form and a.points]
         said += summaries(own) or [sentence(a) for a in own]
     return [*said, *rates]
+
+
+def step_sentences(step: steps.Step, answer: Answer) -> tuple[str, str]:
+    """Who wins the step from which batch; both times at the fewest and at the most."""
+    first, last = answer.points[0], answer.points[-1]
+    told = "; ".join(_both_times(p) for p in ([first] if first is last else [first, last]))
+    way = f", by {answer.form.framework}" if answer.form.framework else ""
+    words = f"{step.words[:1].upper()}{step.words[1:]}"
+    return (
+        f"{words}, {crossing_words.precision_name(answer)}{way}, {crossing_words.form_name(answer.form)}: "
+        f"{crossing_words.verdict_words(answer)}{crossing_words.range_words(answer)}.",
+        f"{words}: {told}.",
+    )
+
+
+def _both_times(p: Point) -> str:
+    sides = {"GPU": p.gpu, "CPU": p.cpu}
+    told = [f"{seconds(s.seconds.value)} on the {name} ({_name(s)})" for name, s in sides.items()]
+    ratio = p.ratio.value
+    who = {1: f", {times(ratio)} as fast on the GPU", -1: f", {times(1 / ratio)} as fast on the CPU"}.get(p.sign, "")
+    return f"at batch {p.n} {join(told)}{who}"
+
+
+def _name(side: Side) -> str:
+    return steps.MANY if side.kernel == steps.MANY else crossing_words.side_name(side)
+
+
+def missing_step(step: steps.Step, measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
+    """Which device has no time of the whole step in a way that the other was called in, and the command that measures it; empty
+    where both have one, and on a machine without a GPU."""
+    measurements = list(measurements)
+    if machine is None or not machine.gpus or steps.answers(step, measurements):
+        return ""
+    whole: dict[bool, set[str]] = {False: set(), True: set()}  # device -> the ways it has the whole step in
+    for framework in ("", *FRAMEWORKS):
+        best = steps.best_rows(measurements, step.op, framework)
+        for gpu, ways in whole.items():
+            if any(steps.step_side(best, [w.problem for w in works], gpu) for works in step.works.values()):
+                ways.add(framework)
+    gpu = not whole[True]  # what is missing: the GPU's side, or the CPU's in the GPU's way
+    way = min(whole[not gpu], default="")
+    lacks = f"the {'GPU' if gpu else 'CPU'} has no time of all of them" + (f" by {way}" if way else "")
+    command = step.command((batch for batch, _ in step.works), "gpu" if gpu else "cpu", way)
+    return f"Who wins {step.words} is not known here: {lacks}. What is missing: {command}"
+
+
+def lacking_batches(step: steps.Step, answer: Answer, measurements: "Iterable[Measurement]") -> str:
+    """At which further batches one device alone has a time of the step in the answer's way, and the command that measures the
+    other's; empty where there is none."""
+    way = answer.form.framework
+    best, compared = steps.best_rows(measurements, step.op, way), {p.n for p in answer.points}
+    alone: dict[bool, list[int]] = {False: [], True: []}
+    for (batch, math), works in step.works.items():
+        gpu = math == answer.precision and steps.step_side(best, [w.problem for w in works], True)
+        cpu = math in (answer.precision, "float32") and steps.step_side(best, [w.problem for w in works], False)
+        if batch not in compared and (gpu or cpu):
+            alone[bool(gpu)].append(batch)
+    told = []
+    for there, batches in alone.items():
+        if batches := sorted(set(batches) - set(alone[True] if not there else ())):
+            command = step.command(batches, "cpu" if there else "gpu", way, "float32" if there else answer.precision)
+            sides = ("GPU", "CPU") if there else ("CPU", "GPU")
+            told.append(
+                f"the {sides[0]} alone has a time at batch {join(map(str, batches))}; the {sides[1]}'s: {command}"
+            )
+    return f"{step.words[:1].upper()}{step.words[1:]}: {'; '.join(told)}" if told else ""
+
+
+def step_story(
+    runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str, machine: "Machine | None"
+) -> list[str]:
+    """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
+    measurements = list(measurements)
+    said: list[str] = []
+    for step in steps.found(runs, measurements, op):
+        told = steps.answers(step, measurements)
+        said += step_sentences(step, told[0]) if told else [missing_step(step, measurements, machine)]
+    return [s for s in said if s]

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 from analysis import spread
 from analysis.bounds import Roof, pick
 from analysis.comparison import least_effect
+from analysis.crossing_words import compare_sentence, form_name, verdict_words
 from analysis.crossover import COPIES, LATENCY, Answer
 from analysis.estimate import is_gpu, middle, verdict
 from analysis.families import square_rows
-from analysis.sentences import compare_sentence, form_name, verdict_words
 from analysis.units import bytes_rate, count, digits, flops_rate, join, seconds, times
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
+from analysis.facts import device_name
 from analysis.training_words import switch_words
 from analysis.units import count, join, seconds
 from kernels import networks
@@ -17,15 +18,10 @@ _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the 
 _EVERY_STEPS = {"dispatch", "transfer calls"}  # parts that no step is without
 
 
-def device_words(device: str) -> str:
-    """`the CPU`, `the GPU`, `GPU 1`."""
-    return {"cpu": "the CPU", "gpu:0": "the GPU"}.get(device, f"GPU {device.partition(':')[2]}")
-
-
 def where(training: "Measurement") -> str:
     """The device of a row in words, with its threads when they were chosen."""
     threads = training.settings.threads
-    return device_words(training.settings.device) + (f" ({count(threads, 'thread')})" if threads else "")
+    return device_name(training.settings.device) + (f" ({count(threads, 'thread')})" if threads else "")
 
 
 def subject(training: "Measurement") -> str:

@@ -7,7 +7,6 @@ from analysis.bounds import ABOVE, BEST_MATMUL, describe, is_above, judge, level
 from analysis.crossover import square_rows
 from analysis.estimate import call_s, is_gpu, quick_seconds
 from analysis.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
-from analysis.training_words import training_sentences
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 
 if TYPE_CHECKING:
@@ -167,8 +166,8 @@ def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     ]
 
 
-def other_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
-    """Roofs and training steps, a sentence each."""
+def ceiling_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
+    """The measured ceilings, a sentence a device."""
     said = []
     for device in dict.fromkeys(r.device for r in roofs):
         memory = pick(roofs, device, "memory")
@@ -179,7 +178,7 @@ def other_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, .
         words += [f"{flops_rate(rate)} in {name}" for name, rate in best.items()]
         if words:
             said.append(f"Measured ceilings of {'the CPU' if device == 'cpu' else device}: {join(words)}.")
-    return said + training_sentences(measurements)
+    return said
 
 
 def unflat_sentences(roofs: "tuple[Roof, ...]") -> list[str]:

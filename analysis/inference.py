@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import sentences
+from analysis import crossing_words
 from analysis.crossover import Answer, Family, Form, Point, Side, classify, refine
 from analysis.estimate import Estimate, is_gpu, of
 from analysis.units import digits, join, seconds
@@ -138,7 +138,7 @@ def lines(measurements: "Iterable[Measurement]", machine: "Machine | None" = Non
     said += [crossing_sentence(*one) for one in found]
     asked = [m for rows in cases(measurements).values() for m in rows]  # not a teacher's answers beside a student
     if asked and not found:
-        said.append(sentences.no_gpu_sentence(asked, machine))
+        said.append(crossing_words.no_gpu_sentence(asked, machine))
     return said
 
 
@@ -251,6 +251,6 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
 
 def crossing_sentence(case: Case, way: Way, answer: Answer) -> str:
     """`inception-v3, array to array by model.predict: the GPU wins from batch = 3 (2..4) (measured range 1..256).`"""
-    told = sentences.verdict_words(answer) + sentences.range_words(answer)
+    told = crossing_words.verdict_words(answer) + crossing_words.range_words(answer)
     told = re.sub(r"\bn = ", "batch = ", told).replace("the smallest size", "the smallest batch")
     return f"{case.name}, {way.words}: {told}."

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from analysis import facts, jobs, loss_words, sentences, together
+from analysis import crossing_words, facts, jobs
 from analysis.crossover import Answer
-from analysis.estimate import Estimate, is_gpu, of
+from analysis.estimate import Estimate, is_gpu
 from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
-from analysis.training_words import subject, switch_words, whole_job
+from analysis.training_words import loss_sentence, subject, switch_words, way_word, whole_job
 from analysis.units import count, digits, join, percent, seconds, times
 from workloads import switches
 
@@ -22,45 +22,13 @@ if TYPE_CHECKING:
     from workloads.records import Measurement
 
 CANT_TELL = "can't tell"
-_NOISY, _SHOWN = 0.05, 0.05  # of a step: noise worth a word; of a job: a part worth a sentence
-_LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
+_SHOWN = 0.05  # of a job: a part worth a sentence
 _SMALLEST = {
     "batch": "the smallest batch",
     "samples": "the fewest samples",
     "width": "the smallest width",
     "depth": "the fewest layers",
 }
-
-
-def where_word(m: "Measurement") -> str:
-    """The device, its form and threads, for a table: `cpu jit x4`, `cpu visible`, `gpu:0`."""
-    form = jobs.form_of(m)
-    jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
-    threads = f"x{m.settings.threads}" if m.settings.threads else ""
-    return " ".join(filter(None, (m.settings.device, "seen" * seen, "jit" * jit, threads)))
-
-
-def way_word(m: "Measurement") -> str:
-    """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
-    _, backend, variant = m.kernel.split("/")
-    home = m.settings.switches.get("residence", "numpy")
-    if not variant.endswith("loop"):
-        return variant if home == "numpy" else home
-    return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
-
-
-def notes(m: "Measurement") -> list[str]:
-    """What else a row should say: how it was compiled, further switches, its noise where it is wide, flags."""
-    said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
-    said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
-    said += [m.problem.dtype] * (m.problem.dtype != "float32")
-    timed = m.on("host-latency")  # None where fresh processes started alone
-    if m.kernel == together.TRIAL and timed:
-        apart = "a process each" if m.settings.process == "fresh" else "one process"
-        said += [f"{len(timed.seconds)} trials", apart, f"{seconds(together.trial_seconds(m))} each"]
-    noise = of(timed).noise if timed and m.kernel != together.TRIAL else 0.0
-    said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)
-    return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
 
 
 def answer_sentence(a: Answer) -> str:
@@ -83,7 +51,7 @@ def job_of(a: Answer) -> tuple[str, Setup]:
 def verdict_of(a: Answer) -> str:
     """Who wins from where, what varies named."""
     varies = a.family.varies
-    words = re.sub(r"\bn = ", f"{varies} = ", sentences.verdict_words(a))
+    words = re.sub(r"\bn = ", f"{varies} = ", crossing_words.verdict_words(a))
     return words.replace("the smallest size", _SMALLEST[varies])
 
 
@@ -167,19 +135,6 @@ def small_datasets(made: Iterable[Pair], least: int = 3) -> list[Small]:
         if len(sizes) >= least
     ]
     return sorted(found, key=lambda small: not small.fixed.kernel.endswith("/fit"))
-
-
-def small_sentence(pair: Pair) -> str:
-    """Where the seconds of a job go on each device, largest first, at the model's own epochs."""
-    epochs = jobs.planned(pair.setup, "samples")[1]
-    told = []
-    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
-        made = jobs.split(side, epochs, pair.steps)
-        ranked = sorted(made.parts, key=lambda part: -part[1].value)
-        parts = [f"{seconds(max(0.0, e.value))} {name}" for name, e in ranked if e.value > 0.005 * made.total.value]
-        told.append(f"the {'GPU' if is_gpu(side.device) else 'CPU'} {seconds(made.total.value)}: {join(parts)}")
-    samples = f"{pair.setup.samples:,} sample{'s' * (pair.setup.samples != 1)}, {count(epochs, 'epoch')}"
-    return f"{samples}: {'; '.join(told)}."
 
 
 def last_batch_sentence(pair: Pair) -> str:
@@ -313,5 +268,5 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     said = [answer_sentence(a) for a in jobs.answers(every)]
     said += [payback_sentence(p) for p in made if not p.setup.switches]
     said += filter(None, (tell(p) for tell in (trap_sentence, last_batch_sentence) for p in made))
-    said += filter(None, (loss_words.sentence(p, every) for p in made))
+    said += filter(None, (loss_sentence(p, every) for p in made))
     return [*said, *way_sentences(every), *change_sentences(every), *start_sentences(every)]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import crossover, sentences
+from analysis import crossing_words, crossover
 from analysis.estimate import Estimate, of, verdict
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy
@@ -240,8 +240,8 @@ def _plain(m: "Measurement") -> "Measurement":
 
 
 def _moved(device: str, alone: crossover.Answer, together: crossover.Answer) -> str:
-    what = f"{device.replace(':', '-')} against the CPU in float32 products ({sentences.form_name(alone.form)})"
-    first, then = sentences.verdict_words(alone), sentences.verdict_words(together)
+    what = f"{device.replace(':', '-')} against the CPU in float32 products ({crossing_words.form_name(alone.form)})"
+    first, then = crossing_words.verdict_words(alone), crossing_words.verdict_words(together)
     if alone.kind == together.kind == "gpu-from":
         a, b = alone.crossings[0].at, together.crossings[0].at
         far = max(a.value, b.value) > crossover.FINE * min(a.value, b.value)

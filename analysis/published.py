@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import job_words, jobs
+from analysis import jobs, training_words
 from analysis.estimate import Estimate
 from analysis.jobs import BY_EPOCH, BY_STEP, Pair
 from analysis.units import digits, join, percent, seconds, times
@@ -79,7 +79,12 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside
         *_traps(pair, by, gpu),
     ]
     return Beside(
-        case, claim, job_words.way_word(pair.gpu.row), pair, here, tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",)
+        case,
+        claim,
+        training_words.way_word(pair.gpu.row),
+        pair,
+        here,
+        tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",),
     )
 
 

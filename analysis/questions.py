@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import facts, families, job_words, jobs, links, sentences
+from analysis import crossing_words, facts, families, job_words, jobs, links
 from analysis.bounds import Roof, judge, pick
 from analysis.crossover import COPIES, LATENCY, Answer
 from analysis.estimate import is_gpu, quick_seconds
@@ -76,7 +76,7 @@ def _always(q: Asked) -> Answered:
     first = {"gpu-at-smallest": "At these sizes, yes", "cpu-throughout": "At these sizes, never"}.get(a.kind, "No")
     return (
         f"{first}: with its data there {_short(a)}. At n = {most.n} {_faster(most)}, at n = {least.n} {_faster(least)}.",
-        sentences.crossing_sentence(a),
+        crossing_words.crossing_sentence(a),
     )
 
 
@@ -92,10 +92,10 @@ def _faster(p: "Point") -> str:
 def _short(a: Answer) -> str:
     """The verdict without bands: `the GPU wins from n = 103`, with an interval where that is wide."""
     if a.kind == "gpu-from":
-        return f"the GPU wins from {sentences.short_n_words(a.crossings[0], a.family.size_name)}"
+        return f"the GPU wins from {crossing_words.short_n_words(a.crossings[0], a.family.size_name)}"
     if a.kind in ("several", "cant-tell"):
         return "the winner changes more than once" if a.kind == "several" else "the two cannot be told apart everywhere"
-    return sentences.verdict_words(msgspec.structs.replace(a, bands=()))
+    return crossing_words.verdict_words(msgspec.structs.replace(a, bands=()))
 
 
 def _small(q: Asked) -> Answered:
@@ -110,7 +110,7 @@ def _small(q: Asked) -> Answered:
     ]
     if not told:
         return NOTHING
-    more = [sentences.why_sentence(w, a.form, "With a little work") for w in parts if a]
+    more = [crossing_words.why_sentence(w, a.form, "With a little work") for w in parts if a]
     return f"Every call costs its launch, however little there is to do: {join(told)}.", " ".join(more)
 
 
@@ -118,15 +118,17 @@ def _copy(q: Asked) -> Answered:
     resident, copied = q.form(LATENCY), [a for a in q.first if a.form in COPIES]
     if not resident or not copied:
         return NOTHING
-    said = [f"{sentences.way_name(a.form)}, {sentences.verdict_words(a)}" for a in copied]
+    said = [f"{crossing_words.way_name(a.form)}, {crossing_words.verdict_words(a)}" for a in copied]
     last = why(q.rows, copied[0], everywhere=True)[-1]
     share = (
         f"At n = {last.n}, {percent((last.copies or 0.0) / last.gpu.seconds.value)} of a call copied so is the copies."
     )
-    short = f"with its data there {_short(resident)}, copied {sentences.way_name(copied[0].form)} {_short(copied[0])}"
+    short = (
+        f"with its data there {_short(resident)}, copied {crossing_words.way_name(copied[0].form)} {_short(copied[0])}"
+    )
     return (
         f"Copying moves the answer: {short}.",
-        f"{share} With the data there {sentences.verdict_words(resident)}; {'; '.join(said)}.",
+        f"{share} With the data there {crossing_words.verdict_words(resident)}; {'; '.join(said)}.",
     )
 
 
@@ -229,9 +231,9 @@ def _fair(q: Asked) -> Answered:
     if not libraries and not threads:
         return NOTHING
     said, a = [*threads[1:], *libraries], q.form(LATENCY)
-    if a and a.default and not sentences.same_answer(a, a.default):
+    if a and a.default and not crossing_words.same_answer(a, a.default):
         said.append(
-            f"With its library's own choice of threads the CPU does less well: then {sentences.verdict_words(a.default)}."
+            f"With its library's own choice of threads the CPU does less well: then {crossing_words.verdict_words(a.default)}."
         )
     first = threads[0] if threads else said.pop(0)
     return f"Yes: its side is the fastest library and thread count at each size. {first}", " ".join(said)

@@ -2,25 +2,26 @@
 and what is missing where that cannot be said."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import crossover, networks, sentences
-from analysis.crossover import LATENCY, Answer, Family, Point, Side, fastest
+from analysis import crossover, networks
+from analysis.crossover import LATENCY, Answer, Family, Point, Side, fastest, framework_of
 from analysis.estimate import is_gpu, total
 from analysis.families import batch_family, comparable, precision_of
-from analysis.units import count, join, seconds, times
+from analysis.units import count, join
 from kernels.registry import FRAMEWORKS
 
 if TYPE_CHECKING:
     from kernels.networks.training_step import Work
     from kernels.problems import Problem
-    from workloads.records import Machine, Measurement, Run
+    from workloads.records import Measurement, Run
 
 _NOUNS = {"conv": "convolution", "matmul": "product"}
 _ALL = {"fprop", "dgrad", "wgrad"}
-_MANY = "the fastest kernel each"
+MANY = "the fastest kernel each"
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -67,11 +68,11 @@ def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
     family = Family(step.op, "batch", ("batch",), (("network", step.model),))
     made = []
     for framework in ("", *FRAMEWORKS):
-        best = _best(measurements, step.op, framework)
+        best = best_rows(measurements, step.op, framework)
         points: dict[str, list[Point]] = {}
         for (batch, math), works in sorted(step.works.items()):
-            gpu = _side(best, [w.problem for w in works], True)
-            cpu = _side(best, [w.problem for w in works], False) or _side(
+            gpu = step_side(best, [w.problem for w in works], True)
+            cpu = step_side(best, [w.problem for w in works], False) or step_side(
                 best, [_plain(w.problem) for w in works], False
             )
             if cpu and gpu:
@@ -81,7 +82,7 @@ def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
     return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
 
 
-def _best(measurements: "Iterable[Measurement]", op: str, framework: str) -> "dict[tuple[Problem, bool], Side]":
+def best_rows(measurements: "Iterable[Measurement]", op: str, framework: str) -> "dict[tuple[Problem, bool], Side]":
     """(problem, on the GPU) -> the fastest row of that way whose data are there."""
     groups: dict = {}
     for m in comparable(measurements, op, framework):
@@ -90,14 +91,14 @@ def _best(measurements: "Iterable[Measurement]", op: str, framework: str) -> "di
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency"))}
 
 
-def _side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:
+def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:
     """The sum over the problems; None where one of them has no time."""
     sides = [side for p in problems if (side := best.get((p, gpu)))]
     if len(sides) < len(problems):
         return None
     alike = len({(s.kernel, s.threads) for s in sides}) == 1
     return Side(
-        sides[0].kernel if alike else _MANY,
+        sides[0].kernel if alike else MANY,
         sides[0].device,
         sides[0].threads if alike else None,
         sides[0].math,
@@ -111,79 +112,55 @@ def _plain(problem: "Problem") -> "Problem":
     return family.at(family.size(problem), "float32")
 
 
-def sentences_of(step: Step, answer: Answer) -> tuple[str, str]:
-    """Who wins the step from which batch; both times at the fewest and at the most."""
-    first, last = answer.points[0], answer.points[-1]
-    told = "; ".join(_times(p) for p in ([first] if first is last else [first, last]))
-    way = f", by {answer.form.framework}" if answer.form.framework else ""
-    words = f"{step.words[:1].upper()}{step.words[1:]}"
-    return (
-        f"{words}, {sentences.precision_name(answer)}{way}, {sentences.form_name(answer.form)}: "
-        f"{sentences.verdict_words(answer)}{sentences.range_words(answer)}.",
-        f"{words}: {told}.",
-    )
+class Total(msgspec.Struct, frozen=True):
+    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and the seconds of the fastest
+    rows of each side, waited for one by one (None where a problem has no time); libraries called by themselves, then each
+    framework by the name of its side (`tensorflow CPU`)."""
+
+    batch: int
+    math: str
+    works: int
+    directions: tuple[str, ...]
+    flops: int
+    cpu: float | None
+    gpu: float | None
+    frameworks: tuple[tuple[str, float], ...] = ()
 
 
-def _times(p: Point) -> str:
-    sides = {"GPU": p.gpu, "CPU": p.cpu}
-    told = [f"{seconds(s.seconds.value)} on the {name} ({_name(s)})" for name, s in sides.items()]
-    ratio = p.ratio.value
-    who = {1: f", {times(ratio)} as fast on the GPU", -1: f", {times(1 / ratio)} as fast on the CPU"}.get(p.sign, "")
-    return f"at batch {p.n} {join(told)}{who}"
+def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
+    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
+    measurements, works = list(measurements), list(works)
+    best: dict[tuple, list[float]] = {}
+    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works if w.problem) for way in ("", *FRAMEWORKS)]
+    for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
+        if side := fastest([m], "host-latency"):
+            best.setdefault((m.problem, framework_of(m), is_gpu(m.settings.device)), []).append(side.seconds.value)
+    groups: dict = {}
+    for work in works:
+        problem: Problem = work.problem
+        batch = getattr(problem, batch_family(problem).fields[0])
+        groups.setdefault((batch, problem.math), []).append(work)
 
+    def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
+        whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)
+        return whole if whole < inf else None
 
-def _name(side: Side) -> str:
-    return _MANY if side.kernel == _MANY else sentences.side_name(side)
+    def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
+        sides = (
+            (f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU")
+        )
+        return tuple((name, time) for name, time in sides if time is not None)
 
-
-def missing(step: Step, measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
-    """Which device has no time of the whole step in a way that the other was called in, and the command that measures it; empty
-    where both have one, and on a machine without a GPU."""
-    measurements = list(measurements)
-    if machine is None or not machine.gpus or answers(step, measurements):
-        return ""
-    whole: dict[bool, set[str]] = {False: set(), True: set()}  # device -> the ways it has the whole step in
-    for framework in ("", *FRAMEWORKS):
-        best = _best(measurements, step.op, framework)
-        for gpu, ways in whole.items():
-            if any(_side(best, [w.problem for w in works], gpu) for works in step.works.values()):
-                ways.add(framework)
-    gpu = not whole[True]  # what is missing: the GPU's side, or the CPU's in the GPU's way
-    way = min(whole[not gpu], default="")
-    lacks = f"the {'GPU' if gpu else 'CPU'} has no time of all of them" + (f" by {way}" if way else "")
-    command = step.command((batch for batch, _ in step.works), "gpu" if gpu else "cpu", way)
-    return f"Who wins {step.words} is not known here: {lacks}. What is missing: {command}"
-
-
-def lacking(step: Step, answer: Answer, measurements: "Iterable[Measurement]") -> str:
-    """At which further batches one device alone has a time of the step in the answer's way, and the command that measures the
-    other's; empty where there is none."""
-    way = answer.form.framework
-    best, compared = _best(measurements, step.op, way), {p.n for p in answer.points}
-    alone: dict[bool, list[int]] = {False: [], True: []}
-    for (batch, math), works in step.works.items():
-        gpu = math == answer.precision and _side(best, [w.problem for w in works], True)
-        cpu = math in (answer.precision, "float32") and _side(best, [w.problem for w in works], False)
-        if batch not in compared and (gpu or cpu):
-            alone[bool(gpu)].append(batch)
-    told = []
-    for there, batches in alone.items():
-        if batches := sorted(set(batches) - set(alone[True] if not there else ())):
-            command = step.command(batches, "cpu" if there else "gpu", way, "float32" if there else answer.precision)
-            sides = ("GPU", "CPU") if there else ("CPU", "GPU")
-            told.append(
-                f"the {sides[0]} alone has a time at batch {join(map(str, batches))}; the {sides[1]}'s: {command}"
-            )
-    return f"{step.words[:1].upper()}{step.words[1:]}: {'; '.join(told)}" if told else ""
-
-
-def story(
-    runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str, machine: "Machine | None"
-) -> list[str]:
-    """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
-    measurements = list(measurements)
-    said: list[str] = []
-    for step in found(runs, measurements, op):
-        told = answers(step, measurements)
-        said += sentences_of(step, told[0]) if told else [missing(step, measurements, machine)]
-    return [s for s in said if s]
+    return [
+        Total(
+            batch,
+            math,
+            len(group),
+            tuple(dict.fromkeys(w.direction for w in group)),
+            sum(w.flops for w in group),
+            sum_of(group, "", False),
+            sum_of(group, "", True),
+            in_frameworks(group),
+        )
+        for (batch, math), group in groups.items()
+    ]

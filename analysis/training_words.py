@@ -1,21 +1,19 @@
-"""Trainings named in words, and the first thing to say of each: a step on either device, who wins, and the whole job."""
+"""Trainings and their rows in words: how they are named, what their options are called, and what they learned."""
 
 import re
 from collections.abc import Iterable
-from math import inf
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import jobs
-from analysis.estimate import Estimate, is_gpu, of
-from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
-from analysis.units import count, percent, seconds, times
+from analysis import jobs, together
+from analysis.estimate import of
+from analysis.jobs import Pair, Setup
+from analysis.units import count, digits, percent, seconds, times
 from kernels import networks
-from workloads import switches
+from workloads.records import SAMPLES
 
 if TYPE_CHECKING:
-    from analysis.crossover import Answer
     from workloads.records import Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
@@ -40,6 +38,12 @@ _SAID = {
 }
 
 
+_OTHER = 2.0  # losses this many times apart are not alike
+_LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
+_FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
+_NO_LOSS = 1e-6
+_NOISY = 0.05  # of a step: noise worth a word
+_LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
 _TEXTS = {
     "residence": {
         "resident": "the whole set on the device",
@@ -100,117 +104,113 @@ def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
     return f"{words}, put together from these costs", msgspec.structs.replace(setup, samples=0)
 
 
-def training_sentences(measurements: "Iterable[Measurement]") -> list[str]:
-    """From where the winner changes, where that is known, and who wins the steps of other sweeps over batch, width or depth;
-    then seconds of each training's step on each device and who wins, and the same of its whole job: like with like, of the most
-    samples that were measured, of many batches that of the model's article. Of what ran on one device, or without the short
-    fits that tell a step, what its rows show."""
-    from analysis import job_words  # it says its answers in this module's words
-
-    every = list(measurements)
-    turns = [a for a in jobs.answers(every) if _worth(a)]
-    turns.sort(key=lambda a: not a.crossings)
-    fits, bare = (
-        [job_words.answer_sentence(a) for a in turns if job_words.setup_of(a.family).kernel.endswith("/fit") is own]
-        for own in (True, False)
-    )
-    most: dict[Setup, Pair] = {}
-    made = jobs.pairs(every)
-    for pair in made:
-        if not pair.setup.switches:
-            at = jobs.size_of(pair.setup, "samples")
-            alike = msgspec.structs.replace(at[1] if at else pair.setup, dtype="")
-            if any(a.family.varies == "batch" and _is_of(pair.setup, a) for a in turns):
-                alike = msgspec.structs.replace(alike, batch=0)
-            most[alike] = max(most.get(alike, pair), pair, key=_telling)
-    told = {(p.setup.model, p.setup.batch) for p in made}
-    return [*fits, *map(_of_pair, most.values()), *_of_rows(every, told), *bare]
+def where_word(m: "Measurement") -> str:
+    """The device, its form and threads, for a table: `cpu jit x4`, `cpu visible`, `gpu:0`."""
+    form = jobs.form_of(m)
+    jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
+    threads = f"x{m.settings.threads}" if m.settings.threads else ""
+    return " ".join(filter(None, (m.settings.device, "seen" * seen, "jit" * jit, threads)))
 
 
-def _worth(a: "Answer") -> bool:
-    """Whether an answer is said by itself: a change of winner whose place is known, or the steps of a sweep that has none."""
-    if a.crossings:
-        return a.form.mode != BY_EPOCH and not any(c.wide for c in a.crossings)
-    return a.form.mode == BY_STEP and a.family.varies != "samples" and len(a.points) > 2
+def way_word(m: "Measurement") -> str:
+    """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
+    _, backend, variant = m.kernel.split("/")
+    home = m.settings.switches.get("residence", "numpy")
+    if not variant.endswith("loop"):
+        return variant if home == "numpy" else home
+    return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
 
 
-def _is_of(setup: Setup, a: "Answer") -> bool:
-    of = dict(a.family.fixed)
-    return (setup.kernel, setup.model, setup.dtype) == (of["kernel"], of["model"], of["dtype"])
+def notes(m: "Measurement") -> list[str]:
+    """What else a row should say: how it was compiled, further switches, its noise where it is wide, flags."""
+    said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
+    said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
+    said += [m.problem.dtype] * (m.problem.dtype != "float32")
+    timed = m.on("host-latency")  # None where fresh processes started alone
+    if m.kernel == together.TRIAL and timed:
+        apart = "a process each" if m.settings.process == "fresh" else "one process"
+        said += [f"{len(timed.seconds)} trials", apart, f"{seconds(together.trial_seconds(m))} each"]
+    noise = of(timed).noise if timed and m.kernel != together.TRIAL else 0.0
+    said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)
+    return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
 
 
-def _telling(pair: Pair) -> tuple[bool, int]:
-    """Of alike pairs the article's batch goes first, then the most samples."""
-    network = networks.known(pair.setup.model)
-    return network is not None and pair.setup.batch == network.batch, pair.setup.samples
-
-
-def _of_pair(pair: Pair) -> str:
-    samples, epochs = jobs.planned(pair.setup, "")
-    steps = jobs.planned_steps(pair.setup, samples)
-    words, named = whole_job(pair.setup)
-
-    def both(by: str) -> tuple[Estimate, Estimate]:
-        cpu, gpu = (jobs.seconds_by(side, by, steps, epochs) for side in (pair.cpu(by, epochs, steps), pair.gpu))
-        return cpu, gpu
-
-    own = [side.costs.epoch.value for side in (pair.cpu(BY_JOB, epochs, steps), pair.gpu)]
-    beyond = any(e > steps * step.value for e, step in zip(own, both(BY_STEP), strict=True))
-    epoch = (
-        f"; beside its {count(steps, 'step')} an epoch takes {seconds(own[0])} and {seconds(own[1])}" if beyond else ""
-    )
-    return (
-        f"Training {subject(named)}: a step takes {_beside(*both(BY_STEP))}{epoch}; "
-        f"the whole job {words}, start-up and compilation included, {_beside(*both(BY_JOB))}."
-    )
-
-
-def _beside(cpu: Estimate, gpu: Estimate) -> str:
-    told = f"{seconds(cpu.value)} on the CPU and {seconds(gpu.value)} on the GPU"
-    if not (gpu.high < cpu.low or cpu.high < gpu.low):
-        side, worse = max((("CPU", cpu), ("GPU", gpu)), key=lambda named: abs(named[1].noise))
-        known = (
-            "from these samples"
-            if worse.high == inf
-            else f"as the {side}'s is only known to +-{percent(abs(worse.noise))}"
+def _last_losses(a: "Measurement", b: "Measurement") -> tuple[str, float, float] | None:
+    """(after what, each one's last loss) of two rows of one training: of their own fits where both have as many epochs."""
+    if "job_loss" in a.series and "job_loss" in b.series and a.problem.epochs == b.problem.epochs:
+        return f"after {count(a.problem.epochs, 'epoch')}", a.series["job_loss"][-1], b.series["job_loss"][-1]
+    if a.series.get("loss") and b.series.get("loss"):
+        return (
+            f"after {count(len(a.series['loss']), 'epoch')} of few samples",
+            a.series["loss"][-1],
+            b.series["loss"][-1],
         )
-        return f"{told} (can't tell which is faster, {known})"
-    winner, factor = ("GPU", cpu.value / gpu.value) if gpu.value < cpu.value else ("CPU", gpu.value / cpu.value)
-    return f"{told} (the {winner} is {times(factor)} as fast)"
+    return None
 
 
-def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> list[str]:
-    """A sentence for each model and batch not told: on each device the row with the shortest step, of those without switches and
-    of float32 inputs where there are such."""
-    cases: dict = {}
+def loss_sentence(pair: Pair, measurements: "Iterable[Measurement]" = ()) -> str:
+    """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
+    and what could be why, if none of the `measurements` says that it is not; "" where they agree, or both have learned nearly
+    all that there is."""
+    gpu = pair.gpu.row
+    cpu = next((side.row for side in pair.cpus if _same_samples(side.row, gpu)), None)
+    if not (cpu and (found := _last_losses(cpu, gpu))):
+        return ""
+    when, a, b = found
+    if not _apart(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
+        return ""
+    return (
+        f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU and {digits(b)} on the GPU, "
+        f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{_why_apart(pair, cpu, measurements)}."
+    )
+
+
+def _same_samples(a: "Measurement", b: "Measurement") -> bool:
+    return a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
+
+
+def _apart(a: float, b: float) -> bool:
+    return max(a, b) > _OTHER * min(a, b)
+
+
+def _why_apart(pair: Pair, cpu: "Measurement", measurements: "Iterable[Measurement]") -> str:
+    """TF32, where the GPU uses it and the same training without it is not known to end as far from the CPU."""
+    gpu = pair.gpu.row
+    if not gpu.values.get("tf32"):
+        return ""
+    plain = msgspec.structs.replace(pair.setup, switches=tuple(sorted((*pair.setup.switches, ("tf32", "off")))))
     for m in measurements:
-        if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
-            continue
-        if (m.problem.model, m.problem.batch) not in told and (step := _step(m)):
-            side = "GPU" if is_gpu(m.settings.device) else "CPU"
-            sides = cases.setdefault((m.problem.model, m.problem.batch), {})
-            changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
-            found = (*changed, step.value), step
-            sides[side] = min(sides.get(side, found), found, key=lambda one: one[0])
-    return [
-        _of_steps(model, batch, {side: step for side, (_, step) in sides.items()})
-        for (model, batch), sides in cases.items()
-    ]
+        if m.problem.op == "training" and m.settings.device == gpu.settings.device and jobs.setup_of(m) == plain:
+            found = _last_losses(cpu, m) if m.status == "ok" and _same_samples(cpu, m) else None
+            if found and _apart(*found[1:]):
+                return f"; with --tf32 off it is {digits(found[2])} on the GPU too"
+    return (
+        "; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off they "
+        "are not"
+    )
 
 
-def _step(m: "Measurement") -> Estimate | None:
-    """Seconds of a step without what an epoch and a fit cost beside their steps, where the row's fits tell it; else an epoch's
-    seconds a step, of one sample with no end of an interval."""
-    law, own = jobs.law(m), m.on("host-latency")
-    if law and law.step.low > 0:
-        return law.step
-    if not (own and own.seconds):
-        return None
-    return of(own) if len(own.seconds) > 1 else Estimate(of(own).value, 0.0, inf)
+def losses(m: "Measurement") -> str:
+    """What a row learned: its own fit's losses, first and last, and those of a short run from the first weights; that it does
+    not learn where they do not fall."""
+    said = []
+    for name, epochs in (("job_", m.problem.epochs), ("", len(m.series.get("loss", ())))):
+        if taken := m.series.get(f"{name}loss"):
+            right = m.series.get(f"{name}accuracy", ())
+            accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
+            what = "" if name else " of few samples"
+            stuck = "" if _falls(taken, right) else "does not learn: "
+            said.append(
+                f"{stuck}loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}"
+            )
+    return "; ".join(said)
 
 
-def _of_steps(model: str, batch: int, sides: dict[str, Estimate]) -> str:
-    said = f"Training {model} at batch {batch}: a step takes"
-    if len(sides) == 2:
-        return f"{said} {_beside(sides['CPU'], sides['GPU'])}."
-    return f"{said} " + " and ".join(f"{seconds(step.value)} on the {side}" for side, step in sides.items()) + "."
+def _falls(taken: tuple[float, ...], right: tuple[float, ...]) -> bool:
+    """Whether the losses of several epochs fall by more than next to nothing; where nearly all is learned they need not."""
+    learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
+    return len(taken) < 2 or learned or taken[-1] < (1 - _FALL) * taken[0]
+
+
+def _loss(value: float) -> str:
+    return digits(value) if value >= _NO_LOSS else f"under {_NO_LOSS:f}"

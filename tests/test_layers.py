@@ -10,7 +10,19 @@ from fake_measurements import row
 from test_report import boxes
 from test_results_load import write
 
-from analysis import answers, bounds, crossover, facts, families, layers, networks, report, sentences, shapes
+from analysis import (
+    answers,
+    bounds,
+    crossing_words,
+    crossover,
+    facts,
+    families,
+    layers,
+    networks,
+    report,
+    shapes,
+    steps,
+)
 from analysis.crossover import COPIES, LATENCY
 from analysis.report import cells, layer_pictures, method, page
 from analysis.report import layers as layer_sections
@@ -67,7 +79,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     assert words[0] in answers.sentence(resident)
     first, *_ = why(rows, resident)
     assert (first.arithmetic, first.overhead, first.remainder) == pytest.approx((4e-6, 16e-6, 0))
-    said = sentences.why_sentence(first, LATENCY)
+    said = crossing_words.why_sentence(first, LATENCY)
     assert said.startswith(f"Why: at {words[1]} a GPU call costs 20.0 us, most of it launch and Python (16.0 us)")
     assert [w.copies for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
@@ -213,7 +225,7 @@ def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     named = set(networks.names(runs, rows).values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
     (found,) = networks.steps(runs, rows, "matmul")
-    (total,) = answers.totals(found[1], rows)
+    (total,) = steps.totals(found[1], rows)
     cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
     assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
     assert total.cpu <= sum(cpu[w.problem] for w in found[1]) and total.flops == sum(w.flops for w in found[1])
@@ -359,7 +371,7 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
     rows = fake.stream_curve("stream/numba/loop", lambda nbytes: 1e10 * (2**31 / nbytes) ** 0.4, fake.STREAM_SIZES, 2)
     (memory,) = (r for r in roofs(rows, fake.CPU_MACHINE) if r.kind == "memory")
     assert memory.note == "no plateau there: the best rate of working sets from 128 MiB"
-    said = facts.other_sentences(rows, (memory,))
+    said = facts.ceiling_sentences((memory,))
     assert said == [f"Measured ceilings of the CPU: {facts.bytes_rate(memory.rate.value)} from DRAM ({memory.note})."]
     assert facts.unflat_sentences([memory]) == [
         f"cpu: the DRAM ceiling with 2 threads, {facts.bytes_rate(memory.rate.value)}, is the best rate of working sets from 128 "

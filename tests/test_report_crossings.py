@@ -5,7 +5,7 @@ import msgspec
 import pytest
 from test_crossover import only
 
-from analysis import answers, questions, sentences
+from analysis import answers, crossing_words, questions
 from analysis.crossover import Crossing, crossovers
 from analysis.estimate import Estimate
 from analysis.families import Family
@@ -37,7 +37,7 @@ def loaded():
     ],
 )
 def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
-    assert sentences.short_n_words(crossing) == words
+    assert crossing_words.short_n_words(crossing) == words
 
 
 def test_a_chart_marks_what_is_known_and_shades_what_is_not():

@@ -8,7 +8,7 @@ import pytest
 from fake_measurements import laws, row, square
 from test_crossover import cpu_law, gpu_law, only, resident_and_copies
 
-from analysis import crossover, facts, sentences, units
+from analysis import crossing_words, crossover, facts, sentences, training_answers, units
 from analysis.bounds import roofs
 from analysis.crossover import LATENCY, THROUGHPUT, Form
 from analysis.estimate import Estimate, Verdict
@@ -96,26 +96,26 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
     ],
 )
 def test_every_kind_of_answer_in_words(times, words):
-    said = sentences.crossing_sentence(answer_of(times))
+    said = crossing_words.crossing_sentence(answer_of(times))
     assert said == f"float32, data already on the GPU, one call at a time: {words}."
 
 
 def test_forms_are_named():
-    names = {sentences.form_name(form) for form in (*crossover.FORMS, Form("roundtrip", reuse=10))}
+    names = {crossing_words.form_name(form) for form in (*crossover.FORMS, Form("roundtrip", reuse=10))}
     assert len(names) == len(crossover.FORMS) + 1
-    assert sentences.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
-    assert "each copy used 10 times" in sentences.form_name(Form("roundtrip", reuse=10))
-    assert "cp.asarray and cp.asnumpy" in sentences.form_name(Form("roundtrip"))
+    assert crossing_words.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
+    assert "each copy used 10 times" in crossing_words.form_name(Form("roundtrip", reuse=10))
+    assert "cp.asarray and cp.asnumpy" in crossing_words.form_name(Form("roundtrip"))
 
 
 def test_an_interval_is_printed_with_the_crossing():
     at = Estimate(131.2, 128.4, 135.6)
-    assert sentences.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
+    assert crossing_words.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
 
 
 def test_why_names_the_largest_part_and_all_numbers_add_up():
     rows = resident_and_copies()
-    said = sentences.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    said = crossing_words.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert said == (
         "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest "
         "19.0 us launch and Python and 5.00 us arithmetic on the device; "
@@ -125,7 +125,7 @@ def test_why_names_the_largest_part_and_all_numbers_add_up():
 
 def test_why_prints_what_is_not_explained():
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
-    said = sentences.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    said = crossing_words.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert "all of it not explained (100 us)" in said
 
 
@@ -199,7 +199,7 @@ def test_where_there_is_no_crossover_it_says_which_side_is_missing():
         ([cpu, gpu], "Nothing was timed on both"),
         ([cpu, failed], "No GPU time was measured"),
     ):
-        assert sentences.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
+        assert crossing_words.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
 def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
@@ -282,10 +282,12 @@ def test_training_rows_are_compared_only_where_samples_can_tell():
     p = Training("m", 32, 320)
     sides = [row("training/keras/fit", p, t, device=d) for d, t in (("cpu", 2e-3), ("gpu:0", 1e-3))]
     told = "Training m at batch 32: a step takes 2.00 ms on the CPU and 1.00 ms on the GPU"
-    assert facts.training_sentences(sides) == [f"{told} (the GPU is 2.00 times as fast)."]
+    assert training_answers.training_sentences(sides) == [f"{told} (the GPU is 2.00 times as fast)."]
     close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
-    assert "can't tell which is faster" in facts.training_sentences(close)[0]
-    assert facts.training_sentences(sides[:1]) == ["Training m at batch 32: a step takes 2.00 ms on the CPU."]
+    assert "can't tell which is faster" in training_answers.training_sentences(close)[0]
+    assert training_answers.training_sentences(sides[:1]) == [
+        "Training m at batch 32: a step takes 2.00 ms on the CPU."
+    ]
 
 
 def test_only_roofs_or_only_training_still_give_an_answer():
@@ -311,7 +313,7 @@ def test_only_roofs_or_only_training_still_give_an_answer():
     ],
 )
 def test_comparisons_in_words(word, ratio, said):
-    assert sentences.compare_sentence(Verdict(word, ratio), "old", "new") == said
+    assert crossing_words.compare_sentence(Verdict(word, ratio), "old", "new") == said
 
 
 def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
@@ -324,7 +326,7 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
 
 
 def test_a_size_where_something_begins_is_whole():
-    assert [sentences.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == [
+    assert [crossing_words.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == [
         "1",
         "2",
         "20",

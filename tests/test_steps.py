@@ -50,7 +50,7 @@ def test_a_step_is_the_sum_of_its_products_by_the_fastest_kernel_each():
     assert [p.cpu.seconds.value for p in found.points] == [pytest.approx(8e-3)] * 2
     assert [p.gpu.seconds.value for p in found.points] == [pytest.approx(40e-3), pytest.approx(2e-3)]
     assert found.kind == "gpu-from" and (found.crossings[0].below, found.crossings[0].above) == (1, 8)
-    said, times = steps.sentences_of(step, found)
+    said, times = answers.step_sentences(step, found)
     assert said.startswith(
         "A step of cifar10-mlp (8 products), float32, data already on the GPU, one call at a time: the GPU "
     )
@@ -73,12 +73,12 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     assert found.kind == "cpu-throughout"  # the library's GPU call is no reason for TensorFlow's to win
     assert (
         "tf32 (against the CPU in float32), by tensorflow, data already on the GPU"
-        in steps.sentences_of(step, found)[0]
+        in answers.step_sentences(step, found)[0]
     )
     machine = loaded(rows)
     assert sentences.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
     (tf32, float32) = (
-        t for _, works in layers.networks.steps(machine.runs, rows, "matmul") for t in answers.totals(works, rows)
+        t for _, works in layers.networks.steps(machine.runs, rows, "matmul") for t in steps.totals(works, rows)
     )
     assert (tf32.gpu, dict(tf32.frameworks)) == (pytest.approx(8e-5), {"tensorflow GPU": pytest.approx(24e-3)})
     assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})
@@ -94,15 +94,15 @@ def test_what_is_missing_is_said_with_the_command_that_measures_it():
     cpu = timed("matmul/tensorflow/function", 1, 1e-3) + timed("matmul/tensorflow/function", 8, 1e-3)
     command = "python -m workloads.matmul --model cifar10-mlp --direction all --batch 1 8 --device"
     begin = "Who wins a step of cifar10-mlp (8 products) is not known here: the "
-    (told,) = steps.story(loaded(gpu).runs, gpu, "matmul", fake.GPU_MACHINE)
+    (told,) = answers.step_story(loaded(gpu).runs, gpu, "matmul", fake.GPU_MACHINE)
     assert told == f"{begin}CPU has no time of all of them. What is missing: {command} cpu"
-    (told,) = steps.story(loaded(cpu).runs, cpu, "matmul", fake.GPU_MACHINE)
+    (told,) = answers.step_story(loaded(cpu).runs, cpu, "matmul", fake.GPU_MACHINE)
     assert (
         told
         == f"{begin}GPU has no time of all of them by tensorflow. What is missing: {command} gpu --backends tensorflow"
     )
     assert sentences.answer(loaded(gpu))[0].startswith("Who wins a step")
-    assert steps.story(loaded(cpu).runs, cpu, "matmul", fake.CPU_MACHINE) == []  # no GPU could measure it
+    assert answers.step_story(loaded(cpu).runs, cpu, "matmul", fake.CPU_MACHINE) == []  # no GPU could measure it
 
 
 def test_batches_that_one_device_alone_has_are_named():
@@ -114,11 +114,11 @@ def test_batches_that_one_device_alone_has_are_named():
     ]
     step, (found,) = only(rows)
     assert [p.n for p in found.points] == [1]
-    assert steps.lacking(step, found, rows) == (
+    assert answers.lacking_batches(step, found, rows) == (
         "A step of cifar10-mlp (8 products): the CPU alone has a time at batch 8; the GPU's: python -m workloads.matmul --model "
         "cifar10-mlp --direction all --batch 8 --device gpu --backends tensorflow --dtypes tf32"
     )
     whole = [*rows, *timed("matmul/tensorflow/jit", 8, 3e-3, "tf32", device="gpu:0")]
     step, (found,) = only(whole)
-    assert steps.lacking(step, found, whole) == ""
+    assert answers.lacking_batches(step, found, whole) == ""
     assert any("the CPU alone has a time" in s for s in layers.found(loaded(rows), "matmul", ()).won)

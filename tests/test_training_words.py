@@ -4,7 +4,7 @@ laws whose answers are worked out by hand."""
 import msgspec
 from test_jobs import one, trained
 
-from analysis import job_words, jobs, loss_words, training_words
+from analysis import job_words, jobs, training_answers, training_words
 from analysis.estimate import Estimate
 from analysis.jobs import BY_JOB, BY_STEP
 from analysis.report import training as section
@@ -36,7 +36,7 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
     assert job_words.answer_sentence(found).startswith(
         f"mlp-784-Wx2-10, batch 128, float32 inputs, Keras's fit: by the whole job {of}, the GPU wins from width = "
     )
-    (said,) = [s for s in training_words.training_sentences(every) if s.startswith("Training mlp-784-1000x2")]
+    (said,) = [s for s in training_answers.training_sentences(every) if s.startswith("Training mlp-784-1000x2")]
     assert (
         f"the whole job {of}, start-up and compilation included, 51.8 s on the CPU and 24.4 s on the GPU (the GPU"
         in said
@@ -53,7 +53,7 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
 
 def test_a_row_of_the_articles_own_samples_is_put_together_from_nothing():
     every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
-    (said,) = training_words.training_sentences(every)
+    (said,) = training_answers.training_sentences(every)
     assert said.startswith("Training mnist-cnn (S2), batch 32, 60,000 samples, ")
     assert "; the whole job of 60,000 samples and 5 epochs, start-up" in said
     batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
@@ -70,7 +70,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     found = one(jobs.answers(made, ["samples"]), BY_STEP)
     assert found.crossings[0].wide
     assert job_words.verdict_of(found) == "the GPU wins from somewhere between the measured samples = 100 and 40,000"
-    assert not [s for s in training_words.training_sentences(made) if "wins from" in s]
+    assert not [s for s in training_answers.training_sentences(made) if "wins from" in s]
     between = [
         trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)
         for t, d in ((1.1e-3, "cpu"), (1e-3, "gpu:0"))
@@ -84,7 +84,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
         for n in (200, 1000, 4000)
         for d in ("cpu", "gpu:0")
     ]
-    said = training_words.training_sentences(near)[0]  # 20 times in all, in steps of 5 and 4
+    said = training_answers.training_sentences(near)[0]  # 20 times in all, in steps of 5 and 4
     assert "the GPU wins from samples = " in said and "between the measured 200 and 4000" in said
 
 
@@ -98,7 +98,7 @@ def test_the_best_form_is_that_of_the_job_that_is_told():
     ]
     (pair,) = jobs.pairs(every)
     assert (pair.cpu(BY_JOB, 5).form, pair.cpu(BY_JOB, 5, 1875).form) == ("GPU hidden", "GPU hidden, jit on")
-    (said,) = training_words.training_sentences(every)
+    (said,) = training_answers.training_sentences(every)
     assert "start-up and compilation included, 17.4 s on the CPU and 46.9 s on the GPU" in said
 
 
@@ -107,14 +107,14 @@ def test_an_epoch_that_takes_longer_than_its_steps_is_said_beside_the_step():
     every = [
         trained("peaks", 100, 100, (0.0, e, s), device=d) for e, s, d in ((33e-3, 5e-3, "cpu"), (44e-3, 3e-3, "gpu:0"))
     ]
-    (said,) = training_words.training_sentences(every)
+    (said,) = training_answers.training_sentences(every)
     assert (
         "5.00 ms on the CPU and 3.00 ms on the GPU (the GPU is 1.67 times as fast); beside its 1 step an epoch takes "
         in said
     )
     assert "an epoch takes 33.0 ms and 44.0 ms; the whole job of 100 samples and 2000 epochs" in said
     little = [trained("peaks", 100, 100, (0.0, 1e-3, s), device=d) for s, d in ((5e-3, "cpu"), (3e-3, "gpu:0"))]
-    assert "beside its" not in training_words.training_sentences(little)[0]
+    assert "beside its" not in training_answers.training_sentences(little)[0]
 
 
 def test_a_part_of_a_job_that_may_be_nothing_is_less_than_its_upper_end():
@@ -128,7 +128,7 @@ def test_who_is_faster_is_not_told_because_of_the_noisier_side():
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
     ]
-    (said,) = training_words.training_sentences(every)
+    (said,) = training_answers.training_sentences(every)
     noise = jobs.pairs(every)[0].gpu.costs.step.noise
     assert noise > 1
     assert (
@@ -144,23 +144,24 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
     assert (
-        loss_words.losses(made[0]) == "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
+        training_words.losses(made[0])
+        == "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
     )
     (pair,) = jobs.pairs(made)
-    said = loss_words.sentence(pair)
+    said = training_words.loss_sentence(pair)
     assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU and 0.960 on the GPU, 48.0 times apart.")
     made[1].values["tf32"] = 1.0
-    said = loss_words.sentence(pair)
+    said = training_words.loss_sentence(pair)
     assert "48.0 times apart; the GPU's products are in TF32" in said and "--tf32 off" in said
     assert said in job_words.lines(made) and "### Losses that differ" in section.section(made, {})
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
-    assert loss_words.sentence(pair) == ""
+    assert training_words.loss_sentence(pair) == ""
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
-    assert loss_words.sentence(pair) == ""
+    assert training_words.loss_sentence(pair) == ""
     made[0].series.update({"accuracy": (0.1, 0.5, 0.75), "job_loss": ()})
-    assert loss_words.losses(made[0]) == "loss 3.10 to 2.60, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
+    assert training_words.losses(made[0]) == "loss 3.10 to 2.60, accuracy 10.0 % to 75.0 % in 3 epochs of few samples"
     made[0].series.update({"accuracy": (), "loss": (1.0, 1e-9)})
-    assert loss_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"
+    assert training_words.losses(made[0]) == "loss 1.00 to under 0.000001 in 2 epochs of few samples"
 
 
 def test_a_loss_that_does_not_fall_is_said_not_to_learn():
@@ -169,7 +170,7 @@ def test_a_loss_that_does_not_fall_is_said_not_to_learn():
 
     def said(*loss: float, accuracy: tuple[float, ...] = ()) -> str:
         m.series.update({"loss": loss, "accuracy": accuracy})
-        return loss_words.losses(m)
+        return training_words.losses(m)
 
     stuck = said(13.75, 14.5, 14.5, accuracy=(0.0977, 0.1, 0.1))
     assert stuck == "does not learn: loss 13.8 to 14.5, accuracy 9.77 % to 10.0 % in 3 epochs of few samples"
@@ -210,10 +211,10 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
 def test_the_step_of_a_training_on_one_device_is_that_of_its_law():
     """A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1 ms."""
     made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    assert training_words.training_sentences([made]) == [
+    assert training_answers.training_sentences([made]) == [
         "Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."
     ]
     bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
-    assert training_words.training_sentences([bare]) == [
+    assert training_answers.training_sentences([bare]) == [
         "Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."
     ]

@@ -249,12 +249,19 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis import job_words, jobs
+        from analysis import job_words, jobs, training_words
         from analysis.estimate import of
         from workloads.show import number
 
         p = m.problem
-        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), job_words.where_word(m), job_words.way_word(m)]
+        start = [
+            p.model,
+            str(p.batch),
+            str(p.samples),
+            str(p.epochs),
+            training_words.where_word(m),
+            training_words.way_word(m),
+        ]
         once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
         began = number(sum(once)) if once else "-"
         if m.status != "ok":
@@ -280,7 +287,7 @@ class Table:
             number(law.compile.value) if law and law.compile else "-",
             began,
             number(job.value) if job else "-",
-            " ".join(job_words.notes(m)),
+            " ".join(training_words.notes(m)),
         ]
 
     def finish(self) -> None:
@@ -315,10 +322,19 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 def _said(outcome, verbose: bool = False) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with `verbose`."""
-    from analysis import budget, budget_words, data_parallel_words, job_words, published, single_jobs, together, traced
+    from analysis import (
+        budget,
+        budget_words,
+        data_parallel_words,
+        job_words,
+        published,
+        together,
+        traced,
+        training_answers,
+    )
     from workloads import ends
 
-    rows_, parts = outcome.measurements, (single_jobs, job_words, published, together, data_parallel_words, traced)
+    rows_, parts = outcome.measurements, (training_answers, job_words, published, together, data_parallel_words, traced)
     told = ends.part(outcome) + [line for part in parts for line in part.lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import budget_words, job_words, loss_words, together, traced
+from analysis import budget_words, job_words, together, traced, training_words
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
@@ -108,7 +108,7 @@ def _row(b: Budget) -> tuple:
         cells.width(b.step),
         largest,
         rest,
-        loss_words.losses(b.training) or "-",
+        training_words.losses(b.training) or "-",
         "; ".join(b.flags) or "-",
     )
 
@@ -125,9 +125,9 @@ def is_known(part) -> bool:
 def name(b: Budget) -> str:
     """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
     p = b.training.problem
-    way = job_words.way_word(b.training)
+    way = training_words.way_word(b.training)
     how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + [way] * (way != "fit")
-    how += job_words.switch_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
+    how += training_words.switch_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
     return ", ".join([budget_words.subject(b.training).replace(" at batch", ", batch"), f"{p.samples:,} samples", *how])
 
 

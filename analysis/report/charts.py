@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from analysis.bounds import Roof, judge
+from analysis.crossing_words import short_n_words
 from analysis.crossover import FINE
 from analysis.estimate import is_gpu, quick_seconds
 from analysis.report import cells
 from analysis.report.choose import by_kernel, place
 from analysis.report.terminal import fraction_words
-from analysis.sentences import short_n_words
 from analysis.units import count, flops_rate, join, percent, seconds
 
 if TYPE_CHECKING:

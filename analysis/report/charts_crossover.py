@@ -4,7 +4,7 @@ from; where the time goes at each size."""
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import reuse, sentences
+from analysis import crossing_words, reuse
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
 from analysis.estimate import is_gpu
 from analysis.report import overlay
@@ -58,7 +58,7 @@ def _precisions(of: "Material") -> list[dict]:
         forms = [
             {
                 "form": _SHORT[a.form],
-                "words": sentences.form_name(a.form),
+                "words": crossing_words.form_name(a.form),
                 "uses": _uses(of.answers, a),
                 "parts": _parts(squares, a),
             }
@@ -66,7 +66,7 @@ def _precisions(of: "Material") -> list[dict]:
             if a.precision == precision
         ]
         cpu = list(best.values())
-        sides = {"side": [sentences.side_name(s) for s in cpu]}
+        sides = {"side": [crossing_words.side_name(s) for s in cpu]}
         found.append({"precision": precision, "n": list(best), "cpu": _curve(cpu) | sides, "forms": forms})
     return found
 
@@ -113,7 +113,7 @@ def view(runs: "Iterable[Material]") -> View | None:
             points = [(p.n, p.gpu.seconds) for p in told.points]
             traces.append(line(f"GPU, {_SHORT[LATENCY]}, {precision}", points, "vermillion", marker="square"))
         marked = crossed(told.crossings, told.family.size_name) if told else {}
-        says = verdict(told) if told else sentences.no_gpu_sentence(of.rows, of.machine)
+        says = verdict(told) if told else crossing_words.no_gpu_sentence(of.rows, of.machine)
         axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
         parts.append((of.letter, [Chart("crossover", TITLE, says, [View("", *axes, traces, says, **marked)], (), [])]))
     return overlay.several(parts)[0].views[0]
@@ -140,7 +140,7 @@ def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
             "verdict": verdict(one, k),
             "spans": [[rounded(low), rounded(high), sign] for low, high, sign in spans(one)],
             "crossings": [
-                {"at": rounded(c.at.value), "words": sentences.short_n_words(c, one.family.size_name), "to": c.to}
+                {"at": rounded(c.at.value), "words": crossing_words.short_n_words(c, one.family.size_name), "to": c.to}
                 for c in one.crossings
                 if not c.wide
             ],
@@ -153,8 +153,8 @@ def verdict(a: Answer, uses: int = 1) -> str:
     """One sentence for the state of the chart."""
     often = f", each copy used {uses} times" if uses > 1 else ""
     return (
-        f"{sentences.precision_name(a)}, {sentences.form_name(a.form).partition(', each copy')[0]}{often}: "
-        f"{sentences.verdict_words(a)}{sentences.range_words(a)}."
+        f"{crossing_words.precision_name(a)}, {crossing_words.form_name(a.form).partition(', each copy')[0]}{often}: "
+        f"{crossing_words.verdict_words(a)}{crossing_words.range_words(a)}."
     )
 
 
@@ -182,7 +182,7 @@ def table(runs: "Iterable[Material]") -> tuple[tuple[str, ...], list[tuple]]:
             for n, side in cpu.items():
                 gpu = (seconds(at[f][n]) if f in at and n in at[f] else "-" for f in forms)
                 run = (of.letter,) if len(runs) > 1 else ()
-                rows.append((*run, precision, n, sentences.side_name(side), seconds(side.seconds.value), *gpu))
+                rows.append((*run, precision, n, crossing_words.side_name(side), seconds(side.seconds.value), *gpu))
     heads = ("precision", "n", "fastest on the CPU", "CPU", *(f"GPU, {_SHORT[f]}" for f in forms))
     return (("run", *heads) if len(runs) > 1 else heads), rows
 
@@ -193,7 +193,7 @@ def says(answers: tuple[Answer, ...]) -> str:
     for resident, copied in reuse.pairs(answers, answers[0].precision if answers else ""):
         ends = [(k, reuse.amortized(resident, copied, k)) for k in (1, reuse.USES[-1])]
         told = [
-            f"{sentences.short_n_words(a.crossings[0])} at {k} use{'s' * (k > 1)}"
+            f"{crossing_words.short_n_words(a.crossings[0])} at {k} use{'s' * (k > 1)}"
             for k, a in ends
             if a.kind == "gpu-from"
         ]

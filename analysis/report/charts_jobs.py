@@ -3,7 +3,7 @@
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from analysis import job_words, jobparts, jobs
+from analysis import job_words, jobparts, jobs, training_words
 from analysis.crossover import FINE
 from analysis.jobs import BY_JOB, Pair
 from analysis.report.charts import Axis, Chart, Trace, View, line, rounded, signed
@@ -42,7 +42,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
             )
         views.append(
             View(
-                job_words.subject(pair.setup),
+                training_words.subject(pair.setup),
                 Axis("epochs", "count"),
                 Axis("the whole job", "seconds"),
                 traces,
@@ -52,7 +52,7 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
         )
         rows.append(
             (
-                job_words.subject(pair.setup),
+                training_words.subject(pair.setup),
                 *(seconds(s.begins(pair.steps).value) for s in (cpu, pair.gpu)),
                 *(seconds(s.epoch(pair.steps).value) for s in (cpu, pair.gpu)),
                 "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value),
@@ -104,7 +104,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
     by_row = {b.training.key: b for b in made}
     lines_, bars, rows = [], [], []
     for one in found:
-        name = job_words.subject(one.fixed, "samples")
+        name = training_words.subject(one.fixed, "samples")
         epochs = [jobs.planned(p.setup, "samples")[1] for p in one.pairs]
         sides = [
             (pair, e, where, side)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from analysis import sentences
+from analysis import crossing_words
 from analysis.report import charts, charts_crossover, charts_roofline, fold, ladder, layers, sections
 
 if TYPE_CHECKING:
@@ -17,7 +17,11 @@ def crossover(page: "Page") -> None:
         answers = charts_crossover.shown(first.answers)
         heads, found = charts_crossover.table(page.runs)
         table = fold.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
-        says = charts_crossover.verdict(answers[0]) if answers else sentences.no_gpu_sentence(first.rows, first.machine)
+        says = (
+            charts_crossover.verdict(answers[0])
+            if answers
+            else crossing_words.no_gpu_sentence(first.rows, first.machine)
+        )
         figure = str(
             page.parts.crossover(
                 " ".join(filter(None, (f"{first.letter}:" * page.several, says))),

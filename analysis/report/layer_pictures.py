@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from analysis import layers
 from analysis.bounds import judge
+from analysis.crossing_words import form_name
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer
 from analysis.estimate import call_s, quick_seconds
 from analysis.report.choose import spans
@@ -25,7 +26,6 @@ from analysis.report.style import (
     rates_axis,
     sizes_axis,
 )
-from analysis.sentences import form_name
 from analysis.units import count
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import answers, layers, networks, sentences, shapes, steps
-from analysis.answers import Total
+from analysis import answers, crossing_words, layers, networks, shapes, steps
 from analysis.bounds import Roof, judge
 from analysis.crossover import LATENCY, Answer
 from analysis.estimate import is_gpu
@@ -14,6 +13,7 @@ from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.spread import MATCH
+from analysis.steps import Total
 from analysis.units import count, digits, flops_rate, percent, seconds
 from analysis.why import why
 
@@ -80,7 +80,7 @@ def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
         return Layers(op, (), (), {}, roofs)
     told = tuple(answers.every(rows, op))
     works = networks.steps(loaded.runs, rows, op)
-    sums = tuple((model, total) for model, found_ in works for total in answers.totals(found_, rows))
+    sums = tuple((model, total) for model, found_ in works for total in steps.totals(found_, rows))
     won = tuple(said for step in steps.found(loaded.runs, rows, op) for said in _won(step, rows, loaded))
     return Layers(op, rows, told, networks.names(loaded.runs, rows), roofs, sums, won)
 
@@ -88,10 +88,10 @@ def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
 def _won(step: steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
     """Who wins a network's step in every way and arithmetic, and what is missing."""
     told = steps.answers(step, rows)
-    said = [" ".join(steps.sentences_of(step, a)) for a in told] + (
-        [steps.lacking(step, told[0], rows)] if told else []
+    said = [" ".join(answers.step_sentences(step, a)) for a in told] + (
+        [answers.lacking_batches(step, told[0], rows)] if told else []
     )
-    said.append(steps.missing(step, rows, loaded.runs[-1].machine if loaded.runs else None))
+    said.append(answers.missing_step(step, rows, loaded.runs[-1].machine if loaded.runs else None))
     return list(filter(None, said))
 
 
@@ -177,17 +177,17 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
 
 
 def _answer_row(of: Layers, a: Answer) -> tuple:
-    differs = a.default is not None and not sentences.same_answer(a, a.default)
-    default = sentences.verdict_words(a.default) if a.default and differs else "-"
+    differs = a.default is not None and not crossing_words.same_answer(a, a.default)
+    default = crossing_words.verdict_words(a.default) if a.default and differs else "-"
     cache = a.form.cache if a.form.cache != "warm" else "-"
     return (
         of.family_label(a),
         a.family.size_name,
-        sentences.precision_name(a),
+        crossing_words.precision_name(a),
         a.form.framework or "-",
         cache,
-        sentences.form_name(a.form),
-        sentences.verdict_words(a),
+        crossing_words.form_name(a.form),
+        crossing_words.verdict_words(a),
         default,
         f"{a.low_n}..{a.high_n}",
     )
@@ -203,8 +203,8 @@ def _why_table(of: Layers, told: list[Answer]) -> list[str]:
                 (
                     of.family_label(a),
                     f"{a.family.size_name} = {w.n}",
-                    sentences.side_name(w.cpu),
-                    sentences.side_name(w.gpu),
+                    crossing_words.side_name(w.cpu),
+                    crossing_words.side_name(w.gpu),
                     *(seconds(s.seconds.value) for s in (w.cpu, w.gpu)),
                     *parts,
                 )

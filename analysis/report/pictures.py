@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from analysis.crossing_words import form_name, short_n_words
 from analysis.crossover import Answer
 from analysis.estimate import quick_seconds
 from analysis.report.choose import by_kernel, lines, spans
@@ -27,7 +28,6 @@ from analysis.report.style import (
     sizes_axis,
     unit_axis,
 )
-from analysis.sentences import form_name, short_n_words
 from analysis.units import flops_rate, seconds
 
 if TYPE_CHECKING:

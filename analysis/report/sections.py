@@ -3,7 +3,7 @@
 import pathlib
 from typing import TYPE_CHECKING
 
-from analysis import facts, peers, sentences
+from analysis import crossing_words, facts, peers
 from analysis.bounds import Judged, Roof, judge, pick, ridge
 from analysis.crossover import Answer, square_rows
 from analysis.estimate import is_gpu, of, quick_seconds
@@ -148,7 +148,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
     if not answers:
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
-    says = sentences.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
+    says = crossing_words.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
     lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
     if not told:
         if peers.crossover_lines(measurements):
@@ -168,10 +168,10 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
 
 
 def _answer_row(a: Answer) -> tuple:
-    differs = a.default is not None and not sentences.same_answer(a, a.default)
-    default = sentences.verdict_words(a.default) if a.default and differs else "the same"
-    form, verdict = sentences.form_name(a.form), sentences.verdict_words(a)
-    return sentences.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
+    differs = a.default is not None and not crossing_words.same_answer(a, a.default)
+    default = crossing_words.verdict_words(a.default) if a.default and differs else "the same"
+    form, verdict = crossing_words.form_name(a.form), crossing_words.verdict_words(a)
+    return crossing_words.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
 
 
 def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list[str]:
@@ -181,9 +181,9 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
     rows, squares = [], square_rows(measurements)
     for a in (a for a in answers if a.precision == answers[0].precision):
         for w in why((), a, family_rows=squares):
-            sides = (seconds(w.cpu.seconds.value), sentences.side_name(w.cpu), seconds(w.gpu.seconds.value))
+            sides = (seconds(w.cpu.seconds.value), crossing_words.side_name(w.cpu), seconds(w.gpu.seconds.value))
             parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
-            rows.append((a.precision, sentences.form_name(a.form), w.n, *sides, *parts))
+            rows.append((a.precision, crossing_words.form_name(a.form), w.n, *sides, *parts))
     heads = (
         "precision",
         "a call",
@@ -204,7 +204,7 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
     paths = best_resident(measurements)
     if not paths and not any(r.measured for r in roofs):
         return []
-    says = " ".join(facts.other_sentences([], roofs)) or "No roof was measured."
+    says = " ".join(facts.ceiling_sentences(roofs)) or "No roof was measured."
     heads: tuple[str, ...] = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
     drawn = has_any(measurements, roofs)
     lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures and drawn)]

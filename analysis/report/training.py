@@ -4,7 +4,7 @@ half with its picture, the articles beside ours, and what each switch does."""
 from math import inf
 from typing import TYPE_CHECKING
 
-from analysis import job_words, jobs, loss_words, published
+from analysis import job_words, jobs, published, training_words
 from analysis.crossover import Answer
 from analysis.estimate import Estimate, is_gpu
 from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair
@@ -115,7 +115,7 @@ def _named(group: dict[str, Answer]) -> str:
     """The training; without samples that are not those of its whole job, which names its own."""
     a = group.get(BY_JOB) or next(iter(group.values()))
     setup = job_words.job_of(a)[1] if BY_JOB in group else job_words.setup_of(a.family)
-    return job_words.subject(setup, a.family.varies)
+    return training_words.subject(setup, a.family.varies)
 
 
 def _verdict(a: Answer) -> str:
@@ -143,7 +143,7 @@ def _small(found: "list[job_words.Small]", images: dict[str, list[str]]) -> list
         "epochs until it pays back",
     )
     for small in found:
-        lines += [f"{text(job_words.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
+        lines += [f"{text(training_words.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
         lines += table(heads, rows, 2)
         said = [f"- {text(s)}" for s in map(job_words.last_batch_sentence, small.pairs) if s]
@@ -197,7 +197,7 @@ def _paybacks(pairs: list[Pair]) -> list[str]:
         paid, cpu = jobs.payback(pair), jobs.opponent(pair)
         rows.append(
             (
-                job_words.subject(pair.setup),
+                training_words.subject(pair.setup),
                 *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
                 *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)),
                 _paid(paid),
@@ -255,7 +255,7 @@ def _forms(pairs: list[Pair]) -> list[str]:
         by = {side.form: side.costs.step for side in pair.cpus}
         best = min(by.values(), key=lambda e: e.value)
         told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
-        rows.append((job_words.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
+        rows.append((training_words.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
     about = (
         "A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
         "tell: its interval meets that of the best."
@@ -268,7 +268,7 @@ def _factor(step: Estimate, best: Estimate) -> str:
 
 
 def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
-    said = [f"- {text(s)}" for pair in pairs if (s := loss_words.sentence(pair, measurements))]
+    said = [f"- {text(s)}" for pair in pairs if (s := training_words.loss_sentence(pair, measurements))]
     return ["### Losses that differ", "", *said, ""] if said else []
 
 
