@@ -13,6 +13,7 @@ import test_jobs
 from test_results_load import write
 
 from analysis import calculator, report
+from analysis.report import material
 from analysis.report import page as page_module
 
 SIZES = chromium_of.SIZES
@@ -176,7 +177,7 @@ def test_hostile_names_of_models_and_hosts_show_as_text(chromium, tmp_path):
     write(tmp_path / "a", msgspec.structs.replace(fake.gpu_run(sizes=(64,)), runs=(run,), measurements=tuple(rows)))
     write(tmp_path / "b", msgspec.structs.replace(fake.cpu_run(sizes=(64, 128, 256)), runs=(other,)))
     for name, folders in (("one", ["a"]), ("two", ["a", "b"])):
-        made = page_module.shown([tmp_path / folder for folder in folders])
+        made = material.shown([tmp_path / folder for folder in folders])
         out = page_module.write(made, tmp_path / name, with_pictures=name == "two")
         with chromium_of.opened(chromium, report.to_open(out)) as seen:
             seen.wait_for_timeout(200)

@@ -8,7 +8,7 @@ import pytest
 from test_report_several import folders, slowed
 
 from analysis import calculator, report
-from analysis.report import charts_crossover, runs
+from analysis.report import charts_crossover, material
 
 SIZES = (64, 128, 256, 512, 1024)
 
@@ -19,7 +19,7 @@ def made(tmp_path_factory):
     place = tmp_path_factory.mktemp("several")
     whole = fake.whole_run(sizes=SIZES)
     paths = folders(place, whole, slowed(whole, 3.0), fake.cpu_run(sizes=SIZES))
-    return report.to_open(report.render(paths, place / "out")), runs.shown(paths)
+    return report.to_open(report.render(paths, place / "out")), material.shown(paths)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, samples, square
 
 from analysis import comparison, spread, trust
-from analysis.report import trust as section
+from analysis.report import method
 from kernels.problems import Matmul, Stream
 from workloads import (
     cuda_bench_child,
@@ -82,7 +82,7 @@ def test_rows_without_an_outsider_tell_nothing():
     assert trust.beside([row("matmul/numpy/blas", square(64), 1.0), judged("verdicts")]) == []
     assert (
         trust.sentences([row("matmul/numpy/blas", square(64), 1.0)]) == []
-        and section.section([row("a/numpy/b", square(64), 1.0)]) == []
+        and method.trust_section([row("a/numpy/b", square(64), 1.0)]) == []
     )
 
 
@@ -112,7 +112,7 @@ def test_sentences_and_the_section():
     variance = sum((x - sum(logs) / 3) ** 2 for x in logs) / 2
     limit = math.expm1(min(9.924843 * math.sqrt(2 * variance), 1.0))
     assert said[3].startswith(f"Two single processes of a row stay within {100 * limit:.0f} % in 99 of 100 pairs")
-    page = section.section(rows)
+    page = method.trust_section(rows)
     assert page[0] == "## How far to trust this" and sum("| off |" in line for line in page) == 1
     told = trust.lines(Loaded((RUN,), tuple(rows), 0, ()))
     assert sum(line.endswith("off") for line in told) == 1

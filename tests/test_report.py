@@ -18,7 +18,7 @@ from analysis.report import (
     cells,
     choose,
     command,
-    html_answer,
+    html,
     material,
     movement,
     page,
@@ -238,7 +238,7 @@ def test_the_head_names_every_commit_newest_first():
     assert sections.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
     assert sections.header(loaded)[3].endswith(f"; {said}")
-    assert html_answer._head(material.Material(loaded))["made_of"] == said
+    assert html._head(material.Material(loaded))["made_of"] == said
 
 
 def test_bands_touch_each_other_and_turn_at_the_crossing():

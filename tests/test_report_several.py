@@ -15,7 +15,7 @@ from test_results_load import write
 from analysis import beside, report
 from analysis.bounds import roofs
 from analysis.crossover import crossovers
-from analysis.report import again, charts_crossover, differences, overlay, runs, stills
+from analysis.report import charts_crossover, differences, material, overlay, sections, stills
 from analysis.report.charts import Axis, Chart, Trace, View
 from analysis.report.material import Material
 from analysis.units import digits
@@ -73,11 +73,14 @@ def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
         kept(whole, "training", "peak"),
         fake.cpu_run(sizes=(64,)),
     )
-    assert [(m.letter, m.name) for m in runs.shown([first, cpu])] == [("A", "nvidia-h200"), ("B", "intel-avx512-2c")]
-    again_ = runs.shown([first, second])
+    assert [(m.letter, m.name) for m in material.shown([first, cpu])] == [
+        ("A", "nvidia-h200"),
+        ("B", "intel-avx512-2c"),
+    ]
+    again_ = material.shown([first, second])
     assert [m.label for m in again_] == [f"A: {tmp_path.name}/run0", f"B: {tmp_path.name}/run1"]
-    assert [len(m.rows) for m in again_] == [len(runs.shown([p])[0].rows) for p in (first, second)]
-    (one,) = runs.shown([first, training])  # they have only roofs in common: one run in two folders
+    assert [len(m.rows) for m in again_] == [len(material.shown([p])[0].rows) for p in (first, second)]
+    (one,) = material.shown([first, training])  # they have only roofs in common: one run in two folders
     assert one.label == "" and {m.problem.op for m in one.rows} == {"matmul", "peak", "stream", "training"}
 
 
@@ -259,7 +262,7 @@ def test_the_commands_make_a_run_from_nothing():
         return msgspec.structs.replace(fake.run(fake.CPU_MACHINE, command), started_at=f"2025-01-02T03:04:{at:02}Z")
 
     long = "python -m workloads.matmul --sizes 64 --device gpu -o reports/local/x"
-    made = again.commands(
+    made = sections.commands(
         [
             ran(3, f"{long} --resume --stop-after 25"),
             ran(1, "python -m workloads.matmul --sizes 64 --stop-after=9 --device gpu --resume -o reports/local/x"),

@@ -15,10 +15,10 @@ def render(runs: Path | Iterable[Path], out: Path | None = None, with_html: bool
     Several machines, and runs of one that measured the same rows, stand beside each other on the page.
     Raises: FileNotFoundError when a run has no result file; OSError.
     """
-    from analysis.report import page
+    from analysis.report import material, page
 
     paths = [runs] if isinstance(runs, str | os.PathLike) else list(runs)
-    return page.write(page.shown(paths), page.place(paths, out), with_html)
+    return page.write(material.shown(paths), page.place(paths, out), with_html)
 
 
 def to_open(path: pathlib.Path) -> pathlib.Path:

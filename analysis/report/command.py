@@ -54,9 +54,9 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
 
 def _report(arguments: argparse.Namespace) -> int:
     from analysis import report
-    from analysis.report import html, page
+    from analysis.report import html, material, page
 
-    shown = page.shown(arguments.runs)
+    shown = material.shown(arguments.runs)
     path = page.write(shown, page.place(arguments.runs, arguments.out))
     for of in shown:
         print("\n".join([*([of.label] if of.label else []), *of.said]))

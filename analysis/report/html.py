@@ -5,19 +5,302 @@ import importlib.util
 import pathlib
 from collections.abc import Iterable
 
+import msgspec
+
+from analysis import calculator, crossing_words, facts, questions
 from analysis.report import (
+    budgets,
+    cells,
+    charts,
     charts_crossover,
-    html_answer,
-    html_movement,
-    html_products,
-    html_rows,
-    html_training,
+    charts_jobs,
+    charts_movement,
+    charts_roofline,
+    charts_training,
+    differences,
+    fold,
     inference,
+    layers,
+    method,
+    movement,
     rows,
+    sections,
     several_gpus,
+    training,
 )
-from analysis.report.html_page import Page
+from analysis.report.html_page import Page, title
 from analysis.report.material import Material
+from analysis.units import count, join, size
+from workloads.records import Measurement
+
+
+def head(page: Page) -> dict:
+    """What stands above the answer."""
+    heads = [_head(of) for of in page.runs]
+    files = dict.fromkeys(file for one in heads for file in one["files"])
+    return {
+        "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0]["key"],
+        "heads": heads,
+        "files": join(files) or "no file",
+        "commands": list(dict.fromkeys(c for of in page.runs for c in sections.commands(of.loaded.runs))),
+    }
+
+
+def _head(of: Material) -> dict:
+    loaded, run = of.loaded, of.loaded.runs[-1] if of.loaded.runs else None
+    bad, timed = sections.noisy(of.rows)
+    word = "noisy" if bad > sections.NOISY_SHARE * timed else "clean"
+    why = f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * sections.NOISY_WIDTH:.0f} %"
+    machine = "The result file has no line that says what machine it came from."
+    if run:
+        machine = f"{facts.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory" + (
+            ", virtual" if run.machine.virtual else ""
+        )
+    files = list(dict.fromkeys("/".join(pathlib.Path(f).parts[-2:]) for f in loaded.files))
+    return {
+        "run": f"{of.letter}: {of.name}" if of.letter else "",
+        "key": run.machine.key if run else "an unknown machine",
+        "machine": machine,
+        "badge": {"word": word, "why": why},
+        "dates": join(sorted({r.started_at[:10] for r in loaded.runs})),
+        "made_of": sections.made_of(loaded.runs) if run else "",
+        "commits": join(dict.fromkeys(r.commit for r in loaded.runs)),
+        "counted": f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
+        "files": files,
+    }
+
+
+def answer(page: Page) -> None:
+    """The sentences, each run's by itself; what they differ in."""
+    bodies = []
+    for of in page.runs:
+        said = "".join(f"<li>{fold.inline(cells.text(s))}</li>" for s in of.said)
+        heading = f"<h3>{title(of)}</h3>" if page.several else ""
+        told = f'<ol class="answer">{said}</ol>' if said else "<p>Nothing was measured that answers.</p>"
+        bodies.append(heading + told)
+    page.add("answer", "The answer", *bodies)
+    page.add("beside", differences.HEADING, fold.markdown(differences.section(page.runs)))
+
+
+def ask(page: Page) -> None:
+    """The questions with each run's answer."""
+    titles = {s.name: s.title for s in page.sections}
+    found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
+    for of in page.runs:
+        asked = questions.Asked(of.rows, of.answers, of.roofs, of.pairs, of.machine)
+        for question, section, said, more in questions.answered(asked):
+            found.setdefault((question, section), []).append((of.letter, said, more))
+    if found:
+        page.add("questions", "Questions newcomers ask", str(page.parts.questions(found, titles)))
+
+
+def crossover(page: Page) -> None:
+    """The chart with its controls, and the answers in tables."""
+    figure = ""
+    if charts_crossover.is_drawn(page.runs):
+        first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
+        answers = charts_crossover.shown(first.answers)
+        heads, found = charts_crossover.table(page.runs)
+        table = fold.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
+        says = (
+            charts_crossover.verdict(answers[0])
+            if answers
+            else crossing_words.no_gpu_sentence(first.rows, first.machine)
+        )
+        figure = str(
+            page.parts.crossover(
+                " ".join(filter(None, (f"{first.letter}:" * page.several, says))),
+                page.safe(table),
+                page.picture("crossover.svg"),
+                charts_crossover.says(first.answers),
+                page.several,
+            )
+        )
+    page.add(
+        "crossover",
+        "Where the GPU wins",
+        figure,
+        page.told(lambda of: sections.crossover_section(of.rows, of.answers, False)),
+    )
+
+
+def roofline(page: Page) -> None:
+    """The ceilings and what stands under them."""
+    drawn = page.draw(lambda of: charts_roofline.chart(of.rows, of.roofs))
+    told = page.told(lambda of: sections.roofline_section(of.rows, of.roofs, False)) if drawn else ""
+    page.add("roofline", "How far from the hardware's limit", drawn, told)
+
+
+def kernels(page: Page) -> None:
+    """Every kernel by size, and the ladders of our own."""
+    page.add(
+        "kernels",
+        "Kernels",
+        page.draw(lambda of: charts.rates(of.rows, of.roofs)),
+        page.told(lambda of: sections.kernels_section(of.rows, of.roofs, False)),
+    )
+    for op, heading in sections.LADDERS.items():
+        page.add(f"ladder-{op}", heading, page.told(lambda of, op=op: sections.ladder_section(of.rows, of.machine, op)))
+
+
+def by_layer(page: Page) -> None:
+    """Convolutions and the products of layers, each with its pictures."""
+    for op, (heading, _, stem) in layers.SECTIONS.items():
+        stills = "".join(
+            page.still(f"{of.prefix}{name}.svg", f"{of.letter}: {says}" if page.several else says, "-" not in name)
+            for of in page.runs
+            for name, says in layers.pictures_of(of.layers[op])
+        )
+        page.add(stem, heading, stills, page.told(lambda of, op=op: layers.section(of.layers[op], {})))
+
+
+def memory(page: Page) -> None:
+    """Bandwidth by working set."""
+    page.add(
+        "memory",
+        "Memory: how fast at every level",
+        page.draw(lambda of: charts_movement.memory(of.rows, of.machine)),
+        page.told(lambda of: movement.memory_section(of.rows, of.machine, [], of.roofs)),
+    )
+
+
+def transfers(page: Page) -> None:
+    """Copies with their fitted laws; what small data sets cost to copy has a section with their trainings."""
+    page.add(
+        "transfers",
+        "Copies between host and GPU",
+        page.draw(lambda of: charts_movement.copies(of.rows)),
+        page.told(lambda of: fold.without(movement.copies_section(of.rows, of.roofs, []), movement.SMALL)),
+    )
+
+
+def launches(page: Page) -> None:
+    """Calls that do nothing."""
+    page.add(
+        "launches",
+        "Launches and framework constants",
+        page.told(lambda of: movement.launches_section(of.rows, of.roofs)),
+    )
+
+
+_SMALL = ("### Small data sets", "### The articles beside")
+
+
+def several(page: Page) -> None:
+    """What GPUs do with each other and all at once."""
+    page.add("several", several_gpus.TITLE, page.told(lambda of: several_gpus.section(of.rows)))
+
+
+def infer(page: Page) -> None:
+    """What batches of a model are answered in."""
+    page.add("inference", inference.TITLE, page.told(lambda of: inference.section(of.rows, of.said)))
+
+
+def trainings(page: Page) -> None:
+    """Charts along every size, the budgets, the tables."""
+    page.add(
+        "training",
+        "Training with Keras",
+        page.draw(
+            lambda of: charts_training.along(of.trainings),
+            lambda of: charts_training.steps(of.budgets),
+            lambda of: charts_training.foretold(of.foretold),
+            lambda of: charts_jobs.break_even(of.pairs),
+        ),
+        page.told(lambda of: budgets.section(of.budgets, of.rows, of.said)),
+        page.told(lambda of: fold.without(training.section(of.rows, {}), *_SMALL)),
+    )
+
+
+def small(page: Page) -> None:
+    """The study of small data sets: whether it is the copying."""
+
+    def told(of: Material) -> list[str]:
+        return [
+            *fold.only(training.section(of.rows, {}), *_SMALL),
+            *fold.only(movement.copies_section(of.rows, of.roofs, []), movement.SMALL),
+        ]
+
+    page.add(
+        "small-data",
+        "Small data sets: is it the copying?",
+        page.draw(lambda of: charts_jobs.small(of.small, of.budgets)),
+        page.told(told),
+    )
+
+
+_TABLES = (
+    "<p>Times are read off tables of what was measured here, on straight lines between the sizes in the logarithm; "
+    "beyond them the last line goes on, and the answer is gray and says so.</p>"
+)
+
+
+def calculate(page: Page) -> list[dict]:
+    """The section of one's own size, where any run has tables; these, by run."""
+    found = [{"run": of.label, "tools": calculator.tools(of.rows, of.answers, of.profile)} for of in page.runs]
+    found = [one for one in found if one["tools"]]
+    if found:
+        page.add("calculator", "Try your own size", _TABLES, str(page.parts.calculator(page.several)))
+    return found
+
+
+def list_rows(page: Page) -> None:
+    """Distributions and all numbers; without JavaScript as a table."""
+    if not any(of.rows for of in page.runs):
+        return
+    hint = _hint(next(m for of in page.runs for m in of.ordered))
+    page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
+    tried = [m.status != "skipped" for of in page.runs for m in of.ordered]
+    heads, found = sections.numbers(page.runs)
+    told = [row for row, kept in zip(found, tried, strict=True) if kept]
+    still = fold.table(heads, told, "All numbers", is_open=False)
+    labels = [of.label for of in page.runs]
+    page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))
+
+
+def _hint(m: Measurement) -> str:
+    """Words that find a row: `fit cifar10-cnn cpu`."""
+    return " ".join((m.kernel.rpartition("/")[2], cells.problem(m).split()[0].rstrip(","), m.settings.device))
+
+
+def how_measured(page: Page) -> None:
+    """How far to trust it, how it was measured."""
+    page.add("trust", "How far to trust this", page.told(lambda of: method.trust_section(of.rows, of.said)))
+    page.add(
+        "method",
+        "How it was measured",
+        page.told(lambda of: sections.details_section(of.left_out)),
+        page.told(lambda of: method.how_section(of.loaded)),
+        fold.markdown(method.formulas(m for of in page.runs for m in of.rows)),
+    )
+
+
+def embedded(runs: list[Material]) -> dict:
+    """heads, cells (the words of each row), records (its numbers) and the lines of the runs; rows in the order of the table,
+    run by run, skipped ones last. numbers: which columns are of numbers; names: how many of the first ones tell a row from all
+    others, and its time; labels: the runs by name, where there are several."""
+    every = sum(len(of.rows) for of in runs)
+    most = rows.QUANTILES if every <= rows.MANY else rows.FEWER
+    several = len(runs) > 1
+    heads, cells_ = sections.numbers(runs)
+    return {
+        "heads": list(heads),
+        "numbers": [i for i, head in enumerate(heads) if head not in ("run", *rows.WORDS)],
+        "names": heads.index("time") + 1,
+        "labels": [of.label for of in runs] if several else [],
+        "cells": cells_,
+        "records": [
+            ({"run": of.letter} if several else {}) | rows.record(m, judged, most)
+            for of in runs
+            for m, judged in zip(of.ordered, of.judged, strict=True)
+        ],
+        "runs": [
+            ({"run": of.letter} if several else {}) | msgspec.to_builtins(r) | {"command": cells.portable(r.command)}
+            for of in runs
+            for r in of.loaded.runs
+        ],
+    }
+
 
 NAME = "report.html"
 INSTALL = "python -m pip install jinja2 markdown-it-py plotly"
@@ -33,25 +316,25 @@ def write(
 ) -> pathlib.Path:
     """Writes the page. pictures: the folder of the SVGs that show without JavaScript. others: the runs shown beside it."""
     page = Page([of, *others], pictures)
-    html_answer.answer(page)
+    answer(page)
     for build in (
-        html_products.crossover,
-        html_products.roofline,
-        html_products.kernels,
-        html_products.by_layer,
-        html_movement.memory,
-        html_movement.transfers,
-        html_movement.launches,
-        several_gpus.page_part,
-        html_training.trainings,
-        html_training.small,
-        inference.page_part,
+        crossover,
+        roofline,
+        kernels,
+        by_layer,
+        memory,
+        transfers,
+        launches,
+        several,
+        trainings,
+        small,
+        infer,
     ):
         build(page)
-    tools = html_rows.calculate(page)
-    html_rows.list_rows(page)
-    html_rows.how_measured(page)
-    html_answer.ask(page)
-    data = {"tools": tools, "crossover": charts_crossover.data(page.runs), "rows": rows.embedded(page.runs)}
-    path.write_text(page.render(data, **html_answer.head(page)), encoding="utf-8")
+    tools = calculate(page)
+    list_rows(page)
+    how_measured(page)
+    ask(page)
+    data = {"tools": tools, "crossover": charts_crossover.data(page.runs), "rows": embedded(page.runs)}
+    path.write_text(page.render(data, **head(page)), encoding="utf-8")
     return path

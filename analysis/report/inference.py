@@ -8,7 +8,6 @@ from analysis.report.cells import table, text, time, width
 from analysis.units import digits
 
 if TYPE_CHECKING:
-    from analysis.report.html_page import Page
     from workloads.records import Measurement
 
 TITLE = "Inference: a model's answers, batch by batch"
@@ -57,8 +56,3 @@ def _times(cpu, gpu) -> str:
         return "-"
     apart = cpu[1].low > gpu[1].high or cpu[1].high < gpu[1].low
     return digits(cpu[1].value / gpu[1].value) if apart else "can't tell"
-
-
-def page_part(page: "Page") -> None:
-    """The same on the page."""
-    page.add("inference", TITLE, page.told(lambda of: section(of.rows, of.said)))

@@ -15,16 +15,12 @@ from analysis.report import (
     drawing,
     html,
     inference,
-    ladder,
     layers,
     method,
     movement,
-    rows,
-    runs,
     sections,
     several_gpus,
     training,
-    trust,
 )
 from analysis.report.cells import text
 from analysis.report.material import Material
@@ -76,16 +72,6 @@ def read_one_machine(paths: "list[str | os.PathLike]") -> Loaded:
     return loaded
 
 
-def shown(paths: "list[str | os.PathLike]") -> list[Material]:
-    """What a page of these shows.
-
-    Raises: FileNotFoundError when one of them has no result file; ValueError for an unreadable one.
-    """
-    for path in paths:
-        files_of(path)
-    return runs.shown(paths)
-
-
 def write(
     every: list[Material],
     folder: pathlib.Path,
@@ -135,7 +121,7 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += differences.section(every)
     lines += _side_by_side(every, pictures) if several else _body(of, pictures)
-    heads, found = rows.table(every)
+    heads, found = sections.numbers(every)
     numbers = [
         tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one
     ]  # the check is on the HTML page
@@ -184,13 +170,13 @@ def _body(of: Material, pictures: bool, images: bool = False) -> list[str]:
     lines += movement.launches_section(found, ceilings)
     lines += several_gpus.section(found)
     lines += sections.kernels_section(found, ceilings, pictures)
-    for op in ladder.TITLES:
-        lines += ladder.section(found, of.machine, op)
+    for op in sections.LADDERS:
+        lines += sections.ladder_section(found, of.machine, op)
     lines += budgets.section(of.budgets, found, of.said)
     shown = {name: sections.image(name, says, pictures) for name, says in training.PICTURES.items()}
     lines += training.section(found, shown)
     lines += inference.section(found, of.said)
     lines += sections.details_section(of.left_out)
-    lines += trust.section(found, of.said)
+    lines += method.trust_section(found, of.said)
     lines += method.how_section(of.loaded)
     return lines

@@ -1,4 +1,4 @@
-"""Every row as the page embeds it: a line of words for the table, numbers for downloads, quantiles for its distribution."""
+"""A row on the page: its cells in the table of all numbers, its numbers for downloads, quantiles for its distribution."""
 
 import math
 from typing import TYPE_CHECKING
@@ -7,63 +7,83 @@ import msgspec
 import numpy as np
 
 from analysis.bounds import Judged
-from analysis.estimate import of
-from analysis.report import cells, sections
+from analysis.estimate import is_gpu, of
+from analysis.report import cells
 from analysis.report.charts import rounded
+from analysis.report.terminal import fraction_words
 
 if TYPE_CHECKING:
-    from analysis.report.material import Material
     from workloads.records import Measurement, Samples
 
 QUANTILES = 50  # of a row at most, over all its clocks
-_FEWER, _MANY = 20, 1000  # of each row where there are many
-_WORDS = ("kernel", "problem", "how", "math", "device", "status, flags", "check")  # columns that are not of numbers
+FEWER, MANY = 20, 1000  # of each row where there are many
+WORDS = ("kernel", "problem", "how", "math", "device", "status, flags", "check")  # columns that are not of numbers
 _DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
 
 
-def embedded(runs: "list[Material]") -> dict:
-    """heads, cells (the words of each row), records (its numbers) and the lines of the runs; rows in the order of the table,
-    run by run, skipped ones last. numbers: which columns are of numbers; names: how many of the first ones tell a row from all
-    others, and its time; labels: the runs by name, where there are several."""
-    every = sum(len(of.rows) for of in runs)
-    most = QUANTILES if every <= _MANY else _FEWER
-    several = len(runs) > 1
-    heads, cells_ = table(runs)
-    return {
-        "heads": list(heads),
-        "numbers": [i for i, head in enumerate(heads) if head not in ("run", *_WORDS)],
-        "names": heads.index("time") + 1,
-        "labels": [of.label for of in runs] if several else [],
-        "cells": cells_,
-        "records": [
-            ({"run": of.letter} if several else {}) | record(m, judged, most)
-            for of in runs
-            for m, judged in zip(of.ordered, of.judged, strict=True)
-        ],
-        "runs": [
-            ({"run": of.letter} if several else {}) | msgspec.to_builtins(r) | {"command": cells.portable(r.command)}
-            for of in runs
-            for r in of.loaded.runs
-        ],
-    }
+NUMBERS = (
+    "kernel",
+    "problem",
+    "how",
+    "math",
+    "device",
+    "threads",
+    "time",
+    "+-",
+    "device time",
+    "queued",
+    "by all at once",
+    "rate",
+    "of its roof",
+    "status, flags",
+)
 
 
-def table(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
-    """(the columns of the table of all numbers, the cells of every row): what was run, its numbers, how its answer was checked;
-    of several runs the run first. Columns that say nothing anywhere are left out."""
-    several = len(runs) > 1
-    heads = (*(("run",) if several else ()), *sections.NUMBERS, "check")
-    found = [
-        [*([of.letter] if several else []), *map(str, row), m.check or "-"]
-        for of in runs
-        for m, row in zip(of.ordered, of.numbers, strict=True)
-    ]
-    shown = [
-        i
-        for i, head in enumerate(heads)
-        if head not in sections.OPTIONAL or any(row[i] not in ("", "-") for row in found)
-    ]
-    return tuple(heads[i] for i in shown), [[row[i] for i in shown] for row in found]
+# Columns that are left out where they say nothing (a dash or nothing in every row).
+OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
+
+
+def is_beside(m: "Measurement") -> bool:
+    """Whether a row is of several processes that trained the same at once."""
+    return m.settings.switches.get("beside") == "fits"
+
+
+def number_row(m: "Measurement", judged: Judged) -> tuple:
+    """The cells of a row in NUMBERS."""
+    host, queued, of_all = cells.on(m, "host-latency"), cells.on(m, "host-throughput"), None
+    if is_beside(m):
+        queued, of_all = None, queued
+    doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
+    return (
+        m.kernel,
+        cells.problem(m),
+        cells.how(m),
+        getattr(m.problem, "math", "-"),
+        m.settings.device,
+        cells.threads(m),
+        cells.time(host),
+        cells.width(host),
+        cells.time(cells.on(m, "device")),
+        *(cells.time(e) for e in (queued, of_all)),
+        cells.rate(m),
+        fraction_words(judged),
+        doubts,
+    )
+
+
+def order(m: "Measurement") -> tuple:
+    p, s = m.problem, m.settings
+    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), cells.shape(p)
+    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
+
+
+def _size(p) -> tuple:
+    """Where a problem without n stands among its like."""
+    return (
+        str(getattr(p, "direction", "") or getattr(p, "operation", "")),
+        getattr(p, "nbytes", 0),
+        getattr(p, "count", 0),
+    )
 
 
 def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:

@@ -1,16 +1,18 @@
 """The parts of the Markdown page, each a function from records to lines."""
 
 import pathlib
+import re
 from typing import TYPE_CHECKING
 
-from analysis import crossing_words, facts, peers
-from analysis.bounds import Judged, Roof, judge, pick, ridge
+from analysis import crossing_words, facts, ladder, peers
+from analysis.bounds import Roof, judge, pick, ridge
 from analysis.crossover import Answer, square_rows
 from analysis.estimate import is_gpu, of, quick_seconds
-from analysis.report import again, cells, several_gpus
+from analysis.report import cells, several_gpus
 from analysis.report.cells import table, text
 from analysis.report.choose import best_resident, by_kernel
 from analysis.report.roofline import has_any
+from analysis.report.rows import NUMBERS, OPTIONAL, is_beside
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.units import count, digits, join, percent, seconds, size
 from analysis.why import why
@@ -19,28 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from analysis.report.material import Material
-    from workloads.records import Loaded, Measurement, Run
+    from workloads.records import Loaded, Machine, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
-NUMBERS = (
-    "kernel",
-    "problem",
-    "how",
-    "math",
-    "device",
-    "threads",
-    "time",
-    "+-",
-    "device time",
-    "queued",
-    "by all at once",
-    "rate",
-    "of its roof",
-    "status, flags",
-)
-# Columns that are left out where they say nothing (a dash or nothing in every row).
-OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
 MOST_NUMBERS = 2500  # rows that the Markdown lists
 MOST_HASHES = 4  # commits, and sources, that a page names at its top
 INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
@@ -83,10 +67,10 @@ def header(loaded: "Loaded") -> list[str]:
         return ["# Crossover report", "", "The result file has no line that says what machine it came from.", ""]
     dates = sorted({r.started_at[:10] for r in loaded.runs})
     files = dict.fromkeys(f"`{pathlib.Path(f).name}`" for f in loaded.files)
-    commands = again.commands(loaded.runs)
-    typed = f"{len(commands)} commands, [listed at the end](#{COMMANDS.lower()})"
-    if len(commands) <= INLINE:
-        typed = join(f"`{text(c)}`" for c in commands)
+    every = commands(loaded.runs)
+    typed = f"{len(every)} commands, [listed at the end](#{COMMANDS.lower()})"
+    if len(every) <= INLINE:
+        typed = join(f"`{text(c)}`" for c in every)
     return [
         f"# Where the GPU starts to win: {text(run.machine.key)}",
         "",
@@ -118,9 +102,9 @@ def commands_section(runs: "Iterable[Material]") -> list[str]:
     """The commands of pages that come of more than INLINE of them, in the order they were run."""
     told = []
     for one in runs:
-        commands = again.commands(one.loaded.runs)
-        if len(commands) > INLINE:
-            told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *commands, "```", ""]
+        every = commands(one.loaded.runs)
+        if len(every) > INLINE:
+            told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *every, "```", ""]
     return [f"## {COMMANDS}", "", *told] if told else []
 
 
@@ -305,9 +289,7 @@ def numbers_section(
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
     said += (
-        ["By all at once: the seconds over the steps of all processes together."]
-        if any(map(_side_by_side, timed))
-        else []
+        ["By all at once: the seconds over the steps of all processes together."] if any(map(is_beside, timed)) else []
     )
     found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
     if len(numbers) > MOST_NUMBERS:
@@ -324,44 +306,52 @@ def _several(measurements: "list[Measurement]") -> list[str]:
     return [cells.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
 
 
-def _side_by_side(m: "Measurement") -> bool:
-    """Whether a row is of several processes that trained the same at once."""
-    return m.settings.switches.get("beside") == "fits"
+def numbers(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
+    """(the columns of the table of all numbers, the cells of every row): what was run, its numbers, how its answer was checked;
+    of several runs the run first. Columns that say nothing anywhere are left out."""
+    several = len(runs) > 1
+    heads = (*(("run",) if several else ()), *NUMBERS, "check")
+    found = [
+        [*([of.letter] if several else []), *map(str, row), m.check or "-"]
+        for of in runs
+        for m, row in zip(of.ordered, of.numbers, strict=True)
+    ]
+    shown = [i for i, head in enumerate(heads) if head not in OPTIONAL or any(row[i] not in ("", "-") for row in found)]
+    return tuple(heads[i] for i in shown), [[row[i] for i in shown] for row in found]
 
 
-def number_row(m: "Measurement", judged: Judged) -> tuple:
-    """The cells of a row in NUMBERS."""
-    host, queued, of_all = cells.on(m, "host-latency"), cells.on(m, "host-throughput"), None
-    if _side_by_side(m):
-        queued, of_all = None, queued
-    doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
-    return (
-        m.kernel,
-        cells.problem(m),
-        cells.how(m),
-        getattr(m.problem, "math", "-"),
-        m.settings.device,
-        cells.threads(m),
-        cells.time(host),
-        cells.width(host),
-        cells.time(cells.on(m, "device")),
-        *(cells.time(e) for e in (queued, of_all)),
-        cells.rate(m),
-        fraction_words(judged),
-        doubts,
-    )
+_STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
 
 
-def order(m: "Measurement") -> tuple:
-    p, s = m.problem, m.settings
-    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), cells.shape(p)
-    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
+def commands(runs: "Iterable[Run]") -> list[str]:
+    """The commands in the order they were run, each once: what went on where it had stopped is the same command, without the
+    flags for that. Only a further command that adds to files which are there by then says --resume."""
+    found: dict[str, str] = {}
+    begun: set[tuple[str, str]] = set()
+    for run in sorted(runs, key=lambda r: r.started_at):
+        command = _STOPPED.sub("", cells.portable(run.command))
+        if command in found:
+            continue
+        folder = re.search(r" -o[ =]?(\S+)", command)
+        place = (command.partition(" --")[0].partition(" -o")[0], folder[1] if folder else "")
+        found[command] = f"{command} --resume" if folder and place in begun else command
+        begun.add(place)
+    return list(found.values())
 
 
-def _size(p) -> tuple:
-    """Where a problem without n stands among its like."""
-    return (
-        str(getattr(p, "direction", "") or getattr(p, "operation", "")),
-        getattr(p, "nbytes", 0),
-        getattr(p, "count", 0),
-    )
+LADDERS = {"matmul": "From three loops to the library", "conv": "From seven loops to the library"}
+
+
+def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | None", op: str = "matmul") -> list[str]:
+    """A table for each device, arithmetic and thread count, a line a rung at each size, and what each rung changed; nothing
+    where no teaching rung was measured."""
+    found = ladder.ladders(measurements, machine, op)
+    if not found:
+        return []
+    about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
+    lines = [f"## {LADDERS[op]}", "", about, ""]
+    for one in found:
+        rows = [(ladder.problem_name(p), *cells) for p in one.problems for cells in ladder.cells(one, p)]
+        lines += [f"### {text(ladder.title(one))}", "", *table(("problem", *ladder.HEADS), rows, 2, ladder.HEADS[2:])]
+        lines += [*(f"- {text(line)}" for line in ladder.sentences(one)), ""]
+    return lines

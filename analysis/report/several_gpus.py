@@ -9,7 +9,6 @@ from analysis.units import bytes_rate, digits, seconds, size
 from kernels.problems import AllReduce, PeerCopy
 
 if TYPE_CHECKING:
-    from analysis.report.html_page import Page
     from workloads.records import Measurement
 
 TITLE = "Several GPUs: with each other, and all at once"
@@ -22,11 +21,6 @@ def section(measurements: "list[Measurement]") -> list[str]:
         return []
     told = [f"- {text(line)}" for line in peers.lines(measurements)]
     return [f"## {TITLE}", "", *told, *([""] if told else []), *(line for part in parts for line in part)]
-
-
-def page_part(page: "Page") -> None:
-    """The same on the page."""
-    page.add("several", TITLE, page.told(lambda of: section(of.rows)))
 
 
 def _copies(measurements: "list[Measurement]") -> list[str]:
