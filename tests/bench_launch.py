@@ -29,11 +29,7 @@ def main() -> int:
         node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
         figures += [
             Figure(
-                f"a CUDA graph's node, {COUNT} in a call, {clock}",
-                "printed",
-                estimate.median(node) * 1e6,
-                True,
-                "us",
+                f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", estimate.median(node) * 1e6, True, "us"
             ),
             Figure(f"a launch, {COUNT} in a call, {clock}", "printed", estimate.median(launch) * 1e6, True, "us"),
             Figure(f"node / launch, {clock}", "printed", over(node, launch), True),

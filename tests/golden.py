@@ -50,7 +50,7 @@ FIXED = {  # what this machine would say of itself -> what it says here
         "usable_threads": lambda: 16,
         "numba_threads": lambda: 16,
         "memory_available": lambda device="cpu": 64 << 30,
-    },
+    }
 }
 _machine = CPU_MACHINE
 # ----

@@ -341,9 +341,7 @@ def test_the_doctor_times_a_few_rows(monkeypatch):
     done = doctor.trials(here)
     assert [(m.kernel, m.status) for m in done] == [("matmul/numpy/blas", "ok"), ("stream/numba/loop", "ok")]
     monkeypatch.setattr(
-        doctor,
-        "trials",
-        lambda here: [msgspec.structs.replace(done[0], status="failed", reason="no"), gpu(1e-5, 4e-4)],
+        doctor, "trials", lambda here: [msgspec.structs.replace(done[0], status="failed", reason="no"), gpu(1e-5, 4e-4)]
     )
     found = {one.check: one for one in doctor.timings()}
     assert "1 rows timed" in found["timings"].seen or found["timings"].level == "problem"

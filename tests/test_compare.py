@@ -56,14 +56,7 @@ KNOWN = timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=512)  # of another
 
 @pytest.mark.parametrize(
     ("new", "word"),
-    [
-        (1.05, "slower"),
-        (0.95, "faster"),
-        (1.0, "same"),
-        (1.01, "same"),
-        (1.03, "slower"),
-        (1.02, "can't tell"),
-    ],
+    [(1.05, "slower"), (0.95, "faster"), (1.0, "same"), (1.01, "same"), (1.03, "slower"), (1.02, "can't tell")],
 )
 def test_a_claim_needs_the_whole_interval_beyond_the_least_effect(new, word):
     old = loaded(timed(steady(1.0)), KNOWN)
@@ -391,12 +384,7 @@ def runs(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(
     ("rule", "code"),
-    [
-        (["--fail-on", "slower>5%"], 4),
-        (["--fail-on", "slower>10%"], 0),
-        (["--fail-on", "slower"], 4),
-        ([], 0),
-    ],
+    [(["--fail-on", "slower>5%"], 4), (["--fail-on", "slower>10%"], 0), (["--fail-on", "slower"], 4), ([], 0)],
 )
 def test_the_exit_code(runs, rule, code, capsys):
     assert compare.main([*runs, *rule]) == code

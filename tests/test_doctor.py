@@ -57,13 +57,7 @@ def test_another_package_called_kernels(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(
     ("threads", "cores", "most", "level"),
-    [
-        (8, 8, 8, "ok"),
-        (16, 8, 16, "ok"),
-        (4, 8, 8, "warn"),
-        (64, 8, 8, "warn"),
-        (0, 8, 8, "ok"),
-    ],
+    [(8, 8, 8, "ok"), (16, 8, 16, "ok"), (4, 8, 8, "warn"), (64, 8, 8, "warn"), (0, 8, 8, "ok")],
 )
 def test_blas(monkeypatch, threads, cores, most, level):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
@@ -99,13 +93,7 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
 
 @pytest.mark.parametrize(
     ("layer", "threads", "level"),
-    [
-        ("omp", 4, "ok"),
-        ("tbb", 4, "ok"),
-        ("workqueue", 4, "warn"),
-        ("", 4, "problem"),
-        ("omp", 2, "warn"),
-    ],
+    [("omp", 4, "ok"), ("tbb", 4, "ok"), ("workqueue", 4, "warn"), ("", 4, "problem"), ("omp", 2, "warn")],
 )
 def test_numba(monkeypatch, layer, threads, level):
     monkeypatch.setattr(machine, "numba_layer", lambda: layer)

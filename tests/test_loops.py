@@ -117,13 +117,7 @@ def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
         return loss
 
     fitted = loops.looped(
-        order(JAX_LOOP),
-        lambda samples: [(1.0,), (2.0,), (3.0,)],
-        step,
-        lambda: done.append("wait"),
-        read,
-        10,
-        2,
+        order(JAX_LOOP), lambda samples: [(1.0,), (2.0,), (3.0,)], step, lambda: done.append("wait"), read, 10, 2
     )
     assert done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
     assert fitted == trainers.Fitted((1.8, 1.8))  # (4 x 1 + 4 x 2 + 2 x 3) / 10

@@ -13,17 +13,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, samples, square
 from analysis import comparison, spread, trust
 from analysis.report import method
 from kernels.problems import Matmul, Stream
-from workloads import (
-    cuda_bench_child,
-    judging,
-    measure,
-    options,
-    pyperf_child,
-    records,
-    referee,
-    refereeing,
-    sweep,
-)
+from workloads import cuda_bench_child, judging, measure, options, pyperf_child, records, referee, refereeing, sweep
 from workloads.cuda_bench_child import BATCH, CALLS, COLD
 from workloads.records import Loaded, Measurement, Row, Run, Samples, Settings
 from workloads.timing import Limits

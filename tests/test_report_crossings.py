@@ -30,11 +30,7 @@ def loaded():
 
 @pytest.mark.parametrize(
     ("crossing", "words"),
-    [
-        (SHARP, "n = 103"),
-        (NOISY, "n = 480 (288..721)"),
-        (WIDE, "somewhere between the measured n = 100 and 40,000"),
-    ],
+    [(SHARP, "n = 103"), (NOISY, "n = 480 (288..721)"), (WIDE, "somewhere between the measured n = 100 and 40,000")],
 )
 def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
     assert crossing_words.short_n_words(crossing) == words

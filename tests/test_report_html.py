@@ -14,16 +14,7 @@ from analysis import calculator, jobparts, jobs, questions, reuse
 from analysis.calculator import Axis, Table, Tool, look_up
 from analysis.crossover import LATENCY, crossovers
 from analysis.estimate import Estimate
-from analysis.report import (
-    budgets,
-    charts_crossover,
-    charts_jobs,
-    charts_training,
-    fold,
-    html,
-    html_page,
-    rows,
-)
+from analysis.report import budgets, charts_crossover, charts_jobs, charts_training, fold, html, html_page, rows
 from analysis.report.material import Material
 
 SIZES = (64, 128, 256, 512, 1024)

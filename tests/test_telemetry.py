@@ -50,13 +50,7 @@ def test_the_chain_takes_its_cycles():
 
 @pytest.mark.parametrize(
     ("clocks", "answer"),
-    [
-        ([], False),
-        ([3e9], False),
-        ([3e9, 3.08e9, 2.92e9], False),
-        ([3e9, 3e9, 3.1e9], True),
-        ([3e9, 3e9, 2.9e9], True),
-    ],
+    [([], False), ([3e9], False), ([3e9, 3.08e9, 2.92e9], False), ([3e9, 3e9, 3.1e9], True), ([3e9, 3e9, 2.9e9], True)],
 )
 def test_uneven(clocks, answer):
     assert cpu_watch.uneven(clocks) is answer
