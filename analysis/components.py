@@ -194,10 +194,7 @@ def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -
     whole = [e for n in sizes if (e := of.copying(n, "gpu:0"))]
     beyond = sum(max(0.0, e.value - one.value) for e in whole)
     wide = sum(e.high - e.low for e in whole) / 2
-    return {
-        "transfer calls": one * len(sizes),
-        "transfer bytes": plus_minus(beyond, wide).at_least(0.0),
-    }
+    return {"transfer calls": one * len(sizes), "transfer bytes": plus_minus(beyond, wide).at_least(0.0)}
 
 
 def _pipeline(

@@ -13,19 +13,7 @@ from analysis.estimate import call_s, quick_seconds
 from analysis.report.choose import spans
 from analysis.report.layers import SECTIONS, Layers
 from analysis.report.pictures import BANDS
-from analysis.report.style import (
-    BLACK,
-    BLUE,
-    GRAY,
-    GREEN,
-    ORANGE,
-    PURPLE,
-    RED,
-    SKY,
-    picture,
-    rates_axis,
-    sizes_axis,
-)
+from analysis.report.style import BLACK, BLUE, GRAY, GREEN, ORANGE, PURPLE, RED, SKY, picture, rates_axis, sizes_axis
 from analysis.units import count
 
 if TYPE_CHECKING:

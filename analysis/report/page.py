@@ -73,10 +73,7 @@ def read_one_machine(paths: "list[str | os.PathLike]") -> Loaded:
 
 
 def write(
-    every: list[Material],
-    folder: pathlib.Path,
-    with_html: bool = True,
-    with_pictures: bool = True,
+    every: list[Material], folder: pathlib.Path, with_html: bool = True, with_pictures: bool = True
 ) -> pathlib.Path:
     """Writes report.md, its pictures and report.html into the folder; the path of report.md."""
     folder.mkdir(parents=True, exist_ok=True)
