@@ -89,7 +89,7 @@ def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Mea
 
 
 def _how(m: "Measurement") -> str:
-    return m.kernel.partition("/")[2] + (f", {count(m.settings.threads, 'thread')}" if m.settings.threads else "")
+    return m.label + (f", {count(m.settings.threads, 'thread')}" if m.settings.threads else "")
 
 
 def sentences(made: "Comparison", old: str, new: str) -> list[str]:

@@ -250,7 +250,7 @@ def _taken(seconds: list[float]) -> Estimate:
 
 def _library(m: "Measurement") -> str:
     """The library that is imported."""
-    jax = m.kernel.split("/")[1] == "jax"
+    jax = m.backend == "jax"
     return "jax" if jax else m.settings.switches.get("keras_backend", "tensorflow")
 
 

@@ -263,7 +263,7 @@ def _is_form(m: "Measurement", form: Form) -> bool:
 
 
 def _variant(m: "Measurement") -> str:
-    return m.kernel.rpartition("/")[2]
+    return m.variant
 
 
 def _default_threads(rows) -> int | None:

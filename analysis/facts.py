@@ -37,7 +37,7 @@ def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
 
 def _side(m: "Measurement") -> str:
     threads = f" with {count(m.settings.threads, 'thread')}" if m.settings.threads else ""
-    return m.kernel.partition("/")[2] + threads
+    return m.label + threads
 
 
 def _first_precision(measurements) -> str:
@@ -162,7 +162,7 @@ def thread_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     most = max(same)
     return [
         f"At n = {best.problem.n} {most} threads are {times(same[1] / same[most])} as fast as one "
-        f"({best.kernel.partition('/')[2]}: {seconds(same[most])} against {seconds(same[1])})."
+        f"({best.label}: {seconds(same[most])} against {seconds(same[1])})."
     ]
 
 

@@ -107,7 +107,7 @@ def teaching_rungs() -> frozenset[str]:
 
 def framework_of(m: "Measurement") -> str:
     """The framework that ran a row's kernel (tensorflow); "" for a library that was called by itself."""
-    backend = m.kernel.split("/")[1]
+    backend = m.backend
     return backend if backend in registry.FRAMEWORKS else ""
 
 
@@ -123,7 +123,7 @@ def comparable(
         for m in measurements
         if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
         and m.kernel not in rungs
-        and m.kernel.rpartition("/")[2] not in _ASIDE
+        and m.variant not in _ASIDE
     ]
 
 

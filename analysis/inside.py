@@ -22,18 +22,18 @@ _NEAREST = 3  # pairs of rows, as long as the one in question, whose middle coun
 
 
 def variant(m: "Measurement") -> str:
-    return m.kernel.rpartition("/")[2]
+    return m.variant
 
 
 def stands(m: "Measurement") -> bool:
     """Whether a row says as it is what an operation takes in a graph that is not compiled, whose weights change."""
-    return m.kernel.split("/")[1:] == ["tensorflow", sources.GRAPH]
+    return m.label == f"tensorflow/{sources.GRAPH}"
 
 
 def whole_seconds(m: "Measurement", source: str) -> float | None:
     """Seconds of a row on the clock that counts for its source; None where it is of another one. Passes written here count
     as a library's: they are bound by memory, as any are."""
-    _, backend, named = m.kernel.split("/")
+    backend, named = m.backend, m.variant
     if source == LIBRARIES:
         usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
         samples = m.on("device") or (m.on("host-latency") if m.settings.device == "cpu" else None)
@@ -88,7 +88,7 @@ def _pairs(of: Rows, device: str, op: str) -> list[tuple[float, float]]:
     if key not in of.kept:
         found: dict[str, dict] = {}
         for m in of.rows.get((op, device), ()):
-            if m.kernel.split("/")[1] == "tensorflow" and m.settings.cache == "warm" and (s := m.on("host-latency")):
+            if m.backend == "tensorflow" and m.settings.cache == "warm" and (s := m.on("host-latency")):
                 found.setdefault(variant(m), {})[m.problem] = middle(s)
         calls = found.get(sources.VARIANTS[OP_BY_OP], {})
         pairs = [

@@ -108,7 +108,7 @@ def ladders(
     ceilings = roofs(every, machine)
     groups: dict[tuple[str, str, int | None], list[Measurement]] = {}
     for m in rows:
-        if m.settings.device in taught and (m.kernel.split("/")[1] in registry.OWN or _is_library(m)):
+        if m.settings.device in taught and (m.backend in registry.OWN or _is_library(m)):
             groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
@@ -125,7 +125,7 @@ def _is_whole(ladder: Ladder) -> bool:
 
 def _is_library(m: "Measurement") -> bool:
     onednn = m.kernel.startswith(_ONEDNN) and m.settings.device == "cpu" and not m.kernel.endswith("/held")
-    return onednn or m.kernel.split("/")[1] in registry.LIBRARIES
+    return onednn or m.backend in registry.LIBRARIES
 
 
 def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:

@@ -92,7 +92,7 @@ def waited(m: "Measurement") -> float:
 
 def side(m: "Measurement") -> str:
     """`numpy`, `cudnn`, `tensorflow CPU`: the backend, and the device of one that runs on either."""
-    backend = m.kernel.split("/")[1]
+    backend = m.backend
     return f"{backend} {place(m)}" if framework_of(m) or place(m) not in ("CPU", "GPU") else backend
 
 
@@ -103,7 +103,7 @@ def place(m: "Measurement") -> str:
 
 
 def variant(m: "Measurement") -> str:
-    return m.kernel.rpartition("/")[2]
+    return m.variant
 
 
 def beside(measurements: "Iterable[Measurement]", op: str) -> "dict[Problem, dict[str, Measurement]]":
@@ -170,9 +170,7 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
     backend's arithmetics were measured at, or, where there is none, each at its own largest."""
     best: dict = {}
     for m in _alike(measurements, op):
-        at = best.setdefault(
-            (m.settings.device, m.kernel.split("/")[1], precision_of(m.problem), m.problem.alignment), {}
-        )
+        at = best.setdefault((m.settings.device, m.backend, precision_of(m.problem), m.problem.alignment), {})
         key = _but_arithmetic(m.problem)
         at[key] = min(at.get(key, m), m, key=call_s)
     found = []
@@ -203,7 +201,7 @@ def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]
 
 
 def _layer(m: "Measurement") -> tuple:
-    return m.settings.device, m.kernel.split("/")[1], batch_family(m.problem)
+    return m.settings.device, m.backend, batch_family(m.problem)
 
 
 def _order(device: str, backend: str, math: str, alignment: int) -> tuple:
@@ -260,7 +258,7 @@ def _reached(m: "Measurement", roofs) -> str:
 
     judged, words = judge(m, roofs), shapes.convolution if m.problem.op == "conv" else shapes.product
     share = f", {percent(judged.fraction.value)} of its roof" if judged.fraction else ""
-    return f"{flops_rate(m.problem.flops / call_s(m))} ({words(m.problem)}, {m.kernel.partition('/')[2]}{share})"
+    return f"{flops_rate(m.problem.flops / call_s(m))} ({words(m.problem)}, {m.label}{share})"
 
 
 def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:

@@ -181,7 +181,7 @@ def _place(c: Constant) -> tuple:
 
 def _once(m: Measurement) -> list[Constant]:
     """import-numba, device-start-cupy, compile-tensorflow ...: medians over the fresh processes."""
-    name = f"{m.problem.call.replace('_', '-')}-{m.kernel.split('/')[1]}"
+    name = f"{m.problem.call.replace('_', '-')}-{m.backend}"
     samples = m.samples[0]
     source = f"{m.kernel} {m.problem.call}, {units.count(len(samples.seconds), 'fresh process', 'fresh processes')}"
     jit = m.settings.switches.get("jit_compile", "")

@@ -166,7 +166,7 @@ def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
 
 
 def _is_tensor(m: "Measurement") -> bool:
-    return m.kernel.rpartition("/")[2] in TENSOR_VARIANTS
+    return m.variant in TENSOR_VARIANTS
 
 
 def _beyond(roof: Roof, vector: Roof) -> bool:

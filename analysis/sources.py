@@ -194,7 +194,7 @@ class Rows:
             found = []
             for m in self.rows.get((op, device), ()):
                 queued, own = m.on("host-throughput"), m.on("device")
-                if m.kernel.split("/")[1] in registry.LIBRARIES and queued and own and middle(queued) > 2 * middle(own):
+                if m.backend in registry.LIBRARIES and queued and own and middle(queued) > 2 * middle(own):
                     found.append(middle(queued))
             self.kept[key] = statistics.median(found) if found else None
         return self.kept[key]

@@ -114,7 +114,7 @@ def where_word(m: "Measurement") -> str:
 
 def way_word(m: "Measurement") -> str:
     """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
-    _, backend, variant = m.kernel.split("/")
+    backend, variant = m.backend, m.variant
     home = m.settings.switches.get("residence", "numpy")
     if not variant.endswith("loop"):
         return variant if home == "numpy" else home

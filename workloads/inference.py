@@ -226,7 +226,7 @@ class Table:
         from analysis.estimate import of
         from workloads.show import number
 
-        variant, s = m.kernel.rpartition("/")[2], m.settings
+        variant, s = m.variant, m.settings
         where = s.device + (f" x{s.threads}" if s.threads else "")
         start = [m.problem.model, str(m.problem.batch), variant, s.mode, where]
         first = number(m.phases_s.get("first_call"))

@@ -172,7 +172,7 @@ class Table:
         p, s = m.problem, m.settings
         call = p.call if p.once else f"{p.call} x{p.count}"
         where = s.device if s.device != "cpu" or not s.threads else f"{s.threads} thread{'s' * (s.threads != 1)}"
-        head = [m.kernel.split("/", 1)[1], call, where]
+        head = [m.label, call, where]
         if m.status != "ok":
             return [*head, m.status, "", "", "", "", m.reason]
         clocks = {taken.clock: of(taken) for taken in m.samples}

@@ -144,7 +144,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         return _by_framework(row.problem.op, row, limits, seed)
     if row.problem.op == "launch" and row.problem.once:
         return starts.measure(row)
-    framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
+    framework = row.backend in registry.FRAMEWORKS
     require_memory(
         row.problem, "cpu" if framework else row.settings.device
     )  # a framework holds the GPU's memory itself
@@ -263,7 +263,7 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
     kernel = registry.find(row.kernel)
     _use_threads(row)
     if row.key not in _blocks:
-        framework = row.kernel.split("/")[1] in registry.FRAMEWORKS
+        framework = row.backend in registry.FRAMEWORKS
         require_memory(row.problem, "cpu" if framework else row.settings.device)
         check, _ = checked(kernel, row, seed)
         if not check.passed:
@@ -305,8 +305,8 @@ def _use_threads(row: Row) -> None:
     import numba
 
     threads = row.settings.threads or numba.config.NUMBA_NUM_THREADS
-    _controller(row.kernel.split("/")[1]).limit(limits=threads)
-    if row.kernel.split("/")[1] == "numba":
+    _controller(row.backend).limit(limits=threads)
+    if row.backend == "numba":
         numba.set_num_threads(threads)
 
 

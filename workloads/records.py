@@ -72,17 +72,27 @@ class Row(msgspec.Struct, frozen=True):
     def key(self) -> str:
         return msgspec.json.encode(self, order="sorted").decode()
 
+    @property
+    def backend(self) -> str:
+        return self.kernel.split("/")[1]
 
-class Measurement(msgspec.Struct, frozen=True, tag="measurement"):
+    @property
+    def variant(self) -> str:
+        return self.kernel.rpartition("/")[2]
+
+    @property
+    def label(self) -> str:
+        """Backend and variant: `numpy/blas`."""
+        return self.kernel.partition("/")[2]
+
+
+class Measurement(Row, frozen=True, tag="measurement"):
     """What came of one row: its samples, or the reason there are none.
 
     phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
     check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
     """
 
-    kernel: str
-    problem: Problem
-    settings: Settings
     status: str
     reason: str = ""
     samples: tuple[Samples, ...] = ()

@@ -21,7 +21,7 @@ def measure(row: Row) -> Measurement:
     Only the call itself is in the sample; what had to come before it (the import, the device's start) is in phases_s.
     Raises: registry.NotInstalled; CannotDo for what a backend has not; RuntimeError in a process that is not fresh.
     """
-    backend, call = row.kernel.split("/")[1], row.problem.call
+    backend, call = row.backend, row.problem.call
     has = _STARTS.get(backend, {})
     if call not in has:
         raise CannotDo(f"{backend} has no {call} of its own; it has {', '.join(has) or 'none of these'}")

@@ -148,7 +148,7 @@ class _Runner:
         fresh = row.settings.process == "fresh"
         if not (fresh or self._args.rigorous):
             return self._kept(row)
-        ask = self._kept if not fresh and row.kernel.split("/")[1] in FRAMEWORKS else self._fresh
+        ask = self._kept if not fresh and row.backend in FRAMEWORKS else self._fresh
         return self._processes(row, ask)
 
     def _processes(self, row: Row, ask: Callable[[Row, int], Measurement]) -> Measurement:
@@ -169,7 +169,7 @@ class _Runner:
         key = (process, *sorted(variables.items()))
         for other in [k for k, backend in self._last.items() if backend in FRAMEWORKS and k != key and _short(row)]:
             self._workers[other].close()  # an idle framework uses no CPU, but it keeps the memory that it once had
-        self._last[key] = row.kernel.split("/")[1]
+        self._last[key] = row.backend
         if key not in self._workers:
             self._workers[key] = Worker(variables)
         return self._asked(self._workers[key], row)

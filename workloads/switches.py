@@ -6,7 +6,7 @@ Only `data` is always written out, so that every row says what it was trained on
 import os
 import re
 
-from workloads.records import Measurement, Row
+from workloads.records import Row
 
 # name -> the texts it may have, the default first; (): a whole number, 1 by default
 KNOWN: dict[str, tuple[str, ...]] = {
@@ -37,14 +37,14 @@ VARIABLES = "TF_"  # switches that begin so are environment variables, set befor
 _STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace"}
 
 
-def ordinary(row: Row | Measurement) -> bool:
+def ordinary(row: Row) -> bool:
     """Whether a row (or a Measurement) tells what a call costs by itself on one device: nothing was made to run beside it, it is
     spread over no others, it was not made for its trace, and it is no trial, whose time is that of a whole training with its
     compilation."""
-    return not _STUDIED & set(row.settings.switches) and row.kernel.rpartition("/")[2] != "trial"
+    return not _STUDIED & set(row.settings.switches) and row.variant != "trial"
 
 
-def traced(row: Row | Measurement) -> bool:
+def traced(row: Row) -> bool:
     """Whether a row's steps were traced too."""
     return row.settings.switches.get("trace") == "on"
 
@@ -54,7 +54,7 @@ def default(name: str) -> str:
     return KNOWN[name][0] if KNOWN[name] else "1"
 
 
-def of(row: Row | Measurement) -> dict[str, str]:
+def of(row: Row) -> dict[str, str]:
     """Every switch of a row, the defaults filled in, environment variables left out.
 
     Raises: ValueError for one that nothing here obeys, since its row would claim what was not done.
@@ -71,12 +71,12 @@ def of(row: Row | Measurement) -> dict[str, str]:
     return {name: default(name) for name in KNOWN} | {"keras_backend": _library(row)} | given
 
 
-def _library(row: Row | Measurement) -> str:
+def _library(row: Row) -> str:
     """What does the arithmetic where no switch says: JAX in the loop over its own steps."""
-    return "jax" if row.kernel.split("/")[1] == "jax" else default("keras_backend")
+    return "jax" if row.backend == "jax" else default("keras_backend")
 
 
-def replicas(row: Row | Measurement) -> int:
+def replicas(row: Row) -> int:
     """On how many devices a row (or a Measurement) trains."""
     return int(row.settings.switches.get("replicas", "1"))
 

@@ -153,7 +153,7 @@ class Matmuls:
         if not on_gpu or cpu is None:
             best = fastest([m for m in group if _side(m) != "framework"]) or fastest(group)
             threads = f" x{best.settings.threads}" if best and best.settings.threads else ""
-            return best.kernel.split("/", 1)[1] + threads if best else "-"
+            return best.label + threads if best else "-"
         wins = []
         for mode in _MODE_WORDS:
             gpu = fastest([m for m in on_gpu if m.settings.mode == mode])
@@ -191,7 +191,7 @@ class Convs(Matmuls):
     def winner(self, group: list[Measurement]) -> str:
         said = super().winner(group)
         best = fastest([m for m in group if _side(m) == "GPU" and m.settings.mode == "resident"])
-        return f"{said} ({best.kernel.split('/', 1)[1]})" if best and said.startswith("GPU") else said
+        return f"{said} ({best.label})" if best and said.startswith("GPU") else said
 
 
 _SIDES = ("CPU", "GPU", "framework")
@@ -203,7 +203,7 @@ def _kind(p: Problem, cache: str) -> str:
 
 
 def _side(m: Measurement) -> str:
-    if m.kernel.split("/")[1] in FRAMEWORKS:
+    if m.backend in FRAMEWORKS:
         return "framework"
     return "CPU" if m.settings.device == "cpu" else "GPU"
 
@@ -219,7 +219,7 @@ def _shape(problem: Problem) -> tuple:
 
 
 def _column(m: Measurement) -> str:
-    backend, variant = m.kernel.split("/")[1:]
+    backend, variant = m.backend, m.variant
     if _side(m) == "framework":
         return f"{backend} {variant} {m.settings.device.partition(':')[0].upper()}"
     if _side(m) == "GPU":

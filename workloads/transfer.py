@@ -173,7 +173,7 @@ class Table:
         from workloads.show import number
 
         p = m.problem
-        start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.kernel.partition("/")[2]]
+        start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
         if m.status != "ok":
             return [*start, m.status, "", "", "", m.reason]
         waited, issued = (m.on(clock) and estimate.of(m.on(clock)) for clock in ("host-latency", "host-issue"))

@@ -42,7 +42,7 @@ def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     wanted = {"CUDA_VISIBLE_DEVICES": gpu, "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
     if row.problem.op == "launch" and row.problem.once:
         wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
-    if row.kernel.split("/")[1] in FRAMEWORKS:
+    if row.backend in FRAMEWORKS:
         wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
         if row.settings.threads:  # TensorFlow reads them once, so each count has a worker of its own
             wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.settings.threads) for which in ("INTRA", "INTER")}

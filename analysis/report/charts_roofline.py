@@ -202,7 +202,7 @@ def _line(
 def _path(device: str, precision: str, path: "dict[int, Measurement]") -> Trace:
     where = "GPU" if is_gpu(device) else "CPU"
     ns = sorted(path)
-    says = [f"{where} {precision}, n = {n}: {cells.rate(path[n])}, {path[n].kernel.partition('/')[2]}" for n in ns]
+    says = [f"{where} {precision}, n = {n}: {cells.rate(path[n])}, {path[n].label}" for n in ns]
     return Trace(
         f"{where} {precision} matmul",
         [rounded(_intensity(path[n])) for n in ns],

@@ -281,7 +281,7 @@ def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:
 def _fastest(at: "dict[str, Measurement]") -> str:
     best = min(at.values(), key=layers.waited)
     threads = f" x{best.settings.threads}" if best.settings.threads else ""
-    return f"{best.kernel.partition('/')[2]}{threads} on the {layers.place(best)}"
+    return f"{best.label}{threads} on the {layers.place(best)}"
 
 
 def _comparisons(of: Layers) -> list[str]:

@@ -217,7 +217,7 @@ def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...],
 def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
     judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
     return (
-        m.kernel.partition("/")[2],
+        m.label,
         cells.threads(m),
         digits(intensity),
         cells.rate(m),

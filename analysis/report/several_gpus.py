@@ -35,7 +35,7 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
         lines.append(
             (
                 peers.words(m.problem),
-                m.kernel.rpartition("/")[2],
+                m.variant,
                 seconds(waited.value),
                 width(waited),
                 seconds(peers.queued(m).value),

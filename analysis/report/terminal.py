@@ -89,7 +89,7 @@ def _rows(measurements, roofs):
                 device,
                 precision,
                 str(n),
-                m.kernel.partition("/")[2],
+                m.label,
                 digits(p.flops / p.bytes_moved),
                 flops_rate(p.flops / quick_seconds(m)),
                 fraction_words(judged),
