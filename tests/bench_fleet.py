@@ -12,7 +12,7 @@ import test_fleet_devices
 from must_reach import Figure, exactly, table
 
 from analysis import estimate, fleet_devices, fleet_judged
-from workloads import fleet_cluster, fleet_lines, suite
+from workloads import fleet_cluster, records, suite
 
 FLAGS = ["--only", "peak", "--threads", "1", "--max-time", "0.3", "--min-time", "0.02", "-q"]
 CLEAN = 5
@@ -23,14 +23,15 @@ PLANTED = 1.06
 
 
 def order() -> bytes:
-    args = suite.parser().parse_args(FLAGS)
-    return fleet_lines.encode(fleet_lines.Order(vars(args), "python -m workloads.suite " + " ".join(FLAGS)))
+    command = "python -m workloads.suite " + " ".join(FLAGS)
+    return json.dumps({**vars(suite.parser().parse_args(FLAGS)), "resume": True, "command": command}).encode() + b"\n"
 
 
-def seconds(lines) -> dict[str, float]:
+def seconds(copied) -> dict[str, float]:
     """The median seconds of each row."""
-    told = [fleet_lines.decode(bytes(line)) for line in lines]
-    found = {t.measurement.key: estimate.quick_seconds(t.measurement) for t in told if isinstance(t, fleet_lines.Took)}
+    told = [(name, text.splitlines()) for name, text in copied]
+    rows = [m for name, lines in told if name.endswith(".jsonl") for m in records.decode(lines)[1]]
+    found = {m.key: estimate.quick_seconds(m) for m in rows}
     if not found or None in found.values():
         raise RuntimeError(f"the suite did not measure: {told}")
     return found
@@ -45,14 +46,14 @@ def under_ray(times: int) -> list[dict[str, float]]:
         task = ray.remote(fleet_cluster.measure_node).options(
             num_returns="streaming", num_cpus=int(node.cpus), scheduling_strategy=fleet_cluster.on(node)
         )
-        return [seconds(ray.get(line) for line in task.remote(order(), int(node.cpus))) for _ in range(times)]
+        return [seconds(ray.get(line) for line in task.remote(order(), {}, int(node.cpus))) for _ in range(times)]
     finally:
         ray.shutdown()
 
 
 def directly(times: int) -> list[dict[str, float]]:
     """The same process, started by nobody's cluster."""
-    return [seconds(fleet_cluster.measure_node(order(), 0)) for _ in range(times)]
+    return [seconds(fleet_cluster.measure_node(order(), {}, 0)) for _ in range(times)]
 
 
 def pairs(until: float, file: pathlib.Path | None) -> list[float]:

@@ -4,6 +4,7 @@ killed halfway."""
 import argparse
 import importlib.util
 import os
+import signal
 import subprocess
 import sys
 import types
@@ -15,7 +16,7 @@ from test_fleet_devices import machine, reads, write
 
 from analysis import fleet_devices, fleet_judged, fleet_words
 from kernels.problems import Peak
-from workloads import fleet, fleet_cluster, fleet_lines, fleet_node, options, records, suite
+from workloads import fleet, fleet_cluster, options, records, suite
 from workloads.fleet_cluster import Node
 from workloads.records import Measurement, Row, Settings
 from workloads.worker import ROOT
@@ -75,6 +76,10 @@ def test_the_running_cluster_is_the_one_noted_last_when_it_still_answers(tmp_pat
     assert fleet_cluster.current(str(tmp_path)) == "127.0.0.1:1"
 
 
+def exit_code(*parts, stopped="") -> int:
+    return fleet.exit_code([part.tally() for part in parts], any(part.lost for part in parts), stopped)
+
+
 class RayError(Exception):
     pass
 
@@ -88,10 +93,10 @@ class Late(RayError):
 
 
 class Stream_:
-    """A node's lines, as a streaming task has them: an exception among them is raised when asked for, None is silence."""
+    """What a node's files grow by, as a streaming task has it: an exception is raised when asked for, None is silence."""
 
     def __init__(self, given):
-        self._left = [x if isinstance(x, Exception) or x is None else fleet_lines.encode(x) for x in given]
+        self._left = list(given)
 
     def ready(self) -> bool:
         return not self._left or self._left[0] is not None
@@ -146,47 +151,57 @@ def placed(monkeypatch):
 
 
 ROWS = [Row("peak/numba/fma", Peak("float64", 2**20 * i), Settings(threads=1)) for i in (1, 2, 3)]
-PLAN = fleet_lines.Planned("peak", tuple(ROWS))
-BEGAN = fleet_lines.Began(fake.run(fake.CPU_MACHINE), "no NVIDIA driver")
+HERE = fake.run(fake.CPU_MACHINE)
 
 
-def took(row: Row) -> fleet_lines.Took:
-    return fleet_lines.Took(
-        "peak", Measurement(row.kernel, row.problem, row.settings, "ok", samples=(fake.samples(1e-3),))
-    )
+def encoded(*lines) -> bytes:
+    return b"".join(msgspec.json.encode(line) + b"\n" for line in lines)
 
 
-def gathered(folder, lines: dict[str, list], limit_s: float = 60.0):
-    parts = [fleet.Part(Node(name, name, 2.0, 0.0), folder) for name in lines]
-    ray = Engine(lines)
-    fleet.gather(ray, parts, lambda part: fleet_lines.Order({}, "", part.kept), limit_s)
+PLAN = ("plan.json", encoded(fleet.Plan(HERE, {"peak": ROWS})))
+BEGAN = ("peak.jsonl", encoded(HERE))
+
+
+def measured(row: Row) -> Measurement:
+    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(fake.samples(1e-3),))
+
+
+def took(row: Row) -> tuple[str, bytes]:
+    return "peak.jsonl", encoded(measured(row))
+
+
+def gathered(folder, files: dict[str, list], limit_s: float = 60.0, seen=lambda part, line: None, stopped=()):
+    parts = [fleet.Part(Node(name, name, 2.0, 0.0), folder) for name in files]
+    ray = Engine(files)
+    fleet.gather(ray, parts, b"", limit_s, seen, stopped)
     return ray, parts
 
 
 def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
-    lines = {"n1": [BEGAN, PLAN, *map(took, ROWS)], "n2": [BEGAN, PLAN, took(ROWS[0]), Died("gone")]}
+    lines = {"n1": [PLAN, BEGAN, *map(took, ROWS)], "n2": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]}
     ray, (one, two) = gathered(tmp_path, lines)
     assert ray.held["n1"]["num_cpus"] == 2 and ray.held["n1"]["max_retries"] == 0
-    assert (one.count("ok"), one.rows_lost, one.lost) == (3, 0, "") and (two.count("ok"), two.rows_lost) == (1, 2)
+    assert one.tally() == {"ok": 3} and not one.lost and two.tally() == {"ok": 1, "lost": 2}
     stored = records.read(tmp_path / "n2").measurements
     assert [(m.status, m.reason, m.flags) for m in stored[1:]] == [("failed", "lost: n2 died", ("lost",))] * 2
-    assert [fleet.exit_code(parts) for parts in ([one, two], [one], [])] == [1, 0, 3]
+    assert [exit_code(*parts) for parts in ([one, two], [one], [])] == [1, 0, 3]
     told = fleet_words.lines(fleet_judged.judge(fleet_devices.devices(tmp_path), []))
     assert "the CPU of n2: 2 rows lost: n2 died" in told
 
 
 def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
-    gathered(tmp_path, {"n1": [BEGAN, PLAN, took(ROWS[0]), Died("gone")]})
+    gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), Died("gone")]})
     part = fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)
-    assert [m.key for m in records.decode(part.kept["peak"].encode().splitlines())[1]] == [ROWS[0].key]
-    _, (part,) = gathered(tmp_path, {"n1": [BEGAN, PLAN, *map(took, ROWS[1:])]})
-    assert (part.count("ok"), part.rows_lost, part.to_go) == (3, 0, 0)
+    kept = records.decode(part.kept["peak.jsonl"].splitlines())[1]
+    assert [(m.key, m.status) for m in kept] == [(ROWS[0].key, "ok"), *((row.key, "failed") for row in ROWS[1:])]
+    _, (part,) = gathered(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
+    assert part.tally() == {"ok": 3}
     assert {m.status for m in records.read(tmp_path).measurements} == {"ok"}
 
 
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
-    ray, (one, two) = gathered(tmp_path, {"n1": [BEGAN, PLAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
-    assert one.lost == "n1 said nothing for 0.05 s" and one.rows_lost == 2
+    ray, (one, two) = gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
+    assert one.lost == "n1 said nothing for 0.05 s" and one.tally()["lost"] == 2
     assert (
         two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
         and len(ray.cancelled) == 2
@@ -194,27 +209,38 @@ def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
 
 
 def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
-    import signal
+    def kill(part, line):
+        os.kill(os.getpid(), signal.SIGINT)
 
+    said = ("suite.log", b"[1/3] a row\n")
     with fleet._signals() as stopped:
-        parts = [fleet.Part(Node("n1", "n1", 2.0, 0.0), tmp_path)]
-        ray = Engine({"n1": [BEGAN, PLAN, took(ROWS[0]), None]})
-
-        def kill(part, line):
-            if isinstance(line, fleet_lines.Took):
-                os.kill(os.getpid(), signal.SIGINT)
-
-        fleet.gather(ray, parts, lambda part: fleet_lines.Order({}, ""), 60.0, kill, stopped)
+        ray, (part,) = gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), said, None]}, seen=kill, stopped=stopped)
     assert stopped == ["SIGINT"] and len(ray.cancelled) == 1
-    assert (parts[0].count("ok"), parts[0].rows_lost, parts[0].to_go) == (1, 0, 2) and fleet.exit_code(
-        parts, "SIGINT"
-    ) == 130
+    assert part.tally() == {"ok": 1, "to go": 2} and exit_code(part, stopped="SIGINT") == 130
+
+
+def test_a_line_torn_before_is_cut_and_its_row_taken_again(tmp_path, placed):
+    gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0])]})
+    file = tmp_path / "n1" / "peak.jsonl"
+    whole = file.read_bytes()
+    file.write_bytes(whole + encoded(measured(ROWS[1]))[:40])
+    _, (part,) = gathered(tmp_path, {"n1": [PLAN, BEGAN, *map(took, ROWS[1:])]})
+    assert part.kept == {"peak.jsonl": whole} and part.tally() == {"ok": 3}
+    assert records.read(tmp_path).bad_lines == 0
+
+
+def test_what_cannot_be_written_ends_that_node(tmp_path, placed):
+    (tmp_path / "n1").touch()
+    said = []
+    ray, _ = gathered(tmp_path, {"n1": [PLAN, BEGAN, None]}, seen=lambda part, line: said.append(line))
+    assert said == [f"cannot write {tmp_path / 'n1' / 'peak.jsonl'}: File exists"] and len(ray.cancelled) == 1
 
 
 def test_a_node_with_other_gpus_is_not_resumed(tmp_path, placed):
     write(tmp_path / "n1", machine("GPU-a"), reads("gpu:0"))
-    _, (part,) = gathered(tmp_path, {"n1": [fleet_lines.Began(fake.run(machine("GPU-b")), "")]})
-    assert part.left == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
+    plan, said = ("plan.json", encoded(fleet.Plan(fake.run(machine("GPU-b")), {}))), []
+    ray, _ = gathered(tmp_path, {"n1": [plan, None]}, seen=lambda part, line: said.append(line))
+    assert len(ray.cancelled) == 1 and said == [f"{tmp_path / 'n1'} was measured on other GPUs; leave --resume out"]
 
 
 def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason(placed):
@@ -251,26 +277,35 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
         ["--only", "peak", "--max-time", "0.01", "--min-time", "0.001", "--threads", "1", "-q"]
     )
 
-    def said(**how) -> list:
-        asked = fleet_lines.Order(vars(args), "python -m workloads.suite --ray auto", **how)
-        return [fleet_lines.decode(line) for line in fleet_cluster.measure_node(fleet_lines.encode(asked), 1)]
+    def copied(kept: dict, **how) -> dict[str, bytes]:
+        flags = {**vars(args), "quiet": False, "resume": True, "command": "python -m workloads.suite --ray auto", **how}
+        files: dict[str, bytes] = {}
+        for name, text in fleet_cluster.measure_node(encoded(flags), kept, 1):
+            files[name] = files.get(name, b"") + text
+        return files
 
-    began, planned = said(dry_run=True)
-    assert (began.gpu_problem or began.run.machine.gpus) and planned.workload == "peak" and len(planned.rows) >= 2
-    known = [
-        Measurement(r.kernel, r.problem, r.settings, "ok", samples=(fake.samples(1e-3),)) for r in planned.rows[1:]
-    ]
-    kept = "".join(msgspec.json.encode(line).decode() + "\n" for line in (began.run, *known))
-    *_, row = measured = said(kept={"peak": kept})
-    assert len(measured) == 3 and (row.measurement.key, row.measurement.status) == (planned.rows[0].key, "ok")
+    planned = copied({}, dry_run=True)
+    plan = msgspec.json.decode(planned.pop("plan.json"), type=fleet.Plan)
+    gpus = plan.run.machine.gpus
+    assert list(plan.rows) == ["peak"] and len(plan.rows["peak"]) >= 2
+    assert list(planned) == ([] if gpus else ["suite.log"])
+    known = encoded(plan.run, *map(measured, plan.rows["peak"][1:]))
+    files = copied({"peak.jsonl": known})
+    runs, rows, bad = records.decode(files["peak.jsonl"].splitlines())
+    assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
+    assert [run.command for run in runs] == ["python -m workloads.suite --ray auto"]
+    assert b"[1/" in files["suite.log"]
 
 
 def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):
     def files(count: int, *argv: str) -> dict[str, int]:
         gpus = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(count))
         here = msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus)
-        made = fleet_node.parts(suite.parser().parse_args(["--ray", "auto", *argv]), here, tmp_path)
-        return {part.file: len(part.rows(part.flags, here)) for part in made if part.file in ("peers", "at-once")}
+        args, found = suite.parser().parse_args(["--ray", "auto", *argv]), {}
+        for name, flags in suite._parts(args, here, True):
+            if name == "peers":
+                found |= dict(suite._rows(name, suite.arguments(args, name, flags, tmp_path, None), here))
+        return {file: len(rows) for file, rows in found.items()}
 
     assert files(2) == files(1, "--device", "all") == {}
     both = files(2, "--device", "all")
@@ -281,23 +316,23 @@ def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_f
 
 
 def test_a_node_whose_suite_breaks_says_its_last_words():
-    with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*(Validation|Decode)Error"):
-        list(fleet_cluster.measure_node(b'{"flags": 3}\n', 1))
+    with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
+        list(fleet_cluster.measure_node(b"{\n", {}, 1))
 
 
 _CLUSTER = """
 import json, os, sys
 from ray.cluster_utils import Cluster
-from workloads import fleet, fleet_lines, suite
+from workloads import fleet, suite
 
 small = {"num_cpus": 1, "object_store_memory": 80 << 20}
 cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False, "node_name": "node-1"})
 others = [cluster.add_node(**small, node_name=f"node-{i}") for i in (2, 3)]
 take, killed = fleet.Part.take, []
 
-def kill_after_the_first_row(part, line):
-    take(part, line)
-    if isinstance(line, fleet_lines.Took) and part.node.id == others[1].node_id and not killed:
+def kill_after_the_first_row(part, name, text):
+    take(part, name, text)
+    if b'"ok"' in text and part.node.id == others[1].node_id and not killed:
         killed.append(True)
         cluster.remove_node(others[1], allow_graceful=False)
 

@@ -14,9 +14,9 @@ GROUND = {
     *(f"analysis.{name}" for name in ("estimate",)),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch probes refereeing
-    pyperf_child cuda_bench_child models data keras_child cluster show setup starts tensors trainers feeds loops
+    pyperf_child cuda_bench_child models data keras_child cluster show starts tensors trainers feeds loops
     jax_loop fits usermodels together parties answering serving studies asked forecast windows energy describing handlers
-    at_once fleet fleet_lines fleet_cluster replicas spread findable ends tracing xspace judging results"""
+    at_once fleet fleet_cluster replicas spread findable ends tracing xspace judging results"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 WHOLE = ("kernels.problems.", "kernels.networks.", "kernels.reference.")  # folders of the ground
 CHILD_ONLY = {"tensorflow", "keras", "jax"}

@@ -1,5 +1,6 @@
 """A Ray cluster: the one that runs or one of our own, its nodes that can run the suite, and the task that runs it on one."""
 
+import contextlib
 import os
 import pathlib
 import platform
@@ -18,6 +19,12 @@ from workloads import options, records
 
 ROOT = pathlib.Path(__file__).parent.parent
 KILLED = "signal "
+LOG, PLAN = (
+    "suite.log",
+    "plan.json",
+)  # beside the result files in a node's folder: what its suite says, what it will measure
+_SUITE = "import sys; from workloads import suite; sys.exit(suite.on_node(sys.argv[1]))"
+_COPIED_EVERY_S = 1.0
 AUTO = "python -m workloads.suite --ray auto"
 _INSTALL = "-m pip install ray"
 _ANSWERS_S = 5.0  # a cluster that does not take a connection within this is not there
@@ -72,40 +79,43 @@ def greet() -> dict[str, str]:
     }
 
 
-def measure_node(order: bytes, cpus: int) -> Iterator[bytes]:
-    """The Lines of a node's suite, as they come. Runs there, in a task that holds the node.
+def measure_node(order: bytes, kept: dict[str, bytes], cpus: int) -> Iterator[tuple[str, bytes]]:
+    """Runs the suite in a folder with the files of an earlier run; gives (file, the lines that it grew by) each second. Runs
+    there, in a task that holds the node.
 
     Raises: RuntimeError with its last words when the suite's process ends badly.
     """
     # Ray tells libraries to use as many threads as the task has CPUs; measured is what a node does when it is told nothing.
     told = {"OMP_NUM_THREADS": str(cpus)}
     variables = {name: value for name, value in os.environ.items() if told.get(name) != value}
-    with tempfile.TemporaryFile() as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "workloads.fleet_node"],
-            cwd=ROOT,
-            env=variables,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
-        assert child.stdin and child.stdout
+    with tempfile.TemporaryDirectory(prefix="crossover-") as name:
+        folder, copied = pathlib.Path(name), {file: len(text) for file, text in kept.items()}
+        for file, text in kept.items():
+            (folder / file).write_bytes(text)
+        with (folder / LOG).open("wb") as log:
+            how: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": log, "stderr": log, "start_new_session": True}
+            child = subprocess.Popen([sys.executable, "-c", _SUITE, name], cwd=ROOT, env=variables, **how)
+        assert child.stdin
         try:
             child.stdin.write(order)
             child.stdin.flush()
-            for line in child.stdout:  # no `yield from`: Ray sends into its generators
-                yield line.rstrip()
-            if code := child.wait():
-                log.seek(0)
-                words = log.read().decode(errors="replace").strip().splitlines()
+            code = None
+            while code is None:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = child.wait(_COPIED_EVERY_S)
+                for path in sorted(folder.glob("*.*")):
+                    new = path.read_bytes()[copied.get(path.name, 0) :]
+                    if new := new[: new.rfind(b"\n") + 1]:
+                        copied[path.name] = copied.get(path.name, 0) + len(new)
+                        yield path.name, new
+            if code:
+                words = (folder / LOG).read_text(errors="replace").strip().splitlines()
                 last = words[-1][:300] if words else "it said nothing"
                 raise RuntimeError(f"its suite ended with {KILLED if code < 0 else 'exit code '}{abs(code)}: {last}")
         finally:
             child.kill()
             child.wait()
             child.stdin.close()
-            child.stdout.close()
 
 
 def current(folder: str | None = None) -> str:

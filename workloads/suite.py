@@ -2,10 +2,13 @@
 
 import argparse
 import importlib
+import json
 import os
 import pathlib
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 
 from workloads import options
 
@@ -105,6 +108,17 @@ def on_each_gpu(parts: list[tuple[str, dict]], gpus: int) -> list[tuple[str, dic
     return [(name, {**flags, "device": every} if flags.get("device") == ["gpu"] else flags) for name, flags in parts]
 
 
+def _all(args: argparse.Namespace) -> bool:
+    return "all" in (options.words(args.device) or [])
+
+
+def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]]:
+    """The part of the plan that was asked for; with `every` GPU, what it has for "the GPU" for each."""
+    gpus = len(here.gpus)
+    parts = chosen(args, gpus > 0, gpus > 1 and _all(args))
+    return on_each_gpu(parts, gpus) if every else parts
+
+
 def arguments(
     args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None
 ) -> argparse.Namespace:
@@ -129,9 +143,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     if args.ray:
         from workloads import fleet
 
-        chosen(
-            args, True, "all" in (options.words(args.device) or [])
-        )  # what is unknown is said here, not by every node
+        chosen(args, True, _all(args))  # what is unknown is said here, not by every node
         return fleet.run(args, command)
     if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
         raise options.Usage(
@@ -139,10 +151,8 @@ def _main(args: argparse.Namespace, command: str) -> int:
             f"python -m workloads.suite --quick --only matmul --format {args.format}",
         )
     run = sweep.header(args, command)
-    every = "all" in (options.words(args.device) or [])
-    parts = chosen(args, bool(run.machine.gpus), every and len(run.machine.gpus) > 1)
-    if every:
-        parts = on_each_gpu(parts, len(run.machine.gpus))
+    every = _all(args)
+    parts = _parts(args, run.machine, every)
     if args.dry_run:
         return _dry_run(args, parts)
     show.check_flags(args)
@@ -156,18 +166,11 @@ def _main(args: argparse.Namespace, command: str) -> int:
             print(
                 "one GPU here: --device all is the plain suite, with nothing between GPUs to measure", file=sys.stderr
             )
-    begin, begun = time.monotonic(), set()
-    codes: list[int] = []
-    for name, flags in parts:
-        left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
-        if left is not None and left <= 0:
-            return ends.worst(codes)
-        made = arguments(args, name, flags, folder, left)
-        made.resume = args.resume or name in begun  # a workload's second part goes on in its file
-        begun.add(name)
-        codes.append(_one(name, made, command, run))
-        if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
-            return codes[-1]
+    codes = _each(parts, args, command, run, folder, _one)
+    if codes and codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+        return codes[-1]
+    if len(codes) < len(parts):
+        return ends.worst(codes)
     _report(args, folder)
     return show.beside(args, sorted(folder.glob("*.jsonl")), ends.worst(codes))
 
@@ -175,6 +178,24 @@ def _main(args: argparse.Namespace, command: str) -> int:
 def gpu_words(here, problem) -> str:
     """The GPUs in a few words, or why there is none."""
     return f"{len(here.gpus)} x {here.gpus[0].name}" if here.gpus else f"no GPU ({problem()}): the CPU is measured"
+
+
+def _each(
+    parts, args: argparse.Namespace, command: str, run, folder: pathlib.Path, one: Callable[..., int]
+) -> list[int]:
+    """The exit codes of the parts, in order, as far as --stop-after and signals let them come."""
+    begin, begun, codes = time.monotonic(), set(), []
+    for name, flags in parts:
+        left = None if args.stop_after is None else args.stop_after - (time.monotonic() - begin)
+        if left is not None and left <= 0:
+            break
+        made = arguments(args, name, flags, folder, left)
+        made.resume = args.resume or name in begun  # a workload's second part goes on in its file
+        begun.add(name)
+        codes.append(one(name, made, command, run))
+        if codes[-1] in (options.INTERRUPTED, options.TERMINATED):
+            break
+    return codes
 
 
 def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
@@ -187,6 +208,65 @@ def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
     except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
         print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
         return options.MISSING
+
+
+def on_node(folder: str) -> int:
+    """The suite on a node of a fleet, in a process of its own: its flags come on stdin, its files go into this folder, first the
+    plan, for what is lost should the node die. Every GPU works alone; with --device all they also work together."""
+    import msgspec
+
+    from workloads import fleet, fleet_cluster, machine, sweep
+
+    args, place = argparse.Namespace(**json.loads(sys.stdin.buffer.readline())), pathlib.Path(folder)
+    threading.Thread(target=_leave_with_parent, daemon=True).start()
+    run = sweep.header(args, args.command)
+    planned, wanted = fleet.Plan(run, {}), []
+    if not run.machine.gpus:
+        print(f"no GPU ({machine.gpu_problem()}): its CPU is measured", flush=True)
+    try:
+        parts = _parts(args, run.machine, True)
+        args.device = args.device or ["all"]
+        for name, flags in parts:
+            try:
+                for file, rows in _rows(name, arguments(args, name, flags, place, None), run.machine):
+                    planned.rows[file] = planned.rows.get(file, []) + rows
+                wanted.append((name, flags))
+            except options.Missing as missing:
+                print(f"{name} left out: {missing}", flush=True)
+        (place / fleet_cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
+        _each([] if args.dry_run else wanted, args, args.command, run, place, _measured)
+    except options.Stop as stop:
+        print(stop, flush=True)
+    return options.OK
+
+
+def _leave_with_parent() -> None:
+    """Our end of stdin closes however the parent ended; our workers then see the same and end too."""
+    while os.read(0, 1 << 16):  # not sys.stdin: a thread that waits in it does not let the process end
+        pass
+    os._exit(options.TERMINATED)
+
+
+def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list]]:
+    """The rows of one workload by result file; those that depend on what is seen are not known yet."""
+    module = importlib.import_module(f"workloads.{name}")
+    args.quiet = True  # what is left out is said when it is measured
+    yield name, list(module.rows(args, here))
+    if name == "peers":
+        from workloads import at_once
+
+        yield "at-once", at_once.rows(module.gpus(args, here))
+
+
+def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
+    """One workload without its table and sentences."""
+    module = importlib.import_module(f"workloads.{name}")
+    try:
+        for measure in (module.measure, *([module.measure_at_once] if name == "peers" else [])):
+            measure(args, command, run=run)
+    except options.Missing as missing:
+        print(f"{name} left out: {missing}", flush=True)
+    return options.OK
 
 
 def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
