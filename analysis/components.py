@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
 _LABEL_BYTES = 8
-_NOT_OF_STEPS = ("data", "jit_compile", "gpu", "trace")  # a step has its execution by them at most
+_NOT_OF_STEPS = ("data", "jit_compile", "gpu")  # a step has its execution by them at most
 
 
 class Components(msgspec.Struct, frozen=True):

@@ -206,13 +206,11 @@ def checked(args: argparse.Namespace) -> int:
 
 
 def left_out(args: argparse.Namespace) -> int:
-    """Prints the error table, the crossovers foretold, and budgets beside what traces say."""
-    from analysis import error_tables, foretold, prediction, traced
+    """Prints the error table and the crossovers foretold."""
+    from analysis import error_tables, foretold, prediction
 
     of = read(args.leave_one_out, args.mixed)
     print("\n".join([*error_tables.lines(of, not args.no_ablation), "", *foretold.lines(foretold.beside(of))]))
-    if beside := traced.budget_lines(of):
-        print("\n".join(["", "Budgets beside traces:", "", *beside, *traced.errors(of)]))
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
         saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}

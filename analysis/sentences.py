@@ -11,7 +11,6 @@ from analysis import (
     job_words,
     peers,
     together,
-    traced,
     training_answers,
     trust,
 )
@@ -54,7 +53,6 @@ def answer(
         facts.ceiling_sentences(ceilings)
         + training_answers.training_sentences(measurements)
         + _of_switches(measurements)
-        + _of_traces(measurements)
     )
     if not any(
         m.problem.op in ("matmul", "conv") for m in measurements
@@ -154,11 +152,6 @@ def _of_a_referee(measurements) -> list[str]:
 def _of_switches(measurements) -> list[str]:
     """What each change to a training does to its step."""
     return job_words.change_sentences(measurements) if any(m.problem.op == "training" for m in measurements) else []
-
-
-def _of_traces(measurements) -> list[str]:
-    """Where the profiler saw the time of steps go."""
-    return traced.lines(measurements)
 
 
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:

@@ -20,7 +20,6 @@ from analysis import (
     held_out,
     prediction,
     profile,
-    traced,
     verdicts,
     whatif,
 )
@@ -38,7 +37,6 @@ EXPLAIN_S, TURNS = 3.0, 3
 FEWEST_FORETOLD = 10
 DRAWS = 1000
 GPU = "gpu:0"
-TRACES = "training-trace"  # the run of a machine that has its traces
 
 
 def resampled(numbers: list[float], groups: list, of_=statistics.median) -> Estimate:
@@ -303,26 +301,6 @@ def measured_steps(of: profile.Profile) -> dict:
     return found
 
 
-def traces(folder: pathlib.Path) -> tuple[list[Figure], list[str]]:
-    """The parts of budgets beside what traces say, on every machine that has traces among its stored rows."""
-    figures, notes = [], []
-    for where in sorted(w for w in folder.glob(f"*/{TRACES}") if w.parent.name != "local"):  # that is scratch
-        of = profile.read(str(where.parent))
-        made = traced.held(of)
-        for device in dict.fromkeys(h.device for h in made):
-            parts = [p for h in made if h.device == device for p in h.parts]
-            what = f"parts of traced trainings' budgets within 20 % of the part or 5 % of the step, {of.key}, {device}"
-            figures.append(share(sum(p.near for p in parts), len(parts), what, 1.0))
-            alone = sum(abs(p.told - p.traced) <= traced.PART * abs(p.traced) for p in parts)
-            notes.append(
-                f"- {of.key}, {device}: {alone} of {len(parts)} parts are within {percent(traced.PART)} of the part "
-                "itself; the others that count as traced are small parts of their step."
-            )
-        notes += [f"- {of.key}: {traced.sentence(h)}" for h in made]
-        notes += [f"- {of.key}: {line}" for line in traced.errors(of)]
-    return figures, notes
-
-
 def explaining(run: pathlib.Path) -> Figure:
     """Seconds of an explanation on a stored profile, what it imports being there."""
     taken = []
@@ -341,10 +319,7 @@ def explaining(run: pathlib.Path) -> Figure:
     )
 
 
-NOT_MEASURED = {
-    "floor": "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous",
-    "trace": "- the parts of the budget against an independent trace, here: python -m workloads.training --study trace",
-}
+FLOOR = "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous"
 
 
 def main(argv: list[str]) -> int:
@@ -354,21 +329,18 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
-    agreeing, beside = traces(REPORTS)
     figures = [
         *errors(every, of),
         *saved(of, run),
         *remainders(of),
-        *agreeing,
         *crossovers(of),
         *verdicts_,
         *changes,
         *whole,
         explaining(run),
     ]
-    lacks = {"floor": not held_out.apart(of, GPU), "trace": not any(map(switches.traced, of.trainings))}
-    none = [text for name, text in NOT_MEASURED.items() if lacks[name]]
-    lacking = [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
+    none = [] if held_out.apart(of, GPU) else [FLOOR]
+    none += [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",
         "",
@@ -381,8 +353,7 @@ def main(argv: list[str]) -> int:
         *said,
         "",
         *(["What-ifs:", "", *compared, *left, ""] if compared or left else []),
-        *(["Budgets beside traces:", "", *beside, ""] if beside else []),
-        *(["Not measured:", "", *none, *lacking] if none or lacking else []),
+        *(["Not measured:", "", *none] if none else []),
     ]
     return table("prediction", "Training times predicted from microbenchmarks", figures, notes, of=of.machine)
 

@@ -41,9 +41,10 @@ def pytest_xdist_make_scheduler(config, log):
     is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
+    folder = pathlib.Path(__file__).parent
     asking = {
-        f"tests/{file.name}"
-        for file in pathlib.Path(__file__).parent.glob("test_*.py")
+        f"tests/{file.relative_to(folder)}"
+        for file in folder.rglob("test_*.py")
         if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))
     }
 

@@ -389,7 +389,7 @@ TRAININGS = [
     "workloads.training --model mnist-cnn fashion-mlp --batch 32:512:x4",
     *(
         f"workloads.training --study {name}"
-        for name in ("seeds", "small-dataset", "width", "residence", "switches", "backends", "complaints", "trace")
+        for name in ("seeds", "small-dataset", "width", "residence", "switches", "backends", "complaints")
     ),
     "workloads.inference --model cifar10-cnn --batch 1:256:x4",
     "workloads.suite --quick",

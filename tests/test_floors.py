@@ -10,18 +10,18 @@ PACKAGES = ("kernels", "workloads", "analysis")
 GROUND = {
     *(f"kernels.{name}" for name in ("problems", "networks", "registry", "reference")),
     *(f"workloads.{name}" for name in ("options", "records", "baselines", "machine", "host", "nvidia")),
-    *(f"workloads.{name}" for name in ("switches", "trace", "cases", "health", "row_flags")),
+    *(f"workloads.{name}" for name in ("switches", "cases", "health", "row_flags")),
     *(f"analysis.{name}" for name in ("estimate",)),
 }
 _MIDDLE = """sweep plan worker measure timing copies caches telemetry cpu_watch gpu_watch probes refereeing
     pyperf_child cuda_bench_child models data keras_child cluster show starts tensors trainers feeds loops
     jax_loop fits usermodels together parties answering serving studies asked forecast windows energy describing handlers
-    at_once fleet fleet_cluster replicas spread findable ends tracing xspace judging results"""
+    at_once fleet fleet_cluster replicas spread findable ends judging results"""
 MIDDLE = {f"workloads.{name}" for name in _MIDDLE.split()}
 WHOLE = ("kernels.problems.", "kernels.networks.", "kernels.reference.")  # folders of the ground
 CHILD_ONLY = {"tensorflow", "keras", "jax"}
 _CHILDREN = """keras_child models data tensors starts caches trainers feeds loops jax_loop fits usermodels answering serving
-windows describing replicas tracing xspace"""
+windows describing replicas"""
 CHILDREN = {f"workloads.{name}" for name in _CHILDREN.split()}
 
 

@@ -25,7 +25,7 @@ BACKENDS = ("keras", "tensorflow", "jax")
 KERNELS = {studies.FIT: "fit", studies.RESIDENT: "resident", **dict.fromkeys(studies.LOOPS, "loop")}  # -> its variant
 # Switches that change nothing there: of a device, and of a way of training.
 _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
-_FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas", "trace")
+_FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
 _STUDY_HAS = (
@@ -49,7 +49,6 @@ _STUDY_HAS = (
     "dropout",
     "shuffle",
     "keras_backend",
-    "trace",
     "onednn",
     "cpu_forms",
     "variants",
@@ -234,7 +233,6 @@ def _given(args: argparse.Namespace) -> dict[str, list[str]]:
         "tf32": "tf32",
         "dropout": "dropout",
         "shuffle": "shuffle",
-        "trace": "trace",
         "targets": "targets",
         "keras_backend": "keras_backend",
     }

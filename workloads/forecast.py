@@ -22,7 +22,6 @@ LAW_EPOCHS, LAW_STEPS = (
     90,
 )  # of the fits that the law of costs is read from, of compiling and of the run for the losses
 FRESH = plan.RIGOROUS_PROCESSES
-TRACE_S = 5.0  # traced and untraced fits in turn, and reading what was traced
 
 
 def in_turns(rows: Iterable[Row]) -> list[Row]:
@@ -68,7 +67,6 @@ def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> fl
     )
     law = LAW_EPOCHS * epoch + min(fits.REPEATS * max_time / 3 + LAW_STEPS * step, LAW_STEPS * 10 * step)
     whole = numbers * NUMBER_S + shapes * COMPILE_S[where] + fit + again + law
-    whole += TRACE_S * switches.traced(row)
     if s.process == "fresh":
         return FRESH * (whole + START_S)
     return FRESH * whole if rigorous else whole

@@ -19,10 +19,8 @@ LOOPS = ("training/tensorflow/loop", "training/jax/keras_loop")
 CPU_FORMS: dict[str, dict[str, str]] = {"hidden": {}, "jit": {"jit_compile": "on"}, "visible": {"gpu": "visible"}}
 ARTICLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn")  # S0, S1a, S1b, S2; S4 is peaks
 REPEATED = (*ARTICLES, "lenet", "mlp-784-500x2-10")  # a step of each is short on either device
-ONE_AT_A_TIME = {"TF_NUM_INTEROP_THREADS": "1"}  # operations of a graph on the CPU
 FULL_BATCH_EPOCHS = 100  # of a model trained in one batch; the article's 2000 are read off the law of its costs
 SHORT = 2048  # samples of a row that is only to show a step
-TRACED = 16  # steps an epoch of a row whose trace is asked for
 LEAST_EPOCHS = (
     4  # of a long row: its fit is not repeated, as the epochs after the first are its samples; of three their spread
 )
@@ -236,31 +234,7 @@ def held_out(on: list[str]) -> list[Row]:
 def repeats(on: list[str]) -> list[Row]:
     """How far processes lie apart: one short row a model, for `--rigorous`. What a prediction of a step is off by counts only
     beyond twice that (`python -m analysis.predict --leave-one-out`)."""
-    return [row(name, 32, 32 * TRACED, device=device) for name in REPEATED for device in on]
-
-
-def trace(on: list[str]) -> list[Row]:
-    """Where a step's time went as TensorFlow's profiler saw it, for the parts of the budgets to be held against. On the CPU once
-    more with one operation at a time, whose seconds are then its own; what the step takes more so is what others run beside."""
-    sizes = {
-        "cifar10-cnn": (32, 256),
-        "cifar10-mlp": (32,),
-        "fashion-mlp": (32, 256),
-        "mnist-cnn": (32,),
-        "lenet": (32,),
-        "vgg-small": (32,),
-        "resnet-small": (32,),
-        "mlp-784-500x2-10": (128,),
-        "mlp-784-2048x2-10": (128,),
-    }
-    found = []
-    for name, every in sizes.items():
-        for device in on:
-            ways: list[dict[str, Any]] = [{}] + [ONE_AT_A_TIME] * (device == "cpu")
-            found += [
-                row(name, batch, TRACED * batch, device=device, trace="on", **way) for batch in every for way in ways
-            ]
-    return found
+    return [row(name, 32, 16 * 32, device=device) for name in REPEATED for device in on]
 
 
 STUDIES: dict[str, Callable[[list[str]], list[Row]]] = {
@@ -277,7 +251,6 @@ STUDIES: dict[str, Callable[[list[str]], list[Row]]] = {
     "complaints": complaints,
     "held-out": held_out,
     "repeats": repeats,
-    "trace": trace,
 }
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.together, each in a file of its own
 DATA_PARALLEL = "data-parallel"  # its rows know the GPUs that are here

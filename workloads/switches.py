@@ -27,13 +27,13 @@ KNOWN: dict[str, tuple[str, ...]] = {
     "beside": ("", "nothing", "student", "teacher", "fits"),  # what ran at the same time, where that was the question
     "at_once": (),  # so many processes do the same, this one among them
     "clear_session": ("off", "on"),  # before each further model that a process makes
-    "trace": ("off", "on"),  # of a fit: whether its steps were traced too, when all else had been timed
 }
 JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to cut its CPU into so many devices
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
+# trace: of stored rows, see tests/validation
 _STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace"}
 
 
@@ -42,11 +42,6 @@ def ordinary(row: Row) -> bool:
     spread over no others, it was not made for its trace, and it is no trial, whose time is that of a whole training with its
     compilation."""
     return not _STUDIED & set(row.settings.switches) and row.variant != "trial"
-
-
-def traced(row: Row) -> bool:
-    """Whether a row's steps were traced too."""
-    return row.settings.switches.get("trace") == "on"
 
 
 def default(name: str) -> str:

@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from kernels.networks import Network
-from workloads import feeds, models, replicas, switches, tensors, tracing
+from workloads import feeds, models, replicas, switches, tensors
 from workloads.handlers import Broken
 from workloads.records import Row
 from workloads.tensors import timed
@@ -171,11 +171,7 @@ def finite(losses) -> tuple[float, ...]:
 
 
 def keras_fit(order: Order) -> Trainer:
-    """model.fit as people call it, its samples where the residence says.
-
-    Raises: ValueError for a trace of what cannot be traced.
-    """
-    tracing.require(order.switches)
+    """model.fit as people call it, its samples where the residence says."""
     made, problem = built(order), order.row.problem
     model, feed = made.model, feeds.feeder(order.switches, order.x, order.y, problem.batch, order.seed)
 
@@ -210,9 +206,6 @@ def keras_fit(order: Order) -> Trainer:
         ]
 
     def also() -> dict[str, dict]:
-        if switches.traced(order.row):
-            optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)  # that of one which scales losses
-            return tracing.also(fit, problem.batch, len(order.x), optimizer.name)
         return replicas.also(order.row, order.switches, made.spread, model)
 
     mirrored, single = order.switches["strategy"] == "MirroredStrategy", order.switches["steps_per_execution"] == "1"

@@ -25,7 +25,6 @@ STUDIES = (
     "complaints",
     "held-out",
     "repeats",
-    "trace",
     "together",
     "trials",
     "teacher",
@@ -76,7 +75,6 @@ def parser() -> options.Parser:
         ("--tf32", "on off: on a GPU (on)"),
         ("--dropout", "on off (on)"),
         ("--shuffle", "on off (on)"),
-        ("--trace", "on off: steps once more under TensorFlow's profiler, after all else (off)"),
         ("--keras-backend", "tensorflow jax torch (tensorflow)"),
         ("--onednn", "on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)"),
         (
@@ -322,19 +320,10 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 def _said(outcome, verbose: bool = False) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with `verbose`."""
-    from analysis import (
-        budget,
-        budget_words,
-        data_parallel_words,
-        job_words,
-        published,
-        together,
-        traced,
-        training_answers,
-    )
+    from analysis import budget, budget_words, data_parallel_words, job_words, published, together, training_answers
     from workloads import ends
 
-    rows_, parts = outcome.measurements, (training_answers, job_words, published, together, data_parallel_words, traced)
+    rows_, parts = outcome.measurements, (training_answers, job_words, published, together, data_parallel_words)
     told = ends.part(outcome) + [line for part in parts for line in part.lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import budget_words, job_words, together, traced, training_words
+from analysis import budget_words, job_words, together, training_words
 from analysis.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
@@ -40,11 +40,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
         "flags",
     )
     lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
-    told = [
-        *together.lines(every),
-        *job_words.start_sentences(rows),
-        *traced.lines(rows),
-    ]  # whose question is not a step's time
+    told = [*together.lines(every), *job_words.start_sentences(rows)]  # whose question is not a step's time
     more = [f"- {text(line)}" for line in told if line not in set(said)]
     lines += [*more, *([""] if more else [])]
     if made:

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis import profile, sentences, traced
+from analysis import profile
+from analysis.budget import Budget, Part
 from analysis.estimate import Estimate
-from analysis.report import budgets
 from kernels.problems import Training
-from workloads import switches, trace, tracing, xspace
-from workloads.trace import Op, Trace
+from tests.validation import traces, xspace
+from tests.validation.xspace import Op, Trace
+from workloads import switches
 
 US = 1_000_000  # ps
 MS = 1e-3
@@ -71,7 +72,7 @@ def steps(every_us: int = 100, count: int = 4, **more) -> Plane:
     return Plane("/host:CPU").line("python", *calls, **more)
 
 
-def test_of_steps_count_each_operations_own_time_and_its_share_of_what_ran_at_once():
+def test_of_steps_count_each_operations_own_time():
     """Of steps of 100 us the first and the last, whose end is not known, are left out: those from 100 to 300 us count. In each a
     product of 40 us, 20 us later beside it an update of 40 us; within the product 10 us of another operation."""
     host = steps()
@@ -85,36 +86,32 @@ def test_of_steps_count_each_operations_own_time_and_its_share_of_what_ran_at_on
     del host.lines[2]
     found = xspace.steps_of(space(host), "sgd")
     assert (found.steps, found.traced_s) == (2, pytest.approx(1e-4))
-    ops = {op.name: op for op in found.ops if op.where == trace.OP}
+    ops = {op.name: op for op in found.ops if op.where == xspace.OP}
     assert {name: (op.scope, op.calls, round(op.seconds * 1e6, 6)) for name, op in ops.items()} == {
         "_MklMatMul": ("forward", 1.0, 30.0),
         "Relu": ("forward", 1.0, 10.0),
         "Sub": ("optimizer", 1.0, 40.0),
     }
     assert found.busy_s["op"] == pytest.approx(60e-6)  # 10 to 70 us
-    assert ops["_MklMatMul"].wall_s == pytest.approx(20e-6)  # 30 us, 20 of them shared with the update
-    assert ops["Sub"].wall_s == pytest.approx(30e-6)
-    assert ops["Relu"].wall_s == pytest.approx(10e-6)
 
 
-def test_operations_of_the_pipeline_and_what_is_no_operation_are_apart():
+def test_operations_of_the_pipeline_and_what_is_no_operation_are_left_out():
     host = steps()
     host.line("tf_data_private_threadpool/7", *(("GatherV2:GatherV2", at + 5, 20) for at in (0, 100, 200, 300)))
     host.line(
         "tf_Compute/1", *((name, 110, 50) for name in ("ExecutorState::Process", "EagerExecute: Sum", "Iterator::Root"))
     )
     found = xspace.steps_of(space(host), "adam")
-    assert {op.where for op in found.ops} == {trace.PIPELINE, trace.HOST}
-    assert found.busy_s == {"pipeline": pytest.approx(20e-6)}
+    assert (found.ops, found.busy_s) == ((), {})
 
 
 def test_a_trace_without_enough_steps_says_so():
     with pytest.raises(xspace.Untold, match="the trace has 3 of Keras's steps"):
         xspace.steps_of(space(steps(count=3)), "adam")
-    lost = tracing.also(lambda samples, epochs: 1 / 0, 32, 60 * 32, "adam")
-    assert lost == {"notes": {trace.UNTOLD: "ZeroDivisionError: division by zero"}}
-    noted = tracing.also(lambda samples, epochs: None, 32, 5 * 32, "adam")
-    assert noted == {"notes": {trace.UNTOLD: "5 steps are too few to trace: 6"}}
+    lost = traces.also(lambda samples, epochs: 1 / 0, 32, 60 * 32, "adam")
+    assert lost == {"notes": {traces.UNTOLD: "ZeroDivisionError: division by zero"}}
+    noted = traces.also(lambda samples, epochs: None, 32, 5 * 32, "adam")
+    assert noted == {"notes": {traces.UNTOLD: "Untold: 5 steps are too few to trace: 6"}}
 
 
 def test_a_gpus_kernels_are_told_by_their_hlo_their_operation_or_their_name():
@@ -150,7 +147,7 @@ def test_a_gpus_kernels_are_told_by_their_hlo_their_operation_or_their_name():
         ("copy", "", "MemcpyH2D"): 10.0,
     }
     assert found.busy_s["device"] == pytest.approx(40e-6)  # the copy is beside kernels
-    parts = traced.by_part(found, (trace.KERNEL, trace.COPY))
+    parts = traces.by_part(found, (xspace.KERNEL, xspace.COPY))
     assert {name: round(s * 1e6, 6) for name, s in parts.items()} == {
         "optimizer": 10.0,
         "element-wise": 5.0,
@@ -221,7 +218,7 @@ def faked_hlo(monkeypatch):
     ],
 )
 def test_which_part_an_operation_is_of(where, scope, name, part):
-    assert traced.part_of(Op(where, scope, name, 1, 1e-3, 1e-3)) == part
+    assert traces.part_of(Op(where, scope, name, 1, 1e-3)) == part
 
 
 def made_trace(step_ms: float, ops=(), slower: float = 1.02, **busy_ms) -> Trace:
@@ -235,7 +232,7 @@ def traced_row(of: Trace, problem=None, device="cpu", **more):
         problem or Training("mlp-784-500x2-10", 128, 2048),
         of.step_s,
         device=device,
-        notes={trace.NOTE: trace.kept(of)},
+        notes={traces.NOTE: msgspec.json.encode(of).decode()},
     )
     return msgspec.structs.replace(made, settings=msgspec.structs.replace(made.settings, switches=given))
 
@@ -247,8 +244,6 @@ class Budgeted:
         self.ms = {name.replace("_", " "): value for name, value in ms.items()}
 
     def __call__(self, training, of):
-        from analysis.budget import Budget, Part
-
         parts = [Part(name, Estimate(ms * MS, ms * MS, ms * MS), "") for name, ms in self.ms.items()]
         step = Estimate(10 * MS, 10 * MS, 10 * MS)
         return Budget(training, step, tuple(parts), step)
@@ -263,41 +258,41 @@ def profiled(*rows):
 def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):
     """Traced at once 10 ms, one at a time 12: products 6 and updates 3 beyond the shortest operation's 0.1 ms, which each has."""
     ops = [
-        Op("op", "forward", "MatMul", 2, 6.2 * MS, 0),
-        Op("op", "optimizer", "Mul", 1, 3.1 * MS, 0),
-        Op("op", "", "Sum", 1, 0.1 * MS, 0),
+        Op("op", "forward", "MatMul", 2, 6.2 * MS),
+        Op("op", "optimizer", "Mul", 1, 3.1 * MS),
+        Op("op", "", "Sum", 1, 0.1 * MS),
     ]
     rows = [traced_row(made_trace(10, op=9)), traced_row(made_trace(12, ops, 1.0, op=9.4), TF_NUM_INTEROP_THREADS="1")]
     budgeted = Budgeted(dispatch=1, launches=1.5, matmul=7, optimizer=2.2, **{"at the same time": -1.7})
-    monkeypatch.setattr(traced, "budget", budgeted)
-    (h,) = traced.held(profiled(*rows))
+    monkeypatch.setattr(traces, "budget", budgeted)
+    ((h,), _) = traces.held(profiled(*rows))
     assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in h.parts} == {
         "matmul": (7.0, 6.0, True),  # 17 % of 6 ms
         "optimizer": (2.2, 3.0, False),  # 27 % of 3 ms, 8 % of the step
         "dispatch and launches": (2.5, 3.0, True),  # 5 % of the step
         "at the same time": (-1.7, -2.0, True),
     }
-    assert traced.sentence(h) == (
+    assert traces.sentence(h) == (
         "mlp-784-500x2-10 at batch 128 on the CPU, 10.0 ms a step: 3 of 4 parts of the budget are as traced; apart: optimizer "
         "(2.20 ms instead of 3.00 ms); tracing made the step 2.00 % longer."
     )
-    assert traced.table(h)[3] == "| optimizer | 2.20 ms | 3.00 ms | -8.00 % | apart |"
+    assert traces.table(h)[3] == "| optimizer | 2.20 ms | 3.00 ms | -8.00 % | apart |"
     del rows[1]
-    (h,) = traced.held(profiled(*rows))
+    ((h,), _) = traces.held(profiled(*rows))
     assert [p.name for p in h.parts] == ["work", "dispatch and launches"]
     assert "TF_NUM_INTEROP_THREADS=1" in h.untold[0]
 
 
 def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
     ops = [
-        Op("kernel", "backward", "__cublas$gemm", 3, 2 * MS, 0),
-        Op("copy", "", "MemcpyH2D", 2, 1 * MS, 0),
-        Op("kernel", "", "what", 1, 0.5 * MS, 0),
-        Op("op", "forward", "MatMul", 1, 5 * MS, 0),
+        Op("kernel", "backward", "__cublas$gemm", 3, 2 * MS),
+        Op("copy", "", "MemcpyH2D", 2, 1 * MS),
+        Op("kernel", "", "what", 1, 0.5 * MS),
+        Op("op", "forward", "MatMul", 1, 5 * MS),
     ]
     budgeted = Budgeted(dispatch=7, transfer_calls=0.2, transfer_bytes=0.5, matmul=2.1, **{"at the same time": -2.8})
-    monkeypatch.setattr(traced, "budget", budgeted)
-    (h,) = traced.held(profiled(traced_row(made_trace(10, ops, device=3.5), device="gpu:0")))
+    monkeypatch.setattr(traces, "budget", budgeted)
+    ((h,), _) = traces.held(profiled(traced_row(made_trace(10, ops, device=3.5), device="gpu:0")))
     assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in h.parts} == {
         "matmul": (2.1, 2.0, True),
         "copies": (0.7, 1.0, True),
@@ -308,67 +303,45 @@ def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
 
 def test_a_gpus_step_is_the_untraced_one_with_what_its_fit_does_with_the_samples(monkeypatch):
     """Tracing slows the host, not the GPU's clock: of 10 ms untraced the GPU is busy in 4, the host has the other 6."""
-    monkeypatch.setattr(traced, "budget", Budgeted(dispatch=4, matmul=4))
-    monkeypatch.setattr(traced, "_fed", lambda m, of: 1.5 * MS)
-    ops = [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS, 0)]
-    (h,) = traced.held(profiled(traced_row(made_trace(10, ops, device=4, slower=1.45), device="gpu:0")))
+    monkeypatch.setattr(traces, "budget", Budgeted(dispatch=4, matmul=4))
+    monkeypatch.setattr(traces, "_fed", lambda m, of: 1.5 * MS)
+    ops = [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS)]
+    ((h,), _) = traces.held(profiled(traced_row(made_trace(10, ops, device=4, slower=1.45), device="gpu:0")))
     assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6)) for p in h.parts} == {
         "matmul": (4.0, 4.0),
         "dispatch and launches": (5.5, 6.0),
     }
 
 
-def test_what_tracing_made_much_longer_is_held_against_nothing():
+def test_what_tracing_made_much_longer_is_held_against_nothing(monkeypatch):
+    monkeypatch.setattr(traces, "budget", Budgeted(matmul=4))
     slow = traced_row(made_trace(10, slower=1.3))
-    assert traced.held(profiled(slow)) == []
-    assert traced.too_slow(profiled(slow)) == [slow]
+    assert traces.held(profiled(slow)) == ([], [slow])
     apart = [traced_row(made_trace(12, slower=s), TF_NUM_INTEROP_THREADS="1") for s in (1.2, 1.3)]
-    assert (
-        traced.too_slow(profiled(slow, apart[0])) == []
-    )  # its step is of untraced fits, what it consists of is the other's
-    assert traced.too_slow(profiled(slow, apart[1])) == [slow]
+    (held,), useless = traces.held(profiled(slow, apart[0]))  # its step is of untraced fits, its parts are the other's
+    assert (held.trace, useless) == (made_trace(10, slower=1.3), [])
+    assert traces.held(profiled(slow, apart[1])) == ([], [slow])
 
 
-def test_a_traced_row_is_of_no_comparison_and_keeps_its_trace():
+def test_a_traced_row_is_no_ordinary_one_and_keeps_its_trace():
     made = traced_row(made_trace(10))
-    assert switches.traced(made)
     assert not switches.ordinary(made)
-    assert trace.of(made.notes) == made_trace(10)
-    assert trace.of({}) is None
+    assert traces.trace_of(made) == made_trace(10)
+    assert traces.trace_of(row("training/keras/fit", made.problem, 1.0)) is None
 
 
-def test_only_keras_own_fit_in_tensorflow_can_be_traced():
-    chosen = {"trace": "on", "keras_backend": "jax", "steps_per_execution": "1", "strategy": "none"}
-    with pytest.raises(ValueError, match="Keras runs on jax"):
-        tracing.require(chosen)
-    with pytest.raises(ValueError, match="one call on one device"):
-        tracing.require(chosen | {"keras_backend": "tensorflow", "steps_per_execution": "16"})
-    tracing.require(chosen | {"trace": "off"})
+def test_stored_traces_are_read_and_held():
+    """Rows of schema 1, whose operations have a share of the time besides."""
+    of = profile.read(str(traces.REPORTS / "nvidia-h200" / traces.FOLDER))
+    assert len(of.trainings) == 5 and not any(map(switches.ordinary, of.trainings))
+    found = [traces.trace_of(m) for m in of.trainings]
+    assert all(made and made.ops for made in found)
 
 
-def test_a_real_trace_has_the_products_and_the_updates_of_each_step(train):
-    """Two dense layers: two products forward, three backward (none for the first one's input), Adam's updates. Those of 64 x 256
-    weights take a quick CPU less than the 8000 cycles from which on TensorFlow traces an operation; of 64 x 2048 they do not."""
-    found = trace.of(train(batch=64, samples=128, model="mlp-64-2048x1-10", trace="on").notes)
-    products = [op for op in found.ops if op.where == trace.OP and traced.part_of(op) == "matmul"]
-    assert {
-        scope: round(sum(op.calls for op in products if op.scope == scope)) for scope in ("forward", "backward")
-    } == {"forward": 2, "backward": 3}
-    assert any(op.scope == trace.OPTIMIZER for op in found.ops)
-    assert found.busy_s[trace.OP] < found.traced_s
-    assert found.steps >= tracing.FEWEST - 2
+def test_the_rows_to_trace_are_those_that_are_stored():
+    stored = {m.key for m in profile.read(str(traces.REPORTS / "nvidia-h200" / traces.FOLDER)).trainings}
+    assert stored <= {traces._switched(r, r.settings.switches | traces.SWITCH).key for r in traces.rows(["gpu:0"])}
 
 
-def test_a_page_of_traces_answers_with_where_the_steps_went_as_they_usually_run():
-    """Of 10 ms products 6 and updates 3, sharing what ran at once; in the rest nothing ran."""
-    ops = [Op("op", "forward", "MatMul", 2, 6 * MS, 6 * MS), Op("op", "optimizer", "Mul", 1, 3 * MS, 3 * MS)]
-    usual = traced_row(made_trace(10, ops, op=9))
-    alone = traced_row(made_trace(10, ops, 1.0, op=9), TF_NUM_INTEROP_THREADS="1")
-    whole = (
-        "mlp-784-500x2-10 at batch 128 on the CPU, as traced: 10.0 ms a step, of it matmul 60.0 %, optimizer 30.0 % and "
-        "dispatch and launches 10.0 %; tracing made it 2.00 % longer."
-    )
-    assert sentences.answer([alone, usual])[0] == whole
-    assert "one operation at a time, as traced" in sentences.answer([alone, usual])[1]
-    assert f"- {whole}" in budgets.section([], [alone, usual])
-    assert f"- {whole}" not in budgets.section([], [alone, usual], [whole])
+def test_a_real_trace_has_the_products_and_the_updates_of_each_step(inside):
+    assert inside("a_real_trace") == ("ok", "")

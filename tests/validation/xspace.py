@@ -1,10 +1,5 @@
-"""Reads where the time of warm steps went out of the XSpace that TensorFlow's profiler writes, in a worker.
+"""Reads where the time of warm steps went out of the XSpace that TensorFlow's profiler writes."""
 
-TensorFlow traces the operations that it holds to take more than 8000 cycles; smaller ones are in the time between. A GPU's
-kernels and copies, and the driver's calls, are CUPTI's. What XLA's kernels consist of is read from the module in the trace.
-"""
-
-import bisect
 import collections
 import math
 import re
@@ -12,29 +7,56 @@ from collections.abc import Iterable
 
 import msgspec
 
-from workloads import trace
-from workloads.trace import Op, Trace
+OP, KERNEL, COPY = "op", "kernel", "copy"
+OPTIMIZER, FORWARD, BACKWARD = "optimizer", "forward", "backward"
 
 _STEPS = ("multi_step_on_iterator", "one_step_on_iterator", "one_step_on_data")  # Keras's train functions
 _OP = re.compile(r"([\w.][\w.\-/>]*):(_?[A-Za-z]\w*)")  # node:Type
-_RUN = re.compile(r"EagerLocalExecute: __inference_(?:multi|one)_step_on_\w+")
-_DERIVED = (
-    "XLA Modules",
-    "XLA Ops",
-    "Steps",
-    "TensorFlow",
-    "Framework",
-    "Source code",
-    "Launch Stats",
-)  # of other lines' events
+# Lines whose events are derived from other lines'.
+_DERIVED = ("XLA Modules", "XLA Ops", "Steps", "TensorFlow", "Framework", "Source code", "Launch Stats")
 _COPIES = ("Memcpy", "Memset")
-_API = re.compile(r"cu[A-Z]\w+")
 _HEAVY = ("dot", "convolution", "reduce", "reduce-window", "select-and-scatter", "scatter", "sort", "custom-call")
 _ASYNC_END = "end: "
 
-Segment = tuple[
-    int, int, tuple[str, str, str, str], int
-]  # begin and end in ps; (where, scope, name, whose); calls begun
+# begin and end in ps; (where, scope, name, whose); calls begun
+Segment = tuple[int, int, tuple[str, str, str, str], int]
+
+
+class Op(msgspec.Struct, frozen=True, array_like=True):
+    """Operations of one kind that take about as long each, added up over a step.
+
+    where: op (on the host), kernel or copy (on a GPU). scope: forward, backward, optimizer, "" where it cannot be told. name:
+    TensorFlow's type of the operation; of XLA's its opcode or what it calls, a fusion's followed by the products or reductions
+    in it; else the kernel's. calls, seconds: a step, each operation's own.
+    """
+
+    where: str
+    scope: str
+    name: str
+    calls: float
+    seconds: float
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """The traced steps of a fit. steps: how many; step_s: seconds of an untraced step, fits of both kinds taking turns;
+    traced_s: of a traced one; of both the quickest fit. busy_s: op or device -> seconds a step in which at least one operation
+    of the host, or one kernel or copy, ran."""
+
+    steps: int
+    step_s: float
+    traced_s: float
+    busy_s: dict[str, float]
+    ops: tuple[Op, ...]
+
+    @property
+    def quickest_s(self) -> float:
+        """Seconds of a step, traced or not: what disturbs either only adds to it."""
+        return min(self.step_s, self.traced_s)
+
+    @property
+    def slower(self) -> float:
+        """What tracing adds to a step, relative to it."""
+        return self.traced_s / self.step_s - 1
 
 
 class Untold(ValueError):
@@ -60,7 +82,8 @@ class _Event(msgspec.Struct):
 
 
 def steps_of(space, optimizer: str) -> Trace:
-    """What the steps in an XSpace consist of; step_s is 0: a trace doesn't know it.
+    """What the steps in an XSpace consist of; step_s is 0: a trace doesn't know it. TensorFlow traces the operations that it
+    holds to take more than 8000 cycles.
 
     Raises: Untold where no step is found.
     """
@@ -82,14 +105,12 @@ def steps_of(space, optimizer: str) -> Trace:
         if begins[0] <= s[0] < begins[-1]
     ]
     count = len(begins) - 1
-    walls, busy = _shared(segments)
-    return Trace(
-        count,
-        0.0,
-        (begins[-1] - begins[0]) / count / 1e12,
-        {w: s / count / 1e12 for w, s in busy.items()},
-        tuple(_added(segments, walls, count)),
-    )
+    busy = {
+        place: _union(own) / count / 1e12
+        for place, wheres in (("op", (OP,)), ("device", (KERNEL, COPY)))
+        if (own := [s[:2] for s in segments if s[2][0] in wheres])
+    }
+    return Trace(count, 0.0, (begins[-1] - begins[0]) / count / 1e12, busy, tuple(_added(segments, count)))
 
 
 def _events(plane, line) -> list[_Event]:
@@ -98,15 +119,8 @@ def _events(plane, line) -> list[_Event]:
     stats = {key: meta.name for key, meta in plane.stat_metadata.items()}
     origin, found = line.timestamp_ns * 1000, []
     for e in line.events:
-        begin = origin + e.offset_ps
-        found.append(
-            _Event(
-                names.get(e.metadata_id, ""),
-                begin,
-                begin + e.duration_ps,
-                {stats.get(s.metadata_id, ""): _value(s, stats) for s in e.stats},
-            )
-        )
+        begin, own = origin + e.offset_ps, {stats.get(s.metadata_id, ""): _value(s, stats) for s in e.stats}
+        found.append(_Event(names.get(e.metadata_id, ""), begin, begin + e.duration_ps, own))
     return sorted(found, key=lambda e: (e.begin, -e.end))
 
 
@@ -116,27 +130,21 @@ def _value(stat, names: dict[int, str]):
 
 
 def _segments(plane: str, line: str, events: list[_Event], optimizer: str, modules: "_Modules") -> Iterable[Segment]:
-    """What ran when on a line, nothing within something else counted twice."""
+    """What ran when on a line, nothing within something else counted twice; the input pipeline's operations left out."""
     if plane.startswith("/device:GPU"):
         for e in events:
             yield e.begin, e.end, (*_kernel(e, optimizer, modules), e.name), 1
         return
-    if not plane.startswith("/host"):
+    if not plane.startswith("/host") or line.startswith("tf_data"):
         return
-    where = trace.PIPELINE if line.startswith("tf_data") else trace.OP
     own = []
     for e in events:
         if op := _OP.fullmatch(e.name):
-            own.append((e.begin, e.end, (where, _scope(op[1], optimizer), op[2], op[1]), 1))
+            own.append((e.begin, e.end, (OP, _scope(op[1], optimizer), op[2], op[1]), 1))
         elif "hlo_op" in e.stats:  # may go on when its call has returned
             end = max(e.end, modules.ends.get(e.stats.get("_p"), 0))
             scope, name = modules.of(e.stats.get("hlo_module", ""), e.stats["hlo_op"], optimizer)
-            yield e.begin, end, (where, scope, name, e.stats["hlo_op"]), 1
-        elif _API.fullmatch(e.name):
-            yield e.begin, e.end, (trace.CALL, "", e.name, e.name), 1
-        elif e.name in _STEPS or _RUN.match(e.name):
-            name = "Keras's function" if e.name in _STEPS else "its graph"
-            yield e.begin, e.end, (trace.HOST, "", name, name), 1
+            own.append((e.begin, end, (OP, scope, name, e.stats["hlo_op"]), 1))
     yield from _innermost(own)
 
 
@@ -166,22 +174,22 @@ def _scope(path: str, optimizer: str) -> str:
     """Forward, backward or optimizer, by the scopes in an operation's name."""
     parts = path.split("/")
     if optimizer and optimizer in parts:
-        return trace.OPTIMIZER
-    return trace.BACKWARD if any(p.startswith("gradient_tape") for p in parts) else trace.FORWARD
+        return OPTIMIZER
+    return BACKWARD if any(p.startswith("gradient_tape") for p in parts) else FORWARD
 
 
 def _kernel(e: _Event, optimizer: str, modules: "_Modules") -> tuple[str, str, str]:
     """(where, scope, name) of what ran on a GPU: by its HLO, by TensorFlow's operation, by its own name."""
     if e.name.startswith(_COPIES):
-        return trace.COPY, "", e.name
+        return COPY, "", e.name
     hlo = e.stats.get("hlo_op") or modules.named(e.name)
     if hlo:
         scope, name = modules.of(str(e.stats.get("hlo_module", "")), str(hlo), optimizer)
         if name:
-            return trace.KERNEL, scope, name
+            return KERNEL, scope, name
     if op := _OP.fullmatch(str(e.stats.get("tf_op", ""))):
-        return trace.KERNEL, _scope(op[1], optimizer), op[2]
-    return trace.KERNEL, "", e.name[:60]
+        return KERNEL, _scope(op[1], optimizer), op[2]
+    return KERNEL, "", e.name[:60]
 
 
 class _Modules:
@@ -206,7 +214,7 @@ class _Modules:
             return "", re.sub(r"[.\d]+$", "", instruction)
         name, paths = holds[0][instruction]
         scopes = [_scope(path, optimizer) for path in paths]
-        return max(scopes, key=[trace.FORWARD, trace.BACKWARD, trace.OPTIMIZER].index) if scopes else "", name
+        return max(scopes, key=[FORWARD, BACKWARD, OPTIMIZER].index) if scopes else "", name
 
 
 def _modules(space) -> _Modules:
@@ -216,9 +224,7 @@ def _modules(space) -> _Modules:
     for plane in space.planes:
         stats = {key: meta.name for key, meta in plane.stat_metadata.items()}
         for meta in plane.event_metadata.values():
-            for s in meta.stats:
-                if stats.get(s.metadata_id) == "Hlo Proto":
-                    protos.append(_hlo(s.bytes_value))
+            protos += [_hlo(s.bytes_value) for s in meta.stats if stats.get(s.metadata_id) == "Hlo Proto"]
         flows = {key for key, name in stats.items() if name == "_c"}
         ended = {key for key, meta in plane.event_metadata.items() if meta.name.startswith(_ASYNC_END)}
         for line in plane.lines:
@@ -241,52 +247,35 @@ def _instructions(module) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Instruction -> (its name: opcode, what it calls or what is fused in it; the names of the graph's operations in it)."""
     computations = {c.id: c for c in module.computations}
     found = {}
-    for computation in module.computations:
-        for i in computation.instructions:
-            inside = (
-                [j for c in i.called_computation_ids for j in computations[c].instructions]
-                if i.opcode == "fusion"
-                else []
-            )
-            heavy = [o for o in _HEAVY if any(j.opcode == o for j in inside)]
-            name = i.custom_call_target if i.opcode == "custom-call" else " ".join([i.opcode, *heavy])
-            found[i.name] = name, tuple({j.metadata.op_name for j in (i, *inside) if j.metadata.op_name})
+    for i in (i for c in module.computations for i in c.instructions):
+        called = i.called_computation_ids if i.opcode == "fusion" else ()
+        inside = [j for c in called for j in computations[c].instructions]
+        heavy = [o for o in _HEAVY if any(j.opcode == o for j in inside)]
+        name = i.custom_call_target if i.opcode == "custom-call" else " ".join([i.opcode, *heavy])
+        found[i.name] = name, tuple({j.metadata.op_name for j in (i, *inside) if j.metadata.op_name})
     return found
 
 
-def _shared(segments: list[Segment]) -> tuple[dict[int, float], dict[str, float]]:
-    """(index of a segment -> its share of the time in which anything ran in its place, place -> that time), in ps."""
-    walls: dict[int, float] = collections.defaultdict(float)
-    busy = {}
-    for place in dict.fromkeys(_place(key[0]) for _, _, key, _ in segments if key[0] not in (trace.HOST, trace.CALL)):
-        own = [i for i, s in enumerate(segments) if _place(s[2][0]) == place and s[1] > s[0]]
-        edges = sorted({t for i in own for t in segments[i][:2]})
-        lengths = [0.0] * len(edges)  # running: how many, in the piece behind each edge
-        for i in own:
-            for at in range(bisect.bisect_left(edges, segments[i][0]), bisect.bisect_left(edges, segments[i][1])):
-                lengths[at] += 1
-        for i in own:
-            for at in range(bisect.bisect_left(edges, segments[i][0]), bisect.bisect_left(edges, segments[i][1])):
-                walls[i] += (edges[at + 1] - edges[at]) / lengths[at]
-        busy[place] = float(sum(edges[at + 1] - edges[at] for at in range(len(edges) - 1) if lengths[at]))
-    return walls, busy
+def _union(spans: Iterable[tuple[int, int]]) -> float:
+    """ps in which at least one of the spans lasts."""
+    whole, until = 0, 0
+    for begin, end in sorted(spans):
+        whole += max(0, end - max(begin, until))
+        until = max(until, end)
+    return float(whole)
 
 
-def _place(where: str) -> str:
-    return "device" if where in (trace.KERNEL, trace.COPY) else where
-
-
-def _added(segments: list[Segment], walls: dict[int, float], steps: int) -> Iterable[Op]:
+def _added(segments: list[Segment], steps: int) -> Iterable[Op]:
     """The segments by kind, those apart whose mean differs by more than a power of two; the longest first."""
-    each: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
-    for i, (begin, end, key, begun) in enumerate(segments):
-        for n, more in enumerate((begun, end - begin, walls.get(i, end - begin))):
-            each[key][n] += more
-    found: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0, 0.0])
-    for (*kind, _), (calls, ps, wall) in each.items():
+    each: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for begin, end, key, begun in segments:
+        each[key][0] += begun
+        each[key][1] += end - begin
+    found: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
+    for (*kind, _), (calls, ps) in each.items():
         about = round(math.log2(max(1.0, ps / max(1, calls))))
-        for n, more in enumerate((calls / steps, ps / steps / 1e12, wall / steps / 1e12)):
-            found[*kind, about][n] += more
+        found[*kind, about][0] += calls / steps
+        found[*kind, about][1] += ps / steps / 1e12
     return sorted(
         (Op(*kind, *(float(f"{x:.4g}") for x in sums)) for (*kind, _), sums in found.items()),
         key=lambda op: -op.seconds,

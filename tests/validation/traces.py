@@ -1,0 +1,376 @@
+"""The parts of trainings' budgets beside where TensorFlow's profiler saw the time go: an account that knows nothing of ours.
+
+python -m tests.validation.traces [MACHINE ...]         the stored rows: reports/*/training-trace
+python -m tests.validation.traces --measure MACHINE     measures them anew into MACHINE/training-trace: --device cpu gpu:0
+
+On the CPU operations that run at the same time take longer, as they share the cores. So their own seconds are those of a trace
+with one operation at a time, and what that one's step is longer is what others run beside. On a GPU kernels and copies are on
+its own clock, and what is left of the step is what it waits for the host.
+"""
+
+import argparse
+import dataclasses
+import math
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from unittest import mock
+
+import msgspec
+
+from analysis import profile
+from analysis.budget import Budget, budget
+from analysis.budget_words import subject, where
+from analysis.calibration import calibration
+from analysis.combine import DEVICE, HIDDEN
+from analysis.prediction import Lacking, predict
+from analysis.units import join, percent, seconds
+from tests.validation import xspace
+from tests.validation.xspace import COPY, KERNEL, OP, Op, Trace
+from workloads import keras_child, studies, sweep, trainers
+from workloads.records import Measurement, Row, Writer
+from workloads.tensors import Broken
+from workloads.timing import Limits
+from workloads.worker import environment
+
+REPORTS, FOLDER = pathlib.Path(__file__).parents[2] / "reports", "training-trace"
+NOTE, UNTOLD = "trace", "untraced"  # the notes of a row that hold its trace, or say why there is none
+SWITCH = {"trace": "on"}  # what tells such a row from an ordinary one
+ONE_AT_A_TIME = ("TF_NUM_INTEROP_THREADS", "1")
+STEPS = 16  # an epoch
+CASES = {
+    "cifar10-cnn": (32, 256),
+    "cifar10-mlp": (32,),
+    "fashion-mlp": (32, 256),
+    "mnist-cnn": (32,),
+    "lenet": (32,),
+    "vgg-small": (32,),
+    "resnet-small": (32,),
+    "mlp-784-500x2-10": (128,),
+    "mlp-784-2048x2-10": (128,),
+}
+FEWEST, MOST, SECONDS = 6, 60, 0.7  # steps and seconds of a traced fit
+ROUNDS = 4  # of traced and untraced fits in turn; the quickest of each count: what disturbs only adds
+
+MATMUL, CONV, ELEMENT_WISE, OPTIMIZER = DEVICE
+HOST_PART, COPIES, WORK = "dispatch and launches", "copies", "work"
+PART, STEP = 0.20, 0.05  # of the traced part, or of the step: so near counts as the same
+# Traces that made the step longer than so say nothing: of the time between operations; of what these take themselves.
+SLOWER, MUCH_SLOWER = 0.10, 0.25
+_ON_HOST = ("dispatch", "launches", "input pipeline")
+_COPIES = ("transfer calls", "transfer bytes")
+# In names of operations, of XLA's instructions and of libraries' kernels; the first that is found.
+_NAMED = {
+    CONV: re.compile(r"conv(?!ert)|fprop|wgrad|(?<!d)dgrad|winograd|cudnn(?!.*bn_)"),
+    MATMUL: re.compile("matmul|gemm|dot|nvjet|cutlass|splitk|xmma"),
+}
+
+
+class Beside(msgspec.Struct, frozen=True):
+    """A part of a step, both seconds: as the budget has it and as traced."""
+
+    name: str
+    told: float
+    traced: float
+    step: float
+
+    @property
+    def near(self) -> bool:
+        """Whether the two are the same within what is asked."""
+        return abs(self.told - self.traced) <= max(PART * abs(self.traced), STEP * self.step)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A budget held against traces: the parts that these tell, and in words what they do not."""
+
+    made: Budget
+    trace: Trace
+    parts: tuple[Beside, ...]
+    untold: tuple[str, ...] = ()
+
+
+def trace_of(m: Measurement) -> Trace | None:
+    """The trace among a row's notes; None where there is none."""
+    return msgspec.json.decode(m.notes[NOTE], type=Trace) if NOTE in m.notes else None
+
+
+def part_of(op: Op) -> str:
+    """The part of a budget that an operation is of; "" for a GPU's kernel that cannot be told."""
+    if op.where == COPY:
+        return COPIES if op.name.startswith(("MemcpyH2D", "MemcpyD2H")) else ELEMENT_WISE
+    name = op.name.lower()
+    for part, named in _NAMED.items():
+        if named.search(name):
+            return part
+    if op.scope == xspace.OPTIMIZER:
+        return OPTIMIZER
+    return ELEMENT_WISE if op.scope or op.where == OP else ""
+
+
+def by_part(of: Trace, wheres: Iterable[str]) -> dict[str, float]:
+    """Seconds a step of each part, operations' own; those of the shortest operation are dispatch, in every one of them."""
+    ops = [op for op in of.ops if op.where in set(wheres)]
+    least = min((op.seconds / op.calls for op in ops if op.where == OP and op.calls and op.seconds), default=0.0)
+    found: dict[str, float] = {}
+    for op in ops:
+        dispatch = least * op.calls if op.where == OP else 0.0
+        found[part_of(op)] = found.get(part_of(op), 0.0) + op.seconds - dispatch
+    return found
+
+
+def held(of: profile.Profile) -> tuple[list[Held], list[Measurement]]:
+    """(every budget of the profile whose training was traced, held against its trace; the trainings that tracing made so much
+    slower that it says nothing)."""
+    rows = [(m, made) for m in of.trainings if (made := trace_of(m))]
+    apart = {_setup(m): made for m, made in rows if _one_at_a_time(m) and made.slower <= MUCH_SLOWER}
+    found, useless = [], []
+    for m, made in rows:
+        if _one_at_a_time(m):
+            continue
+        if m.settings.device != "cpu" or _setup(m) in apart or made.slower <= SLOWER:
+            plain = _switched(m, {n: t for n, t in m.settings.switches.items() if n not in SWITCH})
+            found.append(_held(budget(plain, of), made, apart.get(_setup(m)), _fed(plain, of)))
+        else:
+            useless.append(m)
+    return found, useless
+
+
+def _switched(m, switches: dict[str, str]):
+    return msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches=switches))
+
+
+def _one_at_a_time(m: Measurement) -> bool:
+    return ONE_AT_A_TIME in m.settings.switches.items()
+
+
+def _setup(m: Measurement) -> tuple:
+    """What a row and the one with one operation at a time have in common."""
+    return m.kernel, m.problem, m.settings.device, *sorted(set(m.settings.switches.items()) - {ONE_AT_A_TIME})
+
+
+def _step(made: Trace, device: str) -> float:
+    """Seconds of the step that a trace is of; on a GPU of the untraced one, as tracing slows the host that issues the kernels."""
+    return made.quickest_s if device == "cpu" else made.step_s
+
+
+def _fed(m: Measurement, of: profile.Profile) -> float:
+    """Seconds a step, as predicted, of what a fit does with its samples before its first epoch: untraced steps are told by fits
+    of more and of fewer samples, so that is in them. Of a CPU's step the quicker one counts, which may be without it."""
+    if m.settings.device == "cpu":
+        return 0.0
+    try:
+        made = predict(m.problem, m.settings, of, fitted=calibration(of, m.settings, leaving_out=m.problem.model))
+    except Lacking:  # said where its budget is
+        return 0.0
+    return made.held_s.value / made.training.steps
+
+
+def _held(made: Budget, own: Trace, apart: Trace | None, fed: float) -> Held:
+    told = {p.name: p.seconds.value for p in made.parts if p.seconds}
+    traced, untold = _on_cpu(own, apart) if made.device == "cpu" else _on_gpu(own)
+    sums = {name: told.get(name, 0.0) for name in DEVICE}
+    sums[WORK] = sum(sums.values()) + told.get(HIDDEN, 0.0)
+    sums[HOST_PART] = fed + sum(told.get(name, 0.0) for name in _ON_HOST)
+    if made.device == "cpu":
+        sums[HIDDEN] = told.get(HIDDEN, 0.0)
+    else:
+        sums[HOST_PART] += told.get(HIDDEN, 0.0)
+        sums[COPIES] = sum(told.get(name, 0.0) for name in _COPIES)
+    missing = [p.name for p in made.parts if p.seconds is None or p.partial]
+    untold += (f"the budget lacks rows of {join(missing)}",) * bool(missing)
+    whole = _step(own, made.device)
+    parts = (Beside(name, sums[name], at, whole) for name, at in traced.items() if name not in missing)
+    return Held(made, own, tuple(p for p in parts if p.told or p.traced), untold)
+
+
+def _on_cpu(own: Trace, apart: Trace | None) -> tuple[dict[str, float], tuple[str, ...]]:
+    """(part -> seconds, what is not told): operations' own seconds are those of one at a time."""
+    if apart is None:
+        busy = min(sum(by_part(own, (OP,)).values()), own.busy_s.get(OP, 0.0))
+        why = "which operation takes how long by itself: that takes a trace with TF_NUM_INTEROP_THREADS=1 that is hardly slower"
+        return {WORK: busy, HOST_PART: own.traced_s - busy}, (why,)
+    parts = by_part(apart, (OP,))
+    found, ran = {name: parts.get(name, 0.0) for name in DEVICE}, sum(parts.values())
+    whole = max(ran, apart.quickest_s)  # tracing adds a little, and whatever disturbs either
+    return found | {HOST_PART: whole - ran, HIDDEN: own.quickest_s - whole}, ()
+
+
+def _on_gpu(own: Trace) -> tuple[dict[str, float], tuple[str, ...]]:
+    """(part -> seconds, what is not told): kernels and copies on the GPU's clock, and what of an untraced step it has neither."""
+    parts = by_part(own, (KERNEL, COPY))
+    unknown = parts.pop("", 0.0)
+    found = {name: parts.get(name, 0.0) for name in (*DEVICE, COPIES)}
+    said = f"{percent(unknown / own.step_s)} of the step in kernels whose names say nothing" if unknown else ""
+    return found | {HOST_PART: own.step_s - own.busy_s.get("device", 0.0)}, (said,) if said else ()
+
+
+def lines(of: profile.Profile) -> list[str]:
+    """A sentence and a table for each budget that is held against a trace, and how many parts agree in all."""
+    found, useless = held(of)
+    said = [line for h in found for line in (sentence(h), "", *table(h), "")]
+    for m in useless:
+        said += [f"{subject(m)} on {where(m)}: tracing made the step much longer: no use.", ""]
+    for device in dict.fromkeys(h.made.device for h in found):
+        parts = [p for h in found if h.made.device == device for p in h.parts]
+        alone = sum(abs(p.told - p.traced) <= PART * abs(p.traced) for p in parts)
+        said.append(
+            f"{of.key}, {device}: {sum(p.near for p in parts)} of {len(parts)} parts are within {percent(PART)} of the part or "
+            f"{percent(STEP)} of the step, {alone} within {percent(PART)} of the part."
+        )
+    return said
+
+
+def sentence(of: Held) -> str:
+    """How many parts agree, and which do not."""
+    apart = [f"{p.name} ({_signed(p.told)} instead of {_signed(p.traced)})" for p in of.parts if not p.near]
+    what = f"{len(of.parts) - len(apart)} of {len(of.parts)} parts of the budget are as traced"
+    what += f"; apart: {join(apart)}" if apart else ""
+    slower = [f"tracing made the step {percent(of.trace.slower)} longer"] * (of.trace.slower > 0.01)
+    more = join([*of.untold, *slower])
+    m, step = of.made.training, _step(of.trace, of.made.device)
+    return f"{subject(m)} on {where(m)}, {seconds(step)} a step: {what}{'; ' + more if more else ''}."
+
+
+def table(of: Held) -> list[str]:
+    """The parts side by side as a Markdown table."""
+    return [
+        "| a step | budget | trace | of the step | |",
+        "| --- | ---: | ---: | ---: | --- |",
+        *(
+            f"| {p.name} | {_signed(p.told)} | {_signed(p.traced)} | {percent((p.told - p.traced) / p.step)} | "
+            f"{'the same' if p.near else 'apart'} |"
+            for p in of.parts
+        ),
+    ]
+
+
+def _signed(value: float) -> str:
+    return ("-" if value < 0 else "") + seconds(abs(value))
+
+
+def rows(devices: Iterable[str]) -> list[Row]:
+    """The trainings to trace; on the CPU each once more with one operation at a time, whose seconds are then its own."""
+    return [
+        studies.row(name, batch, STEPS * batch, device=device, **way)
+        for name, batches in CASES.items()
+        for batch in batches
+        for device in devices
+        for way in ({}, dict([ONE_AT_A_TIME]))[: 1 + (device == "cpu")]
+    ]
+
+
+def measured(row: Row, limits: Limits) -> Measurement:
+    """The row, measured in this process as ever, and its steps once more under the profiler when all else has been timed."""
+
+    def fit(order: trainers.Order) -> trainers.Trainer:
+        made = trainers.keras_fit(order)
+        return dataclasses.replace(
+            made, also=lambda: also(made.fit, row.problem.batch, len(order.x), order.network.optimizer)
+        )
+
+    with mock.patch.object(trainers, "way", return_value=fit):
+        made = keras_child.measure(row, limits, 1)
+    return _switched(made, made.settings.switches | SWITCH)
+
+
+def also(fit: Callable, batch: int, held: int, optimizer: str) -> dict[str, dict]:
+    """The trace as notes of a row, or why there is none."""
+    try:
+        return {"notes": {NOTE: msgspec.json.encode(traced(fit, batch, held, optimizer)).decode()}}
+    except Exception as error:  # a profiler may raise anything; the training stands without its trace
+        return {"notes": {UNTOLD: f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"}}
+
+
+def traced(fit: Callable[[int, int], object], batch: int, held: int, optimizer: str) -> Trace:
+    """The trace of a Trainer's warm fit.
+
+    Args:
+        fit: fit(samples, epochs). batch, held: samples of a step, and those that there are. optimizer: its name in the graph.
+
+    Raises: xspace.Untold where the trace has no steps.
+    """
+
+    def timed(steps: int) -> float:
+        begin = time.perf_counter()
+        fit(steps * batch, 1)
+        return time.perf_counter() - begin
+
+    most, few = held // batch, 2
+    if most < FEWEST:
+        raise xspace.Untold(f"{most} steps are too few to trace: {FEWEST}")
+    timed(FEWEST)
+    each = max(1e-6, (timed(FEWEST) - timed(few)) / (FEWEST - few))
+    steps = max(FEWEST, min(most, MOST, math.ceil(SECONDS / each)))
+    short, long, written = [], [], []
+    _written(lambda: timed(few))  # the profiler's own start, a GPU's tracing library among it
+    for _ in range(ROUNDS):
+        short.append(timed(few))
+        long.append(timed(steps))
+        written.append(_written(lambda: timed(steps)))
+    _, quickest = min(written)
+    step_s = max(1e-9, min(long) - min(short)) / (steps - few)
+    return msgspec.structs.replace(xspace.steps_of(xspace.parsed(quickest), optimizer), step_s=step_s)
+
+
+def _written(work: Callable[[], float]) -> tuple[float, bytes]:
+    """(what some work gives, the trace of it as TensorFlow's profiler writes it).
+
+    Raises: Broken where there is no trace.
+    """
+    from tensorflow.profiler import experimental
+
+    options = experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
+    with tempfile.TemporaryDirectory() as folder:
+        experimental.start(folder, options)
+        try:
+            given = work()
+        finally:
+            experimental.stop()
+        files = sorted(pathlib.Path(folder).rglob("*.xplane.pb"))
+        if not files:
+            raise Broken("TensorFlow's profiler left no trace")
+        return given, files[-1].read_bytes()
+
+
+def measure(machine: pathlib.Path, devices: list[str]) -> None:
+    """Every row in a process of its own, into the machine's folder of traces; those that are there already are left out."""
+    command = f"python -m tests.validation.traces --measure {machine} --device {' '.join(devices)}"
+    path = machine / FOLDER / "training.jsonl"
+    with Writer(path, sweep.header(argparse.Namespace(seed=1), command), resume=path.exists()) as writer:
+        done = {m.key for m in writer.done}
+        for row in rows(devices):
+            if _switched(row, row.settings.switches | SWITCH).key in done:
+                continue
+            child = [sys.executable, "-m", "tests.validation.traces", "--row", msgspec.json.encode(row).decode()]
+            ended = subprocess.run(
+                child, env={**os.environ, **environment(row, {})}, stdout=subprocess.PIPE, check=True
+            )
+            m = msgspec.json.decode(ended.stdout.splitlines()[-1], type=Measurement)
+            writer.append(m)
+            print(subject(m), m.settings.device, m.status, m.reason, m.notes.get(UNTOLD, ""), flush=True)
+
+
+def main(argv: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("machines", nargs="*", type=pathlib.Path)
+    parser.add_argument("--measure", type=pathlib.Path)
+    parser.add_argument("--device", nargs="+", default=["cpu"])
+    parser.add_argument("--row", help=argparse.SUPPRESS)
+    args = parser.parse_args(argv)
+    if args.row:
+        print(msgspec.json.encode(measured(msgspec.json.decode(args.row, type=Row), Limits(max_time=0.5))).decode())
+        return
+    if args.measure:
+        measure(args.measure, args.device)
+    stored = sorted(f.parent for f in REPORTS.glob(f"*/{FOLDER}") if f.parent.name != "local")
+    for machine in args.machines or ([args.measure] if args.measure else stored):
+        print("\n".join([*lines(profile.read(str(machine))), ""]))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
