@@ -3,13 +3,13 @@ without JavaScript the pictures and the tables stay."""
 
 import importlib.util
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from analysis import calculator, crossing_words, facts, questions
 from analysis.report import (
-    budgets,
+    body,
     cells,
     charts,
     charts_crossover,
@@ -26,12 +26,16 @@ from analysis.report import (
     rows,
     sections,
     several_gpus,
-    training,
 )
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
 from analysis.units import count, join, size
 from workloads.records import Measurement
+
+
+def _part(name: str) -> Callable[[Material], list[str]]:
+    """A section of a run's page by its name."""
+    return lambda of: body.parts(of)[name]
 
 
 def head(page: Page) -> dict:
@@ -120,14 +124,14 @@ def crossover(page: Page) -> None:
         "crossover",
         "Where the GPU wins",
         figure,
-        page.told(lambda of: sections.crossover_section(of.rows, of.answers, False)),
+        page.told(_part("crossover")),
     )
 
 
 def roofline(page: Page) -> None:
     """The ceilings and what stands under them."""
     drawn = page.draw(lambda of: charts_roofline.chart(of.rows, of.roofs))
-    told = page.told(lambda of: sections.roofline_section(of.rows, of.roofs, False)) if drawn else ""
+    told = page.told(_part("roofline")) if drawn else ""
     page.add("roofline", "How far from the hardware's limit", drawn, told)
 
 
@@ -137,10 +141,10 @@ def kernels(page: Page) -> None:
         "kernels",
         "Kernels",
         page.draw(lambda of: charts.rates(of.rows, of.roofs)),
-        page.told(lambda of: sections.kernels_section(of.rows, of.roofs, False)),
+        page.told(_part("kernels")),
     )
     for op, heading in sections.LADDERS.items():
-        page.add(f"ladder-{op}", heading, page.told(lambda of, op=op: sections.ladder_section(of.rows, of.machine, op)))
+        page.add(f"ladder-{op}", heading, page.told(_part(f"ladder-{op}")))
 
 
 def by_layer(page: Page) -> None:
@@ -151,7 +155,7 @@ def by_layer(page: Page) -> None:
             for of in page.runs
             for name, says in layers.pictures_of(of.layers[op])
         )
-        page.add(stem, heading, stills, page.told(lambda of, op=op: layers.section(of.layers[op], {})))
+        page.add(stem, heading, stills, page.told(_part(stem)))
 
 
 def memory(page: Page) -> None:
@@ -160,7 +164,7 @@ def memory(page: Page) -> None:
         "memory",
         "Memory: how fast at every level",
         page.draw(lambda of: charts_movement.memory(of.rows, of.machine)),
-        page.told(lambda of: movement.memory_section(of.rows, of.machine, [], of.roofs)),
+        page.told(_part("memory")),
     )
 
 
@@ -170,7 +174,7 @@ def transfers(page: Page) -> None:
         "transfers",
         "Copies between host and GPU",
         page.draw(lambda of: charts_movement.copies(of.rows)),
-        page.told(lambda of: fold.without(movement.copies_section(of.rows, of.roofs, []), movement.SMALL)),
+        page.told(lambda of: fold.without(body.parts(of)["transfers"], movement.SMALL)),
     )
 
 
@@ -179,7 +183,7 @@ def launches(page: Page) -> None:
     page.add(
         "launches",
         "Launches and framework constants",
-        page.told(lambda of: movement.launches_section(of.rows, of.roofs)),
+        page.told(_part("launches")),
     )
 
 
@@ -188,12 +192,12 @@ _SMALL = ("### Small data sets", "### The articles beside")
 
 def several(page: Page) -> None:
     """What GPUs do with each other and all at once."""
-    page.add("several", several_gpus.TITLE, page.told(lambda of: several_gpus.section(of.rows)))
+    page.add("several", several_gpus.TITLE, page.told(_part("several")))
 
 
 def infer(page: Page) -> None:
     """What batches of a model are answered in."""
-    page.add("inference", inference.TITLE, page.told(lambda of: inference.section(of.rows, of.said)))
+    page.add("inference", inference.TITLE, page.told(_part("inference")))
 
 
 def trainings(page: Page) -> None:
@@ -207,8 +211,8 @@ def trainings(page: Page) -> None:
             lambda of: charts_training.foretold(of.foretold),
             lambda of: charts_jobs.break_even(of.pairs),
         ),
-        page.told(lambda of: budgets.section(of.budgets, of.rows, of.said)),
-        page.told(lambda of: fold.without(training.section(of.rows, {}), *_SMALL)),
+        page.told(_part("budgets")),
+        page.told(lambda of: fold.without(body.parts(of)["training"], *_SMALL)),
     )
 
 
@@ -217,8 +221,8 @@ def small(page: Page) -> None:
 
     def told(of: Material) -> list[str]:
         return [
-            *fold.only(training.section(of.rows, {}), *_SMALL),
-            *fold.only(movement.copies_section(of.rows, of.roofs, []), movement.SMALL),
+            *fold.only(body.parts(of)["training"], *_SMALL),
+            *fold.only(body.parts(of)["transfers"], movement.SMALL),
         ]
 
     page.add(
@@ -265,12 +269,12 @@ def _hint(m: Measurement) -> str:
 
 def how_measured(page: Page) -> None:
     """How far to trust it, how it was measured."""
-    page.add("trust", "How far to trust this", page.told(lambda of: method.trust_section(of.rows, of.said)))
+    page.add("trust", "How far to trust this", page.told(_part("trust")))
     page.add(
         "method",
         "How it was measured",
-        page.told(lambda of: sections.details_section(of.left_out)),
-        page.told(lambda of: method.how_section(of.loaded)),
+        page.told(_part("details")),
+        page.told(_part("method")),
         fold.markdown(method.formulas(m for of in page.runs for m in of.rows)),
     )
 

@@ -9,18 +9,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from analysis.report import (
-    budgets,
+    body,
     cells,
     differences,
     drawing,
     html,
-    inference,
-    layers,
-    method,
-    movement,
     sections,
-    several_gpus,
-    training,
 )
 from analysis.report.cells import text
 from analysis.report.material import Material
@@ -117,7 +111,7 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     if not pictures:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += differences.section(every)
-    lines += _side_by_side(every, pictures) if several else _body(of, pictures)
+    lines += _side_by_side(every, pictures) if several else body.markdown(of, pictures)
     heads, found = sections.numbers(every)
     numbers = [
         tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one
@@ -136,7 +130,7 @@ def _side_by_side(every: list[Material], pictures: bool) -> list[str]:
     found: dict[str, dict[str, list[str]]] = {}
     for of in every:
         heading = ""
-        for line in _body(of, False, images=pictures):
+        for line in body.markdown(of, pictures, several=True):
             if line.startswith("## "):
                 heading = line
             found.setdefault(heading, {}).setdefault(of.label, [])
@@ -147,33 +141,4 @@ def _side_by_side(every: list[Material], pictures: bool) -> list[str]:
         lines += [heading, "", *drawing.images(heading, every, pictures)]
         for label, own in told.items():
             lines += [f"### {text(label)}", "", *("\n".join(own).strip("\n").split("\n")), ""]
-    return lines
-
-
-def _body(of: Material, pictures: bool, images: bool = False) -> list[str]:
-    """The sections between the answer and all numbers. images: the pictures of layers, which each of several runs has of its
-    own, are there though the others are not."""
-    found, ceilings = of.rows, of.roofs
-    lines = sections.crossover_section(found, of.answers, pictures)
-    lines += sections.roofline_section(found, ceilings, pictures)
-    for one in of.layers.values():
-        names = layers.pictures_of(one)
-        shown = {n: sections.image(f"{of.prefix}{n}.svg", says, pictures or images) for n, says in names}
-        lines += layers.section(one, shown)
-    says = "Bandwidth against working set, with the levels that it shows."
-    lines += movement.memory_section(found, of.machine, sections.image("memory.svg", says, pictures), ceilings)
-    says = "Time of copies between host and device against their bytes, with the fitted laws."
-    lines += movement.copies_section(found, ceilings, sections.image("transfers.svg", says, pictures))
-    lines += movement.launches_section(found, ceilings)
-    lines += several_gpus.section(found)
-    lines += sections.kernels_section(found, ceilings, pictures)
-    for op in sections.LADDERS:
-        lines += sections.ladder_section(found, of.machine, op)
-    lines += budgets.section(of.budgets, found, of.said)
-    shown = {name: sections.image(name, says, pictures) for name, says in training.PICTURES.items()}
-    lines += training.section(found, shown)
-    lines += inference.section(found, of.said)
-    lines += sections.details_section(of.left_out)
-    lines += method.trust_section(found, of.said)
-    lines += method.how_section(of.loaded)
     return lines
