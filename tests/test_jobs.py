@@ -416,7 +416,7 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
     rows = [*batches(), *small_data()]
     for m in rows:  # one start of a device in one folder
         m.series["device_start_s"] = ((9.0 if m.settings.device == "gpu:0" else 5.0),) * 5
-    drawn = section.figures(rows)
+    drawn = section.figures(jobs.answers(rows))
     assert set(drawn) == {"batches.svg", "small-dataset.svg"}
     page = "\n".join(section.section(rows, {name: [f"![]({name})", ""] for name in section.PICTURES}))
     for heading in (

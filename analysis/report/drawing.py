@@ -54,7 +54,7 @@ def one(runs: "list[Material]", folder: pathlib.Path) -> None:
         pictures.save(movement.memory(rows, of.machine), folder / "memory.svg")
     if movement.has_copies(rows):
         pictures.save(movement.transfers(rows), folder / "transfers.svg")
-    for name, figure in training.figures(rows).items():
+    for name, figure in training.figures(of.trainings).items():
         pictures.save(figure, folder / name)
 
 

@@ -27,15 +27,15 @@ PICTURES = {
 }
 
 
-def swept(measurements: "Iterable[Measurement]", by: str, varies: str) -> list[Answer]:
+def swept(answers: "Iterable[Answer]", by: str, varies: str) -> list[Answer]:
     """The answers along one size by one count, those with most sizes first."""
-    found = [a for a in jobs.answers(measurements, (varies,)) if a.form.mode == by and len(a.points) > 2]
+    found = [a for a in answers if a.family.varies == varies and a.form.mode == by and len(a.points) > 2]
     return sorted(found, key=lambda a: -len(a.points))[:_MOST_LINES]
 
 
-def figures(measurements: "list[Measurement]") -> "dict[str, Figure]":
-    """The pictures that there are rows for, by file name."""
-    batches, samples = swept(measurements, BY_STEP, "batch"), swept(measurements, BY_JOB, "samples")
+def figures(answers: "list[Answer]") -> "dict[str, Figure]":
+    """The pictures that there are answers for, by file name."""
+    batches, samples = swept(answers, BY_STEP, "batch"), swept(answers, BY_JOB, "samples")
     made = {}
     if samples:
         made["small-dataset.svg"] = _figure("The whole job, start-up and compilation included", "samples", samples)
