@@ -8,7 +8,7 @@ from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
 from analysis.facts import device_name
 from analysis.training_words import switch_words
-from analysis.units import count, join, seconds
+from analysis.units import count, join, seconds, signed
 from kernels import networks
 
 if TYPE_CHECKING:
@@ -123,11 +123,6 @@ def _amount(time: Estimate, of: Budget) -> str:
 
 def _ends(time: Estimate) -> str:
     return f"{signed(time.low)} to {signed(time.high)}"
-
-
-def signed(time: float) -> str:
-    """Seconds in words, with a minus where they are taken off."""
-    return ("-" if time < 0 else "") + seconds(abs(time))
 
 
 def notes(made: list[Budget]) -> list[str]:

@@ -3,12 +3,12 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from analysis import beliefs, data_parallel_words, overheads, published, verdicts
+from analysis import beliefs, data_parallel_words, inference_words, overheads, published, verdicts
 from analysis.explanation import GPU, Explanation, Sources, predictor, settings_of
-from analysis.explanation_tables import OVERHEAD, PARTS, about
+from analysis.explanation_tables import OVERHEAD, PARTS
 from analysis.explanation_words import Section, answer_sentence, likeliest, unsure
 from analysis.jobs import BY_STEP
-from analysis.units import digits, join, percent, seconds, size, times
+from analysis.units import about, digits, join, percent, seconds, size, times
 from kernels import networks
 from workloads.cases import Case, Complaint, Question
 
@@ -263,10 +263,9 @@ _QUESTIONS: dict[str, Callable] = {
 
 
 def _inference(of: Sources) -> list[str]:
-    from analysis import inference
 
     rows = [m for m in (of.gpu or of.cpu).measurements if m.problem.op == "inference"]
-    return inference.lines(rows) or [
+    return inference_words.lines(rows) or [
         "No answers were measured here: python -m workloads.inference --model inception-v3 --batch 1 8 32"
     ]
 

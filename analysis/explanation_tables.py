@@ -1,12 +1,11 @@
 """The tables of an Explanation: a step's parts that add up, side by side, and what each change would save."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from analysis.combine import DEVICE
 from analysis.estimate import Estimate
 from analysis.explanation import GPU, Explanation, job_s
-from analysis.units import digits, join, percent, seconds
+from analysis.units import about, digits, join, percent, seconds, signed
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction
@@ -32,18 +31,8 @@ OVERHEAD = ("dispatch", "launches", "transfer calls")
 _SHORT = {"cpu": "the CPU", GPU: "the GPU"}
 
 
-def signed(value: float) -> str:
-    return ("-" if value < 0 else "") + seconds(abs(value))
-
-
 def device_words(p: "Prediction") -> str:
     return _SHORT.get(p.settings.device, p.settings.device)
-
-
-def about(e: Estimate, words: Callable[[float], str] = signed) -> str:
-    """`2.1 ms (1.9 to 2.4)`: a value with its interval where it has one."""
-    value, low, high = words(e.value), words(e.low), words(e.high)
-    return value if low == value == high else f"{value} ({low} to {high})"
 
 
 def budget_lines(e: Explanation) -> list[str]:

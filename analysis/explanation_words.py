@@ -10,10 +10,10 @@ from analysis import crossover
 from analysis.crossover import Answer, Crossing, Side
 from analysis.estimate import Estimate, exact
 from analysis.explanation import Explanation, job_s
-from analysis.explanation_tables import LITTLE, PARTS, about, budget_lines, device_words, what_if_lines
+from analysis.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines
 from analysis.memory import Memory
 from analysis.price import Cost
-from analysis.units import count, digits, join, percent, seconds, size, times
+from analysis.units import about, count, digits, join, percent, seconds, size, times
 from kernels import networks
 from workloads import options
 

@@ -7,7 +7,7 @@ from analysis import (
     answers,
     data_parallel_words,
     facts,
-    inference,
+    inference_words,
     job_words,
     peers,
     together,
@@ -141,7 +141,7 @@ def _of_their_own(measurements) -> list[str]:
             *job_words.start_sentences(measurements),
         ]
     told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
-    return told + (inference.lines(measurements) if "inference" in ops else [])
+    return told + (inference_words.lines(measurements) if "inference" in ops else [])
 
 
 def _of_a_referee(measurements) -> list[str]:

@@ -1,6 +1,11 @@
 """Numbers as people read them: three significant digits and a unit; GB/s = 1e9 bytes a second."""
 
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from analysis.estimate import Estimate
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -23,6 +28,17 @@ def seconds(value: float) -> str:
     """A time in s, ms, us or ns."""
     size, unit = next(((s, u) for s, u in _TIMES if abs(_rounded(value)) >= s), _TIMES[-1])
     return f"{digits(value / size)} {unit}" if value else "0 s"
+
+
+def signed(value: float) -> str:
+    """Seconds in words, with a minus where they are taken off."""
+    return ("-" if value < 0 else "") + seconds(abs(value))
+
+
+def about(e: "Estimate", words: Callable[[float], str] = signed) -> str:
+    """`2.1 ms (1.9 to 2.4)`: a value with its interval where it has one."""
+    value, low, high = words(e.value), words(e.low), words(e.high)
+    return value if low == value == high else f"{value} ({low} to {high})"
 
 
 def flops_rate(value: float) -> str:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 from analysis import jobs, whatif
 from analysis.estimate import Estimate, exact
 from analysis.explanation import Explanation
-from analysis.explanation_tables import about
-from analysis.units import percent
+from analysis.units import about, percent
 from workloads import records
 
 if TYPE_CHECKING:

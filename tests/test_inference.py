@@ -11,6 +11,7 @@ from fake_gpu import FakeNvml, use_nvml, write
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
 from analysis import inference as said
+from analysis import inference_words
 from kernels import networks
 from kernels.problems import Inference
 from workloads import answering, energy, inference, measure, options, records, serving, sweep, switches
@@ -346,7 +347,7 @@ def test_the_batch_from_which_the_gpu_wins():
     assert (case.model, way, answer.kind) == ("lenet", said.ROUNDTRIP, "gpu-from")
     assert 2 < answer.crossings[0].at.value < 8
     assert abs(answer.crossings[0].at.value - 4) < 0.5
-    line = said.crossing_sentence(case, way, answer)
+    line = inference_words.crossing_sentence(case, way, answer)
     assert line.startswith("lenet, array to array by a tf.function: the GPU wins from batch = ")
     assert line.endswith("(measured range 1..16).")
     added = inference.refine(two_sides())
@@ -356,7 +357,7 @@ def test_the_batch_from_which_the_gpu_wins():
 
 
 def test_sentences_by_hand():
-    lines = said.lines(
+    lines = inference_words.lines(
         [
             *two_sides(),
             answered(
@@ -387,7 +388,7 @@ def test_joules_are_of_one_way_of_answering():
 
     rows = [metered(1, 0.5), metered(4, 0.2), metered(4, 0.3), metered(16, 9.0, kernel="inference/keras/predict")]
     (case,) = said.cases(rows)
-    assert said.energy_sentences(case, rows) == [
+    assert inference_words.energy_sentences(case, rows) == [
         "lenet: a sample takes 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 (array to array)."
     ]
 
@@ -400,8 +401,8 @@ def test_the_smallest_batch_told_is_one_that_both_sides_answered():
         answered(64, {"host-latency": 9e-3}),
     ]
     first, second = (
-        [line for line in said.lines(rows) if " answers, in samples a second: " in line][:1],
-        said.lines(rows[:2]),
+        [line for line in inference_words.lines(rows) if " answers, in samples a second: " in line][:1],
+        inference_words.lines(rows[:2]),
     )
     assert first[0].startswith("lenet at batch 8 answers") and second[0].startswith("lenet at batch 1 answers")
 
@@ -417,17 +418,17 @@ def test_no_winner_is_named_where_the_intervals_meet():
         for device, times in (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))
     ]
     one = next(iter(said.cases(made).items()))
-    assert "on the GPU (can't tell which is more)." in said.rate_sentence(one[0], made[:2], 1)
-    words = said.rate_sentence(one[0], [made[0], made[2]], 1)
+    assert "on the GPU (can't tell which is more)." in inference_words.rate_sentence(one[0], made[:2], 1)
+    words = inference_words.rate_sentence(one[0], [made[0], made[2]], 1)
     assert re.search(r"on the GPU \(8\.00 times as many, [3-7]\.\d+\.\.1\d\.\d\)\.", words), words
     batches = [*made[:1], msgspec.structs.replace(made[1], problem=Inference("lenet", 2), settings=made[0].settings)]
-    assert "become 1.67 times as many, " in said.batching_sentences(one[0], batches, [1, 2])[0]
+    assert "become 1.67 times as many, " in inference_words.batching_sentences(one[0], batches, [1, 2])[0]
     slower = msgspec.structs.replace(
         made[0],
         problem=Inference("lenet", 2),
         samples=(Samples("host-latency", tuple(2 * s for s in spread), 1, tuple(range(40)), "max-time"),),
     )
-    (words,) = said.batching_sentences(one[0], [made[0], slower], [1, 2])
+    (words,) = inference_words.batching_sentences(one[0], [made[0], slower], [1, 2])
     assert words.endswith("become neither more nor fewer for certain on the CPU.")
 
 
@@ -451,9 +452,9 @@ def test_rows_of_other_precisions_or_beside_something_stand_for_no_side():
 def test_the_cpus_queue_is_no_way_of_its_own():
     gpu = answered(1, {"host-latency": 2e-3, "host-throughput": 1e-3}, mode="resident", device="gpu:0")
     cpu = answered(1, 3e-3, mode="resident")
-    line = said.rate_sentence(*next(iter(said.cases([cpu, gpu]).items())), 1)
+    line = inference_words.rate_sentence(*next(iter(said.cases([cpu, gpu]).items())), 1)
     assert "calls queued, 333 on the CPU and 1000 on the GPU (3.00 times as many)" in line
-    assert "queued" not in said.rate_sentence(*next(iter(said.cases([cpu]).items())), 1)
+    assert "queued" not in inference_words.rate_sentence(*next(iter(said.cases([cpu]).items())), 1)
 
 
 def test_the_table_shows_the_rate_of_requests_and_failures(capsys):
@@ -497,6 +498,6 @@ def test_queued_calls_slower_than_waited_ones_are_said_to_be_disturbed():
         for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))
     ]
     (case,) = said.cases(rows)
-    (line,) = said.queued_sentences(case, rows, [1, 4])
+    (line,) = inference_words.queued_sentences(case, rows, [1, 4])
     assert line.startswith("lenet: calls queued took longer than calls waited for, 5.00 ms beside 3.00 ms at batch 1: ")
-    assert line in said.lines(rows) and said.queued_sentences(case, rows, [4]) == []
+    assert line in inference_words.lines(rows) and inference_words.queued_sentences(case, rows, [4]) == []

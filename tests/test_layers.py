@@ -20,6 +20,7 @@ from analysis import (
     layers,
     networks,
     report,
+    row_words,
     shapes,
     steps,
 )
@@ -394,7 +395,7 @@ def test_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
     write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
     text = report.render([tmp_path], with_html=False).read_text()
     assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
-    assert cells.problem(row("launch/cupy/rawkernel", Launch("empty"), 1.0)) == "empty"
+    assert row_words.problem(row("launch/cupy/rawkernel", Launch("empty"), 1.0)) == "empty"
 
 
 def test_the_part_of_a_roof_is_a_column_only_where_there_is_a_roof(capsys):

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from fake_measurements import row
 
+from analysis import row_words
 from analysis.report import cells, html, sections
 from analysis.report.material import Material
 from kernels.problems import (
@@ -69,8 +70,8 @@ def told(m) -> tuple[str, ...]:
     """What the table shows of a row beside its numbers."""
     return (
         m.kernel,
-        cells.problem(m),
-        cells.how(m),
+        row_words.problem(m),
+        row_words.how(m),
         getattr(m.problem, "math", "-"),
         m.settings.device,
         cells.threads(m),
@@ -122,13 +123,13 @@ def test_settings_and_switches_are_told_apart(problem):
 
 def test_the_three_forms_of_the_cpu_have_their_names():
     training = Training("lenet", 32, 64)
-    assert cells.how(of(training, data="synthetic")) == "GPU hidden"
-    assert cells.how(of(training, jit_compile="on")) == "GPU hidden, jit on"
-    assert cells.how(of(training, gpu="visible")) == "GPU visible"
-    assert cells.how(of(training, residence="tf.data")) == "GPU hidden, tf.data"
-    assert cells.how(of(training, jit_compile="off")) == "GPU hidden, jit off"
-    assert cells.how(of(training, "gpu:0", data="synthetic")) == "-"
-    assert cells.how(of(training, "gpu:0", data="real", jit_compile="on")) == "real data, jit on"
+    assert row_words.how(of(training, data="synthetic")) == "GPU hidden"
+    assert row_words.how(of(training, jit_compile="on")) == "GPU hidden, jit on"
+    assert row_words.how(of(training, gpu="visible")) == "GPU visible"
+    assert row_words.how(of(training, residence="tf.data")) == "GPU hidden, tf.data"
+    assert row_words.how(of(training, jit_compile="off")) == "GPU hidden, jit off"
+    assert row_words.how(of(training, "gpu:0", data="synthetic")) == "-"
+    assert row_words.how(of(training, "gpu:0", data="real", jit_compile="on")) == "real data, jit on"
 
 
 @pytest.mark.parametrize(

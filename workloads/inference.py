@@ -269,10 +269,10 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
 
 
 def _said(outcome) -> None:
-    from analysis import inference
+    from analysis import inference_words
     from workloads import ends
 
-    if said := ends.part(outcome) + inference.lines(outcome.measurements, outcome.run.machine):
+    if said := ends.part(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):
         print("\n" + "\n".join(said))
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from analysis import row_words
 from analysis.bounds import Roof, judge
 from analysis.crossing_words import short_n_words
 from analysis.crossover import FINE
@@ -144,7 +145,7 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
                 )
             )
             rows += [
-                (precision, name, where, n, cells.threads(m), cells.rate(m), fraction_words(judge(m, roofs)))
+                (precision, name, where, n, cells.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
                 for n, m in path.items()
             ]
             for n, rate in flops.items():

@@ -4,11 +4,11 @@ n grows, and layers as their batch does."""
 import math
 from typing import TYPE_CHECKING
 
-from analysis import layers
+from analysis import layers, row_words
 from analysis.bounds import Roof, judge, pick
 from analysis.estimate import call_s, is_gpu, quick_seconds
 from analysis.families import batch_family, precision_of
-from analysis.report import cells, overlay, roofline
+from analysis.report import overlay, roofline
 from analysis.report.charts import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.choose import best_resident
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
@@ -62,7 +62,7 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
 
 
 def _cells(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple[str, str, str]:
-    return digits(_intensity(m)), cells.rate(m), fraction_words(judge(m, roofs))
+    return digits(_intensity(m)), row_words.rate(m), fraction_words(judge(m, roofs))
 
 
 def _intensity(m: "Measurement") -> float:
@@ -91,7 +91,7 @@ def _said(paths: dict) -> str:
     for (device, precision), path in paths.items():
         m = path[max(path)]
         if precision == "float32":
-            told.append(f"the {'GPU' if is_gpu(device) else 'CPU'} {cells.rate(m)} at n = {max(path)}")
+            told.append(f"the {'GPU' if is_gpu(device) else 'CPU'} {row_words.rate(m)} at n = {max(path)}")
     return (
         f"float32 products reach {join(told)}, under the roofs measured on this machine."
         if told
@@ -202,7 +202,7 @@ def _line(
 def _path(device: str, precision: str, path: "dict[int, Measurement]") -> Trace:
     where = "GPU" if is_gpu(device) else "CPU"
     ns = sorted(path)
-    says = [f"{where} {precision}, n = {n}: {cells.rate(path[n])}, {path[n].label}" for n in ns]
+    says = [f"{where} {precision}, n = {n}: {row_words.rate(path[n])}, {path[n].label}" for n in ns]
     return Trace(
         f"{where} {precision} matmul",
         [rounded(_intensity(path[n])) for n in ns],

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from analysis import calculator, crossing_words, facts, questions
+from analysis import calculator, crossing_words, facts, questions, row_words
 from analysis.report import (
     body,
     cells,
@@ -264,7 +264,7 @@ def list_rows(page: Page) -> None:
 
 def _hint(m: Measurement) -> str:
     """Words that find a row: `fit cifar10-cnn cpu`."""
-    return " ".join((m.kernel.rpartition("/")[2], cells.problem(m).split()[0].rstrip(","), m.settings.device))
+    return " ".join((m.kernel.rpartition("/")[2], row_words.problem(m).split()[0].rstrip(","), m.settings.device))
 
 
 def how_measured(page: Page) -> None:

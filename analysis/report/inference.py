@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import inference
+from analysis import inference, inference_words
 from analysis.report.cells import table, text, time, width
 from analysis.units import digits
 
@@ -37,7 +37,7 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
         for way in inference.WAYS
         if (line := _line(case, own, way, batch))
     ]
-    told = [f"- {text(line)}" for line in inference.lines(measurements) if line not in set(said)]
+    told = [f"- {text(line)}" for line in inference_words.lines(measurements) if line not in set(said)]
     return [f"## {TITLE}", "", *told, *[""] * bool(told), *table(HEADS, rows, 3)]
 
 

@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import answers, crossing_words, layers, networks, shapes, steps
+from analysis import answers, crossing_words, layers, networks, row_words, shapes, steps
 from analysis.bounds import Roof, judge
 from analysis.crossover import LATENCY, Answer
 from analysis.estimate import is_gpu
 from analysis.families import batch_family
-from analysis.report import cells
 from analysis.report.cells import table, text
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.spread import MATCH
@@ -275,7 +274,7 @@ def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:
         return "-"
     way = f"{layers.variant(m)} " if layers.framework_of(m) else ""
     share = fraction_words(judge(m, roofs))
-    return f"{way}{seconds(layers.waited(m))}, {cells.rate(m)}" + (f", {share}" if share != "-" else "")
+    return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + (f", {share}" if share != "-" else "")
 
 
 def _fastest(at: "dict[str, Measurement]") -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from analysis import row_words
 from analysis.bounds import Judged
 from analysis.estimate import is_gpu, of
 from analysis.report import cells
@@ -56,8 +57,8 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
     doubts = "; ".join(filter(None, (cells.status(m), *m.flags, judged.flag)))
     return (
         m.kernel,
-        cells.problem(m),
-        cells.how(m),
+        row_words.problem(m),
+        row_words.how(m),
         getattr(m.problem, "math", "-"),
         m.settings.device,
         cells.threads(m),
@@ -65,7 +66,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
         cells.width(host),
         cells.time(cells.on(m, "device")),
         *(cells.time(e) for e in (queued, of_all)),
-        cells.rate(m),
+        row_words.rate(m),
         fraction_words(judged),
         doubts,
     )
@@ -73,7 +74,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
 
 def order(m: "Measurement") -> tuple:
     p, s = m.problem, m.settings
-    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), cells.shape(p)
+    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), row_words.shape(p)
     return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
 
 

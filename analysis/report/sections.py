@@ -4,7 +4,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING
 
-from analysis import crossing_words, facts, ladder, peers
+from analysis import crossing_words, facts, ladder, peers, row_words
 from analysis.bounds import Roof, judge, pick, ridge
 from analysis.crossover import Answer, square_rows
 from analysis.estimate import is_gpu, of, quick_seconds
@@ -220,7 +220,7 @@ def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
         m.label,
         cells.threads(m),
         digits(intensity),
-        cells.rate(m),
+        row_words.rate(m),
         fraction_words(judged),
         roof_name(judged.roof) if judged.roof else "-",
         judged.flag,
@@ -255,7 +255,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], 
         table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
     )
     rows = [
-        (m.kernel, cells.problem(m), m.settings.device, cells.threads(m), cells.rate(m))
+        (m.kernel, row_words.problem(m), m.settings.device, cells.threads(m), row_words.rate(m))
         for m in measurements
         if m.problem.op in ("stream", "peak") and quick_seconds(m)
     ]
@@ -268,10 +268,10 @@ def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tupl
     best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
     return (
         cells.threads(best),
-        cells.rate(best),
+        row_words.rate(best),
         best.problem.n,
         fraction_words(judge(best, roofs)),
-        cells.rate(last),
+        row_words.rate(last),
         last.problem.n,
     )
 
@@ -303,7 +303,7 @@ def numbers_section(
 
 def _several(measurements: "list[Measurement]") -> list[str]:
     """The rows of launches that do the same many times over, in words."""
-    return [cells.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
+    return [row_words.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
 
 
 def numbers(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
