@@ -67,7 +67,7 @@ screenshots:
 	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
 
 # The second starts from the first: what both flavors share has one version.
-constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --only-binary :all: --no-header --no-annotate \
+constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --no-header --no-annotate \
 	$(patsubst %,--extra %,keras jax report referee fleet dev fuzz)
 constraints:
 	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && "$$work/bin/python" -m pip install -q uv && \

@@ -18,7 +18,8 @@ import tomllib
 ROOT = pathlib.Path(__file__).resolve().parent
 STAMP = "crossover-setup.json"  # written last: it means a good set-up
 FLAVORS = {"cuda12", "cuda13"}
-CPU_GB, GPU_GB = 6, 11  # on disk with the downloads: everything for the CPU, and what a CUDA flavor adds
+# On disk with the downloads: everything for the CPU, what changes later of that, and what a CUDA flavor adds.
+CPU_GB, CHANGED_GB, GPU_GB = 6, 2, 11
 
 
 class Stop(Exception):
@@ -121,7 +122,7 @@ def set_up(venv, asked):
     # GPU packages that no one named may fail; they are not tried again before something changes.
     auto = {gpu} if gpu and not same and not wanted & FLAVORS else set()
     say(f"{', '.join(sorted(wanted | auto))} into {venv} with Python {platform.python_version()} ({words})")
-    check(venv, CPU_GB * (not stamp) + GPU_GB * bool((wanted | auto) & FLAVORS - there))
+    check(venv, (CHANGED_GB if stamp else CPU_GB) + GPU_GB * bool((wanted | auto) & FLAVORS - there))
     (venv / STAMP).unlink(missing_ok=True)
     # The venv's own Python may be the one that runs this: the one it was made from stays when the venv is cleared.
     if not stamp and not run(getattr(sys, "_base_executable", sys.executable), "-m", "venv", "--clear", venv):
