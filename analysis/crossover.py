@@ -19,7 +19,6 @@ from analysis.families import (
     framework_of,
     precision_of,
     square_rows,
-    teaching_rungs,
 )
 from kernels.problems.arrays import ARITHMETIC
 
@@ -53,7 +52,6 @@ __all__ = [
     "precision_of",
     "refine",
     "square_rows",
-    "teaching_rungs",
 ]
 
 # A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.

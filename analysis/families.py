@@ -2,8 +2,6 @@
 n, convolutions in batch, channels or image size, the products of a dense layer in its batch.
 """
 
-import functools
-import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -94,17 +92,6 @@ def precision_of(problem: Problem) -> str:
     return problem.math if out == problem.dtype else f"{problem.math} to {out}"
 
 
-@functools.cache
-def teaching_rungs() -> frozenset[str]:
-    """Names of the kernels registered with rung=True, read from the sources so that nothing is imported."""
-    found = set()
-    for path in registry.FOLDER.glob("*_*.py"):
-        op, backend = path.stem.split("_")[:2]
-        made = re.findall(r"^@kernel\(([^)]*)\)\s*\ndef (\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        found |= {f"{op}/{backend}/{name}" for options, name in made if re.search(r"rung\s*=\s*True", options)}
-    return frozenset(found)
-
-
 def framework_of(m: "Measurement") -> str:
     """The framework that ran a row's kernel (tensorflow); "" for a library that was called by itself."""
     backend = m.backend
@@ -116,7 +103,7 @@ def comparable(
 ) -> "list[Measurement]":
     """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
     teaching rungs and what fresh processes say."""
-    rungs = teaching_rungs()
+    rungs = registry.rungs()
     wanted = (op, framework, cache, "warm")
     return [
         m

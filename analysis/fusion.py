@@ -32,9 +32,9 @@ OPERATIONS = {
     "loss_grad": 11,
     "accuracy": 18,
 }
-# Of these the operations on whole arrays, which is also what the formulas of kernels.stream_tensorflow come to.
+# Of these the operations on whole arrays, which is also what the formulas of kernels.stream.tensorflow come to.
 FORMULAS = {"dropout": 6, "batchnorm": 12, "adam": 12, "sgd": 2}
-# Arrays that these read and write where each operation of their formula is a pass of its own (kernels.stream_tensorflow).
+# Arrays that these read and write where each operation of their formula is a pass of its own (kernels.stream.tensorflow).
 _ARRAYS = {"dropout": 9, "batchnorm": 14, "batchnorm_grad": 24, "adam": 30, "sgd": 5}
 _KERNELS = {"loss": 4, "loss_grad": 3, "accuracy": 5}  # that XLA makes of these; of all others one
 _ADAM_ON_CPU = 3

@@ -1,8 +1,6 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
-rung changed. Order and ideas are those of the sources; every number is of rows."""
+rung changed. Order and ideas are the registry's; every number is of rows."""
 
-import ast
-import functools
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,7 +8,6 @@ import msgspec
 from analysis import shapes
 from analysis.bounds import Roof, pick, roofs
 from analysis.estimate import call_s, is_gpu, quick_seconds, seconds_of
-from analysis.families import teaching_rungs
 from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
 
@@ -71,23 +68,6 @@ class Ladder(msgspec.Struct, frozen=True):
         return [step for step in self.steps if step.problem == problem]
 
 
-@functools.cache
-def ideas(op: str) -> dict[str, str]:
-    """Kernel -> its idea, of our own kernels of an operation, the simplest first; read from the sources, nothing is imported."""
-    stems = sorted(path.stem.split("_") for path in registry.FOLDER.glob(f"{op}_*.py"))
-    found = {}
-    for words in (words for backend in registry.OWN for words in stems if words[1] == backend):
-        tree = ast.parse((registry.FOLDER / f"{'_'.join(words)}.py").read_text(encoding="utf-8"))
-        for node in tree.body:
-            if isinstance(node, ast.FunctionDef) and any(_is_kernel(d) for d in node.decorator_list):
-                found[f"{op}/{words[1]}/{node.name}"] = " ".join((ast.get_docstring(node) or "").split())
-    return found
-
-
-def _is_kernel(decorator: ast.expr) -> bool:
-    return getattr(decorator.func if isinstance(decorator, ast.Call) else decorator, "id", "") == "kernel"
-
-
 def ladders(
     measurements: "Iterable[Measurement]", machine: "Machine | None" = None, op: str = "matmul"
 ) -> list[Ladder]:
@@ -101,7 +81,9 @@ def ladders(
         and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")
     ]
     taught = {
-        m.settings.device for m in rows if m.kernel in teaching_rungs() and m.kernel in ideas(op) and quick_seconds(m)
+        m.settings.device
+        for m in rows
+        if m.kernel in registry.rungs() and m.kernel in registry.ideas(op) and quick_seconds(m)
     }
     if not taught:
         return []
@@ -132,7 +114,7 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
     own: dict[tuple[Problem, str], Measurement] = {}
     library: dict[Problem, Measurement] = {}
     for m in rows:
-        if m.kernel in ideas(op):
+        if m.kernel in registry.ideas(op):
             own[m.problem, m.kernel] = m
         elif (time := quick_seconds(m)) and _is_library(m):
             best = library.get(m.problem)
@@ -141,7 +123,7 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
     steps: list[Step] = []
     for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
         before: Step | None = None
-        for kernel in ideas(op):
+        for kernel in registry.ideas(op):
             m = own.get((problem, kernel))
             if m is None or (seconds := seconds_of(m)) is None:
                 continue
@@ -208,7 +190,7 @@ def deciding(ladder: Ladder) -> "Problem":
 
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
-    at, told = deciding(ladder), ideas(ladder.op)
+    at, told = deciding(ladder), registry.ideas(ladder.op)
     steps = ladder.at(at)
     lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, told, ladder)}" for s in steps]
     lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]

@@ -1,4 +1,4 @@
-"""Finds kernels. A file is `<op>_<backend>[_<topic>].py`; `@kernel` on a function in it registers that function.
+"""Finds kernels. A file is `<operation>/<backend>[_<topic>].py`; `@kernel` on a function in it registers that function.
 
 A kernel is `bind(problem, *inputs) -> run`. The inputs are already on the kernel's device; `bind` allocates what it
 needs and raises ValueError for what it cannot do; `run()` is the only thing timed and returns the result.
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable
 
 FOLDER = pathlib.Path(__file__).parent
+OPERATIONS = ("matmul", "conv", "stream", "peak", "transfer", "launch", "peer", "collective")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Kernel:
     `run` may carry two attributes: `passes`, how many times over it does the problem in a call, and `before`, what must
     happen, untimed, before each call (the device is waited for in between).
 
-    rung: a step of the teaching ladder, run only when asked for. parallel: it uses as many threads as it is given.
+    parallel: it uses as many threads as it is given.
     allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns
     when the device is done, so there is nothing to queue.
     """
@@ -78,7 +79,6 @@ class Kernel:
     variant: str
     bind: Callable
     devices: tuple[str, ...]
-    rung: bool = False
     parallel: bool = True
     allocates: bool = False
     waits: bool = False
@@ -88,9 +88,14 @@ class Kernel:
         return f"{self.op}/{self.backend}/{self.variant}"
 
     @property
+    def rung(self) -> bool:
+        """Whether it is run only when asked for."""
+        return self.name in rungs()
+
+    @property
     def idea(self) -> str:
-        """The kernel's docstring: its idea and its memory behavior."""
-        return " ".join((self.bind.__doc__ or "").split())
+        """Its idea and its memory behavior."""
+        return ideas(self.op).get(self.name) or " ".join((self.bind.__doc__ or "").split())
 
 
 class NotInstalled(Exception):
@@ -110,20 +115,20 @@ _registered: dict[str, Kernel] = {}
 def kernel(
     function: Callable | None = None,
     *,
-    rung: bool = False,
     parallel: bool = True,
     allocates: bool = False,
     waits: bool = False,
 ):
     """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
     if function is None:
-        return functools.partial(kernel, rung=rung, parallel=parallel, allocates=allocates, waits=waits)
+        return functools.partial(kernel, parallel=parallel, allocates=allocates, waits=waits)
     module = sys.modules[function.__module__]
-    op, backend = function.__module__.rpartition(".")[2].split("_")[:2]
+    package, _, stem = function.__module__.rpartition(".")
+    op, backend = package.rpartition(".")[2], stem.split("_")[0]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
         function = _shaped(function)
-    made = Kernel(op, backend, function.__name__, function, devices, rung, parallel, allocates, waits)
+    made = Kernel(op, backend, function.__name__, function, devices, parallel, allocates, waits)
     before = _registered.get(made.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {made.name}")
@@ -145,16 +150,35 @@ def _shaped(function: Callable) -> Callable:
     return bind
 
 
+@functools.cache
+def ideas(op: str) -> dict[str, str]:
+    """Kernel -> its idea, of our own kernels of an operation, the simplest first."""
+    found = getattr(importlib.import_module(f"kernels.{op}"), "IDEAS", {})
+    return {f"{op}/{name}": idea for name, idea in found.items()}
+
+
+@functools.cache
+def rungs() -> frozenset[str]:
+    """The kernels that are run only when asked for: steps of the ladders, and of TensorFlow what costs more than it shows."""
+    found = {op: getattr(importlib.import_module(f"kernels.{op}"), "RUNGS", ()) for op in OPERATIONS}
+    return frozenset(f"{op}/{name}" for op, names in found.items() for name in names)
+
+
 def backends(op: str) -> list[str]:
     """The backends that have kernels for `op`, found by file name; nothing is imported."""
-    return list(dict.fromkeys(stem.split("_")[1] for stem in _stems(op)))
+    return list(dict.fromkeys(stem.split("_")[0] for stem in _stems(op)))
 
 
-def _stems(op: str, backend: str | None = None) -> list[str]:
-    order = list(BACKENDS)
-    stems = [p.stem.split("_") for p in FOLDER.glob(f"{op}_*.py")]
-    kept = [s for s in stems if len(s) > 1 and backend in (None, s[1])]
-    return ["_".join(s) for s in sorted(kept, key=lambda s: (order.index(s[1]) if s[1] in order else 99, s))]
+def _stems(op: str) -> list[str]:
+    """The files of an operation, in the order of BACKENDS.
+
+    Raises: ValueError for one that names no backend.
+    """
+    order, stems = list(BACKENDS), [p.stem for p in (FOLDER / op).glob("[!_]*.py")]
+    for stem in stems:
+        if stem.split("_")[0] not in BACKENDS:
+            raise ValueError(f"kernels/{op}/{stem}.py names no backend; helpers of an operation begin with _")
+    return sorted(stems, key=lambda stem: (order.index(stem.split("_")[0]), stem.split("_")))
 
 
 def load(op: str, backend: str) -> list[Kernel]:
@@ -162,16 +186,15 @@ def load(op: str, backend: str) -> list[Kernel]:
 
     Raises: NotInstalled when the backend's own library is missing; any other import error as it is.
     """
-    stems = _stems(op, backend)
-    for stem in stems:
+    order = [f"kernels.{op}.{stem}" for stem in _stems(op) if stem.split("_")[0] == backend]
+    for module in order:
         try:
-            importlib.import_module(f"kernels.{stem}")
+            importlib.import_module(module)
         except ImportError as error:
             if (error.name or "").split(".")[0] == BACKENDS[backend].library:
                 raise NotInstalled(backend) from error
             raise
-    order = [f"kernels.{stem}" for stem in stems]  # whichever was imported first
-    return sorted(
+    return sorted(  # whichever was imported first
         (k for k in _registered.values() if (k.op, k.backend) == (op, backend)),
         key=lambda k: order.index(k.bind.__module__) if k.bind.__module__ in order else len(order),
     )

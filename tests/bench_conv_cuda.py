@@ -15,7 +15,8 @@ from must_reach import Figure, exactly, table
 
 from analysis import estimate
 from analysis.units import percent
-from kernels import cuda, gather_tiles, networks, registry
+from kernels import networks, registry
+from kernels.cuda import conv_tiles, loader
 from kernels.problems import Conv, Peak
 from workloads import copies, machine, timing
 from workloads.records import Settings
@@ -74,17 +75,17 @@ def main() -> int:
 
 def compile_seconds(hopper: bool) -> Figure:
     """The longest of all compilations: every tile that is tried, both ways of summing."""
-    loads = [functools.partial(cuda.load, "conv_cuda", "direct")]
+    loads = [functools.partial(loader.load, "conv/cuda", "direct")]
     for wgrad in (0, 1):
-        for of in gather_tiles.WARPS:
-            macros = gather_tiles.macros(of) | {"WGRAD": wgrad, "VECTOR_A": 1, "VECTOR_B": 1}
-            loads.append(functools.partial(cuda.load, "conv_cuda", "implicit_gemm", **macros))
-        for of in gather_tiles.TENSORS:
-            macros = gather_tiles.macros(of) | {"WGRAD": wgrad, "TYPE": '"bf16"'}
-            loads.append(functools.partial(cuda.load, "conv_cuda_tensor", "implicit_gemm", **macros))
-        for of in gather_tiles.GROUPS if hopper else ():
-            macros = gather_tiles.macros(of) | {"WGRAD": wgrad, "OUT": wgrad, "TYPE": '"bf16"'}
-            loads.append(functools.partial(cuda.load, "conv_cuda_wgmma", "convolve", _arch="sm_90a", **macros))
+        for of in conv_tiles.WARPS:
+            macros = conv_tiles.macros(of) | {"WGRAD": wgrad, "VECTOR_A": 1, "VECTOR_B": 1}
+            loads.append(functools.partial(loader.load, "conv/cuda", "implicit_gemm", **macros))
+        for of in conv_tiles.TENSORS:
+            macros = conv_tiles.macros(of) | {"WGRAD": wgrad, "TYPE": '"bf16"'}
+            loads.append(functools.partial(loader.load, "conv/cuda_tensor", "implicit_gemm", **macros))
+        for of in conv_tiles.GROUPS if hopper else ():
+            macros = conv_tiles.macros(of) | {"WGRAD": wgrad, "OUT": wgrad, "TYPE": '"bf16"'}
+            loads.append(functools.partial(loader.load, "conv/cuda_wgmma", "convolve", _arch="sm_90a", **macros))
     seconds = []
     for load in loads:
         compiled, begin = load(), time.perf_counter()

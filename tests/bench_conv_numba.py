@@ -50,7 +50,7 @@ def measured(name: str, problem: Conv) -> dict:
     """The rate of `blocked` over that of oneDNN's faster form, and as a share of the FMA peak; GFLOP/s of all sides."""
     import tensorflow
 
-    from kernels import conv_tensorflow
+    from kernels.conv import tensorflow as conv_tensorflow
 
     kernel = registry.find("conv/numba/blocked")
     whole = problem.inputs(3, True)

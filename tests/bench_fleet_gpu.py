@@ -9,7 +9,8 @@ import numpy as np
 from must_reach import Figure, exactly, table
 
 from analysis import fleet_devices, fleet_judged, fleet_words, spread
-from kernels import cuda, registry
+from kernels import registry
+from kernels.cuda import loader
 from kernels.problems import Matmul
 from workloads import copies, machine, measure, records, telemetry, timing
 from workloads.records import Loaded, Measurement, Row, Run, Settings
@@ -114,7 +115,7 @@ def kept_busy(multiprocessors: int):
     """
     global _stream
     _stream = _stream or cupy.cuda.Stream(non_blocking=True)
-    kernel = cuda.load("hold", "keep_busy")
+    kernel = loader.load("cuda/hold", "keep_busy")
     room = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
     kernel.max_dynamic_shared_size_bytes = room
     stop, out = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1), cupy.zeros(1, np.float32)

@@ -13,7 +13,8 @@ import numpy as np
 from must_reach import Figure, exactly, table
 
 from analysis import estimate
-from kernels import cuda, registry, tiles
+from kernels import registry
+from kernels.cuda import loader, matmul_tiles
 from kernels.problems import Matmul
 from workloads import copies, machine, timing
 from workloads.records import Settings
@@ -68,30 +69,32 @@ def main() -> int:
 def compile_seconds(hopper: bool) -> Figure:
     """The longest of all compilations: every rung and every tile that is tried."""
     loads = [
-        functools.partial(cuda.load, "matmul_cuda", name) for name in ("naive", "coalesced", "tiled", "register_tiled")
+        functools.partial(loader.load, "matmul/cuda", name)
+        for name in ("naive", "coalesced", "tiled", "register_tiled")
     ]
     loads += [
-        functools.partial(cuda.load, "matmul_cuda_warp", "matmul", **tiles.macros(of), VECTOR=1) for of in tiles.WARPS
+        functools.partial(loader.load, "matmul/cuda_warp", "matmul", **matmul_tiles.macros(of), VECTOR=1)
+        for of in matmul_tiles.WARPS
     ]
     loads += [
         functools.partial(
-            cuda.load, "matmul_cuda_tensor", "matmul", **tiles.macros(of), VECTOR=1, TF32=0, TYPE='"bf16"'
+            loader.load, "matmul/cuda_tensor", "matmul", **matmul_tiles.macros(of), VECTOR=1, TF32=0, TYPE='"bf16"'
         )
-        for of in tiles.TENSORS
+        for of in matmul_tiles.TENSORS
     ]
     loads += [
         functools.partial(
-            cuda.load,
-            "matmul_cuda_wgmma",
+            loader.load,
+            "matmul/cuda_wgmma",
             "matmul",
             _arch="sm_90a",
             TYPE='"bf16"',
             A_STORED_KM=0,
             B_STORED_KN=across,
-            **tiles.macros(of),
+            **matmul_tiles.macros(of),
         )
         for across, layout in enumerate(("nt", "nn"))
-        for of in tiles.GROUPS
+        for of in matmul_tiles.GROUPS
         if hopper and of.fits(layout)
     ]
     seconds = []

@@ -9,7 +9,8 @@ from must_reach import Figure, exactly, table
 from analysis import estimate, links
 from analysis.estimate import Estimate
 from analysis.sheets import SHEETS
-from kernels import cuda, registry
+from kernels import registry
+from kernels.cuda import loader
 from kernels.problems import Stream, Transfer
 from workloads import copies, machine, sweep, timing
 from workloads.records import Measurement, Settings
@@ -96,7 +97,7 @@ def nvbandwidth(way: str, size: int):
     host, device, latch = alloc_pinned_memory(size), alloc(size), alloc_pinned_memory(4)
     np.frombuffer(host, np.uint8, size)[:] = 0xCA
     go = np.frombuffer(latch, np.int32, 1)
-    hold = cuda.load("hold", "hold")
+    hold = loader.load("cuda/hold", "hold")
     arguments = (device.ptr, host.ptr, size, 1) if way == "h2d" else (host.ptr, device.ptr, size, 2)
 
     def take() -> float:

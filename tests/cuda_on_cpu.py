@@ -14,7 +14,8 @@ import types
 import numpy as np
 from kept import kept
 
-from kernels import cuda, registry
+from kernels import registry
+from kernels.cuda import loader
 
 COMPILER = shutil.which("g++") or shutil.which("clang++")
 HEADER = pathlib.Path(__file__).with_name("cuda_on_cpu.h")
@@ -45,7 +46,7 @@ def _plain(statement: re.Match) -> str:
 
 def translated(file: str, macros: dict) -> str:
     """kernels/<file>.cu as C++: its asm as calls, shared memory as that of the block at work."""
-    text = _ASM.sub(_plain, cuda.source(file))
+    text = _ASM.sub(_plain, loader.source(file))
     text = re.sub(r"extern __shared__ __align__\(16\) (\w+) (\w+)\[\];", r"\1* const \2 = (\1*)shared_memory;", text)
     text = text.replace("__shared__ ", "static ")
     defines = "".join(f"#define {name} {value}\n" for name, value in {"__CUDA_ARCH__": 900, **macros}.items())
@@ -97,16 +98,16 @@ def cupy(multiprocessors: int) -> types.ModuleType:
 
 
 def bindings(monkeypatch, multiprocessors: int):
-    """What gives kernels.conv_cuda.., or those of another operation, by the end of its name, imported over that CuPy, until the
+    """What gives kernels.conv.cuda.., or those of another operation, by the end of its name, imported over that CuPy, until the
     test is over."""
     monkeypatch.setitem(sys.modules, "cupy", cupy(multiprocessors))
     monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
     for operation, of in itertools.product(("conv", "matmul"), ("", "_tensor", "_wgmma")):
-        name = f"kernels.{operation}_cuda{of}"
+        name = f"kernels.{operation}.cuda{of}"
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
-    return lambda of="", operation="conv": importlib.import_module(f"kernels.{operation}_cuda{of}")
+    return lambda of="", operation="conv": importlib.import_module(f"kernels.{operation}.cuda{of}")
 
 
 @functools.cache
@@ -123,7 +124,7 @@ def load(folder: pathlib.Path, file: str, kernel: str, **macros):
     used = ", ".join(f"({kind})a{i}" if "*" in kind else f"*({kind}*)a{i}" for i, kind in enumerate(kinds))
     text += f'\nextern "C" void go(unsigned x, unsigned y, unsigned threads, {passed}) {{\n'
     text += f"    launch({{x, y}}, threads, [=] {{ {kernel}({used}); }});\n}}\n"
-    library = folder / f"{file}_{kernel}_{abs(hash(tuple(macros.items())))}.so"
+    library = folder / f"{file.replace('/', '_')}_{kernel}_{abs(hash(tuple(macros.items())))}.so"
     flags = ("-O1", "-w", "-std=c++17", "-shared", "-fPIC")
 
     def make(path: pathlib.Path) -> None:

@@ -16,11 +16,11 @@ import types
 import cuda_on_cpu
 import numpy as np
 
-import kernels
-from kernels import cuda, registry
+from kernels import registry
+from kernels.cuda import loader
 from kernels.problems.arrays import numpy_dtype
 
-_MODULES = ("kernels.several", "kernels.collective_cupy", "kernels.peer_cupy", "kernels.transfer_cupy")
+_MODULES = ("kernels.cuda.several_gpus", "kernels.collective.cupy", "kernels.peer.cupy")
 
 
 class CUDARuntimeError(RuntimeError):
@@ -282,14 +282,15 @@ def imported(monkeypatch, folder, count: int = 2, reach: bool = True):
         for name, module in (("cupy", made), ("cupy.cuda", made.cuda), ("cupy.cuda.nccl", made.cuda.nccl)):
             patch.setitem(sys.modules, name, module)
         driver = Driver(host, folder)
-        patch.setattr(cuda, "_driver", lambda: driver)
-        patch.setattr(cuda, "load", driver.load)
+        patch.setattr(loader, "_driver", lambda: driver)
+        patch.setattr(loader, "load", driver.load)
         patch.setattr(registry, "_registered", {})
         for name in _MODULES:
             patch.setitem(sys.modules, name, None)
             del sys.modules[name]
-            own = name.rpartition(".")[2]
-            patch.setattr(kernels, own, None, raising=False)
-            delattr(kernels, own)  # else `from kernels import ...` finds the old one
-        modules = [importlib.import_module(name) for name in ("kernels.collective_cupy", "kernels.peer_cupy")]
+            package, _, own = name.rpartition(".")
+            package = importlib.import_module(package)
+            patch.setattr(package, own, None, raising=False)
+            delattr(package, own)  # else `from kernels.cuda import ...` finds the old one
+        modules = [importlib.import_module(name) for name in ("kernels.collective.cupy", "kernels.peer.cupy")]
         yield *modules, host

@@ -299,14 +299,14 @@ def run_as_counted(network, off):
     import tensorflow as tf
 
     from analysis import fusion
-    from kernels import in_tensorflow
+    from kernels.tensorflow import calls
     from workloads import models
 
     x, y = data.load("synthetic", network, BATCH, 1)
     model = models.build(network, False)
     model.optimizer.build(model.trainable_variables)
     step = tf.function(lambda x, y: model.train_step((x, y)), autograph=False)
-    found = in_tensorflow.ran(lambda: step(tf.constant(x), tf.constant(y)))
+    found = calls.ran(lambda: step(tf.constant(x), tf.constant(y)))
     kernels = fusion.op_by_op(networks.step(network, BATCH), "cpu")
     told = sum(n for name, n in found.items() if name not in ("_Arg", "_Retval", "NoOp", "Const"))
     assert abs(fusion.operations(kernels) - told) <= off, (network.name, fusion.operations(kernels), told, found)

@@ -10,8 +10,8 @@ import msgspec
 import numpy as np
 import pytest
 
-import kernels
-from kernels import conv_numpy, reference, registry
+from kernels import reference, registry
+from kernels.conv import numpy as conv_numpy
 from kernels.problems import Conv, Problem
 from kernels.reference import conv as reference_conv
 
@@ -280,7 +280,7 @@ def test_numpy_says_what_it_does_not_multiply(math):
 
 @pytest.fixture
 def on_gpu(monkeypatch):
-    """kernels.conv_cupy with NumPy for CuPy and a product that leaves its result in place, as cuBLAS does."""
+    """kernels.conv.cupy with NumPy for CuPy and a product that leaves its result in place, as cuBLAS does."""
     fake = types.ModuleType("cupy")
     for name in ("empty", "zeros", "copyto", "add", "lib"):
         setattr(fake, name, getattr(np, name))
@@ -292,16 +292,16 @@ def on_gpu(monkeypatch):
         assert a.flags.c_contiguous and b.flags.c_contiguous
         return lambda: np.matmul(*reference.operands(problem, (a, b)))
 
-    matmul = types.ModuleType("kernels.matmul_cupy")
-    matmul.cublas = cublas
+    matmul = types.ModuleType("kernels.cuda.cublas")
+    matmul.product = cublas
     monkeypatch.setitem(sys.modules, "cupy", fake)
-    monkeypatch.setitem(sys.modules, "kernels.matmul_cupy", matmul)
-    monkeypatch.delitem(sys.modules, "kernels.conv_cupy", raising=False)
+    monkeypatch.setitem(sys.modules, "kernels.cuda.cublas", matmul)
+    monkeypatch.delitem(sys.modules, "kernels.conv.cupy", raising=False)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    module = importlib.import_module("kernels.conv_cupy")
+    module = importlib.import_module("kernels.conv.cupy")
     yield types.SimpleNamespace(im2col=module.im2col, cupy=fake)
-    sys.modules.pop("kernels.conv_cupy", None)
-    vars(kernels).pop("conv_cupy", None)
+    sys.modules.pop("kernels.conv.cupy", None)
+    vars(importlib.import_module("kernels.conv")).pop("cupy", None)
 
 
 def test_im2col_on_the_gpu_is_right_call_after_call(on_gpu):

@@ -10,10 +10,11 @@ import pytest
 from test_conv import loops
 from test_cuda import spilled
 
-from kernels import cuda, gather_tiles, reference, tuning
+from kernels import reference
+from kernels.cuda import autotuner, conv_tiles, loader
 from kernels.problems import Conv
 
-PLAIN, TENSOR, WGMMA = "conv_cuda", "conv_cuda_tensor", "conv_cuda_wgmma"
+PLAIN, TENSOR, WGMMA = "conv/cuda", "conv/cuda_tensor", "conv/cuda_wgmma"
 # 1 x 1 images, one channel and three, odd ones, filters that are not square, strides of 2 and 3, padding beyond the filter
 SHAPES = [
     (1, 1, 1, 1, 1, 1, 1),
@@ -34,11 +35,11 @@ def filters(problem: Conv, seed: int = 3) -> np.ndarray:
     return np.random.default_rng(seed).integers(-2, 3, problem.w_shape)
 
 
-def images(of: gather_tiles.Gather, seed: int = 4) -> np.ndarray:
+def images(of: conv_tiles.Gather, seed: int = 4) -> np.ndarray:
     return np.random.default_rng(seed).integers(-2, 3, (of.n, of.h, of.w, of.c))
 
 
-def columns(of: gather_tiles.Gather, source: np.ndarray) -> np.ndarray:
+def columns(of: conv_tiles.Gather, source: np.ndarray) -> np.ndarray:
     """The matrix that a kernel never writes, from what a Gather says: pixels by taps and channels."""
     rows = np.zeros((of.n, of.p, of.q, of.r, of.s, of.c), source.dtype)
     for y in range(of.p):
@@ -53,7 +54,7 @@ def columns(of: gather_tiles.Gather, source: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=str)
 def test_forward_is_the_product_that_gather_says(problem):
-    of, w = gather_tiles.gather(problem), filters(problem)
+    of, w = conv_tiles.gather(problem), filters(problem)
     x = images(of)
     product = columns(of, x) @ w.reshape(-1, problem.c_out)
     assert (product.reshape(problem.y_shape) == loops(problem, x, w)).all()
@@ -72,7 +73,7 @@ def test_phases_make_every_pixel_of_dx_at_most_once_and_leave_out_zeros(problem)
     )
     w, dy = filters(problem), np.random.default_rng(5).integers(-2, 3, problem.y_shape)
     dx, times = np.zeros(problem.x_shape, int), np.zeros(problem.x_shape, int)
-    for phase in gather_tiles.phases(problem):
+    for phase in conv_tiles.phases(problem):
         of = phase.of
         turned = w[phase.rows, phase.columns].transpose(0, 1, 3, 2)
         assert of.taps == turned.shape[0] * turned.shape[1] > 0
@@ -86,19 +87,19 @@ def test_phases_make_every_pixel_of_dx_at_most_once_and_leave_out_zeros(problem)
 def test_phases_by_hand():
     """3 x 3 / 2 with a zero above and to the left: even pixels meet tap 1 alone, odd ones taps 2 and 0."""
     problem = Conv(1, 8, 8, 1, 1, 3, 3, 2, 1, direction="dgrad")
-    sizes = [(p.of.to_y, p.of.to_x, p.of.r, p.of.s, p.of.top, p.of.left) for p in gather_tiles.phases(problem)]
+    sizes = [(p.of.to_y, p.of.to_x, p.of.r, p.of.s, p.of.top, p.of.left) for p in conv_tiles.phases(problem)]
     assert sizes == [(0, 0, 1, 1, 0, 0), (0, 1, 1, 2, 0, 0), (1, 0, 2, 1, 0, 0), (1, 1, 2, 2, 0, 0)]
-    taps = [list(range(3))[p.rows] for p in gather_tiles.phases(problem)]
+    taps = [list(range(3))[p.rows] for p in conv_tiles.phases(problem)]
     assert taps == [[1], [1], [2, 0], [2, 0]]
-    assert [p.of.taps for p in gather_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
+    assert [p.of.taps for p in conv_tiles.phases(Conv(1, 4, 4, 1, 1, 1, 1, 2, direction="dgrad"))] == [1]
 
 
 @pytest.mark.parametrize("path", [PLAIN, TENSOR, WGMMA])
 def test_a_shape_has_the_fields_of_gather(path):
-    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", cuda.source(path))
-    assert tuple(fields.split(", ")) == gather_tiles.Gather._fields
-    assert gather_tiles.gather(PROBLEMS[0]).passed.nbytes == 4 * len(gather_tiles.Gather._fields)
-    assert gather_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
+    (fields,) = re.findall(r"struct Shape \{ int (.*); \};", loader.source(path))
+    assert tuple(fields.split(", ")) == conv_tiles.Gather._fields
+    assert conv_tiles.gather(PROBLEMS[0]).passed.nbytes == 4 * len(conv_tiles.Gather._fields)
+    assert conv_tiles.gather(PROBLEMS[0]).passed.size == 1  # CuPy passes arrays of one item by value
 
 
 def test_no_part_of_a_sum_is_empty_and_all_fit():
@@ -110,28 +111,28 @@ def test_no_part_of_a_sum_is_empty_and_all_fit():
         (1000, 9, 264, 1 << 24),
         (8, 0, 132, 64),
     ):
-        found = gather_tiles.splits(tiles, steps, at_once, outputs)
+        found = conv_tiles.splits(tiles, steps, at_once, outputs)
         assert found[0] == 1 and len(found) <= 3 and found == sorted(set(found))
         for parts in found[1:]:
             share = -(-steps // parts)
             assert (parts - 1) * share < steps and share >= 4 and parts * outputs * 4 <= 1 << 28
-    assert gather_tiles.splits(5, 6272, 396, 36864) == [1, 79, 157]  # a wave of blocks, and two
+    assert conv_tiles.splits(5, 6272, 396, 36864) == [1, 79, 157]  # a wave of blocks, and two
 
 
 def test_what_tiles_take_of_a_multiprocessor():
-    assert gather_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
-    assert gather_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
-    assert gather_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
-    assert gather_tiles.TENSORS[0].shared_bytes(True) == 2 * 4 * (32 * 136 + 32 * 136)
-    group = gather_tiles.Groups(2, 64, 256, 4, 2, 1)
+    assert conv_tiles.WARPS[0].shared_bytes(False) == 4 * 4 * (128 * 20 + 16 * 64)
+    assert conv_tiles.WARPS[0].shared_bytes(True) == 4 * 4 * (128 * 16 + 16 * 64)
+    assert conv_tiles.TENSORS[0].shared_bytes(False) == 2 * 4 * (128 * 40 + 32 * 136)
+    assert conv_tiles.TENSORS[0].shared_bytes(True) == 2 * 4 * (32 * 136 + 32 * 136)
+    group = conv_tiles.Groups(2, 64, 256, 4, 2, 1)
     assert (group.tile, group.threads) == ((128, 256), 288)
     assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16
-    for of in (*gather_tiles.WARPS, *gather_tiles.TENSORS):
+    for of in (*conv_tiles.WARPS, *conv_tiles.TENSORS):
         for wgrad in (False, True):
             table = 16 * (of.stages * of.deep if wgrad else of.tile_m)  # of pixels
             assert (of.shared_bytes(wgrad) + table + 1024) * of.blocks <= 228 << 10
-    for of in gather_tiles.GROUPS:
-        assert of.shared_bytes <= gather_tiles.HOPPER_SHARED_BYTES and (of.shared_bytes + 1024) * of.blocks <= 228 << 10
+    for of in conv_tiles.GROUPS:
+        assert of.shared_bytes <= conv_tiles.HOPPER_SHARED_BYTES and (of.shared_bytes + 1024) * of.blocks <= 228 << 10
         warps = -(
             -of.threads // 32 * of.blocks // 4
         )  # on each quarter of a multiprocessor, which has 512 registers a lane
@@ -140,18 +141,18 @@ def test_what_tiles_take_of_a_multiprocessor():
 
 @pytest.mark.parametrize(
     ("path", "some"),
-    [(PLAIN, gather_tiles.WARPS), (TENSOR, gather_tiles.TENSORS), (WGMMA, gather_tiles.GROUPS)],
+    [(PLAIN, conv_tiles.WARPS), (TENSOR, conv_tiles.TENSORS), (WGMMA, conv_tiles.GROUPS)],
     ids=str,
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
-    defined = set(re.findall(r"^#define (\w+)", cuda.source(path).partition("#endif")[0], re.MULTILINE))
-    assert set(gather_tiles.macros(some[0])) | {"WGRAD"} <= defined
+    defined = set(re.findall(r"^#define (\w+)", loader.source(path).partition("#endif")[0], re.MULTILINE))
+    assert set(conv_tiles.macros(some[0])) | {"WGRAD"} <= defined
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
 def test_ldmatrix_turns_a_wgrad_s_tile():
     """A lies as 16 of the sum by 16 rows; a lane's registers are m16n8k16's: upper left, lower left, upper right, lower right."""
-    address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", cuda.source(TENSOR))[1]
+    address = re.search(r"transposed\(u\[p\], shared\(as \+ (.*)\)\);\n", loader.source(TENSOR))[1]
     pitch, tile = 128 + 8, np.arange(32 * 136)
     rows = [eval(address.replace("/", "//"), {"lane": lane, "l": 16, "p": 2, "A_PITCH": pitch}) for lane in range(32)]
     assert all(at % 8 == 0 for at in rows)  # 16 bytes
@@ -164,12 +165,12 @@ def test_ldmatrix_turns_a_wgrad_s_tile():
 
 
 def test_rows_that_are_loaded_together_lie_in_different_banks():
-    for of in gather_tiles.TENSORS:
+    for of in conv_tiles.TENSORS:
         for line in (of.deep, of.tile_m, of.tile_n):
             assert (
                 len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
             )  # 8 rows of 16 bytes fill all 32 banks
-    for of in gather_tiles.WARPS:
+    for of in conv_tiles.WARPS:
         assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
 
@@ -179,15 +180,15 @@ def test_rows_that_are_loaded_together_lie_in_different_banks():
 TRIED = [
     *(
         (PLAIN, of, {"WGRAD": wgrad, "VECTOR_A": vector, "VECTOR_B": vector})
-        for of in gather_tiles.WARPS
+        for of in conv_tiles.WARPS
         for wgrad in (0, 1)
         for vector in (0, 1)
         if vector or not wgrad or of.tile_m <= of.threads
     ),
-    *((TENSOR, of, {"WGRAD": wgrad, "TYPE": '"f16"'}) for of in gather_tiles.TENSORS for wgrad in (0, 1)),
+    *((TENSOR, of, {"WGRAD": wgrad, "TYPE": '"f16"'}) for of in conv_tiles.TENSORS for wgrad in (0, 1)),
     *(
         (WGMMA, of, {"WGRAD": wgrad, "OUT": leaves, "TYPE": '"bf16"'})
-        for i, of in enumerate(gather_tiles.GROUPS)
+        for i, of in enumerate(conv_tiles.GROUPS)
         for wgrad, leaves in ((0, 0), (1, 1), (0, 1), (0, 2))[: 2 if i else 4]
     ),
 ]
@@ -195,12 +196,12 @@ TRIED = [
 
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_sums_stay_in_registers(file, of, more):
-    assert spilled(file, {**gather_tiles.macros(of), **more}) == 0
+    assert spilled(file, {**conv_tiles.macros(of), **more}) == 0
 
 
 def test_nothing_waits_without_end():
     for path in (PLAIN, TENSOR):
-        assert "try_wait" not in cuda.source(path) and "while (" not in cuda.source(path)
+        assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
 
 
 @pytest.fixture
@@ -232,19 +233,19 @@ def built(tmp_path_factory):
 )
 def test_kernels_run_on_the_cpu_are_right(of, rung, dtype, way, bound, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
-    monkeypatch.setattr(cuda, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     module, parts = bound(of), set()
-    narrow = next(t for t in gather_tiles.TENSORS if t.tile_n == 32)
-    chosen = {"WARPS": gather_tiles.WARPS[:1], "TENSORS": (narrow,)}  # one to build
+    narrow = next(t for t in conv_tiles.TENSORS if t.tile_n == 32)
+    chosen = {"WARPS": conv_tiles.WARPS[:1], "TENSORS": (narrow,)}  # one to build
     for name, some in chosen.items():
-        monkeypatch.setattr(gather_tiles, name, some)
+        monkeypatch.setattr(conv_tiles, name, some)
 
     def some(gpu, file, problem, calls):
         name = list(calls)[-1]  # that with the most parts
         parts.add(name.rpartition("=")[2])
         return name
 
-    monkeypatch.setattr(tuning, "fastest", some)
+    monkeypatch.setattr(autotuner, "fastest", some)
     for shape in WHOLE:
         problem = Conv(*shape, direction=way, dtype=dtype)
         inputs = problem.inputs(3, True)
@@ -271,14 +272,14 @@ def unaligned(values: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("way", Conv.DIRECTIONS)
 def test_images_that_begin_between_16_bytes_are_convolved_too(way, bound, built, monkeypatch):
     """They are fetched item by item: for wgrad by tiles no longer than a block has threads, each of which has one of a line."""
-    monkeypatch.setattr(cuda, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
     offered = {}
 
     def some(gpu, file, problem, calls):
         offered.update((name.split()[0], name) for name in calls)
         return offered.get("64x64x16") or next(iter(calls))
 
-    monkeypatch.setattr(tuning, "fastest", some)
+    monkeypatch.setattr(autotuner, "fastest", some)
     problem = Conv(2, 7, 6, 8, 36, 3, 3, direction=way)
     inputs, found = problem.inputs(3, True), []
     for put in (cuda_on_cpu.filled, unaligned):

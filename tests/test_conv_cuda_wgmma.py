@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from test_conv_cuda import PROBLEMS, WGMMA
 
-from kernels import cuda, gather_tiles
+from kernels.cuda import conv_tiles, loader
 from kernels.problems import Conv
 
 
 def test_every_wait_gives_up():
-    text = cuda.source(WGMMA)
+    text = loader.source(WGMMA)
     wait = re.search(r"__device__ void wait\(.*?\n}", text, re.DOTALL)[0]
     assert text.count("try_wait") == wait.count("try_wait") == 2 and "while (" not in text
     assert wait.index("bra AGAIN") < wait.index("trap;") and "setp.lt.u64 early, now, 4000000000;" in wait
@@ -48,7 +48,7 @@ def wgmma(monkeypatch):
     return cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)("_wgmma")
 
 
-def walked(of: gather_tiles.Gather, box, pixels: int):
+def walked(of: conv_tiles.Gather, box, pixels: int):
     """(image, row, column) of the pixels that the copy engine takes, from where the product's first one lies: along the row while
     the box has more, then in the next row, then in the next image (PTX ISA, im2col mode)."""
     (left, top), (right, bottom) = box
@@ -67,7 +67,7 @@ def test_the_copy_engine_walks_the_pixels_of_the_product(problem, wgmma):
     dgrad = Conv(
         *(getattr(problem, f) for f in ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "pad")), direction="dgrad"
     )
-    for of in (gather_tiles.gather(problem), *(phase.of for phase in gather_tiles.phases(dgrad))):
+    for of in (conv_tiles.gather(problem), *(phase.of for phase in conv_tiles.phases(dgrad))):
         wanted = [
             (n, y * of.step - of.top, x * of.step - of.left)
             for n in range(of.n)
@@ -79,8 +79,8 @@ def test_the_copy_engine_walks_the_pixels_of_the_product(problem, wgmma):
 
 def test_a_map_of_images_counts_channels_first_and_then_columns(wgmma, monkeypatch):
     driver = Driver()
-    monkeypatch.setattr(cuda, "_driver", lambda: driver)
-    of = gather_tiles.gather(Conv(2, 12, 10, 16, 8, 5, 3, 2, 1))  # 5 x 4 pixels
+    monkeypatch.setattr(loader, "_driver", lambda: driver)
+    of = conv_tiles.gather(Conv(2, 12, 10, 16, 8, 5, 3, 2, 1))  # 5 x 4 pixels
     made = wgmma.im2col_map(0x7000, of, 128)
     # 16-bit items, c w h n and their pitches in bytes, corners along w and h, 64 channels of 128 pixels every 2
     assert driver.asked == (
@@ -97,7 +97,7 @@ def test_a_map_of_images_counts_channels_first_and_then_columns(wgmma, monkeypat
         (0, 3, 3, 0),
     )
     assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
-    monkeypatch.setattr(cuda, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(loader, "_driver", lambda: Driver(1))
     with pytest.raises(ValueError, match="cuTensorMapEncodeIm2col: error 1"):
         wgmma.im2col_map(0x7000, of, 128)
 
@@ -114,7 +114,7 @@ def test_a_map_of_images_counts_channels_first_and_then_columns(wgmma, monkeypat
 )
 def test_images_that_the_copy_engine_cannot_walk_are_refused(problem, address, reason, wgmma):
     with pytest.raises(ValueError, match=reason):
-        wgmma.im2col_map(address, gather_tiles.gather(problem), 128)
+        wgmma.im2col_map(address, conv_tiles.gather(problem), 128)
 
 
 def test_filters_of_wgmma_have_each_tap_s_channels_in_whole_64s(wgmma):
@@ -138,7 +138,7 @@ def test_filters_of_wgmma_have_each_tap_s_channels_in_whole_64s(wgmma):
     ],
 )
 def test_what_a_rung_cannot_do_it_says(problem, reason, wgmma):
-    from kernels import conv_cuda
+    from kernels.conv import cuda as conv_cuda
 
     with pytest.raises(ValueError, match=reason):
         conv_cuda.refuse(problem, ("bfloat16", "float16"), "wgmma")

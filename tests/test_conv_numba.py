@@ -9,7 +9,11 @@ import numpy as np
 import pytest
 from tile_code import need
 
-from kernels import conv_numba_blocked, conv_numba_wgrad, pixel_blocks, pixel_tiles, registry
+from kernels import registry
+from kernels.conv import _pixel_blocks as pixel_blocks
+from kernels.conv import _pixel_tiles as pixel_tiles
+from kernels.conv import numba_blocked as conv_numba_blocked
+from kernels.conv import numba_wgrad as conv_numba_wgrad
 from kernels.problems import Conv
 from kernels.problems.arrays import empty
 from kernels.reference import conv as reference_conv

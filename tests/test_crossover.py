@@ -8,6 +8,7 @@ from analysis import crossover
 from analysis.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
 from analysis.estimate import Estimate
 from analysis.why import COPIES, OVERHEAD, REMAINDER, why
+from kernels import registry
 
 CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6
 
@@ -151,8 +152,8 @@ def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
 
 
 def test_teaching_rungs_never_stand_for_the_cpu():
-    assert "matmul/numba/naive" in crossover.teaching_rungs()
-    assert "matmul/numba/parallel" not in crossover.teaching_rungs()
+    assert "matmul/numba/naive" in registry.rungs()
+    assert "matmul/numba/parallel" not in registry.rungs()
     rows = [*laws(cpu_law, gpu_law, [64]), row("matmul/numba/naive", square(64), 1e-9, threads=1)]
     assert only(rows).points[0].cpu.kernel == "matmul/numpy/blas"
 

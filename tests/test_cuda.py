@@ -8,19 +8,21 @@ import re
 import pytest
 from kept import kept
 
-from kernels import cuda
+from kernels.cuda import loader
+
+FOLDER = loader.FOLDER
 
 
 def own_text(file: str) -> str:
-    return (cuda.FOLDER / f"{file}.cu").read_text(encoding="utf-8")
+    return (loader.FOLDER / file).read_text(encoding="utf-8")
 
 
 def architectures(file: str) -> list[str]:
-    return re.findall(r"sm_\w+", own_text(file).splitlines()[0])
+    return re.findall(r"sm_\w+", own_text(f"{file}.cu").splitlines()[0])
 
 
-SOURCES = sorted(path.stem for path in cuda.FOLDER.glob("*.cu"))
-FILES, SHARED = [f for f in SOURCES if architectures(f)], [f for f in SOURCES if not architectures(f)]
+FILES = sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.cu"))
+SHARED = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.cuh"))
 
 
 def compiled(text: str, arch: str):
@@ -35,7 +37,7 @@ def spilled(file: str, macros: dict) -> int:
     No product may wait for the one before (ptxas says so as C75..).
     """
     core = pytest.importorskip("cuda.core", reason="cuda-core is not installed (extra dev)")
-    text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + cuda.source(file)
+    text = "".join(f"#define {name} {value}\n" for name, value in macros.items()) + loader.source(file)
     arch = architectures(file)[-1]
 
     def make(path) -> None:
@@ -56,7 +58,7 @@ def _compilers() -> tuple[str, ...]:
 
 
 def test_what_spills_is_counted(tmp_path, monkeypatch):
-    monkeypatch.setattr(cuda, "FOLDER", tmp_path)
+    monkeypatch.setattr(loader, "FOLDER", tmp_path)
     held = "float x[200]; for (int i = 0; i < 200; i++) x[i] = a[i * n]; for (int i = 0; i < 200; i++) a[i * n] = x[199 - i];"
     kernel = f'// sm_90\nextern "C" __global__ void __launch_bounds__(1024) f(float* a, int n) {{ {held} }}\n'
     (tmp_path / "a.cu").write_text(kernel + kernel.replace(" f(", " g(").replace("200", "2").replace("199", "1"))
@@ -76,12 +78,12 @@ def test_what_was_compiled_is_kept_under_everything_that_decides_it(tmp_path, mo
     assert kept(".so", ("a", "b"), make).read_text() == "4"
 
 
-def test_every_source_names_an_architecture_or_is_shared_by_some_that_do():
+def test_every_source_names_an_architecture_and_what_is_shared_is_so_by_some():
     """What they include counts with what that includes in its turn."""
-    assert len(FILES) >= 3
+    assert len(FILES) >= 3 and all(architectures(file) for file in FILES)
     users = {file: [] for file in SHARED}
     for file in FILES:
-        for name in re.findall(r'^#line 1 "(\w+)\.cu"$', cuda.source(file), re.MULTILINE):
+        for name in re.findall(r'^#line 1 "([\w/]+\.cuh)"$', loader.source(file), re.MULTILINE):
             users[name].append(file)
     assert {name: found for name, found in users.items() if len(found) < 2} == {}
     assert all(own_text(file).startswith("// Shared text: ") for file in SHARED)
@@ -90,7 +92,7 @@ def test_every_source_names_an_architecture_or_is_shared_by_some_that_do():
 def test_no_function_stands_in_two_sources():
     """What two need has a place of its own; overloads and functions of one name that do something else may stand in both."""
     bodies = {}
-    for file in SOURCES:
+    for file in (*SHARED, *(f"{file}.cu" for file in FILES)):
         for body in re.findall(r"^__device__ [^\n]*\}$|^__device__ .*?^\}$", own_text(file), re.DOTALL | re.MULTILINE):
             bodies.setdefault(" ".join(body.split()), []).append(file)
     assert len(bodies) > 50
@@ -98,41 +100,43 @@ def test_no_function_stands_in_two_sources():
 
 
 def test_a_source_has_what_it_includes_once_and_lines_keep_their_numbers(tmp_path, monkeypatch):
-    monkeypatch.setattr(cuda, "FOLDER", tmp_path)
-    (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cu"\nint a;\n#include "c.cu"\nint z;\n')
-    (tmp_path / "b.cu").write_text("int b;\n")
-    (tmp_path / "c.cu").write_text('#include "b.cu"\nint c;\n')
+    monkeypatch.setattr(loader, "FOLDER", tmp_path)
+    (include := tmp_path / "cuda/include").mkdir(parents=True)
+    (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cuh"\nint a;\n#include "c.cuh"\nint z;\n')
+    (include / "b.cuh").write_text("int b;\n")
+    (include / "c.cuh").write_text('#include "b.cuh"\nint c;\n')
     lines = [
         "// sm_90",
-        '#line 1 "b.cu"',
+        '#line 1 "cuda/include/b.cuh"',
         "int b;",
         '#line 3 "a.cu"',
         "int a;",
-        '#line 1 "c.cu"',
-        '#line 2 "c.cu"',
+        '#line 1 "cuda/include/c.cuh"',
+        '#line 2 "cuda/include/c.cuh"',
         "int c;",
         '#line 5 "a.cu"',
         "int z;",
     ]
-    assert cuda.source("a").splitlines() == lines
-    (tmp_path / "b.cu").write_text("int other;\n")
-    assert "int other;" in cuda.source("a")  # tuning and CuPy keep what they know by this text
-    (tmp_path / "a.cu").write_text('#include "nowhere.cu"\n')
+    assert loader.source("a").splitlines() == lines
+    (include / "b.cuh").write_text("int other;\n")
+    assert "int other;" in loader.source("a")  # tuning and CuPy keep what they know by this text
+    (tmp_path / "a.cu").write_text('#include "nowhere.cuh"\n')
     with pytest.raises(FileNotFoundError):
-        cuda.source("a")
+        loader.source("a")
 
 
 def test_an_error_is_in_the_file_and_line_where_it_was_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(cuda, "FOLDER", tmp_path)
-    (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cu"\nextern "C" __global__ void f() { nonsense; }\n')
-    (tmp_path / "b.cu").write_text("int b;\nint c;\n")
+    monkeypatch.setattr(loader, "FOLDER", tmp_path)
+    (tmp_path / "cuda/include").mkdir(parents=True)
+    (tmp_path / "a.cu").write_text('// sm_90\n#include "b.cuh"\nextern "C" __global__ void f() { nonsense; }\n')
+    (tmp_path / "cuda/include/b.cuh").write_text("int b;\nint c;\n")
     with pytest.raises(Exception, match=r"a\.cu\(3\)"):
-        compiled(cuda.source("a"), "sm_90")
+        compiled(loader.source("a"), "sm_90")
 
 
 @pytest.mark.parametrize(("file", "arch"), [(f, a) for f in FILES for a in architectures(f)])
 def test_compiles(file, arch):
-    assert len(compiled(cuda.source(file), arch).code) > 1000
+    assert len(compiled(loader.source(file), arch).code) > 1000
 
 
 def test_a_broken_source_is_refused():

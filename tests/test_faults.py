@@ -35,13 +35,13 @@ def _spin():
     return x
 
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def spins(problem, a, b):
     """Never ends, and holds the interpreter meanwhile."""
     return _spin
 
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def sticky(problem, a, b):
     """Fails as a kernel does that broke its CUDA context."""
     def run():
@@ -49,7 +49,7 @@ def sticky(problem, a, b):
     return run
 
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def full(problem, a, b):
     """Fails as CuPy does when the GPU's memory is out."""
     class OutOfMemoryError(Exception):
@@ -59,7 +59,7 @@ def full(problem, a, b):
     return run
 
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def plain(problem, a, b):
     """A right product that says which process made it."""
     def run():

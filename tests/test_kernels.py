@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from llvmlite import binding
 
-from kernels import peak_numba_bfloat16, reference, registry, simd
+from kernels import reference, registry
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream, Transfer
 from kernels.problems.arrays import MATHS
+from kernels.simd import amx, vectors
 
 AWKWARD = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
 # 1 x 1 images, one channel and three, odd ones, a filter that is not square
@@ -114,7 +115,7 @@ def lacking(reasons: list[str]) -> str:
         if not there.get(name):
             return "AMX" if name.startswith("amx") else name.upper()
     refused = any("does not let a process use AMX's tiles" in reason for reason in reasons)
-    return "AMX" if refused and not peak_numba_bfloat16.tiles_allowed() else ""
+    return "AMX" if refused and not amx.tiles_allowed() else ""
 
 
 @pytest.mark.parametrize("kernel", kernels(), ids=lambda k: k.name)
@@ -142,12 +143,12 @@ def test_right_or_refused_with_a_reason(kernel):
 def test_only_what_the_cpu_lacks_excuses_a_kernel_that_can_do_nothing(monkeypatch):
     have = {"amx-bf16": True, "avx512bf16": False}
     monkeypatch.setattr(binding, "get_host_cpu_features", lambda: have)
-    monkeypatch.setattr(peak_numba_bfloat16, "tiles_allowed", lambda: True)
+    monkeypatch.setattr(amx, "tiles_allowed", lambda: True)
     kept = "the kernel of this system does not let a process use AMX's tiles"
     assert lacking(["not in float32 nn", "this CPU, or its system, has no amx-tile and no amx-bf16"]) == "AMX"
     assert lacking(["this CPU, or its system, has no avx512bf16"]) == "AVX512BF16"
     assert lacking(["this CPU, or its system, has no amx-bf16", "no float64", kept]) == ""
-    monkeypatch.setattr(peak_numba_bfloat16, "tiles_allowed", lambda: False)
+    monkeypatch.setattr(amx, "tiles_allowed", lambda: False)
     assert lacking(["this CPU, or its system, has no amx-bf16", kept]) == "AMX"
 
 
@@ -181,15 +182,34 @@ def test_every_kernel_tells_its_idea_in_two_lines(kernel):
     assert 20 < len(kernel.idea) < 240
 
 
-def test_every_kernel_file_names_a_known_backend():
-    for path in registry.FOLDER.glob("*_*.py"):
-        decorated = [
-            n
-            for n in ast.parse(path.read_text()).body
-            if isinstance(n, ast.FunctionDef) and any(ast.unparse(d).startswith("kernel") for d in n.decorator_list)
-        ]
-        if decorated:
-            assert path.stem.split("_")[1] in registry.BACKENDS, path.name
+def test_a_file_of_an_operation_that_names_no_backend_is_refused(tmp_path, monkeypatch):
+    for op in registry.OPERATIONS:
+        assert set(registry.backends(op)) <= set(registry.BACKENDS)
+    monkeypatch.setattr(registry, "FOLDER", tmp_path)
+    (tmp_path / "conv").mkdir()
+    for name in ("__init__", "_helper", "numpy_mine"):
+        (tmp_path / f"conv/{name}.py").write_text("")
+    assert registry.backends("conv") == ["numpy"]
+    (tmp_path / "conv/helper.py").write_text("")
+    with pytest.raises(ValueError, match=r"conv/helper\.py names no backend"):
+        registry.backends("conv")
+
+
+def test_the_tables_of_the_ladders_name_kernels_that_there_are():
+    """Without importing what not everybody has."""
+    there = set()
+    for op in registry.OPERATIONS:
+        for path in (registry.FOLDER / op).glob("[!_]*.py"):
+            backend, tree = path.stem.split("_")[0], ast.parse(path.read_text())
+            made = [n for n in tree.body if isinstance(n, ast.FunctionDef)]
+            made = [n.name for n in made if any(ast.unparse(d).startswith("kernel") for d in n.decorator_list)]
+            there |= {f"{op}/{backend}/{name}" for name in made}
+    assert registry.rungs() <= there and len(registry.rungs()) >= 20
+    for op in ("matmul", "conv"):
+        assert set(registry.ideas(op)) == {
+            k for k in there if k.split("/")[0] == op and k.split("/")[1] in registry.OWN
+        }
+        assert all(20 < len(idea) < 240 for idea in registry.ideas(op).values())
 
 
 def test_every_backend_is_of_a_kind_and_names_what_it_stands_on():
@@ -204,7 +224,8 @@ def test_a_missing_library_is_not_installed_and_any_other_error_is_raised(tmp_pa
         ("cupy", "import numpy_that_is_not_there", ModuleNotFoundError),
     ):
         monkeypatch.setitem(registry.BACKENDS, name, registry.Backend(("gpu",), "cupy_that_is_not_there", "cupy"))
-        (tmp_path / f"matmul_{name}.py").write_text(text)
+        (tmp_path / "matmul").mkdir(exist_ok=True)
+        (tmp_path / f"matmul/{name}.py").write_text(text)
 
         def load(module, text=text):
             exec(compile(text, module, "exec"), {})
@@ -218,35 +239,35 @@ def test_two_kernels_of_one_name_are_refused():
     def blas(problem, a, b):
         """Another kernel under a taken name."""
 
-    blas.__module__ = "kernels.matmul_numpy"
+    blas.__module__ = "kernels.matmul.numpy"
     with pytest.raises(ValueError, match="two kernels are called matmul/numpy/blas"):
         registry.kernel(blas)
 
 
 def test_the_fma_peak_is_vector_code_without_spills():
-    from kernels import simd
+    from kernels.simd import vectors
 
-    out = np.zeros((1, simd.CHAINS * simd.lanes(np.dtype("float32"))), np.float32)
+    out = np.zeros((1, vectors.CHAINS * vectors.lanes(np.dtype("float32"))), np.float32)
     import numba
 
     @numba.njit
     def fresh(out, factor, addend, trips):
-        simd.fma_chains(out, factor, addend, trips)
+        vectors.fma_chains(out, factor, addend, trips)
 
     fresh(out[0], np.float32(1), np.float32(1), 2)
-    assert (out == 2 * simd.UNROLL).all()
+    assert (out == 2 * vectors.UNROLL).all()
     lines = next(iter(fresh.inspect_asm().values())).splitlines()
     fused = [i for i, line in enumerate(lines) if "vfmadd" in line or "fmla" in line]
-    assert len(fused) >= simd.CHAINS * simd.UNROLL
-    register = {64: "zmm", 32: "ymm", 16: "xmm"}[simd.vector_bytes()]
+    assert len(fused) >= vectors.CHAINS * vectors.UNROLL
+    register = {64: "zmm", 32: "ymm", 16: "xmm"}[vectors.vector_bytes()]
     assert all(register in lines[i] or "fmla" in lines[i] for i in fused)
-    loop = lines[fused[0] : fused[simd.CHAINS * simd.UNROLL - 1]]
+    loop = lines[fused[0] : fused[vectors.CHAINS * vectors.UNROLL - 1]]
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
 
 
 @pytest.mark.parametrize(("dtype", "bits"), [("float32", 24), ("float64", 53)])
 def test_a_peak_that_would_count_past_what_its_type_counts_is_refused(dtype, bits):
-    most = 2 * numba.get_num_threads() * simd.CHAINS * simd.lanes(np.dtype(dtype)) << bits
+    most = 2 * numba.get_num_threads() * vectors.CHAINS * vectors.lanes(np.dtype(dtype)) << bits
     problem = Peak(dtype, most)
     registry.find("peak/numba/fma").bind(problem, *problem.inputs(1, True))
     with pytest.raises(ValueError, match="counts exactly"):

@@ -7,6 +7,7 @@ from analysis import ladder
 from analysis.report import sections
 from analysis.report.material import Material
 from analysis.report.page import markdown
+from kernels import registry
 from kernels.problems import Conv, Peak
 from workloads.records import Loaded
 
@@ -42,13 +43,13 @@ def gpu_rows():
 
 
 def test_the_order_and_the_ideas_are_those_of_the_sources():
-    kernels = list(ladder.ideas("matmul"))
+    kernels = list(registry.ideas("matmul"))
     numba, cuda = ([k for k in kernels if k.startswith(f"matmul/{b}/")] for b in ("numba", "cuda"))
     assert numba[:4] == [f"matmul/numba/{name}" for name in ("naive", "reordered", "tiled", "parallel")]
     rungs = ("naive", "coalesced", "tiled", "register_tiled", "warp_tiled", "tensor_core", "wgmma")
     assert cuda == [f"matmul/cuda/{name}" for name in rungs]
-    assert all(20 < len(ladder.ideas("matmul")[k]) < 240 for k in cuda)
-    assert ladder.ideas("matmul")["matmul/numba/tiled"].startswith("i-k-j over copied blocks of B")
+    assert all(20 < len(registry.ideas("matmul")[k]) < 240 for k in cuda)
+    assert registry.ideas("matmul")["matmul/numba/tiled"].startswith("i-k-j over copied blocks of B")
 
 
 def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 from test_cuda import spilled
 
-from kernels import cuda, reference, tiles, tuning
+from kernels import reference
+from kernels.cuda import autotuner, loader, matmul_tiles
 from kernels.problems import Matmul
 
-PLAIN, WARP, TENSOR, WGMMA = "matmul_cuda", "matmul_cuda_warp", "matmul_cuda_tensor", "matmul_cuda_wgmma"
+PLAIN, WARP, TENSOR, WGMMA = "matmul/cuda", "matmul/cuda_warp", "matmul/cuda_tensor", "matmul/cuda_wgmma"
 DEEP, LINE = 64, 128  # k of a place in the ring, bytes of a line
 
 
@@ -31,7 +32,7 @@ def c(expression: str, **names):
 
 
 def found(path, pattern: str) -> str:
-    (text,) = set(re.findall(pattern, cuda.source(path)))
+    (text,) = set(re.findall(pattern, loader.source(path)))
     return text
 
 
@@ -44,7 +45,7 @@ def swizzled(at: int) -> int:
 @pytest.mark.parametrize(("units_m", "units_n", "group"), [(1, 1, 1), (7, 5, 3), (16, 8, 16), (3, 40, 8), (33, 2, 4)])
 def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group):
     names = {"units_m": units_m, "units_n": units_n, "group": group}
-    text = cuda.source(path)
+    text = loader.source(path)
     first, high, within = re.search(r"const int first = (.*), high = (.*), within = (.*);", text).groups()
     m, n = found(path, r"\n    m = (.*);\n"), found(path, r"\n    n = (.*);\n")
     order = []
@@ -59,7 +60,7 @@ def test_every_tile_is_placed_once_group_by_group(path, units_m, units_n, group)
 
 
 def descriptor(at: int, along_k: bool) -> int:
-    text = cuda.source(WGMMA)
+    text = loader.source(WGMMA)
     leading, stride = re.search(r"leading = (.*), stride = (.*);", text).groups()
     names = {"at": at, "along": along_k, "DEEP": DEEP, "LINE": LINE}
     names |= {"leading": c(leading, **names), "stride": c(stride, **names)}
@@ -95,7 +96,7 @@ def test_wgmma_finds_every_item_where_tma_put_it(along_k):
 
 def test_results_leave_shared_memory_as_they_are_in_registers():
     """d of a warpgroup as wgmma's fragment has it, written by stmatrix, read by TMA through the swizzle: the same 64 x 64."""
-    line, piece = re.search(r"const int line = (.*), piece = (.*);", cuda.source(WGMMA)).groups()
+    line, piece = re.search(r"const int line = (.*), piece = (.*);", loader.source(WGMMA)).groups()
     address = found(WGMMA, r'"r"\(to \+ (line \* LINE .*? \* 16)\)')
     memory = {}
     for thread in range(128):
@@ -114,7 +115,7 @@ def test_results_leave_shared_memory_as_they_are_in_registers():
 
 def test_ldmatrix_and_mma_multiply_what_a_warp_holds():
     """A warp's 16 x 16 times 16 x 16 through the addresses in the source, ldmatrix's and m16n8k16's fragments."""
-    text = cuda.source(TENSOR)
+    text = loader.source(TENSOR)
     of_a = re.search(r"matrices\(u\[which\]\[i\], shared\(as \+ (.*)\)\);", text)[1]
     of_b = re.search(r"transposed\(w, shared\(bs \+ (.*)\)\);", text)[1]
     rng, a_pitch, b_pitch = np.random.default_rng(1), 32 + 8, 64 + 8
@@ -140,18 +141,18 @@ def test_ldmatrix_and_mma_multiply_what_a_warp_holds():
 
 @pytest.mark.parametrize("size", [2, 4])
 def test_rows_that_are_loaded_together_lie_in_different_banks(size):
-    text, names = cuda.source(TENSOR), {"SIZE": size, "TF32": size == 4}
+    text, names = loader.source(TENSOR), {"SIZE": size, "TF32": size == 4}
     extra = re.search(r"B_PITCH = TILE_N \+ 32 / SIZE / \((.*?)\),", text)[1]
-    for line in {of.line for of in tiles.TENSORS}:
+    for line in {of.line for of in matmul_tiles.TENSORS}:
         assert len({row * (line + 16) // 16 % 8 for row in range(8)}) == 8  # 8 rows of 16 bytes fill all 32 banks
-    for of in tiles.TENSORS:
+    for of in matmul_tiles.TENSORS:
         pitch = (of.tile_n + 32 // size // c(extra, **names)) * size
         words = {(k * pitch + n * size) // 4 % 32 for k in range(4) for n in range(8)} if size == 4 else set()
         assert len(words) == 32 if size == 4 else len({row * pitch // 16 % 8 for row in range(8)}) == 8
 
 
 def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_banks():
-    text = cuda.source(WARP)
+    text = loader.source(WARP)
     lane_n, lane_m = re.search(r"const int lane_n = (.*), lane_m = (.*);", text).groups()
     lanes = [(c(lane_m, lane=lane), c(lane_n, lane=lane)) for lane in range(32)]
     assert sorted(lanes) == [(m, n) for m in range(8) for n in range(4)]
@@ -160,7 +161,7 @@ def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_
     row, l = re.search(r"const int a_row = (.*), a_l = (.*), b_l", text).groups()
     to = re.search(r"float\* const as = memory \+ slot_in \* STAGE \+ (.*);", text)[1]
     swapped = found(WARP, r"u\[l % 2\]\)\[(i \^ .*?)\]")
-    for of in tiles.WARPS:
+    for of in matmul_tiles.WARPS:
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
         pitch, names = c(found(WARP, "A_PITCH = (.*), A_SIZE"), TILE_M=of.tile_m), {"ALONG": of.along}
         where = {}
@@ -172,10 +173,10 @@ def test_a_warp_is_8_x_4_threads_and_what_it_reads_and_writes_lies_in_different_
             assert at == k * pitch + c(swapped, i=i, l=k, **names)
 
 
-@pytest.mark.parametrize("of", {(of.each_m, of.each_n): of for of in tiles.WARPS}.values(), ids=str)
+@pytest.mark.parametrize("of", {(of.each_m, of.each_n): of for of in matmul_tiles.WARPS}.values(), ids=str)
 def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(of):
     order = []
-    i, j = re.search(r"const int i = (.*), j = (.*);", cuda.source(WARP)).groups()
+    i, j = re.search(r"const int i = (.*), j = (.*);", loader.source(WARP)).groups()
     for e in range(of.each_m * of.each_n):
         names = {"e": e, "EACH_N": of.each_n}
         names |= {"i": c(i, **names)}
@@ -185,55 +186,61 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
 
 
 def test_what_tiles_take_of_a_multiprocessor():
-    first = tiles.Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
+    first = matmul_tiles.Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 128))
-    sliced = tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
+    sliced = matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
     assert (
-        tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
+        matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
     )  # two add what two others have
-    assert tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
-    assert tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
-    group = tiles.Groups(2, 64, 256, 4, 2, 1, 2)
+    assert matmul_tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
+    assert matmul_tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
+    group = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)
     assert (group.tile, group.threads) == ((128, 256), 384)
     assert group.shared_bytes == 4 * (128 + 256) * 128 + 2 * 2 * 8192 + 4 * 16 + 1024
-    assert tiles.Groups(2, 128, 128, 6, 2, 1, 2, 1).tile == (128, 128)
-    for of in tiles.GROUPS:
+    assert matmul_tiles.Groups(2, 128, 128, 6, 2, 1, 2, 1).tile == (128, 128)
+    for of in matmul_tiles.GROUPS:
         assert of.fits("nt") and of.shared_bytes <= 232448
         assert 128 * (40 + of.consumers * 232) <= 65536 and of.rows // 64 * of.columns // 2 <= 200  # sums in registers
-    assert tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn") and not tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
-    assert not tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
-    for of in (*tiles.WARPS, *(t for t in tiles.TENSORS)):
-        assert (of.shared_bytes(2) if isinstance(of, tiles.Tensors) else of.shared_bytes) * of.blocks <= 228 << 10
+    assert matmul_tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn") and not matmul_tiles.Groups(
+        2, 128, 192, 3, 2, 1, 2
+    ).fits("nn")
+    assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
+    for of in (*matmul_tiles.WARPS, *(t for t in matmul_tiles.TENSORS)):
+        assert (
+            of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes
+        ) * of.blocks <= 228 << 10
 
 
 def test_a_launch_has_whole_clusters_and_no_more_than_there_is_work():
-    of = tiles.Groups(2, 64, 256, 4, 2, 1, 2)  # units of 256 x 256
+    of = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)  # units of 256 x 256
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
-    assert tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
+    assert matmul_tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
     assert of.blocks(8192, 8192, 133) == 132
 
 
 @pytest.mark.parametrize(
-    ("path", "some"), [(WARP, tiles.WARPS), (TENSOR, tiles.TENSORS), (WGMMA, tiles.GROUPS)], ids=str
+    ("path", "some"),
+    [(WARP, matmul_tiles.WARPS), (TENSOR, matmul_tiles.TENSORS), (WGMMA, matmul_tiles.GROUPS)],
+    ids=str,
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
-    defined = set(re.findall(r"^#define (\w+)", cuda.source(path).partition("#endif")[0], re.MULTILINE))
-    assert set(tiles.macros(some[0])) <= defined
+    defined = set(re.findall(r"^#define (\w+)", loader.source(path).partition("#endif")[0], re.MULTILINE))
+    assert set(matmul_tiles.macros(some[0])) <= defined
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
 TRIED = [
-    *((WARP, of, {"VECTOR": vector}) for of in tiles.WARPS for vector in (0, 1)),
+    *((WARP, of, {"VECTOR": vector}) for of in matmul_tiles.WARPS for vector in (0, 1)),
     *(
         (TENSOR, of, {"VECTOR": vector, "TF32": tf32, "TYPE": '"f16"'})
-        for of in tiles.TENSORS
+        for of in matmul_tiles.TENSORS
         for vector in (0, 1)
         for tf32 in (0, 1)
     ),
     *(
         (WGMMA, of, {"TYPE": '"bf16"', "A_STORED_KM": int(layout == "tn"), "B_STORED_KN": int(layout != "nt")})
-        for of in tiles.GROUPS
+        for of in matmul_tiles.GROUPS
         for layout in ("nn", "nt", "tn")
         if of.fits(layout)
     ),
@@ -246,16 +253,16 @@ MAY_SPILL = 64
 @pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
 def test_sums_stay_in_registers(file, of, more):
     by_items = file == TENSOR and not more["VECTOR"]
-    assert spilled(file, {**tiles.macros(of), **more}) <= (MAY_SPILL if by_items else 0)
+    assert spilled(file, {**matmul_tiles.macros(of), **more}) <= (MAY_SPILL if by_items else 0)
 
 
 def test_every_wait_gives_up():
-    text = cuda.source(WGMMA)
+    text = loader.source(WGMMA)
     wait = re.search(r"__device__ void wait\(.*?\n}", text, re.DOTALL)[0]
     assert text.count("try_wait") == wait.count("try_wait") == 2 and "while (" not in text
     assert wait.index("bra AGAIN") < wait.index("trap;") and "setp.lt.u64 early, now, 4000000000" in wait
     for path in (WARP, TENSOR, PLAIN):
-        assert "try_wait" not in cuda.source(path) and "while (" not in cuda.source(path)
+        assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
 
 
 @pytest.fixture(scope="module")
@@ -267,8 +274,8 @@ def built(tmp_path_factory):
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
 RUNGS = [
     *(("", rung, "", "float32") for rung in ("naive", "coalesced", "tiled", "register_tiled")),
-    *(("", "warp_tiled", of, "float32") for of in tiles.WARPS[6:8]),
-    *(("_tensor", "tensor_core", tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
+    *(("", "warp_tiled", of, "float32") for of in matmul_tiles.WARPS[6:8]),
+    *(("_tensor", "tensor_core", matmul_tiles.TENSORS[3], math) for math in ("bfloat16", "tf32")),
 ]
 
 
@@ -276,8 +283,8 @@ RUNGS = [
 @pytest.mark.parametrize(("of", "rung", "tile", "math"), RUNGS, ids=str)
 def test_kernels_run_on_the_cpu_are_right(of, rung, tile, math, built, monkeypatch):
     """The very source, thread by thread, its tensor-core instructions as the PTX ISA has them; bindings and all."""
-    monkeypatch.setattr(cuda, "load", functools.partial(cuda_on_cpu.load, built))
-    monkeypatch.setattr(tuning, "fastest", lambda gpu, file, problem, calls: str(tile))
+    monkeypatch.setattr(loader, "load", functools.partial(cuda_on_cpu.load, built))
+    monkeypatch.setattr(autotuner, "fastest", lambda gpu, file, problem, calls: str(tile))
     module = cuda_on_cpu.bindings(monkeypatch, multiprocessors=16)(of, "matmul")
     dtype = "float32" if math == "tf32" else math
     for m, n, k in SHAPES:
@@ -302,7 +309,7 @@ def candidates(made: list):
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(tuning, "_chosen", {})
+    monkeypatch.setattr(autotuner, "_chosen", {})
     return tmp_path / "crossover" / "tiles.json"
 
 
@@ -312,20 +319,20 @@ def test_the_fastest_tile_is_kept_on_disk_and_not_timed_again(cache):
     def seconds(run):
         return next(times[run()])
 
-    def choose(problem, seconds=seconds, text="matmul_cuda_warp", of=None):
-        return tuning.fastest("H200", text, problem, of or candidates(made), seconds)
+    def choose(problem, seconds=seconds, text=WARP, of=None):
+        return autotuner.fastest("H200", text, problem, of or candidates(made), seconds)
 
     assert choose("1024") == "large"  # by the median: one round in a busy moment, or a lucky one, does not decide
     assert sorted(made) == ["large", "odd", "small"] and list(json.loads(cache.read_text()).values()) == ["large"]
     assert choose("1024", seconds=None) == "large" and len(made) == 3
-    tuning._chosen.clear()  # as in another process
+    autotuner._chosen.clear()  # as in another process
     assert choose("1024", seconds=None) == "large" and len(made) == 3
     cache.rename(cache.with_suffix(".away"))
     assert choose("1024", seconds=None) == "large"  # in one process nothing is read again
     cache.with_suffix(".away").rename(cache)
     by_name = {"large": 3.0, "small": 2.0, "odd": 4.0}
     assert choose("2048", lambda run: by_name[run()]) == "small"  # another problem chooses for itself
-    assert choose("1024", lambda run: by_name[run()], "matmul_cuda_tensor") == "small"  # and another source
+    assert choose("1024", lambda run: by_name[run()], TENSOR) == "small"  # and another source
     fewer = {name: make for name, make in candidates(made).items() if name != "large"}
     assert choose("1024", lambda run: by_name[run()], of=fewer) == "small"
     assert set(json.loads(cache.read_text()).values()) == {"large", "small"}
@@ -335,12 +342,12 @@ def test_a_cache_that_cannot_be_read_or_written_costs_a_tuning_and_no_more(cache
     cache.parent.mkdir()
     cache.write_text("{ broken")
     by_name = {"large": 3.0, "small": 2.0, "odd": 4.0}
-    assert tuning.fastest("H200", "matmul_cuda_warp", "64", candidates([]), lambda run: by_name[run()]) == "small"
-    assert tuning.kept()  # and the broken file is replaced
-    tuning._chosen.clear()
+    assert autotuner.fastest("H200", WARP, "64", candidates([]), lambda run: by_name[run()]) == "small"
+    assert autotuner.kept()  # and the broken file is replaced
+    autotuner._chosen.clear()
     cache.unlink()
     cache.mkdir()
-    assert tuning.fastest("H200", "matmul_cuda_warp", "64", candidates([]), lambda run: by_name[run()]) == "small"
+    assert autotuner.fastest("H200", WARP, "64", candidates([]), lambda run: by_name[run()]) == "small"
 
 
 class Driver:
@@ -358,8 +365,8 @@ class Driver:
 
 def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
     driver = Driver()
-    monkeypatch.setattr(cuda, "_driver", lambda: driver)
-    made = cuda.tensor_map(0x7000, 100, 30, 32, (128, 64))
+    monkeypatch.setattr(loader, "_driver", lambda: driver)
+    made = loader.tensor_map(0x7000, 100, 30, 32, (128, 64))
     # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 256 bytes into the L2, zeros outside
     assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
     assert (
@@ -370,13 +377,13 @@ def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
 @pytest.mark.parametrize(("address", "pitch"), [(0x7008, 32), (0x7000, 33), (0x7000, 24)])
 def test_rows_that_do_not_begin_on_16_bytes_have_no_tensor_map(address, pitch):
     with pytest.raises(ValueError, match="TMA needs rows on 16 bytes"):
-        cuda.tensor_map(address, 100, 30, pitch, (64, 64))
+        loader.tensor_map(address, 100, 30, pitch, (64, 64))
 
 
 def test_what_the_driver_refuses_is_said(monkeypatch):
-    monkeypatch.setattr(cuda, "_driver", lambda: Driver(1))
+    monkeypatch.setattr(loader, "_driver", lambda: Driver(1))
     with pytest.raises(ValueError, match="cuTensorMapEncodeTiled: error 1"):
-        cuda.tensor_map(0x7000, 100, 30, 32, (64, 64))
+        loader.tensor_map(0x7000, 100, 30, 32, (64, 64))
 
 
 def test_the_driver_s_numbers_are_those_of_its_bindings():
@@ -385,11 +392,11 @@ def test_the_driver_s_numbers_are_those_of_its_bindings():
         driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16.value,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B.value,
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B.value,
-    ) == (cuda._UINT16, cuda._SWIZZLE_128B, cuda._L2_256B)
+    ) == (loader._UINT16, loader._SWIZZLE_128B, loader._L2_256B)
 
 
 def test_rows_of_a_wider_matrix_begin_on_16_bytes():
-    assert [tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]
+    assert [matmul_tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]
 
 
 class Launcher:
@@ -436,10 +443,14 @@ def launcher(monkeypatch):
 
     def make(capability: str, answer: int = 0):
         device.compute_capability, driver = capability, Launcher(answer)
-        monkeypatch.setattr(cuda, "_driver", lambda: driver)
+        monkeypatch.setattr(loader, "_driver", lambda: driver)
         compiled = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=0xF00))
         box = np.frombuffer(b"\x5a" * 128, "V128")
-        return cuda.overlapping(compiled, 12, 384, (array(), np.int32(-7), np.float32(1.5), box), 9000), driver, current
+        return (
+            loader.overlapping(compiled, 12, 384, (array(), np.int32(-7), np.float32(1.5), box), 9000),
+            driver,
+            current,
+        )
 
     return make
 
@@ -461,7 +472,7 @@ def test_a_launch_that_the_driver_refuses_is_said(launcher):
 
 
 def test_launches_are_laid_out_as_in_cuda_h():
-    launch, attribute = cuda._Launch, cuda._Attribute
+    launch, attribute = loader._Launch, loader._Attribute
     assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == (
         56,
         32,
@@ -473,12 +484,12 @@ def test_launches_are_laid_out_as_in_cuda_h():
         "cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)"
     ).CUlaunchAttributeID
     known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
-    assert known == (cuda._IGNORED, cuda._PROGRAMMATIC_STREAM_SERIALIZATION)
+    assert known == (loader._IGNORED, loader._PROGRAMMATIC_STREAM_SERIALIZATION)
 
 
 def test_who_overlaps_waits_before_it_touches_memory():
     """The next kernel may be asked for at once; what the one before wrote is there only after the wait."""
-    text = cuda.source(WGMMA)
+    text = loader.source(WGMMA)
     body = text[text.index("\nmatmul(") :]
     assert body.count("griddepcontrol.wait;") == text.count("griddepcontrol.wait;") == 1
     assert body.index("griddepcontrol.wait;") < body.index(
@@ -487,16 +498,16 @@ def test_who_overlaps_waits_before_it_touches_memory():
 
 
 def test_choices_kept_at_once_are_all_kept(cache, monkeypatch):
-    read = tuning.kept
+    read = autotuner.kept
 
     def slow():
         found = read()
         time.sleep(0.02)  # long enough for another to read the same
         return found
 
-    monkeypatch.setattr(tuning, "kept", slow)
+    monkeypatch.setattr(autotuner, "kept", slow)
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda i: tuning.keep(str(i), "large"), range(4)))
+        list(pool.map(lambda i: autotuner.keep(str(i), "large"), range(4)))
     assert read() == dict.fromkeys("0123", "large")
 
 

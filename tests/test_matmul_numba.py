@@ -8,11 +8,13 @@ import numba
 import numpy as np
 import pytest
 
-from kernels import matmul_numba_amx as tiles
-from kernels import matmul_numba_simd as vectors
-from kernels import panels, reference, registry, simd
+from kernels import reference, registry
+from kernels.matmul import numba_amx as tiles
+from kernels.matmul import numba_simd as vectors
 from kernels.problems import Matmul
 from kernels.problems.arrays import empty
+from kernels.simd import packing
+from kernels.simd import vectors as simd
 
 RNG = np.random.default_rng(7)
 BOTH = pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -62,13 +64,13 @@ def test_a_panel_has_the_steps_in_their_order(across, valid):
     source = whole((40, 40))
     target = np.full(8 * 39 + 16, 7, np.float32)
     along = 41 - across
-    panels.pack((0,) * 16, (0,) * 8, target, 0, 8, panels.origin(source), across, along, 0, valid, 1, 39, 39)
+    packing.pack((0,) * 16, (0,) * 8, target, 0, 8, packing.origin(source), across, along, 0, valid, 1, 39, 39)
     expected = (source if across == 40 else source.T)[:valid, 1:]
     np.testing.assert_array_equal(target[: 8 * 39].reshape(39, 8)[:, :valid].T, expected)
 
 
 def test_panels_lie_on_one_huge_page_and_not_on_each_other():
-    left, right = panels.room(np.dtype(np.float32), (3, 1000), (5,))
+    left, right = packing.room(np.dtype(np.float32), (3, 1000), (5,))
     starts = [x.__array_interface__["data"][0] for x in (left, right)]
     # 12,000 bytes take three pages of 4096, and the next begins a KiB into its own
     assert starts[0] % (1 << 21) == 0 and starts[1] - starts[0] == 3 * 4096 + 1024
@@ -193,12 +195,10 @@ def test_amx_is_refused_with_the_reason(monkeypatch):
     problem = Matmul(4, 4, 4, "bfloat16")
     with pytest.raises(ValueError, match="multiply bfloat16, not float32"):
         tiles.amx(Matmul(4, 4, 4), *Matmul(4, 4, 4).inputs(1))
-    monkeypatch.setattr("kernels.peak_numba_bfloat16.llvm.get_host_cpu_features", lambda: {"amx-tile": True})
+    monkeypatch.setattr("kernels.simd.amx.llvm.get_host_cpu_features", lambda: {"amx-tile": True})
     with pytest.raises(ValueError, match=r"no amx-bf16$"):
         tiles.amx(problem, *problem.inputs(1))
-    monkeypatch.setattr(
-        "kernels.peak_numba_bfloat16.llvm.get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True}
-    )
+    monkeypatch.setattr("kernels.simd.amx.llvm.get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True})
     monkeypatch.setattr(tiles, "tiles_allowed", lambda: False)
     with pytest.raises(ValueError, match="does not let a process use AMX"):
         tiles.amx(problem, *problem.inputs(1))

@@ -16,7 +16,7 @@ from kernels.problems import Matmul
 from workloads import measure
 from workloads.records import Row, Settings
 
-MODULE = "kernels.matmul_mkl"
+MODULE = "kernels.matmul.mkl"
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (1, 64, 3), (70, 300, 1)]
 
 

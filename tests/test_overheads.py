@@ -109,5 +109,5 @@ def test_every_rule_names_a_call_and_a_kernel_that_is_there():
     for rule in overheads.RULES:
         backend, variant = rule.kernel.split("/")
         assert rule.call in Launch.CALLS
-        files = [p.read_text() for p in registry.FOLDER.glob(f"launch_{backend}*.py")]
+        files = [p.read_text() for p in registry.FOLDER.glob(f"launch/{backend}*.py")]
         assert any(f"def {variant}(" in text for text in files), rule.kernel

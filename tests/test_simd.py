@@ -5,12 +5,13 @@ import numba
 import numpy as np
 import pytest
 
-from kernels import peak_numba_bfloat16 as peaks
-from kernels import registry, simd
+from kernels import registry
+from kernels.peak import numba_bfloat16 as peaks
 from kernels.problems import Peak
 from kernels.problems.arrays import empty
+from kernels.simd import amx, vectors
 
-FEATURES = peaks.llvm.get_host_cpu_features()
+FEATURES = amx.llvm.get_host_cpu_features()
 RNG = np.random.default_rng(5)
 
 
@@ -37,28 +38,28 @@ def need_dots():
 
 
 def need_tiles():
-    if not (FEATURES.get("amx-bf16") and peaks.tiles_allowed()):
+    if not (FEATURES.get("amx-bf16") and amx.tiles_allowed()):
         pytest.skip("no AMX")
 
 
 def test_a_dot_adds_two_products_to_each_lane():
     need_dots()
     a, b = RNG.integers(-2, 3, (2, 16, 2))
-    sums = np.empty(simd.CHAINS * 16, np.float32)
+    sums = np.empty(vectors.CHAINS * 16, np.float32)
     dots(sums, words(a), words(b), 3)
     np.testing.assert_array_equal(
-        sums.reshape(simd.CHAINS, 16), np.tile(3 * peaks._UNROLL * (a * b).sum(1), (simd.CHAINS, 1))
+        sums.reshape(vectors.CHAINS, 16), np.tile(3 * peaks._UNROLL * (a * b).sum(1), (vectors.CHAINS, 1))
     )
 
 
 def test_the_dots_are_whole_vectors_without_spills():
     need_dots()
     one = words(np.ones(32))
-    dots(np.empty(simd.CHAINS * 16, np.float32), one, one, 1)
+    dots(np.empty(vectors.CHAINS * 16, np.float32), one, one, 1)
     lines = next(iter(dots.inspect_asm().values())).splitlines()
     found = [i for i, line in enumerate(lines) if "vdpbf16ps" in line]
-    assert len(found) >= simd.CHAINS * peaks._UNROLL and all("zmm" in lines[i] for i in found)
-    loop = lines[found[0] : found[simd.CHAINS * peaks._UNROLL - 1]]
+    assert len(found) >= vectors.CHAINS * peaks._UNROLL and all("zmm" in lines[i] for i in found)
+    loop = lines[found[0] : found[vectors.CHAINS * peaks._UNROLL - 1]]
     assert not [line for line in loop if "rsp" in line], "a register spills inside the loop"
 
 
@@ -67,14 +68,14 @@ def test_a_tile_is_a_product_of_16_by_32_and_32_by_16():
     a, b = RNG.integers(-2, 3, (16, 32)), RNG.integers(-2, 3, (32, 16))
     pairs = b.reshape(16, 2, 16).transpose(0, 2, 1)  # rows 2k and 2k + 1 side by side
     sums = empty((6 * 256,), np.dtype(np.float32))
-    tiles(sums, words(a), words(pairs), peaks.tile_shapes(), 5)
+    tiles(sums, words(a), words(pairs), amx.tile_shapes(), 5)
     np.testing.assert_array_equal(sums.reshape(6, 16, 16), np.tile(5 * (a @ b), (6, 1, 1)))
 
 
 def test_six_tiles_take_turns():
     need_tiles()
     one = words(np.ones(512))
-    tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, peaks.tile_shapes(), 1)
+    tiles(empty((6 * 256,), np.dtype(np.float32)), one, one, amx.tile_shapes(), 1)
     lines = next(iter(tiles.inspect_asm().values())).splitlines()
     products = [line.split("%tmm")[-1] for line in lines if "tdpbf16ps" in line]
     assert products == ["0", "1", "2", "3", "4", "5"]
@@ -99,21 +100,21 @@ def test_no_operand_is_zero_and_ones_stay_ones():
 def test_a_chip_without_the_instructions_is_refused(variant, missing, monkeypatch):
     problem = Peak("bfloat16", 1 << 30)
     have = {name: name != missing for name in ("avx512f", "avx512bf16", "amx-tile", "amx-bf16")}
-    monkeypatch.setattr(peaks.llvm, "get_host_cpu_features", lambda: have)
+    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda: have)
     with pytest.raises(ValueError, match=f"no {missing}$"):
         registry.find(f"peak/numba/{variant}").bind(problem, *problem.inputs(1))
 
 
 def test_a_system_that_keeps_the_tiles_is_refused(monkeypatch):
     problem = Peak("bfloat16", 1 << 30)
-    monkeypatch.setattr(peaks.llvm, "get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True})
-    monkeypatch.setattr(peaks.platform, "system", lambda: "Windows")
-    peaks.tiles_allowed.cache_clear()
+    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda: {"amx-tile": True, "amx-bf16": True})
+    monkeypatch.setattr(amx.platform, "system", lambda: "Windows")
+    amx.tiles_allowed.cache_clear()
     try:
         with pytest.raises(ValueError, match="does not let a process use AMX"):
             registry.find("peak/numba/tiles").bind(problem, *problem.inputs(1))
     finally:
-        peaks.tiles_allowed.cache_clear()
+        amx.tiles_allowed.cache_clear()
 
 
 @pytest.mark.parametrize(("variant", "need"), [("dot", need_dots), ("tiles", need_tiles)])

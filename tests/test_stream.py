@@ -6,9 +6,11 @@ import numba
 import numpy as np
 import pytest
 
-from kernels import reference, registry, simd, stream_numba
+from kernels import reference, registry
 from kernels.problems import Stream
 from kernels.problems.arrays import empty
+from kernels.simd import vectors
+from kernels.stream import numba as stream_numba
 from workloads import options, peak, plan, stream, tables
 
 LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))
@@ -48,7 +50,9 @@ def assembly(function) -> list[str]:
     return next(iter(function.inspect_asm().values())).splitlines()
 
 
-@pytest.mark.parametrize(("function", "width"), [(near, simd.vector_bytes()), (far, min(FAR, simd.vector_bytes()))])
+@pytest.mark.parametrize(
+    ("function", "width"), [(near, vectors.vector_bytes()), (far, min(FAR, vectors.vector_bytes()))]
+)
 def test_the_triad_is_whole_vectors_without_spills(function, width):
     register = {64: "zmm", 32: "ymm", 16: "xmm"}[width]
     lines = assembly(function)
@@ -63,7 +67,7 @@ def test_the_triad_is_whole_vectors_without_spills(function, width):
 
 
 def test_the_stores_past_the_caches_are_nontemporal_and_fenced():
-    features = simd.llvm.get_host_cpu_features()
+    features = vectors.llvm.get_host_cpu_features()
     if not features.get("avx"):
         pytest.skip("no AVX2 on this CPU")
     lines = assembly(past)
@@ -79,7 +83,7 @@ def test_every_pass_of_a_call_is_made(threads):
         x[:] = 1
         stream_numba._compiled("scale", nontemporal)(x, x, x, 3.0, 56, 4, True)  # 56: seven lines, two slices
         np.testing.assert_array_equal(x, np.full(100, 81.0))
-    width = stream_numba._SUMS * simd.lanes(np.dtype(np.float64))
+    width = stream_numba._SUMS * vectors.lanes(np.dtype(np.float64))
     x = empty((2 * width,), np.dtype(np.float64))
     x[:] = 1
     # the sums lie on the first half: each pass adds the second half's ones to them
@@ -155,7 +159,7 @@ def test_kernels_without_the_operation_make_no_rows():
 
 
 def test_peaks_are_those_that_this_chip_has(monkeypatch):
-    from kernels import peak_numba_bfloat16 as bfloat16
+    from kernels.peak import numba_bfloat16 as bfloat16
 
     def maths(**words):
         return {(r.kernel.split("/")[2], r.problem.math) for r in peak.rows(asked(peak, **words), fake.CPU_MACHINE)}

@@ -41,62 +41,62 @@ KERNELS = '''
 import os, time
 import numpy as np
 from kernels.registry import kernel
-from kernels.matmul_numpy import _blas_operands
+from kernels.matmul.numpy import _blas_operands
 
 def product(problem, a, b):
     a, b = _blas_operands(problem, a, b)
     return lambda: a @ b
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def good(problem, a, b):
     """A right product."""
     return product(problem, a, b)
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def dies(problem, a, b):
     """Ends its process."""
     return lambda: os._exit(7)
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def killed(problem, a, b):
     """Is killed by a signal."""
     return lambda: os.kill(os.getpid(), 11)
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def hangs(problem, a, b):
     """Never ends."""
     return lambda: time.sleep(1000)
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def raises(problem, a, b):
     """Raises."""
     return lambda: {}["missing"]
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def wrong(problem, a, b):
     """Off by one in one element."""
     c = product(problem, a, b)()
     c[-1, -1] += 1
     return lambda: c
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def nan(problem, a, b):
     """Gives NaN."""
     return lambda: np.full((problem.m, problem.n), np.nan, np.float32)
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def picky(problem, a, b):
     """Can do nothing."""
     raise ValueError("only on Sundays")
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def broken(problem, a, b):
     """Raises while it runs what a refusal raises when bound."""
     def run():
         raise ValueError("shapes are wrong")
     return run
 
-@kernel(rung=True, parallel=False)
+@kernel(parallel=False)
 def prints(problem, a, b):
     """Writes to stdout, which must not reach the answers."""
     print("noise on stdout")

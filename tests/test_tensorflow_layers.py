@@ -7,10 +7,11 @@ compare their Keras layer's shapes with the problem's.
 import msgspec
 import pytest
 
-from kernels import in_tensorflow, networks
+from kernels import networks
 from kernels.networks import layers
 from kernels.problems import Conv, Launch, Matmul
 from kernels.reference import stream as passes
+from kernels.tensorflow import calls
 from workloads.records import Row, Settings
 from workloads.timing import Limits
 from workloads.worker import Order, environment
@@ -234,10 +235,10 @@ def test_a_gpus_arithmetic_is_the_problems(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", types.SimpleNamespace(config=config))
     tensor = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:GPU:0")
     for math in ("tf32", "float32"):
-        in_tensorflow.allow(Matmul(2, 2, 2, math=math), tensor, "jit")
+        calls.allow(Matmul(2, 2, 2, math=math), tensor, "jit")
     assert asked == [True, False]
     monkeypatch.setenv("NVIDIA_TF32_OVERRIDE", "0")
     with pytest.raises(ValueError, match="forbids TF32"):
-        in_tensorflow.allow(Matmul(2, 2, 2, math="tf32"), tensor, "jit")
+        calls.allow(Matmul(2, 2, 2, math="tf32"), tensor, "jit")
     with pytest.raises(ValueError, match="no float8_e4m3"):
-        in_tensorflow.allow(Matmul(2, 2, 2, "float8_e4m3", out="bfloat16"), tensor, "jit")
+        calls.allow(Matmul(2, 2, 2, "float8_e4m3", out="bfloat16"), tensor, "jit")

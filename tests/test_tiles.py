@@ -6,8 +6,9 @@ import re
 import pytest
 import tile_code
 
-from kernels import matmul_numba_simd as vectors
-from kernels import pixel_tiles, simd
+from kernels.conv import _pixel_tiles as pixel_tiles
+from kernels.matmul import numba_simd as vectors
+from kernels.simd import vectors as simd
 
 REGISTER = {64: "zmm", 32: "ymm"}
 MATMUL_TILES = 2 * 3  # panels of A packed or stored, 1 to 3 vectors

@@ -13,9 +13,10 @@ import numba
 import numpy as np
 import pytest
 
-from kernels import matmul_numba_simd as vectors
-from kernels import pixel_tiles, simd
+from kernels.conv import _pixel_tiles as pixel_tiles
+from kernels.matmul import numba_simd as vectors
 from kernels.problems.arrays import empty
+from kernels.simd import vectors as simd
 from workloads.worker import ROOT
 
 _AVX2 = (

@@ -67,11 +67,11 @@ def flushed(run: Callable, stream) -> Callable[[int], float]:
     import cupy
     import numpy as np
 
-    from kernels import cuda
+    from kernels.cuda import loader
 
     size = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.runtime.getDevice())["l2CacheSize"]
     buffer = cupy.cuda.alloc(size)
-    kernel = cuda.load("hold", "hold")
+    kernel = loader.load("cuda/hold", "hold")
     go = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
 

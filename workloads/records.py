@@ -234,7 +234,8 @@ def source_hash(folder: pathlib.Path | None = None) -> str:
     """A hash over the project's Python and CUDA sources: which code made a file, also without git."""
     folder = folder or pathlib.Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for path in sorted(p for top in ("kernels", "workloads", "analysis") for p in (folder / top).rglob("*.[pc][yu]")):
+    every = (p for top in ("kernels", "workloads", "analysis") for p in (folder / top).rglob("*.*"))
+    for path in sorted(p for p in every if p.suffix in (".py", ".cu", ".cuh")):
         digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from analysis import estimate
-from kernels import cuda
+from kernels.cuda import loader
 from workloads.records import Samples
 
 Take = Callable[[int], float]
@@ -162,7 +162,7 @@ def held(run: Callable, stream, launches: int = 1) -> Take:
     """
     import cupy
 
-    kernel = cuda.load("hold", "hold")
+    kernel = loader.load("cuda/hold", "hold")
     go = np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
     begin, end = cupy.cuda.Event(), cupy.cuda.Event()
 

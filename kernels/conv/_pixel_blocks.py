@@ -1,0 +1,292 @@
+"""Convolutions cut into blocks: where pixels, windows and filters lie, and what of the images is copied before it is used."""
+
+from typing import NamedTuple
+
+import numba
+import numpy as np
+
+from kernels.problems import Conv
+from kernels.simd.packing import copy_group, copy_some
+
+_PAGE = 4096  # bytes after which a first-level cache puts lines into the same few places
+
+
+class Window(NamedTuple):
+    """A convolution as places in three flat arrays: of output pixel (n, p, q), column o is the sum over taps (i, j) and
+    channels c of source[n, p stride + i - top, q stride + j - left, c] filters[i, j, c, o]; what lies outside is 0.
+
+    `*_at` is where an array begins, the other words its strides, all in elements.
+    """
+
+    images: int
+    height: int
+    width: int
+    source_at: int
+    source_image: int
+    source_row: int
+    source_pixel: int
+    channels: int
+    taps_down: int
+    taps_across: int
+    stride: int
+    top: int
+    left: int
+    rows: int
+    across: int
+    out_at: int
+    out_image: int
+    out_row: int
+    out_pixel: int
+    columns: int
+    filter_at: int
+    filter_row: int
+    filter_tap: int
+    filter_channel: int
+    filter_column: int
+
+    @property
+    def pixels(self) -> int:
+        """Of the output, in all images."""
+        return self.images * self.rows * self.across
+
+    @property
+    def inside(self) -> bool:
+        """Whether no window reaches out of its image."""
+        low, high = (self.rows - 1) * self.stride + self.taps_down, (self.across - 1) * self.stride + self.taps_across
+        return self.top <= 0 and self.left <= 0 and low - self.top <= self.height and high - self.left <= self.width
+
+
+class Blocks(NamedTuple):
+    """How a window is gone through: `chunk` channels at a time, blocks of `images` images or of `rows` rows of one.
+
+    copied: a block's source is copied first, `size` elements with its zeros. merged: a row of taps meets one run of memory.
+    """
+
+    chunk: int
+    images: int
+    rows: int
+    copied: int
+    merged: int
+    size: int
+
+
+def windows(problem: Conv) -> list[Window]:
+    """fprop, or wgrad's three arrays, as one window a group; dgrad as a window for each group and each position of a pixel
+    between strides, over the filters turned around: those of the other positions have no part in it."""
+    p, found = problem, []
+    of, filters = p.c_in // p.groups, p.c_out // p.groups
+    x = (p.h * p.w * p.c_in, p.w * p.c_in, p.c_in)
+    y = (p.p * p.q * p.c_out, p.q * p.c_out, p.c_out)
+    tap, row = of * p.c_out, p.s * of * p.c_out
+    (top, _), (left, _) = p.pads
+    for group in range(p.groups):
+        first, last = group * of, group * filters
+        if p.direction != "dgrad":
+            found.append(
+                Window(
+                    p.n,
+                    p.h,
+                    p.w,
+                    first,
+                    *x,
+                    of,
+                    p.r,
+                    p.s,
+                    p.stride,
+                    top,
+                    left,
+                    p.p,
+                    p.q,
+                    last,
+                    *y,
+                    filters,
+                    last,
+                    row,
+                    tap,
+                    p.c_out,
+                    1,
+                )
+            )
+            continue
+        for a in range(min(p.stride, p.h)):
+            for b in range(min(p.stride, p.w)):
+                down, across = _phase(p.h, p.r, p.stride, top, a), _phase(p.w, p.s, p.stride, left, b)
+                at = first + a * x[1] + b * x[2]
+                filter_at = last + down.last * row + across.last * tap
+                found.append(
+                    Window(
+                        p.n,
+                        p.p,
+                        p.q,
+                        last,
+                        *y,
+                        filters,
+                        down.taps,
+                        across.taps,
+                        1,
+                        down.before,
+                        across.before,
+                        down.size,
+                        across.size,
+                        at,
+                        x[0],
+                        x[1] * p.stride,
+                        x[2] * p.stride,
+                        of,
+                        filter_at,
+                        -row * p.stride,
+                        -tap * p.stride,
+                        1,
+                        p.c_out,
+                    )
+                )
+    return found
+
+
+class _Phase(NamedTuple):
+    """The pixels first, first + stride, ... of one side of dx: how many, the taps that reach them, dy's zeros before the first of
+    those, and the last tap, with which the turned filter begins."""
+
+    size: int
+    taps: int
+    before: int
+    last: int
+
+
+def _phase(size: int, taps: int, stride: int, pad: int, first: int) -> _Phase:
+    tap = (first + pad) % stride
+    count = max(0, -(-(taps - tap) // stride))
+    return _Phase(
+        -(-(size - first) // stride), count, count - 1 - (first + pad - tap) // stride, tap + stride * (count - 1)
+    )
+
+
+def unstrided(w: Window) -> Window:
+    """The same without a stride where every window is one pixel."""
+    if (w.taps_down, w.taps_across) != (1, 1) or not w.inside:
+        return w
+    at = w.source_at - w.top * w.source_row - w.left * w.source_pixel
+    return w._replace(
+        source_at=at,
+        source_row=w.source_row * w.stride,
+        source_pixel=w.source_pixel * w.stride,
+        stride=1,
+        top=0,
+        left=0,
+        height=w.rows,
+        width=w.across,
+    )
+
+
+def joined(w: Window, most: int) -> Window:
+    """The same with the rows of an image joined where every window is one pixel, those follow one another evenly and an image
+    has `most` pixels at most."""
+    single = (w.taps_down, w.taps_across, w.stride, w.top, w.left) == (1, 1, 1, 0, 0)
+    single = single and (w.height, w.width) == (w.rows, w.across)
+    even = w.source_row == w.across * w.source_pixel and w.out_row == w.across * w.out_pixel
+    pixels = w.rows * w.across
+    if not (single and even and pixels <= most):
+        return w
+    return w._replace(height=1, width=pixels, rows=1, across=pixels, source_row=w.source_image, out_row=w.out_image)
+
+
+def scattered(w: Window) -> Window:
+    """The same with every pixel an image of its own where every window is one pixel and those of all images follow one another
+    evenly: blocks may then end anywhere."""
+    w = joined(w, w.rows * w.across)
+    if (
+        w.rows > 1
+        or w.taps_down * w.taps_across > 1
+        or not w.inside
+        or w.stride > 1
+        or w.width > w.across
+        or ((w.source_image, w.out_image) != (w.across * w.source_pixel, w.across * w.out_pixel))
+    ):
+        return w
+    return w._replace(
+        images=w.pixels,
+        width=1,
+        across=1,
+        source_image=w.source_pixel,
+        source_row=w.source_pixel,
+        out_image=w.out_pixel,
+        out_row=w.out_pixel,
+    )
+
+
+def blocks(
+    w: Window, chunk: int, item: int, tile: int, most_bytes: int, most_pixels: int, least: int, always: bool = False
+) -> Blocks:
+    """The blocks of a window: as many rows or images as their source in `most_bytes` and `most_pixels` allow, of those the size
+    that wastes the least of tiles of `tile` pixels, and where there can be at least `least` blocks.
+
+    always: their source is copied even where it could be read in its place.
+    """
+    pitch = w.source_pixel * w.stride * item
+    copied = always or not w.inside or (pitch % _PAGE == 0 and w.pixels > 1)
+    merged = w.taps_across == 1 or copied or w.source_pixel == w.channels == chunk
+    line = ((w.across - 1) * w.stride + w.taps_across) * chunk
+
+    def source(images: int, rows: int) -> int:
+        return images * ((rows - 1) * w.stride + w.taps_down) * line
+
+    def waste(images: int, rows: int) -> float:
+        pixels = images * rows * w.across
+        tiles = -(-pixels // tile) * tile / pixels
+        halo = source(images, rows) / (images * rows * w.stride * line)
+        uneven = -(-w.images // images) * images / w.images * (-(-w.rows // rows) * rows / w.rows)
+        few = max(0.0, least / (-(-w.images // images) * -(-w.rows // rows)) - 1)
+        return tiles + 0.02 * halo + 0.3 * uneven + 0.5 * few + 10 / pixels
+
+    sizes = [(1, rows) for rows in range(1, w.rows + 1)] + [
+        (images, w.rows) for images in range(2, min(w.images, 512) + 1)
+    ]
+    fit = [s for s in sizes if source(*s) * item <= most_bytes and s[0] * s[1] * w.across <= most_pixels] or sizes[:1]
+    images, rows = min(fit, key=lambda s: waste(*s))
+    return Blocks(chunk, images, rows, int(copied), int(merged), source(images, rows) if copied else 0)
+
+
+@numba.njit(cache=True)
+def copy_run(lanes, target, at, source, start, count):
+    """`count` values from one place to another."""
+    whole = count // len(lanes) * len(lanes)
+    for i in range(0, whole, len(lanes)):
+        copy_group(lanes, target, at + i, source, start + i, 4 * len(lanes))
+    if whole < count:
+        copy_some(lanes, target, at + whole, source, start + whole, count - whole)
+
+
+@numba.njit(cache=True)
+def copy_block(lanes, target, at, source, w, images, first, rows, image, channel, deep):
+    """The source of `rows` output rows from `first` on of `images` images from `image` on, with its zeros around it; `deep`
+    channels from `channel` on."""
+    lines, width = (rows - 1) * w.stride + w.taps_down, (w.across - 1) * w.stride + w.taps_across
+    before = min(max(w.left, 0), width)
+    after = max(before, min(width, w.width + w.left))
+    for n in range(image, image + images):
+        for i in range(lines):
+            row = first * w.stride - w.top + i
+            if row < 0 or row >= w.height:
+                target[at : at + width * deep] = 0
+            else:
+                target[at : at + before * deep] = 0
+                target[at + after * deep : at + width * deep] = 0
+                start = (
+                    w.source_at + n * w.source_image + row * w.source_row + (before - w.left) * w.source_pixel + channel
+                )
+                if deep == w.source_pixel:
+                    copy_run(lanes, target, at + before * deep, source, start, (after - before) * deep)
+                else:
+                    for j in range(after - before):
+                        copy_run(lanes, target, at + (before + j) * deep, source, start + j * w.source_pixel, deep)
+            at += width * deep
+
+
+def threads_pieces(threads: int) -> int:
+    """Pieces of work that keep threads busy though one is held up."""
+    return 4 * threads if threads > 1 else 1
+
+
+def places(size: int) -> np.ndarray:
+    """A table of places in memory."""
+    return np.zeros(size, np.int64)

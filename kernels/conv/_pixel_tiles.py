@@ -1,0 +1,312 @@
+"""Register tiles of a convolution: products of pixels with a panel, summed over the runs of memory that a window covers."""
+
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kernels.simd import vectors as emit
+
+VECTORS = 2  # of a tile's row, and of a panel's step
+_UNROLL = 4  # steps a trip
+PAST_CACHES = -1  # as `added`: nothing is, and whole tiles, which begin where vectors do, go to memory past the caches
+_LINE = 64  # bytes that a cache moves at a time
+
+
+def tile_rows(vector: int) -> int:
+    """The most rows of a tile with vectors of `vector` bytes: 14 x 2 sums, 2 of the panel and a factor fill 32 registers, 6 x 2
+    and those fill 16. Rows of 7, 14, 28 and 56 pixels, as ResNet's are, come out even."""
+    return 14 if emit.registers(vector) == 32 else 6
+
+
+def heights(vector: int) -> tuple[int, ...]:
+    """Rows of the tiles whose rows lie side by side: 64 and 192 rows, as filters of 64 channels have, come to 5 of 13 and 16 of
+    12; images of 3 and of 1 channels under 3 taps to one of 9 and of 3."""
+    return (14, 13, 12, 9, 3) if tile_rows(vector) == 14 else (6, 4)
+
+
+class _Loop:
+    """`for i in range(start, ...)` by hand, with values that go from trip to trip."""
+
+    def __init__(self, builder: ir.IRBuilder, start, values: list):
+        self.builder = builder
+        before = builder.block
+        self.look = builder.append_basic_block("look")
+        builder.branch(self.look)
+        builder.position_at_end(self.look)
+        self.slots = [builder.phi(value.type) for value in (start, *values)]
+        for slot, value in zip(self.slots, (start, *values), strict=True):
+            slot.add_incoming(value, before)
+
+    def enter(self, going) -> None:
+        trip, self.after = (self.builder.append_basic_block(word) for word in ("trip", "after"))
+        self.builder.cbranch(going, trip, self.after)
+        self.builder.position_at_end(trip)
+
+    def leave(self, values: list) -> None:
+        for slot, value in zip(self.slots, values, strict=True):
+            slot.add_incoming(value, self.builder.block)
+        self.builder.branch(self.look)
+        self.builder.position_at_end(self.after)
+
+
+def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, apart: bool) -> ir.Function:
+    """C tile (+)= the sum over runs of A B panel, as a function of its own, so that nothing around it takes its registers.
+
+    Its arguments: A; where its rows begin (`apart`; else they lie side by side and it is not looked at) and where those of the
+    next tile do, which are asked for early; where its runs begin; how many runs there are, how many steps in each and how far the
+    steps are apart (1 where rows are `apart`); B's panel (VECTORS vectors a step, run by run); C; where its rows begin; how many
+    rows and columns of C are there; and how many of its columns are added to (all or none).
+    """
+    name = f"conv_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'apart' if apart else 'beside'}"
+    if name in module.globals:
+        return module.globals[name]
+    pointer, item = vector.element.as_pointer(), 4 if isinstance(vector.element, ir.FloatType) else 8
+    places = emit.INDEX.as_pointer()
+    kinds = [pointer, places, places, places, *[emit.INDEX] * 3, pointer, pointer, places, *[emit.INDEX] * 3]
+    function = emit.own_function(module, name, kinds)
+    (a, rows_at, next_at, runs_at, count, length, step, b, c, c_at, height, columns, added) = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    fma = emit.fused(builder, vector, "llvm.fma")
+
+    def row_of(table, r: int):
+        """The table's entry for the row; rows that are not there repeat the last one."""
+        last = builder.sub(height, emit.INDEX(1))
+        here = builder.icmp_signed("<", emit.INDEX(r), height)
+        return builder.load(builder.gep(table, [builder.select(here, emit.INDEX(r), last)]))
+
+    def place(r: int, v: int):
+        return builder.bitcast(builder.gep(targets[r], [emit.INDEX(v * vector.count)]), vector.as_pointer())
+
+    targets = [builder.gep(c, [row_of(c_at, r)]) for r in range(rows)]
+    past = builder.icmp_signed("==", added, emit.INDEX(PAST_CACHES)) if apart else ir.IntType(1)(0)
+    if apart:
+        ask, begin = builder.append_basic_block("ask"), builder.append_basic_block("begin")
+        builder.cbranch(past, begin, ask)
+        builder.position_at_end(ask)
+    for r in range(rows):
+        for v in range(vectors):
+            emit.prefetch(builder, place(r, v), write=True)
+    if apart:
+        builder.branch(begin)
+        builder.position_at_end(begin)
+    lines = [builder.gep(a, [row_of(rows_at, r)]) for r in range(rows)] if apart else [a]
+
+    def steps(unroll: int, start, right, sums):
+        """As many trips of `unroll` steps of a run as there are; gives where they stopped, B's next step and the sums."""
+        loop = _Loop(builder, start, [right, *sums])
+        k, right, *values = loop.slots
+        after_k = builder.add(k, emit.INDEX(unroll))
+        loop.enter(builder.icmp_signed("<=", after_k, length))
+        if apart:
+            lefts = [builder.gep(line, [builder.add(k, offset)]) for line in lines]
+        else:
+            left = builder.gep(a, [builder.add(offset, builder.mul(k, step))])
+        share = -(-rows // (_LINE // item // _UNROLL))  # rows of the next tile, a line of each of which a trip asks for
+        some = builder.and_(builder.lshr(k, emit.INDEX(_UNROLL // 2)), emit.INDEX(_LINE // item // _UNROLL - 1))
+        some = builder.gep(next_at, [builder.mul(some, emit.INDEX(share))])
+        at_k = builder.add(offset, builder.and_(k, emit.INDEX(-_LINE // item)))
+        for u in range(unroll):
+            across = []
+            for v in range(vectors):
+                from_ = builder.gep(right, [emit.INDEX((u * VECTORS + v) * vector.count)])
+                across.append(builder.load(builder.bitcast(from_, vector.as_pointer())))
+                across[-1].align = item * vector.count
+            if not apart and u:
+                left = builder.gep(left, [step])
+            for r in range(rows):
+                factor = builder.load(
+                    builder.gep(lefts[r], [emit.INDEX(u)]) if apart else builder.gep(left, [emit.INDEX(r)])
+                )
+                factor = emit.broadcast(builder, factor, vector)
+                for v in range(vectors):
+                    i = r * vectors + v
+                    values[i] = builder.call(fma, [factor, across[v], values[i]])
+            if apart and unroll == _UNROLL and u < share:
+                row = builder.load(builder.gep(some, [emit.INDEX(u)]))
+                emit.prefetch(builder, builder.gep(a, [builder.add(row, at_k)]))
+        loop.leave([after_k, builder.gep(right, [emit.INDEX(unroll * VECTORS * vector.count)]), *values])
+        return loop.slots
+
+    zero = ir.Constant(vector, None)
+    runs = _Loop(builder, emit.INDEX(0), [b, *[zero] * (rows * vectors)])
+    run, right, *sums = runs.slots
+    runs.enter(builder.icmp_signed("<", run, count))
+    offset = builder.load(builder.gep(runs_at, [run]))
+    k, right, *sums = steps(_UNROLL, emit.INDEX(0), right, sums)
+    _, right, *sums = steps(1, k, right, sums)
+    runs.leave([builder.add(run, emit.INDEX(1)), right, *sums])
+    _, _, *sums = runs.slots
+    whole = builder.and_(
+        builder.icmp_signed("<=", added, emit.INDEX(0)),
+        builder.icmp_signed(">=", columns, emit.INDEX(vectors * vector.count)),
+    )
+    plainly, masked, kept, streamed = (
+        builder.append_basic_block(word) for word in ("plainly", "masked", "kept", "streamed")
+    )
+    builder.cbranch(whole, plainly, masked)
+    builder.position_at_end(plainly)
+    builder.cbranch(past, streamed, kept)
+    for block in (kept, streamed, masked) if apart else (kept, masked):
+        builder.position_at_end(block)
+        if block is masked:
+            stored, old = (
+                [_first_lanes(builder, builder.sub(n, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
+                for n in (columns, added)
+            )
+        for r in range(rows):
+            row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
+            builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
+            builder.position_at_end(end)
+            builder.ret_void()
+            builder.position_at_end(row)
+            for v in range(vectors):
+                value = sums[r * vectors + v]
+                if block is kept:
+                    builder.store(value, place(r, v)).align = item
+                elif block is streamed:
+                    store = builder.store(value, place(r, v))
+                    store.align = item * vector.count
+                    store.set_metadata("nontemporal", module.add_metadata([ir.IntType(32)(1)]))
+                else:
+                    value = builder.fadd(value, emit.masked_load(builder, place(r, v), old[v], vector, item))
+                    emit.masked_store(builder, value, place(r, v), stored[v], item)
+        builder.ret_void()
+    if not apart:
+        builder.position_at_end(streamed)
+        builder.unreachable()
+    return function
+
+
+def _first_lanes(builder, count, vector):
+    """The mask of a vector's first `count` lanes, made without a vector: all of those hold sums."""
+    one, most = emit.INDEX(1), emit.INDEX(vector.count)
+    count = builder.select(builder.icmp_signed("<", count, most), count, most)
+    count = builder.select(builder.icmp_signed(">", count, emit.INDEX(0)), count, emit.INDEX(0))
+    bits = builder.sub(builder.shl(one, count), one)
+    return builder.bitcast(builder.trunc(bits, ir.IntType(vector.count)), ir.VectorType(ir.IntType(1), vector.count))
+
+
+def _call(context, builder, element, lanes: int, heights: list[int], high, passed: list, apart: bool):
+    """Calls the tile of as many rows as `high` says, one of `heights`, and of as many vectors as there are columns."""
+    vector, columns = ir.VectorType(context.get_value_type(element), lanes), passed[-2]
+    end = builder.append_basic_block("done")
+    for rows in heights:
+        for vectors in range(1, VECTORS + 1):
+            function = _tile_function(builder.module, vector, rows, vectors, apart)
+            fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
+            enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * lanes))
+            builder.cbranch(builder.and_(enough, builder.icmp_signed("==", high, emit.INDEX(rows))), fits, other)
+            builder.position_at_end(fits)
+            builder.call(function, passed)
+            builder.branch(end)
+            builder.position_at_end(other)
+    builder.unreachable()
+    builder.position_at_end(end)
+    return context.get_dummy_value()
+
+
+def _moved(context, builder, signature, arguments, arrays: tuple[int, ...]) -> list:
+    """Pointers to the places meant in the arrays, each of which is followed by where that is."""
+    pointers = emit.datas(context, builder, signature, arguments, arrays)
+    return [builder.gep(pointer, [arguments[i + 1]]) for pointer, i in zip(pointers, arrays, strict=True)]
+
+
+@intrinsic
+def tile_apart(
+    typingctx,
+    lanes,
+    rows,
+    a,
+    a_at,
+    rows_at,
+    rows_from,
+    next_at,
+    next_from,
+    runs_at,
+    runs_from,
+    count,
+    length,
+    b,
+    b_at,
+    c,
+    c_start,
+    c_at,
+    c_from,
+    height,
+    columns,
+    added,
+):
+    """Multiplies rows of A that lie anywhere with a panel of B into a tile of C; see _tile_function. Each array comes with the
+    place where what is meant begins in it. `lanes`: a tuple as long as a vector; `rows`: one as long as the tile has rows."""
+    one = types.intp
+    signature = types.void(
+        lanes,
+        rows,
+        a,
+        one,
+        rows_at,
+        one,
+        next_at,
+        one,
+        runs_at,
+        one,
+        one,
+        one,
+        b,
+        one,
+        c,
+        one,
+        c_at,
+        one,
+        one,
+        one,
+        one,
+    )
+
+    def codegen(context, builder, signature, arguments):
+        a, rows_at, next_at, runs_at, b, c, c_at = _moved(
+            context, builder, signature, arguments, (2, 4, 6, 8, 12, 14, 16)
+        )
+        passed = [a, rows_at, next_at, runs_at, *arguments[10:12], emit.INDEX(1), b, c, c_at, *arguments[18:]]
+        rows = signature.args[1].count
+        return _call(
+            context, builder, signature.args[2].dtype, signature.args[0].count, [rows], emit.INDEX(rows), passed, True
+        )
+
+    return signature, codegen
+
+
+@intrinsic
+def tile_beside(
+    typingctx,
+    lanes,
+    high,
+    a,
+    a_at,
+    runs_at,
+    runs_from,
+    count,
+    length,
+    step,
+    b,
+    b_at,
+    c,
+    c_start,
+    c_at,
+    c_from,
+    height,
+    columns,
+    added,
+):
+    """The same for rows of A that lie side by side, its steps `step` apart; `high`: one of the heights that there are."""
+    one = types.intp
+    signature = types.void(lanes, one, a, one, runs_at, one, one, one, one, b, one, c, one, c_at, one, one, one, one)
+
+    def codegen(context, builder, signature, arguments):
+        a, runs_at, b, c, c_at = _moved(context, builder, signature, arguments, (2, 4, 9, 11, 13))
+        passed = [a, runs_at, runs_at, runs_at, *arguments[6:9], b, c, c_at, *arguments[15:]]
+        element, lanes = signature.args[2].dtype, signature.args[0].count
+        there = heights(lanes * element.bitwidth // 8)
+        return _call(context, builder, element, lanes, list(there), arguments[1], passed, False)
+
+    return signature, codegen

@@ -1,0 +1,217 @@
+// sm_75 sm_90
+// Convolution in float32: seven plain loops, and as a product of matrices (implicit GEMM) that are never written down.
+#ifndef TILE_M
+#define TILE_M 128   // of the product, a block
+#define TILE_N 64
+#define DEEP 16      // of the sum, a stage
+#define WARP_M 64    // of the product, a warp
+#define WARP_N 32
+#define EACH_M 8     // of the product, a thread
+#define EACH_N 8
+#define STAGES 4     // tiles of A and B in shared memory
+#define BLOCKS 3     // that fit on a multiprocessor
+#define WGRAD 0      // 1: A's rows are taps and channels, and the sum goes over pixels
+#define VECTOR_A 1   // channels of the images come in fours: they are copied 16 bytes at a time
+#define VECTOR_B 1   // columns of B and of the product do
+#endif
+
+struct Loops { int n, h, w, c, p, q, k, r, s, step, top, left, groups, channels_last; };
+
+// Where an item of images of `channels` lies.
+__device__ long long image(const Loops& of, int n, int y, int x, int channel, int height, int width, int channels) {
+    return of.channels_last ? (((long long)n * height + y) * width + x) * channels + channel
+                            : (((long long)n * channels + channel) * height + y) * width + x;
+}
+
+__device__ long long filter(const Loops& of, int i, int j, int c, int k) {  // c counts within its group
+    const int channels = of.c / of.groups;
+    return of.channels_last ? (((long long)i * of.s + j) * channels + c) * of.k + k
+                            : (((long long)k * channels + c) * of.r + i) * of.s + j;
+}
+
+// An output a thread, neighbors in memory in neighboring threads. `way`: 0 fprop (a: images), 1 dgrad (a: gradient; b: filters),
+// 2 wgrad (a: images, b: gradient).
+extern "C" __global__ void direct(const float* a, const float* b, float* out, const Loops of, int way, int outputs) {
+    int at = blockIdx.x * blockDim.x + threadIdx.x;
+    if (at >= outputs) return;
+    float* const to = out + at;
+    const int channels = of.c / of.groups, filters = of.k / of.groups;
+    float sum = 0;
+    if (way == 2) {
+        int i, j, c, k;
+        if (of.channels_last) k = at % of.k, at /= of.k, c = at % channels, at /= channels, j = at % of.s, i = at / of.s;
+        else j = at % of.s, at /= of.s, i = at % of.r, at /= of.r, c = at % channels, k = at / channels;
+        const int channel = k / filters * channels + c;
+        for (int n = 0; n < of.n; n++)
+            for (int y = 0; y < of.p; y++)
+                for (int x = 0; x < of.q; x++) {
+                    const int row = y * of.step + i - of.top, column = x * of.step + j - of.left;
+                    if (row >= 0 && row < of.h && column >= 0 && column < of.w)
+                        sum += a[image(of, n, row, column, channel, of.h, of.w, of.c)] * b[image(of, n, y, x, k, of.p, of.q, of.k)];
+                }
+        *to = sum;
+        return;
+    }
+    const int height = way ? of.h : of.p, width = way ? of.w : of.q, depth = way ? of.c : of.k;
+    int n, y, x, channel;
+    if (of.channels_last) channel = at % depth, at /= depth, x = at % width, at /= width, y = at % height, n = at / height;
+    else x = at % width, at /= width, y = at % height, at /= height, channel = at % depth, n = at / depth;
+    const int group = channel / (way ? channels : filters);
+    for (int i = 0; i < of.r; i++)
+        for (int j = 0; j < of.s; j++) {
+            int row = way ? y + of.top - i : y * of.step + i - of.top, column = way ? x + of.left - j : x * of.step + j - of.left;
+            if (way) {  // the row of dy whose filter's row i lies here, if there is one
+                if (row % of.step || column % of.step) continue;
+                row /= of.step, column /= of.step;
+            }
+            if (row < 0 || row >= (way ? of.p : of.h) || column < 0 || column >= (way ? of.q : of.w)) continue;
+            if (way)
+                for (int k = group * filters; k < (group + 1) * filters; k++)
+                    sum += a[image(of, n, row, column, k, of.p, of.q, of.k)] * b[filter(of, i, j, channel % channels, k)];
+            else
+                for (int c = 0; c < channels; c++)
+                    sum += a[image(of, n, row, column, group * channels + c, of.h, of.w, of.c)] * b[filter(of, i, j, c, channel)];
+        }
+    *to = sum;
+}
+
+#include "cp_async.cuh"
+#include "implicit_gemm.cuh"
+#include "tile_order.cuh"
+
+constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
+constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, THREADS = WARPS_M * WARPS_N * 32;
+#include "gather.cuh"
+constexpr int A_PITCH = WGRAD ? TILE_M : DEEP + 4, A_SIZE = A_LINES * A_PITCH;  // in floats; + 4 spreads rows over banks
+constexpr int STAGE = A_SIZE + DEEP * TILE_N;
+static_assert(LANES_M * LANES_N == 32 && LANES_N == 4 && EACH_N % 4 == 0 && EACH_M % 4 == 0 && DEEP % 4 == 0, "a warp is 8 x 4 threads");
+
+__device__ int target(const Shape& of, int at) { return WGRAD ? at : landing(of, at); }
+
+// A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row. With several blocks in the grid's y
+// each sums up a part, and `out` has room for all their sums, which `reduce` then adds. `scale` is 1: multiplying by it at the end
+// frees the sums' registers from the groups of four in which they are stored, and so from the banks of the operands.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ out, const Shape of, int group, float scale) {
+    extern __shared__ __align__(16) float memory[];
+    __shared__ int4 pixels[PIXELS];
+    constexpr int WIDE_A = VECTOR_A ? 4 : 1, WIDE_B = VECTOR_B ? 4 : 1;
+    const int count = of.n * of.p * of.q, taps = of.r * of.s * of.c, n = of.k;
+    const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32;
+    // Neighbors differ in n, the next in m: either operand's 16-byte loads are then the same in half of the lanes near by.
+    const int lane_n = (lane & 1) | (lane >> 1 & 2), lane_m = (lane >> 1 & 1) | (lane >> 2 & 6);
+    const int row = warp / WARPS_N * WARP_M + lane_m * (WGRAD ? 4 : 1), column = warp % WARPS_N * WARP_N + lane_n * 4;
+    int top, left;
+    place(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    top *= TILE_M, left *= TILE_N;
+    const int all = (k + DEEP - 1) / DEEP, part = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
+    const int first = min(part * (int)blockIdx.y, all), steps = min(part, all - first);
+
+    // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
+    constexpr int LINES_A = THREADS * WIDE_A / A_LINE, PIECES_A = A_LINES / LINES_A;
+    constexpr int ROWS_B = THREADS * WIDE_B / TILE_N, PIECES_B = DEEP / ROWS_B;
+    static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
+    const int a_line = t * WIDE_A / A_LINE, a_at = t * WIDE_A % A_LINE, b_l = t * WIDE_B / TILE_N, b_column = t * WIDE_B % TILE_N;
+    const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
+    Tap at_tap = tap(of, from);
+    const float* b_next = b + (long long)(first * DEEP + b_l) * n + left + b_column;
+    const long long b_further = (long long)ROWS_B * n;
+    const int b_inside = left + b_column < n ? 4 * WIDE_B : 0;
+    int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
+
+    Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
+    __syncthreads();
+
+    auto stage = [&]() {
+        float* const as = memory + slot_in * STAGE + a_line * A_PITCH + a_at;
+        float* const bs = memory + slot_in * STAGE + A_SIZE + b_l * TILE_N + b_column;
+        const int further = shift(of, at_tap), b_rows = l_left - b_l;
+        const int4* const at = pixels + (WGRAD ? slot_in * DEEP : 0) + a_line;
+        #pragma unroll
+        for (int e = 0; e < PIECES_A; e++) {
+            const int4 here = at[e * LINES_A];
+            const bool inside = at_tap.i < of.r && (unsigned)(here.y + at_tap.i) < (unsigned)of.h && (unsigned)(here.z + at_tap.j) < (unsigned)of.w;
+            fetch<4 * WIDE_A>(as + e * LINES_A * A_PITCH, a + (here.x + further), inside ? 4 * WIDE_A : 0);
+        }
+        #pragma unroll
+        for (int e = 0; e < PIECES_B; e++)
+            fetch<4 * WIDE_B>(bs + e * ROWS_B * TILE_N, b_next + e * b_further, e * ROWS_B < b_rows ? b_inside : 0);
+        b_next += (long long)DEEP * n, l_left -= DEEP;
+        if (!WGRAD) next_tap(of, at_tap);
+        if (++slot_in == STAGES) slot_in = 0;
+    };
+
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (s < steps) stage();
+        fetched();
+    }
+    float sums[EACH_M][EACH_N] = {};
+    int slot = 0;
+    #pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        arrived();
+        __syncthreads();
+        if (step + STAGES - 1 < steps) stage();
+        fetched();
+        const float* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
+        const float* const bs = memory + slot * STAGE + A_SIZE + column;
+        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // whose stage everyone has fetched
+        if (++slot == STAGES) slot = 0;
+        #pragma unroll
+        for (int l = 0; l < DEEP; l += 4) {
+            float4 u[EACH_M];  // rows by the next 4 of the sum, or for wgrad the next 4 rows by 1
+            if (!WGRAD) {
+                #pragma unroll
+                for (int e = 0; e < EACH_M; e++) u[e] = *(const float4*)(as + e * LANES_M * A_PITCH + l);
+            }
+            #pragma unroll
+            for (int f = 0; f < 4; f++) {
+                float4 v[EACH_N / 4];
+                if (WGRAD) {
+                    #pragma unroll
+                    for (int e = 0; e < EACH_M / 4; e++) u[e] = *(const float4*)(as + (l + f) * A_PITCH + e * LANES_M * 4);
+                }
+                #pragma unroll
+                for (int e = 0; e < EACH_N / 4; e++) v[e] = *(const float4*)(bs + (l + f) * TILE_N + e * 16);
+                #pragma unroll
+                for (int e = 0; e < EACH_M * EACH_N; e++) {  // there and back: each shares an operand with the one before
+                    const int q = e / EACH_M, p = q % 2 ? EACH_M - 1 - e % EACH_M : e % EACH_M;
+                    sums[p][q] += (WGRAD ? ((const float*)u)[p] : ((const float*)&u[p])[f]) * ((const float*)v)[q];
+                }
+            }
+        }
+    }
+
+    #pragma unroll
+    for (int p = 0; p < EACH_M; p++) {
+        const int within = row + (WGRAD ? p / 4 * LANES_M * 4 + p % 4 : p * LANES_M), at = top + within;
+        if (at >= m) continue;
+        const int place = gridDim.y > 1 || WGRAD ? at : pixels[within].w;
+        #pragma unroll
+        for (int q = 0; q < EACH_N / 4; q++) {
+            const int beside = left + column + q * 16;
+            float* const to = out + ((long long)blockIdx.y * m + place) * n + beside;
+            const float4 put = make_float4(sums[p][4 * q] * scale, sums[p][4 * q + 1] * scale, sums[p][4 * q + 2] * scale,
+                                           sums[p][4 * q + 3] * scale);
+            if (VECTOR_B) {
+                if (beside < n) *(float4*)to = put;
+            } else {
+                #pragma unroll
+                for (int e = 0; e < 4; e++)
+                    if (beside + e < n) to[e] = ((const float*)&put)[e];
+            }
+        }
+    }
+}
+
+// Adds the sums of `parts` shares of each item of the product.
+extern "C" __global__ void reduce(const float* __restrict__ sums, float* __restrict__ out, const Shape of, int m, int parts) {
+    const bool four = of.k % 4 == 0;
+    int at, column;
+    const float4 sum = added(sums, of, m, parts, four, at, column);
+    if (at >= m || threadIdx.x >= ROUND) return;
+    float* const to = out + (long long)target(of, at) * of.k + column;
+    if (four) *(float4*)to = sum;
+    else *to = sum.x;
+}

@@ -1,0 +1,185 @@
+// sm_80 sm_90
+// Convolution as a product on tensor cores (implicit GEMM by mma.sync): channels come in eights, so every copy has 16 bytes.
+#ifndef TYPE
+#define TYPE "bf16"  // of all operands: bf16 or f16; sums are float32
+#define TILE_M 128   // of the product, a block
+#define TILE_N 128
+#define WARP_M 64    // of the product, a warp
+#define WARP_N 64
+#define DEEP 32      // of the sum, a stage
+#define STAGES 4     // tiles of A and B in shared memory
+#define BLOCKS 2     // that fit on a multiprocessor
+#define WGRAD 0      // 1: A's rows are taps and channels, and the sum goes over pixels
+#endif
+
+typedef unsigned short Item;
+#define MMA "mma.sync.aligned.m16n8k16.row.col.f32." TYPE "." TYPE ".f32"
+#include "cp_async.cuh"
+#include "implicit_gemm.cuh"
+#include "mma.cuh"
+#include "pairs.cuh"
+#include "tile_order.cuh"
+
+constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32;
+#include "gather.cuh"
+constexpr int A_PITCH = A_LINE + 8, B_PITCH = TILE_N + 8;  // 16 bytes more than a line has: 8 lines then lie in different banks
+constexpr int A_SIZE = A_LINES * A_PITCH, STAGE = A_SIZE + DEEP * B_PITCH;
+constexpr int M16 = WARP_M / 16, N8 = WARP_N / 8;
+static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
+
+// The row of the result that row `at` of the product belongs to, or -1; `kept` of a wgrad's channels are no padding.
+__device__ int target(const Shape& of, int at, int kept) {
+    if (WGRAD) return at % of.c < kept ? at / of.c * kept + at % of.c : -1;
+    return landing(of, at);
+}
+
+// A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
+// several blocks in the grid's y each sums up a part: `sums` has room for them all, which `reduce` then adds.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
+implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ out, float* __restrict__ sums_of_parts,
+              const Shape of, int pitch, int kept, int group) {
+    extern __shared__ __align__(16) char raw[];
+    __shared__ int4 pixels[PIXELS];
+    Item* const memory = (Item*)raw;
+    const int count = of.n * of.p * of.q, taps = of.r * of.s * of.c, n = of.k;
+    const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
+    const int t = threadIdx.x, lane = t % 32, warp = t / 32, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
+    int top, left;
+    place(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    top *= TILE_M, left *= TILE_N;
+    const int all = (k + DEEP - 1) / DEEP, part = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
+    const int first = min(part * (int)blockIdx.y, all), steps = min(part, all - first);
+
+    // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
+    constexpr int LINES_A = THREADS * 8 / A_LINE, PIECES_A = A_LINES / LINES_A, ROWS_B = THREADS * 8 / TILE_N, PIECES_B = DEEP / ROWS_B;
+    static_assert(LINES_A > 0 && A_LINES % LINES_A == 0 && ROWS_B > 0 && DEEP % ROWS_B == 0, "every thread fetches whole pieces");
+    const int a_line = t * 8 / A_LINE, a_at = t * 8 % A_LINE, b_l = t * 8 / TILE_N, b_column = t * 8 % TILE_N;
+    const int from = WGRAD ? top + a_at : first * DEEP + a_at;  // the tap and channel of this thread's pieces of A, counted through
+    Tap at_tap = tap(of, from);
+    const Item* b_next = b + (long long)(first * DEEP + b_l) * pitch + left + b_column;
+    const long long b_further = (long long)ROWS_B * pitch;
+    const bool b_inside = left + b_column < pitch;
+    int slot_in = 0, l_left = k - first * DEEP;  // where the next stage goes, and how much of the sum is left for it
+
+    Counted at_pixel = first_pixels(of, pixels, top, first * DEEP, count);
+    __syncthreads();
+
+    auto stage = [&]() {
+        Item* const as = memory + slot_in * STAGE + a_line * A_PITCH + a_at;
+        Item* const bs = memory + slot_in * STAGE + A_SIZE + b_l * B_PITCH + b_column;
+        const int further = shift(of, at_tap), b_rows = l_left - b_l;
+        const int4* const at = pixels + (WGRAD ? slot_in * DEEP : 0) + a_line;
+        #pragma unroll
+        for (int e = 0; e < PIECES_A; e++) {
+            const int4 here = at[e * LINES_A];
+            const bool inside = at_tap.i < of.r && (unsigned)(here.y + at_tap.i) < (unsigned)of.h && (unsigned)(here.z + at_tap.j) < (unsigned)of.w;
+            fetch_piece(as + e * LINES_A * A_PITCH, a + (here.x + further), inside);
+        }
+        #pragma unroll
+        for (int e = 0; e < PIECES_B; e++) fetch_piece(bs + e * ROWS_B * B_PITCH, b_next + e * b_further, e * ROWS_B < b_rows && b_inside);
+        b_next += (long long)DEEP * pitch, l_left -= DEEP;
+        if (!WGRAD) next_tap(of, at_tap);
+        if (++slot_in == STAGES) slot_in = 0;
+    };
+
+    for (int s = 0; s < STAGES - 1; s++) {
+        if (s < steps) stage();
+        fetched();
+    }
+    float sums[M16][N8][4] = {};
+    int slot = 0;
+    #pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        arrived();
+        __syncthreads();
+        if (step + STAGES - 1 < steps) stage();
+        fetched();
+        const Item* const as = memory + slot * STAGE + row * (WGRAD ? 1 : A_PITCH);
+        const Item* const bs = memory + slot * STAGE + A_SIZE + column;
+        if (WGRAD && t < DEEP) next_pixel(of, at_pixel, pixels, slot, count);  // whose stage everyone has fetched
+        if (++slot == STAGES) slot = 0;
+        #pragma unroll
+        for (int l = 0; l < DEEP; l += 16) {
+            unsigned u[M16][4], v[N8][2];
+            #pragma unroll
+            for (int p = 0; p < M16; p++)  // upper left, lower left, upper right, lower right 8 rows x 8 of the sum
+                if (WGRAD) transposed(u[p], shared(as + (l + lane % 8 + lane / 16 * 8) * A_PITCH + 16 * p + lane / 8 % 2 * 8));
+                else matrices(u[p], shared(as + (16 * p + lane % 16) * A_PITCH + l + lane / 16 * 8));
+            #pragma unroll
+            for (int q = 0; q < N8; q += 2) {  // the sum's from above and below of 8 columns, then of the next 8
+                unsigned w[4];
+                transposed(w, shared(bs + (l + lane % 16) * B_PITCH + 8 * q + lane / 16 * 8));
+                v[q][0] = w[0], v[q][1] = w[1], v[q + 1][0] = w[2], v[q + 1][1] = w[3];
+            }
+            #pragma unroll
+            for (int p = 0; p < M16; p++)
+                #pragma unroll
+                for (int q = 0; q < N8; q++) multiply(sums[p][q], u[p], v[q][0], v[q][1]);
+        }
+    }
+
+    const bool even = n % 2 == 0;
+    #pragma unroll
+    for (int p = 0; p < M16; p++)
+        #pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const int within = row + 16 * p + lane / 4 + 8 * h, at = top + within;
+            if (at >= m) continue;
+            const int to = gridDim.y > 1 ? at : WGRAD ? target(of, at, kept) : pixels[within].w;
+            if (to < 0) continue;
+            #pragma unroll
+            for (int q = 0; q < N8; q++) {
+                const int beside = left + column + 8 * q + lane % 4 * 2;
+                const float low = sums[p][q][2 * h], high = sums[p][q][2 * h + 1];
+                if (beside >= n) continue;
+                if (gridDim.y > 1) {
+                    float* const at_sums = sums_of_parts + ((long long)blockIdx.y * m + to) * n + beside;
+                    if (even) *(float2*)at_sums = make_float2(low, high);
+                    else {
+                        at_sums[0] = low;
+                        if (beside + 1 < n) at_sums[1] = high;
+                    }
+                    continue;
+                }
+                Item* const at_out = out + (long long)to * n + beside;
+                const unsigned both = packed(low, high);
+                if (even) *(unsigned*)at_out = both;
+                else {
+                    at_out[0] = (Item)both;
+                    if (beside + 1 < n) at_out[1] = (Item)(both >> 16);
+                }
+            }
+        }
+}
+
+// Adds the sums of `parts` shares of each item of the product and rounds them.
+extern "C" __global__ void reduce(const float* __restrict__ sums, Item* __restrict__ out, const Shape of, int m, int parts, int kept) {
+    const bool four = of.k % 4 == 0;
+    int at, column;
+    const float4 sum = added(sums, of, m, parts, four, at, column);
+    if (at >= m || threadIdx.x >= ROUND) return;
+    const int row = target(of, at, kept);
+    if (row < 0) return;
+    unsigned short* const to = out + (long long)row * of.k + column;
+    const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);
+    if (four) *(uint2*)to = make_uint2(low, high);
+    else *to = (unsigned short)low;
+}
+
+// Pixels of `channels` items with zeros beside them to whole pieces of 16 bytes, a piece a thread.
+extern "C" __global__ void widen(const Item* __restrict__ from, uint4* __restrict__ to, int pieces, int channels) {
+    const unsigned e = blockIdx.x * blockDim.x + threadIdx.x, across = (channels + 7) / 8;
+    if (e >= pieces) return;
+    const int column = e % across * 8;
+    const Item* const at = from + (long long)(e / across) * channels + column;
+    unsigned item[8];
+    #pragma unroll
+    for (int i = 0; i < 8; i++) item[i] = column + i < channels ? at[i] : 0;
+    to[e] = make_uint4(item[0] | item[1] << 16, item[2] | item[3] << 16, item[4] | item[5] << 16, item[6] | item[7] << 16);
+}
+
+// Rows of `wide` items without those beyond the first `channels`.
+extern "C" __global__ void crop(const Item* __restrict__ from, Item* __restrict__ to, int items, int channels, int wide) {
+    const unsigned e = blockIdx.x * blockDim.x + threadIdx.x;
+    if (e < items) to[e] = from[(long long)(e / channels) * wide + e % channels];
+}

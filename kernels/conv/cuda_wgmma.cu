@@ -1,0 +1,179 @@
+// sm_90a
+// Convolution as a product on Hopper (implicit GEMM): the copy engine (TMA) walks the pixels of the images itself (im2col mode) and
+// fills a ring of tiles, warpgroups multiply them with wgmma. One block a multiprocessor stays and takes tile after tile.
+#ifndef TYPE
+#define TYPE "bf16"   // of all operands: bf16 or f16; sums are float32
+#define CONSUMERS 2   // warpgroups that multiply
+#define ROWS 64       // of the product's tile, a warpgroup
+#define COLUMNS 128   // of the product's tile: 64, 128, 192 or 256
+#define STAGES 5      // places in the ring, each with 64 of the sum
+#define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
+#define BLOCKS 1      // that fit on a multiprocessor: while one's results leave, another multiplies
+#define WGRAD 0       // 1: rows are taps and channels, and the sum goes over pixels
+#define OUT 0         // results leave 0: by TMA, 1: as float32 sums of parts, for `reduce` to add, 2: one by one to where they belong
+#endif
+
+#define A_ACROSS WGRAD
+#define B_ACROSS WGRAD
+#include "implicit_gemm.cuh"
+#include "tile_order.cuh"
+#include "wgmma.cuh"
+
+constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS;
+constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
+
+// 64 channels of a column of pixels: the first is (x, y) of image n, the next ones follow along the row, in the next row and in the
+// next image as the map's box has them; each is taken `right` and `down` of where it is.
+__device__ void load_pixels(unsigned to, const Map* map, int c, int x, int y, int n, int right, int down, unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6], {%7, %8};"
+                 :: "r"(to), "l"(map), "r"(c), "r"(x), "r"(y), "r"(n), "r"(barrier), "h"((unsigned short)right),
+                    "h"((unsigned short)down) : "memory");
+}
+
+// The row of the result that row `at` of the product belongs to, or -1; `kept` of a wgrad's channels are no padding.
+__device__ int target(const Shape& of, int at, int kept) {
+    const int wide = (of.c + 63) / 64 * 64;
+    if (WGRAD) return at % wide < kept ? at / wide * kept + at % wide : -1;
+    return landing(of, at);
+}
+
+// A unit of work is a tile of the product and one of `parts` shares of its sum. Along the sum go taps, each with `chunks` times 64
+// channels (B holds zeros beyond them), or for wgrad pixels; wgrad's rows are taps with their chunks, 64 rows each.
+extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
+convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map, float* sums,
+         unsigned short* result, const Shape of, int parts, int group) {
+    extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
+    const unsigned ring = shared(memory), out = ring + STAGES * STAGE_BYTES;
+    const unsigned full = out + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
+    const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // warpgroups, then the warp that loads; one number for the compiler
+    const int chunks = (of.c + 63) / 64, count = of.n * of.p * of.q, deep = of.r * of.s * chunks;
+    const int m = WGRAD ? deep * 64 : count, all = WGRAD ? (count + DEEP - 1) / DEEP : deep;
+    const int units_m = (m + TILE_M - 1) / TILE_M, units_n = (of.k + TILE_N - 1) / TILE_N;
+    const int tiles = units_m * units_n, units = tiles * parts, share = (all + parts - 1) / parts;
+
+    if (threadIdx.x == 128 * CONSUMERS) {  // the maps are on their way while the barriers are made
+        asm volatile("prefetch.tensormap [%0];" :: "l"(&a_map) : "memory");
+        asm volatile("prefetch.tensormap [%0];" :: "l"(&b_map) : "memory");
+    }
+    if (threadIdx.x == 0) {
+        make_barriers(full, empty, CONSUMERS);
+    }
+    __syncthreads();
+
+    if (team == CONSUMERS) {
+        if (threadIdx.x == 128 * CONSUMERS) {
+            unsigned slot = 0, parity = 1;  // of a barrier that has completed nothing, parity 1 counts as complete
+            for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+                int at_m, at_n;
+                place(unit % tiles, units_m, units_n, group, at_m, at_n);
+                at_m *= TILE_M, at_n *= TILE_N;
+                const int first = unit / tiles * share, last = min(first + share, all);
+                int pixel = WGRAD ? first * DEEP : at_m;
+                int x = pixel % of.q, y = pixel / of.q % of.p, n = pixel / of.q / of.p;
+                int chunk = first % chunks, j = first / chunks % of.s, i = first / chunks / of.s;
+                for (int step = first; step < last; step++) {
+                    const unsigned barrier = full + 8 * slot, to = ring + slot * STAGE_BYTES;
+                    wait(empty + 8 * slot, parity);
+                    announce(barrier, STAGE_BYTES);
+                    const int left = x * of.step - of.left, top = y * of.step - of.top;
+                    if (WGRAD) {
+                        #pragma unroll
+                        for (int e = 0; e < TILE_M / 64; e++) {
+                            const int row = at_m / 64 + e, tap = row / chunks;
+                            const bool is = tap < of.r * of.s;  // beyond the last tap: channels that no image has
+                            load_pixels(to + e * PART_BYTES, &a_map, is ? row % chunks * 64 : chunks * 64, left, top, n,
+                                        is ? tap % of.s : 0, is ? tap / of.s : 0, barrier);
+                        }
+                        #pragma unroll
+                        for (int e = 0; e < TILE_N / 64; e++)
+                            load(to + A_BYTES + e * PART_BYTES, &b_map, at_n + 64 * e, step * DEEP, barrier);
+                        x += DEEP % of.q, y += DEEP / of.q % of.p, n += DEEP / of.q / of.p;
+                        if (x >= of.q) x -= of.q, y++;
+                        if (y >= of.p) y -= of.p, n++;
+                    } else {
+                        load_pixels(to, &a_map, chunk * 64, left, top, n, j, i, barrier);
+                        load(to + A_BYTES, &b_map, step * DEEP, at_n, barrier);
+                        if (++chunk == chunks) chunk = 0, j++;
+                        if (j == of.s) j = 0, i++;
+                    }
+                    if (++slot == STAGES) slot = 0, parity ^= 1;
+                }
+            }
+        }
+    } else {
+        const int thread = threadIdx.x % 128, lane = thread % 32, consumer = team;
+        const unsigned staged = out + consumer * STAGED * PART_BYTES;
+        const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;  // where it writes its results
+        auto release = [&](unsigned slot) {
+            if (thread == 0) asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(empty + 8 * slot) : "memory");
+        };
+        const bool even = of.k % 2 == 0;
+        unsigned slot = 0, parity = 0, part = 0;
+        float d[ROWS / 64][COLUMNS / 2];
+        for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+            int at_m, at_n;
+            place(unit % tiles, units_m, units_n, group, at_m, at_n);
+            at_m = at_m * TILE_M + consumer * ROWS, at_n *= TILE_N;
+            const int first = unit / tiles * share, steps = min(share, all - first);
+            unsigned before = 0;
+            #pragma unroll 1
+            for (int step = 0; step < steps; step++) {
+                const unsigned at = ring + slot * STAGE_BYTES;
+                const unsigned long long a = descriptor(at + consumer * ROWS * LINE, !WGRAD), b = descriptor(at + A_BYTES, !WGRAD);
+                wait(full + 8 * slot, parity);
+                multiply_place(d, a, b, step);
+                if (step) release(before);
+                before = slot;
+                if (++slot == STAGES) slot = 0, parity ^= 1;
+            }
+            multiplied();
+            release(before);
+            #pragma unroll
+            for (int r = 0; r < ROWS / 64; r++) {
+#if OUT
+                #pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const int row = at_m + 64 * r + thread / 32 * 16 + lane / 4 + 8 * h;
+                    const int column = at_n + lane % 4 * 2, left = row < m ? of.k - column : 0;
+                    const long long place = OUT == 1 ? (long long)(unit / tiles) * m + row : target(of, row, 0);
+                    #pragma unroll
+                    for (int q = 0; q < COLUMNS / 8; q++) {
+                        const float low = d[r][4 * q + 2 * h], high = d[r][4 * q + 2 * h + 1];
+                        if (OUT == 1) put(sums + (place * of.k + column) + 8 * q, low, high, left - 8 * q, even);
+                        else put(result + (place * of.k + column) + 8 * q, packed(low, high), left - 8 * q, even);
+                    }
+                }
+#else
+                #pragma unroll
+                for (int c = 0; c < COLUMNS / 64; c++) {
+                    if (at_n + 64 * c >= of.k) continue;
+                    const unsigned to = staged + part * PART_BYTES;
+                    if (thread == 0) stored<STAGED - 1>();
+                    meet(consumer);
+                    stage_out(to, line, piece, d[r] + 32 * c);
+                    meet(consumer);
+                    if (thread == 0) store(&c_map, at_n + 64 * c, at_m + 64 * r, to);
+                    if (++part == STAGED) part = 0;
+                }
+#endif
+            }
+        }
+        if (OUT == 0 && thread == 0) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    }
+}
+
+// Adds the sums of `parts` shares of each item of the product and rounds them; `kept` of a wgrad's channels are no padding.
+extern "C" __global__ void reduce(const float* __restrict__ sums, unsigned short* __restrict__ out, const Shape of, int parts, int kept) {
+    const int chunks = (of.c + 63) / 64, m = WGRAD ? of.r * of.s * chunks * 64 : of.n * of.p * of.q;
+    const bool four = of.k % 4 == 0;
+    int at, column;
+    const float4 sum = added(sums, of, m, parts, four, at, column);
+    if (at >= m || threadIdx.x >= ROUND) return;
+    const int row = target(of, at, kept);
+    if (row < 0) return;
+    unsigned short* const to = out + (long long)row * of.k + column;
+    const unsigned low = packed(sum.x, sum.y), high = packed(sum.z, sum.w);
+    if (four) *(uint2*)to = make_uint2(low, high);
+    else *to = (unsigned short)low;
+}

@@ -1,0 +1,96 @@
+"""Convolution as im2col and cuBLAS, all on CuPy's arrays."""
+
+import cupy
+
+from kernels.cuda import cublas
+from kernels.problems import Conv, Matmul
+from kernels.problems.arrays import ITEM_BYTES
+from kernels.registry import kernel
+
+
+@kernel
+def im2col(problem: Conv, a, b):
+    """Every window of the batch copied into one large matrix, r * s times the images' bytes, then one cuBLAS product."""
+    _refuse(problem)
+    m, n, k = problem.gemm
+    taps, filters = problem.r * problem.s * problem.c_in, problem.c_out
+    if problem.direction == "dgrad":
+        gradient = Matmul(m, n, k, problem.dtype, problem.math, layout="nt")
+        return _scattered(problem, cublas.product(gradient, a.reshape(-1, filters), b.reshape(-1, filters)))
+    columns, fill = _columns(problem, a)
+    if problem.direction == "fprop":
+        product = cublas.product(Matmul(m, n, k, problem.dtype, problem.math), columns, b.reshape(taps, filters))
+    else:
+        product = cublas.product(
+            Matmul(m, n, k, problem.dtype, problem.math, layout="tn"), columns, b.reshape(-1, filters)
+        )
+
+    def run():
+        fill()
+        return product().reshape(problem.out_shape)
+
+    return run
+
+
+def _refuse(problem: Conv) -> None:
+    """Raises ValueError for what this kernel does not do."""
+    if problem.layout != "NHWC" or problem.groups > 1:
+        raise ValueError(f"im2col on the GPU is for NHWC in one group, not for {problem.layout} in {problem.groups}")
+    if problem.direction == "dgrad" and problem.dtype in ("float16", "bfloat16"):
+        raise ValueError(f"sums over windows of {problem.dtype} columns would be rounded at every tap")
+    if problem.dtype not in ("float64", "float32", "float16", "bfloat16"):
+        raise ValueError(f"cublasGemmEx is called for 64, 32 and 16 bits here, not for {problem.dtype}")
+    positions, taps = problem.n * problem.p * problem.q, problem.r * problem.s * problem.c_in
+    need, free = positions * taps * ITEM_BYTES[problem.dtype], cupy.cuda.Device().mem_info[0]
+    if need > free // 2:
+        have = f"at most half of the free {free / 2**30:.3g} are taken"
+        raise ValueError(f"its columns need {need / 2**30:.3g} GiB of GPU memory; {have}")
+
+
+def _padded(problem: Conv, dtype):
+    """(images with room for the padding, zero; the part of them that is the images)."""
+    (top, bottom), (left, right) = problem.pads
+    padded = cupy.zeros((problem.n, problem.h + top + bottom, problem.w + left + right, problem.c_in), dtype)
+    return padded, padded[:, top : top + problem.h, left : left + problem.w]
+
+
+def _columns(problem: Conv, x):
+    """(the matrix of columns, what fills it from the images): the images themselves for a 1 x 1 filter at every pixel."""
+    taps = problem.r * problem.s * problem.c_in
+    padded, inside = (x, x) if problem.pads == ((0, 0), (0, 0)) else _padded(problem, x.dtype)
+    if padded is x and (problem.r, problem.s, problem.stride) == (1, 1, 1):
+        return x.reshape(-1, taps), lambda: None
+    n, h, w, c = padded.strides
+    step = problem.stride
+    shape = (problem.n, problem.p, problem.q, problem.r, problem.s, problem.c_in)
+    windows = cupy.lib.stride_tricks.as_strided(padded, shape, (n, step * h, step * w, h, w, c))
+    columns = cupy.empty(shape, x.dtype)
+
+    def fill():
+        if padded is not x:
+            cupy.copyto(inside, x)
+        cupy.copyto(columns, windows)
+
+    return columns.reshape(-1, taps), fill
+
+
+def _scattered(problem: Conv, product):
+    """dx as the sum of the product's columns over the windows that each pixel is in, a tap at a time."""
+    padded, inside = _padded(problem, problem.dtype)
+    dx, step = cupy.empty(problem.x_shape, problem.dtype), problem.stride
+    targets = [
+        (i, j, padded[:, i : i + (problem.p - 1) * step + 1 : step, j : j + (problem.q - 1) * step + 1 : step])
+        for i in range(problem.r)
+        for j in range(problem.s)
+    ]
+    shape = (problem.n, problem.p, problem.q, problem.r, problem.s, problem.c_in)
+
+    def run():
+        columns = product().reshape(shape)
+        padded.fill(0)
+        for i, j, target in targets:
+            cupy.add(target, columns[:, :, :, i, j], out=target)
+        cupy.copyto(dx, inside)
+        return dx
+
+    return run

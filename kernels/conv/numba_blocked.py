@@ -1,0 +1,276 @@
+"""Convolution on vectors spelled out: a tile of output pixels in registers, fed from the images where they lie."""
+
+import numba
+import numpy as np
+
+from kernels.conv import _pixel_blocks as pixel_blocks
+from kernels.conv import _pixel_tiles as pixel_tiles
+from kernels.conv._pixel_blocks import Window
+from kernels.conv._pixel_tiles import PAST_CACHES, VECTORS, tile_apart
+from kernels.conv.numba_wgrad import gradient
+from kernels.problems import Conv
+from kernels.problems.arrays import empty
+from kernels.registry import kernel
+from kernels.simd import vectors as emit
+from kernels.simd.packing import origin, pack_panel
+
+_DEPTH = 576  # steps of a panel, at least: fewer passes over the output
+_NEAR_BYTES = 28 << 10  # of a tile's source, which all panels meet: the first-level cache
+_FILTER_BYTES = 1 << 20  # of filters in panels, which all blocks meet: half of a 2 MiB second-level cache
+_PAST_BYTES = 16 << 20  # an output of at least so many is written past the caches: it would not stay there
+_SOURCE_BYTES, _PIXELS = 256 << 10, 1568  # of a block
+
+
+@numba.njit(cache=True)
+def _tables(w, b, deep, rows_at, runs_at, out_at):
+    """Where each pixel of a block begins in its source and in the output, and the runs of a window in the source."""
+    width = (w.across - 1) * w.stride + w.taps_across
+    image, row, pixel = w.source_image, w.source_row, w.source_pixel
+    if b.copied:
+        image, row, pixel = ((b.rows - 1) * w.stride + w.taps_down) * width * deep, width * deep, deep
+    i = 0
+    for n in range(b.images):
+        for p in range(b.rows):
+            for q in range(w.across):
+                rows_at[i] = n * image + p * w.stride * row + q * w.stride * pixel
+                out_at[i] = n * w.out_image + p * w.out_row + q * w.out_pixel
+                i += 1
+    i = 0
+    for down in range(w.taps_down):
+        for across in range(1 if b.merged else w.taps_across):
+            runs_at[i] = down * row + across * pixel
+            i += 1
+
+
+@numba.njit(cache=True)
+def _pack(lanes, w, depth, filters, right, panel, channel, deep):
+    """A panel of filters: their columns side by side, step by step in the order of the window's runs."""
+    width = len(lanes) * VECTORS
+    at, first = panel * width * depth, panel * width
+    for i in range(w.taps_down):
+        for j in range(w.taps_across):
+            start = (
+                w.filter_at + i * w.filter_row + j * w.filter_tap + channel * w.filter_channel + first * w.filter_column
+            )
+            pack_panel(
+                lanes,
+                lanes,
+                right,
+                at,
+                width,
+                filters,
+                start,
+                w.filter_column,
+                w.filter_channel,
+                min(width, w.columns - first),
+                deep,
+            )
+            at += deep * width
+
+
+@numba.njit(cache=True)
+def _block(
+    lanes,
+    rows,
+    w,
+    b,
+    source,
+    right,
+    depth,
+    out,
+    scratch,
+    scratch_at,
+    tables,
+    image,
+    first,
+    column,
+    stop,
+    channel,
+    deep,
+    past,
+):
+    """A block of output pixels, the columns from `column` to `stop`."""
+    rows_at, runs_at, out_at = tables
+    images, lines = min(b.images, w.images - image), min(b.rows, w.rows - first)
+    pixels, width = images * lines * w.across, len(lanes) * VECTORS
+    runs, length = w.taps_down, w.taps_across * deep
+    if not b.merged:
+        runs, length = w.taps_down * w.taps_across, deep
+    row, left = first * w.stride - w.top, w.left * w.source_pixel
+    from_, at = source, w.source_at + image * w.source_image + row * w.source_row - left + channel
+    if b.copied:
+        pixel_blocks.copy_block(lanes, scratch, scratch_at, source, w, images, first, lines, image, channel, deep)
+        from_, at = scratch, scratch_at
+    to = w.out_at + image * w.out_image + first * w.out_row
+    for i in range(0, pixels, len(rows)):
+        for j in range(column, stop, width):
+            after = i + len(rows) if j == column and i + len(rows) < pixels else i
+            high, wide = min(len(rows), pixels - i), min(width, stop - j)
+            old = wide if channel else past
+            tile_apart(
+                lanes,
+                rows,
+                from_,
+                at,
+                rows_at,
+                i,
+                rows_at,
+                after,
+                runs_at,
+                0,
+                runs,
+                length,
+                right,
+                j * depth,
+                out,
+                to + j,
+                out_at,
+                i,
+                high,
+                wide,
+                old,
+            )
+
+
+@numba.njit(cache=True, parallel=True)
+def _convolve(
+    threads,
+    lanes,
+    rows,
+    w,
+    b,
+    span,
+    source,
+    filters,
+    right,
+    depth,
+    out,
+    scratch,
+    rows_at,
+    runs_at,
+    out_at,
+    counters,
+    past,
+):
+    """All blocks, a chunk of channels after the other: first its filters go into panels, then whoever is free takes the next
+    block of pixels by `span` columns."""
+    width = len(lanes) * VECTORS
+    panels = -(-w.columns // width)
+    down, spans = -(-w.rows // b.rows), -(-w.columns // span)
+    blocks = -(-w.images // b.images) * down
+    for channel in range(0, w.channels, b.chunk):
+        deep = min(b.chunk, w.channels - channel)
+        counters[:] = 0
+        _tables(w, b, deep, rows_at, runs_at, out_at)
+        for panel in numba.prange(panels):
+            _pack(lanes, w, depth, filters, right, panel, channel, deep)
+        for t in numba.prange(threads):
+            while True:
+                piece = emit.take_number(counters, 0)
+                if piece >= blocks * spans:
+                    break
+                place, column = piece % blocks, piece // blocks * span
+                _block(
+                    lanes,
+                    rows,
+                    w,
+                    b,
+                    source,
+                    right,
+                    depth,
+                    out,
+                    scratch,
+                    t * b.size,
+                    (rows_at, runs_at, out_at),
+                    place // down * b.images,
+                    place % down * b.rows,
+                    column,
+                    min(column + span, w.columns),
+                    channel,
+                    deep,
+                    past,
+                )
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def _chunk(w: Window, item: int, tile: int) -> int:
+    """Channels at a time: a tile's source fits the first-level cache, the filters' panels the second unless that makes them
+    short."""
+    taps = w.taps_down * w.taps_across
+    near = _NEAR_BYTES // (item * w.taps_down * ((tile - 1) * w.stride + w.taps_across))
+    far = max(_FILTER_BYTES // (item * taps * w.columns), _DEPTH // taps)
+    most = max(4, min(near, far))
+    return min(w.channels, _up(-(-w.channels // -(-w.channels // most)), 4))
+
+
+def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndarray, vector: int = 0):
+    """The call that computes a window's output on Numba's threads, in vectors of `vector` bytes (0: the widest).
+
+    source, filters, out: flat arrays of one type, in which the window says where to look.
+    """
+    threads, item = numba.get_num_threads(), source.itemsize
+    vector = vector or emit.vector_bytes()
+    lanes, tile = vector // item, pixel_tiles.tile_rows(vector)
+    width = VECTORS * lanes
+    w = pixel_blocks.scattered(pixel_blocks.unstrided(w))
+    chunk = _chunk(w, item, tile)
+    b = pixel_blocks.blocks(w, chunk, item, tile, _SOURCE_BYTES, _PIXELS, pixel_blocks.threads_pieces(threads))
+    depth = w.taps_down * w.taps_across * chunk
+    span = min(_up(w.columns, width), max(width, _FILTER_BYTES // (depth * item) // width * width))
+    right = empty((_up(w.columns, width) * depth,), source.dtype, 6)
+    right[:] = 0
+    scratch = empty((threads * b.size,), source.dtype, 2)
+    even = not any(size % lanes for size in (w.out_at, w.out_image, w.out_row, w.out_pixel, out.ctypes.data // item))
+    past = PAST_CACHES if even and chunk == w.channels and w.pixels * w.columns * item >= _PAST_BYTES else 0
+    pixels = b.images * b.rows * w.across
+    tables = [pixel_blocks.places(size) for size in (pixels + 16, w.taps_down * w.taps_across, pixels)]
+    arguments = (
+        threads,
+        (0,) * lanes,
+        (0,) * tile,
+        w,
+        b,
+        span,
+        origin(source),
+        origin(filters),
+        right,
+        depth,
+        out,
+        scratch,
+        *tables,
+        pixel_blocks.places(1),
+        past,
+    )
+    return lambda keep=(source, filters): _convolve(*arguments)
+
+
+@kernel
+def blocked(problem: Conv, a, b):
+    return bound(problem, a, b)
+
+
+def bound(problem: Conv, a: np.ndarray, b: np.ndarray, vector: int = 0):
+    """The call of `blocked`, in vectors of `vector` bytes (0: the widest).
+
+    Raises: ValueError for another arithmetic or layout.
+    """
+    if problem.math != "float32" or problem.layout != "NHWC":
+        raise ValueError(f"the Numba tiles convolve float32 in NHWC, not {problem.math} in {problem.layout}")
+    out = empty(problem.out_shape, a.dtype, 5)
+    left, right = (np.ascontiguousarray(array).reshape(-1) for array in (a, b))
+    parts = pixel_blocks.windows(problem)
+    compute = gradient if problem.direction == "wgrad" else convolution
+    calls = [compute(w, left, right, out.reshape(-1), vector) for w in parts if w.taps_down and w.taps_across]
+    bare = len(calls) < len(parts)
+
+    def run():
+        if bare:
+            out[...] = 0
+        for call in calls:
+            call()
+        return out
+
+    return run

@@ -1,0 +1,105 @@
+"""Picks the fastest of several tiles for this GPU by timing them once, and keeps the choice on disk."""
+
+import fcntl
+import hashlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from kernels.cuda import loader
+
+_chosen: dict[tuple, str] = {}  # in this process: copying calls bind anew each time
+_ROUNDS, _ROUND_S, _MOST_CALLS = 5, 4e-3, 50
+_HOLD_NS = 50_000_000
+
+
+def folder() -> pathlib.Path:
+    """Where choices are kept: crossover/ in the user's cache folder (XDG_CACHE_HOME, else ~/.cache)."""
+    return pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "crossover"
+
+
+def kept() -> dict[str, str]:
+    """All choices on disk; none when there are none or they cannot be read."""
+    try:
+        found = json.loads((folder() / "tiles.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def keep(key: str, choice: str) -> None:
+    """Adds a choice; processes that keep theirs at once wait for each other. A folder that cannot be written costs the next
+    process its tuning, nothing else. To time all anew, delete the file."""
+    try:
+        folder().mkdir(parents=True, exist_ok=True)
+        with open(folder() / "tiles.lock", "w") as lock, tempfile.TemporaryDirectory(dir=folder()) as own:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # written beside and put in its place at once: others may read
+            written = pathlib.Path(own) / "tiles.json"
+            written.write_text(json.dumps(kept() | {key: choice}, indent=1, sort_keys=True), encoding="utf-8")
+            written.replace(folder() / "tiles.json")
+    except OSError:
+        pass
+
+
+def fastest(
+    gpu: str,
+    file: str,
+    problem: str,
+    candidates: Mapping[str, Callable[[], Callable]],
+    seconds: Callable[[Callable], float] | None = None,
+) -> str:
+    """The name of the candidate that takes the least time for the problem on the GPU, from disk where it was timed before.
+
+    candidates: name -> a function that gives the call to time. A choice holds for one problem: whether the last round of tiles
+    fills the multiprocessors changes from size to size. It is made anew when kernels/<file>.cu, what that includes or the
+    candidates change.
+    """
+    asked = (gpu, file, problem, *candidates)
+    if asked not in _chosen:
+        _chosen[asked] = _fastest(gpu, file, problem, candidates, seconds or device_seconds)
+    return _chosen[asked]
+
+
+def _fastest(gpu: str, file: str, problem: str, candidates: Mapping, seconds: Callable[[Callable], float]) -> str:
+    text = loader.source(file) + "\n".join(candidates)
+    key = f"{gpu}, {file} {hashlib.sha256(text.encode()).hexdigest()[:12]}, {problem}"
+    if (known := kept().get(key, "")) in candidates:
+        return known
+    runs = {name: make() for name, make in candidates.items()}
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    for _ in range(_ROUNDS):
+        for name, run in runs.items():
+            taken[name].append(seconds(run))
+    choice = min(taken, key=lambda name: np.median(taken[name]))
+    keep(key, choice)
+    return choice
+
+
+def device_seconds(run: Callable) -> float:
+    """Seconds of a call by CUDA events around several that wait in the queue behind a held stream (50 ms at most)."""
+    import cupy
+
+    stream = cupy.cuda.get_current_stream()
+    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
+    run()  # loads its module, which may not happen behind a held stream
+    stream.synchronize()
+    hold, go = loader.load("cuda/hold", "hold"), np.frombuffer(cupy.cuda.alloc_pinned_memory(4), np.int32, 1)
+
+    def batch(calls: int) -> float:
+        go[0] = 0
+        hold((1,), (1,), (np.uint64(go.ctypes.data), np.int64(_HOLD_NS)))
+        try:
+            begin.record(stream)
+            for _ in range(calls):
+                run()
+            end.record(stream)
+        finally:
+            go[0] = 1
+        end.synchronize()
+        return cupy.cuda.get_elapsed_time(begin, end) * 1e-3 / calls
+
+    return batch(min(_MOST_CALLS, max(1, round(_ROUND_S / max(batch(1), 1e-7)))))

@@ -1,0 +1,261 @@
+"""What our CUDA convolutions are compiled for and called with: their tiles, the product that a direction comes to, and how its
+sum is split over blocks.
+
+A tile's field is a macro of the .cu in capitals. Nothing here needs a GPU.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from kernels.problems import Conv
+
+GROUP_ROWS = 2048  # of the product, whose tiles are worked on together
+MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
+_LEAST_STEPS = 4  # of a sum that is split, for each of its parts
+_PARTIAL_BYTES = 1 << 28
+_LINE, _PART_BYTES = 128, 64 * 128  # as conv/cuda_wgmma.cu has them
+HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
+
+
+class Gather(NamedTuple):
+    """A convolution as a product: pixel (y, x) of n images of p x q meets at tap (i, j) row y * step + i - top and column
+    x * step + j - left of source images of h x w x c. It is fprop, or dgrad of one phase of a stride, with k columns; its
+    result belongs to row y * to_step + to_y of images of to_h x to_w. wgrad sums over its pixels instead.
+
+    The .cu's Shape, field by field.
+    """
+
+    h: int
+    w: int
+    c: int
+    n: int
+    p: int
+    q: int
+    k: int
+    r: int
+    s: int
+    step: int
+    top: int
+    left: int
+    to_h: int
+    to_w: int
+    to_step: int = 1
+    to_y: int = 0
+    to_x: int = 0
+
+    @property
+    def pixels(self) -> int:
+        return self.n * self.p * self.q
+
+    @property
+    def taps(self) -> int:
+        return self.r * self.s
+
+    @property
+    def passed(self) -> np.ndarray:
+        """To a kernel by value: CuPy passes arrays of one item so."""
+        return np.array(self, np.int32).view(f"V{4 * len(self)}")
+
+
+def gather(problem: Conv, c: int = 0) -> Gather:
+    """fprop, and the pixels and taps of wgrad; `c`: channels as they lie in memory, padded ones among them."""
+    (top, _), (left, _) = problem.pads
+    return Gather(
+        problem.h,
+        problem.w,
+        c or problem.c_in,
+        problem.n,
+        problem.p,
+        problem.q,
+        problem.c_out,
+        problem.r,
+        problem.s,
+        problem.stride,
+        top,
+        left,
+        problem.p,
+        problem.q,
+    )
+
+
+class Phase(NamedTuple):
+    """dgrad of the pixels that lie alike to the stride: its product, and the rows and columns of the filter that reach them."""
+
+    of: Gather
+    rows: slice
+    columns: slice
+
+
+def phases(problem: Conv, k: int = 0) -> list[Phase]:
+    """dgrad as convolutions of dy with stride 1: one for each pixel of a stride x stride square, with every stride-th row and
+    column of the filter, turned. Pixels that no tap reaches are in none: they are zero.
+
+    `k`: channels of dy as they lie in memory.
+    """
+    (top, _), (left, _) = problem.pads
+    rows = [_phase(problem.h, problem.r, problem.stride, top, y) for y in range(problem.stride)]
+    columns = [_phase(problem.w, problem.s, problem.stride, left, x) for x in range(problem.stride)]
+    return [
+        Phase(
+            Gather(
+                problem.p,
+                problem.q,
+                k or problem.c_out,
+                problem.n,
+                p,
+                q,
+                problem.c_in,
+                r,
+                s,
+                1,
+                above,
+                before,
+                problem.h,
+                problem.w,
+                problem.stride,
+                y,
+                x,
+            ),
+            of_rows,
+            of_columns,
+        )
+        for y, (p, r, above, of_rows) in enumerate(rows)
+        if p and r
+        for x, (q, s, before, of_columns) in enumerate(columns)
+        if q and s
+    ]
+
+
+def _phase(size: int, taps: int, stride: int, before: int, at: int) -> tuple[int, int, int, slice]:
+    """(pixels at, at + stride, ..; taps that reach them; zeros before dy; those taps, the last first)."""
+    first = (at + before) % stride
+    reach = -(-(taps - first) // stride) if first < taps else 0
+    zeros = reach - 1 - (at + before - first) // stride
+    last = first + (reach - 1) * stride
+    turned = slice(last, first - 1 if first else None, -stride) if reach else slice(0, 0)
+    return -(-(size - at) // stride) if at < size else 0, reach, zeros, turned
+
+
+def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
+    """How many parts the sum may have: one, and as many as make a wave or two of blocks where that is more; each part has a few
+    steps and all partial sums together fit where they are kept."""
+    most = max(1, min(steps // _LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
+    parts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
+    return sorted({-(-steps // -(-steps // of)) for of in parts} if steps else {1})  # none of them empty
+
+
+def macros(tiles: NamedTuple) -> dict[str, int]:
+    """The tiles as macros of their .cu."""
+    return {name.upper(): value for name, value in tiles._asdict().items()}
+
+
+class Warps(NamedTuple):
+    """implicit_gemm of conv/cuda.cu: of the product a block, depth a stage, of it a warp and a thread; stages; blocks on a
+    multiprocessor."""
+
+    tile_m: int
+    tile_n: int
+    deep: int
+    warp_m: int
+    warp_n: int
+    each_m: int
+    each_n: int
+    stages: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
+
+    def shared_bytes(self, wgrad: bool) -> int:
+        """The ring of stages; rows of A are 4 floats apart, but wgrad's lie across."""
+        a = self.deep * self.tile_m if wgrad else self.tile_m * (self.deep + 4)
+        return 4 * self.stages * (a + self.deep * self.tile_n)
+
+    def __str__(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}x{self.deep} {self.each_m}x{self.each_n} stages={self.stages}"
+
+
+WARPS = (
+    Warps(128, 64, 16, 64, 32, 8, 8, 4, 3),
+    Warps(128, 128, 16, 64, 64, 8, 16, 4, 2),
+    Warps(256, 32, 16, 64, 32, 8, 8, 3, 3),
+    Warps(64, 64, 16, 32, 32, 4, 8, 4, 4),
+    Warps(128, 16, 16, 64, 16, 8, 4, 3, 6),
+)
+
+
+class Tensors(NamedTuple):
+    """conv/cuda_tensor.cu: of the product a block and a warp, depth a stage, stages, blocks on a multiprocessor."""
+
+    tile_m: int
+    tile_n: int
+    warp_m: int
+    warp_n: int
+    deep: int
+    stages: int
+    blocks: int
+
+    @property
+    def threads(self) -> int:
+        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
+
+    def shared_bytes(self, wgrad: bool) -> int:
+        """The ring of stages, every line 16 bytes longer than what it holds."""
+        a = self.deep * (self.tile_m + 8) if wgrad else self.tile_m * (self.deep + 8)
+        return 2 * self.stages * (a + self.deep * (self.tile_n + 8))
+
+    def __str__(self) -> str:
+        return f"{self.tile_m}x{self.tile_n}x{self.deep} stages={self.stages}"
+
+
+TENSORS = (
+    Tensors(128, 128, 64, 64, 32, 4, 2),
+    Tensors(128, 128, 64, 64, 64, 3, 2),
+    Tensors(128, 64, 64, 32, 64, 3, 2),
+    Tensors(128, 64, 64, 32, 32, 4, 3),
+    Tensors(128, 32, 32, 32, 32, 4, 4),
+    Tensors(64, 64, 32, 32, 64, 3, 3),
+    Tensors(256, 64, 64, 64, 32, 4, 2),
+)
+
+
+class Groups(NamedTuple):
+    """conv/cuda_wgmma.cu: warpgroups that multiply, of the product each, places in the ring, parts of a warpgroup's results on
+    their way, blocks on a multiprocessor."""
+
+    consumers: int
+    rows: int
+    columns: int
+    stages: int
+    staged: int
+    blocks: int
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        return self.consumers * self.rows, self.columns
+
+    @property
+    def threads(self) -> int:
+        return 128 * self.consumers + 32
+
+    @property
+    def shared_bytes(self) -> int:
+        """The ring, the results on their way, two barriers a place."""
+        ring = self.stages * sum(self.tile) * _LINE
+        return ring + self.consumers * self.staged * _PART_BYTES + 16 * self.stages
+
+    def __str__(self) -> str:
+        return f"{self.tile[0]}x{self.tile[1]} stages={self.stages} blocks={self.blocks}"
+
+
+GROUPS = (
+    Groups(2, 64, 64, 3, 1, 2),
+    Groups(2, 64, 128, 3, 1, 2),
+    Groups(2, 64, 64, 6, 1, 1),
+    Groups(2, 64, 128, 5, 2, 1),
+    Groups(2, 64, 256, 4, 2, 1),
+    Groups(2, 128, 64, 4, 1, 1),
+    Groups(2, 128, 128, 4, 2, 1),
+)

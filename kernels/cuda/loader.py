@@ -1,0 +1,146 @@
+"""Loads CUDA C: a `.cu` file beside the kernels that launch it, compiled by NVRTC for the GPU at hand and kept for the process.
+
+Its first line names the architectures that it must compile for; the tests do so without a GPU. What several share is a `.cuh`
+in the folder include.
+"""
+
+import ctypes
+import functools
+import pathlib
+import re
+import sys
+
+import numpy as np
+
+FOLDER = pathlib.Path(__file__).parent.parent  # the kernels package
+STREAM_THREADS = 256
+H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
+# CUtensorMapDataType, -Swizzle and -L2promotion, from the CUDA toolkit's cuda.h
+_UINT16, _SWIZZLE_128B, _L2_256B = 1, 3, 3
+MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
+_IGNORED, _PROGRAMMATIC_STREAM_SERIALIZATION = 0, 6  # CUlaunchAttributeID
+
+_INCLUDE = re.compile(r'^#include "(\w+\.cuh)"$')
+
+
+def source(file: str) -> str:
+    """The text of kernels/<file>.cu with what it includes put in, each file once.
+
+    It is put in here, not by NVRTC, which would read it from disk: CuPy keeps what it has compiled by the text it was given, and
+    would not see that an included file has changed. `#line` has the compiler name file and line as they are here.
+    """
+    seen: set[str] = set()
+
+    def text(name: str) -> str:
+        seen.add(name)
+        lines = (FOLDER / name).read_text(encoding="utf-8").splitlines()
+        for at, line in enumerate(lines):
+            if found := _INCLUDE.match(line):
+                inner = f"cuda/include/{found[1]}"
+                put = "" if inner in seen else f'#line 1 "{inner}"\n{text(inner)}'
+                lines[at] = f'{put}#line {at + 2} "{name}"'
+        return "\n".join(lines) + "\n"
+
+    return text(f"{file}.cu")
+
+
+@functools.cache
+def load(file: str, kernel: str, _arch: str = "", **macros: str | int):
+    """The kernel of that name in kernels/<file>.cu as a cupy.RawKernel, compiled with `macros` defined, for the GPU at
+    hand or for `_arch` (sm_90a has instructions that sm_90 leaves out)."""
+    import cupy
+
+    arch = (f"-arch={_arch}",) if _arch else ()
+    options = ("-std=c++17", *arch, *(f"-D{name}={value}" for name, value in macros.items()))
+    return cupy.RawKernel(source(file), kernel, options=options)
+
+
+def stream(real: str, formula: str, arrays: int, nbytes: int):
+    """(the element-wise kernel of stream/cupy.cu, its blocks) for arrays of `nbytes` each, of which it reads one or two.
+
+    One load a thread where one array is read and two an array where two are: most on an H200 (copy 4.27 TB/s against 4.13
+    with two, triad 4.39 against 4.37 with one).
+    """
+    macros = {"FORMULA": formula.replace(" ", ""), "HAS_B": arrays - 1, "FLIGHT": arrays}
+    compiled = load("stream/cupy", "stream", REAL=real, **macros)
+    return compiled, -(-nbytes // (STREAM_THREADS * arrays * 16))
+
+
+@functools.cache
+def _driver() -> ctypes.CDLL:
+    return ctypes.WinDLL("nvcuda.dll") if sys.platform == "win32" else ctypes.CDLL("libcuda.so.1")
+
+
+def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int, int]) -> np.ndarray:
+    """What tells the copy engine (TMA) of a matrix of 2-byte items: a CUtensorMap to pass to a kernel by value.
+
+    `address`: of its first item; `pitch`: items from row to row; `box`: rows and columns of what a copy takes, of which what lies
+    outside is read as zero and not written. In shared memory a box lies in lines of 128 bytes, swizzled.
+    Raises: ValueError for what the engine cannot do: it begins on 16 bytes, and so does each of its rows.
+    """
+    if address % 16 or pitch * 2 % 16 or not pitch >= columns >= 1 or rows < 1:
+        raise ValueError(
+            f"TMA needs rows on 16 bytes: no map of {rows} x {columns} at {address:#x}, {pitch} items a row"
+        )
+    words = ctypes.c_uint64 * 2
+    boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
+    room = np.zeros(MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _MAP_ALIGNMENT
+    made = room[begin : begin + MAP_BYTES]
+    failed = _driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(made.ctypes.data),
+        _UINT16,
+        2,
+        ctypes.c_void_p(address),
+        words(columns, rows),
+        (ctypes.c_uint64 * 1)(pitch * 2),
+        boxes,
+        steps,
+        0,
+        _SWIZZLE_128B,
+        _L2_256B,
+        0,
+    )
+    if failed:
+        raise ValueError(
+            f"cuTensorMapEncodeTiled: error {failed} for {rows} x {columns}, {pitch} items a row, boxes of {box}"
+        )
+    return made.view(f"V{MAP_BYTES}")
+
+
+class _Attribute(ctypes.Structure):  # CUlaunchAttribute, whose value is a union of 64 bytes
+    _fields_ = (("id", ctypes.c_int), ("pad", ctypes.c_int), ("value", ctypes.c_int), ("rest", ctypes.c_char * 60))
+
+
+class _Launch(ctypes.Structure):  # CUlaunchConfig
+    _fields_ = (
+        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    )
+
+
+def overlapping(compiled, blocks: int, threads: int, arguments: tuple, shared_bytes: int):
+    """What launches the kernel with those arguments on the current stream, its blocks starting as those of the kernel before
+    it end (programmatic dependent launch): the kernel itself says `griddepcontrol.wait` before it touches memory.
+
+    GPUs before Hopper start it after the one before. CuPy's own launch has no attributes. The arguments are CuPy arrays and
+    NumPy scalars; they are kept.
+    """
+    import cupy
+
+    driver, function = _driver(), ctypes.c_void_p(compiled.kernel.ptr)
+    values = [np.array(x.data.ptr) if isinstance(x, cupy.ndarray) else np.ascontiguousarray(x) for x in arguments]
+    addresses = (ctypes.c_void_p * len(values))(*(x.ctypes.data for x in values))
+    hopper = int(cupy.cuda.Device().compute_capability) >= 90
+    attribute = _Attribute(_PROGRAMMATIC_STREAM_SERIALIZATION if hopper else _IGNORED, 0, 1)
+    launch = _Launch(blocks, 1, 1, threads, 1, 1, shared_bytes, None, ctypes.pointer(attribute), 1)
+
+    def run(keep=(arguments, values, attribute)):
+        launch.stream = cupy.cuda.get_current_stream().ptr
+        if failed := driver.cuLaunchKernelEx(ctypes.byref(launch), function, addresses, None):
+            raise RuntimeError(f"cuLaunchKernelEx: error {failed}")
+
+    return run

@@ -1,0 +1,97 @@
+"""What a GPU call costs before any work: empty kernels, almost empty library calls, and nodes of a CUDA graph."""
+
+import cupy
+import numpy as np
+
+from kernels.cuda import loader
+from kernels.problems import Launch
+from kernels.registry import kernel
+
+
+def _require(problem: Launch, bind) -> None:
+    if problem.call not in bind.calls:
+        raise ValueError(f"{bind.__name__} has no {problem.call}; it has {', '.join(bind.calls)}")
+
+
+@kernel
+def rawkernel(problem: Launch, *_):
+    """An empty kernel of ours by cupy.RawKernel, one thread: Python's way into a launch, and the launch."""
+    _require(problem, rawkernel)
+    nothing = loader.load("launch/cupy", "nothing")
+    repeats = range(problem.count)
+
+    def run():
+        for _ in repeats:
+            nothing((1,), (1,), ())
+
+    return run
+
+
+@kernel
+def ufunc(problem: Launch, x=None, *_):
+    """x + 1 by CuPy's own element-wise call, each on the result of the one before."""
+    _require(problem, ufunc)
+    one, out, repeats = np.float32(1), cupy.empty_like(x), range(problem.count - 1)
+
+    def run():
+        cupy.add(x, one, out=out)
+        for _ in repeats:
+            cupy.add(out, one, out=out)
+        return out
+
+    return run
+
+
+@kernel
+def graph(problem: Launch, x=None, *_):
+    """The same launches recorded once as a CUDA graph and launched as one: no Python and less driver between them."""
+    _require(problem, graph)
+    record = rawkernel(problem) if problem.call == "empty" else ufunc(problem, x)
+    record()  # compiles, which a recording may not
+    stream = cupy.cuda.get_current_stream()
+    stream.begin_capture()
+    try:
+        out = record()
+    finally:
+        recorded = stream.end_capture()
+
+    def run(keep=(x, record)):  # the graph holds raw addresses
+        recorded.launch(stream)
+        return out
+
+    return run
+
+
+@kernel
+def cublas(problem: Launch, a=None, b=None):
+    """A 16 x 16 float32 product by cupy.matmul into a result that is there: cuBLAS with CuPy's checks before it."""
+    _require(problem, cublas)
+    out = cupy.empty((a.shape[0], b.shape[1]), a.dtype)
+
+    def run():
+        cupy.matmul(a, b, out=out)
+        return out
+
+    return run
+
+
+@kernel(waits=True)
+def set(problem: Launch, x=None, *_):
+    """4 bytes to the device by `ndarray.set`: the cost of a copy that copies next to nothing."""
+    _require(problem, set)
+    host, out = cupy.asnumpy(x), cupy.zeros_like(x)
+
+    def run():
+        out.set(host)
+        return out
+
+    return run
+
+
+rawkernel.calls, ufunc.calls, graph.calls, cublas.calls = (
+    ("empty",),
+    ("elementwise",),
+    ("empty", "elementwise"),
+    ("matmul",),
+)
+set.calls = ("copy",)

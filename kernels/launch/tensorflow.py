@@ -1,0 +1,125 @@
+"""What a call costs in TensorFlow before any work: an operation at a time, in a graph, in a compiled graph.
+
+TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
+"""
+
+import importlib.util
+
+import numpy as np
+
+from kernels.problems import Launch
+from kernels.registry import kernel
+from kernels.tensorflow import calls
+
+if importlib.util.find_spec("tensorflow") is None:
+    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
+
+
+def _only(problem: Launch, bind) -> None:
+    if problem.call not in bind.calls:
+        raise ValueError(f"this TensorFlow kernel has no {problem.call}; it has {', '.join(bind.calls)}")
+
+
+def _device() -> str:
+    """The device that was chosen around the bind."""
+    import tensorflow
+
+    return tensorflow.zeros(1).device
+
+
+@kernel(allocates=True)
+def eager(problem: Launch, *arrays):
+    """An operation at a time from Python, as code outside a tf.function runs; `copy` makes a tensor of 4 bytes there."""
+    import tensorflow
+
+    _only(problem, eager)
+    repeats = range(problem.count)
+    if problem.call == "copy":
+        device = _device()
+
+        def convert():
+            for _ in repeats:
+                with tensorflow.device(device):
+                    out = tensorflow.constant(arrays[0])
+            return out
+
+        return convert
+    first, second = _operands(problem, arrays)
+    if problem.call == "matmul":
+
+        def multiply():
+            for _ in repeats:
+                out = tensorflow.matmul(first, second)
+            return out
+
+        return multiply
+
+    def run():
+        out = first
+        for _ in repeats:
+            out = tensorflow.subtract(out, second)
+        return out
+
+    return run
+
+
+eager.calls = ("elementwise", "matmul", "copy")
+
+
+def _operands(problem: Launch, arrays) -> tuple:
+    """The call's two tensors. x + 1 is computed as x - (-1) with the -1 an argument: TensorFlow's optimizer makes one
+    addition of a chain of x + 1, and of x + one with `one` an argument, but lets a chain of subtractions stand."""
+    import tensorflow
+
+    second = arrays[1] if problem.call == "matmul" else np.float32(-1)
+    return tuple(tensorflow.identity(tensorflow.constant(value)) for value in (arrays[0], second))
+
+
+def _in_a_function(problem: Launch, arrays, jit_compile: bool):
+    import tensorflow
+
+    first, second = _operands(problem, arrays)
+
+    @tensorflow.function(jit_compile=jit_compile, autograph=False)
+    def chain(x, y):
+        if problem.call == "matmul":
+            return tensorflow.matmul(x, y)
+        for _ in range(problem.count):
+            x = tensorflow.subtract(x, y)
+        return x
+
+    if problem.call == "matmul" and problem.count > 1:
+        raise ValueError("equal products in one function are computed once; ask for a single one")
+    if not jit_compile:
+        _require(problem, lambda: chain(first, second))
+    return lambda: chain(first, second)
+
+
+def _require(problem: Launch, call) -> None:
+    """Raises RuntimeError unless the graph that runs, after TensorFlow's optimizer, has `count` operations of the call."""
+    ran = calls.ran(call)
+    found = ran["MatMul" if problem.call == "matmul" else "Sub"]
+    if found != problem.count:
+        raise RuntimeError(
+            f"the optimized graph has {found} operations, not {problem.count}; it holds {', '.join(sorted(ran))}"
+        )
+
+
+@kernel(allocates=True)
+def function(problem: Launch, *arrays):
+    """A tf.function, not compiled: one call runs its graph's `count` operations, each a kernel of its own."""
+    _only(problem, function)
+    return _in_a_function(problem, arrays, False)
+
+
+function.calls = ("elementwise", "matmul")
+
+
+@kernel(allocates=True)
+def jit(problem: Launch, *arrays):
+    """A tf.function with jit_compile=True: XLA fuses its `count` operations into one kernel."""
+    _only(problem, jit)
+    return _in_a_function(problem, arrays, True)
+
+
+jit.calls = ("elementwise", "matmul")

@@ -1,0 +1,70 @@
+"""Products of two matrices, a module a backend. Imports problems, reference and registry, and what operations share."""
+
+# The ladder: our own kernels and their ideas, the simplest first. It stands here so that nothing need be imported to tell it.
+IDEAS = {
+    "numba/naive": "Loops in i-j-k order on one thread: B is read down its columns, a cache line for each element.",
+    "numba/reordered": (
+        "Loops in i-k-j order: B and C are read along their rows, so the compiler can use whole vectors."
+    ),
+    "numba/tiled": (
+        "i-k-j over copied blocks of B that stay in the cache: B is read from memory once, not once for each row of A."
+    ),
+    "numba/parallel": "The i-k-j loops with the rows of A shared out over the threads: what a few lines of Numba give.",
+    "numba/amx": (
+        "AMX: four tiles of sums take products of two tiles of A and two of B; a packed block of A stays in the "
+        "second-level cache, and a piece of a panel of B, the next one asked for early, in the first-level one."
+    ),
+    "numba/packed": (
+        "Panels: blocks of A and B are copied into the order in which they are used, B's fitting the first-level "
+        "cache, and four steps in k go onto two rows of C in one pass over them."
+    ),
+    "numba/simd": (
+        "A tile of C of some rows by whole vectors stays in registers while a panel of A meets those of a block "
+        "of B in the second-level cache; the next panel is asked for early; one parallel region, whose threads "
+        "take the next piece."
+    ),
+    "cuda/naive": (
+        "A product a thread, a warp's threads in a column of C: each of its loads of A, and each store, is 32 "
+        "lines of memory."
+    ),
+    "cuda/coalesced": (
+        "The same product a thread with a warp's threads in a row of C: loads of B and stores are whole lines, "
+        "A's are shared."
+    ),
+    "cuda/tiled": (
+        "Tiles of 32 x 32 of A and B in shared memory: each element is read from memory once for 32 products, not "
+        "once for each."
+    ),
+    "cuda/register_tiled": (
+        "8 x 8 of C in each thread's registers, 128 x 128 a block: 16 loads from shared memory feed 64 products, "
+        "not 2 for each."
+    ),
+    "cuda/warp_tiled": (
+        "A tile a warp inside the block's: 16-byte loads that neighbors share, several stages fetched ahead, a "
+        "tile of C a thread, its registers in the banks that let a multiply-add read three at once; the tiles are "
+        "the fastest of several here."
+    ),
+    "cuda/tensor_core": (
+        "mma.sync: a warp multiplies a small tile at once from pieces that ldmatrix brings into its registers: "
+        "all that Ampere's tensor cores have, not all that Hopper's have."
+    ),
+    "cuda/wgmma": (
+        "Four warps at once multiply tiles straight from shared memory (wgmma), a warp has TMA fill a ring of "
+        "them, which blocks of a cluster share, results leave by TMA while the next tile begins; the tiles are "
+        "the fastest of several here."
+    ),
+}
+# Kernels that are run only when asked for by name or with --ladder, and that stand for no side of a comparison.
+RUNGS = (
+    "numba/naive",
+    "numba/reordered",
+    "numba/tiled",
+    "numba/amx",
+    "numba/packed",
+    "cuda/naive",
+    "cuda/coalesced",
+    "cuda/tiled",
+    "cuda/register_tiled",
+    "tensorflow/graph",
+    "tensorflow/layer",
+)

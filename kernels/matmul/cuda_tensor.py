@@ -1,0 +1,54 @@
+"""Matmul in CUDA C on tensor cores by mma.sync: the form that every GPU since Ampere has."""
+
+import functools
+
+import cupy
+import numpy as np
+
+from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.matmul.cuda import count_in_32_bits, gpu_name
+from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC, HALVES
+from kernels.registry import kernel
+
+
+def call(problem: Matmul, of: matmul_tiles.Tensors, a, b, c):
+    """The call of matmul/cuda_tensor.cu with those tiles."""
+    m, n, k, size = problem.m, problem.n, problem.k, a.dtype.itemsize
+    piece = 16 // size
+    vector = int(k % piece == 0 and n % piece == 0 and a.data.ptr % 16 == 0 and b.data.ptr % 16 == 0)
+    compiled = loader.load(
+        "matmul/cuda_tensor",
+        "matmul",
+        **matmul_tiles.macros(of),
+        VECTOR=vector,
+        TF32=int(problem.math == "tf32"),
+        TYPE=f'"{"" if problem.math == "tf32" else ARITHMETIC[problem.math].ptx}"',
+    )
+    compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
+    down, across = -(-m // of.tile_m), -(-n // of.tile_n)
+    arguments = (a, b, c, *map(np.int32, (m, n, k, max(1, matmul_tiles.GROUP_ROWS // of.tile_m))))
+
+    def run():
+        compiled((down * across,), (of.threads,), arguments, shared_mem=of.shared_bytes(size))
+        return c
+
+    run.notes = {"tiles": str(of)}
+    return run
+
+
+@kernel
+def tensor_core(problem: Matmul, a, b):
+    if problem.math not in (*HALVES, "tf32") or problem.layout != "nn" or problem.out != problem.dtype:
+        raise ValueError(
+            f"this kernel multiplies tf32, float16 and bfloat16 stored nn, not {problem.math} {problem.layout}"
+        )
+    count_in_32_bits(problem)
+    device = cupy.cuda.Device()
+    if int(device.compute_capability) < 80:
+        raise ValueError(f"needs a GPU of compute capability 8.0 or newer, this one has {device.compute_capability}")
+    c, limit = cupy.empty((problem.m, problem.n), a.dtype), device.attributes["MaxSharedMemoryPerBlockOptin"]
+    fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(a.dtype.itemsize) <= limit]
+    calls = {str(of): functools.partial(call, problem, of, a, b, c) for of in fitting}
+    name = f"{problem.math} nn {problem.m}x{problem.n}x{problem.k}"
+    return calls[autotuner.fastest(gpu_name(), "matmul/cuda_tensor", name, calls)]()

@@ -1,0 +1,170 @@
+// sm_90a
+// C = A B on Hopper: one warp has the copy engine (TMA) fill a ring of tiles, warpgroups multiply them with wgmma, results go
+// back by TMA too. One block a multiprocessor stays and takes tile after tile; blocks of a cluster share what they load.
+#ifndef TYPE
+#define TYPE "bf16"   // of A, B and C: bf16 or f16; sums are float32
+#define CONSUMERS 2   // warpgroups that multiply
+#define ROWS 64       // of C's tile, a warpgroup
+#define COLUMNS 256   // of C's tile: 64, 128, 192 or 256
+#define STAGES 4      // places in the ring, each with 64 of k
+#define CLUSTER_M 2   // blocks above each other: they share B's tile
+#define CLUSTER_N 1   // blocks side by side: they share A's tile
+#define IN_TURN 0     // 1: each warpgroup has tiles of its own, so that one multiplies while the other's results leave
+#define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
+#define A_STORED_KM 0 // 1: A lies k x m
+#define B_STORED_KN 1 // 1: B lies k x n
+#endif
+
+#define A_ACROSS A_STORED_KM
+#define B_ACROSS B_STORED_KN
+#include "tile_order.cuh"
+#include "wgmma.cuh"
+
+constexpr int TILE_M = (IN_TURN ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
+constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
+constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // rows that this block loads for its cluster
+static_assert(!IN_TURN || CONSUMERS == 2, "two take turns");
+static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
+
+__device__ void cluster_meets() {
+    if (CLUSTER > 1)
+        asm volatile("barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;" ::: "memory");
+    else
+        __syncthreads();
+}
+
+// A box of a matrix at the same place in several blocks of the cluster (mask).
+__device__ void load_for(unsigned short mask, unsigned to, const Map* map, int x, int y, unsigned barrier) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(to), "l"(map), "r"(x), "r"(y), "r"(barrier), "h"(mask) : "memory");
+}
+
+// The share of an operand's tile whose first row (of A, column of B) is `at`: one box when k lies along the line, else one box
+// for each 64 rows.
+template <bool ALONG_K, int SHARE>
+__device__ void load_share(unsigned to, const Map* map, int at, int k, unsigned barrier, unsigned short mask, bool several) {
+    #pragma unroll
+    for (int part = 0; part < (ALONG_K ? 1 : SHARE / 64); part++) {
+        const int x = ALONG_K ? k : at + 64 * part, y = ALONG_K ? at : k;
+        if (several) load_for(mask, to + part * DEEP * LINE, map, x, y, barrier);
+        else load(to + part * DEEP * LINE, map, x, y, barrier);
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(128 + 128 * CONSUMERS, 1)
+#if CLUSTER_M * CLUSTER_N > 1
+__cluster_dims__(CLUSTER_M * CLUSTER_N, 1, 1)
+#endif
+matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map,
+       int m, int n, int k, int group) {
+    extern __shared__ char raw[];
+    char* const memory = raw + (-shared(raw) & 1023);  // the swizzle counts from multiples of 1024
+    const unsigned ring = shared(memory), out = ring + STAGES * STAGE_BYTES;
+    const unsigned full = out + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
+    const int team = __shfl_sync(~0u, threadIdx.x / 128, 0);  // the first loads, the others multiply; one number for the compiler
+    unsigned rank = 0;
+    if (CLUSTER > 1) asm("mov.u32 %0, %cluster_ctarank;" : "=r"(rank));
+    const int rank_m = rank % CLUSTER_M, rank_n = rank / CLUSTER_M;
+    const int units_m = (m + TILE_M * CLUSTER_M - 1) / (TILE_M * CLUSTER_M);
+    const int units_n = (n + TILE_N * CLUSTER_N - 1) / (TILE_N * CLUSTER_N);
+    const int units = units_m * units_n, clusters = gridDim.x / CLUSTER, steps = (k + DEEP - 1) / DEEP;
+
+    asm volatile("griddepcontrol.launch_dependents;");  // the next kernel's blocks may come as these leave
+    if (threadIdx.x == 0) {
+        asm volatile("prefetch.tensormap [%0];\nprefetch.tensormap [%1];\nprefetch.tensormap [%2];"
+                     :: "l"(&a_map), "l"(&b_map), "l"(&c_map) : "memory");
+        make_barriers(full, empty, TILE_M / ROWS * CLUSTER);
+    }
+    cluster_meets();
+    asm volatile("griddepcontrol.wait;" ::: "memory");  // what this kernel reads may be what the one before it wrote
+
+    if (team == 0) {
+        if (CONSUMERS == 2) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+        if (CONSUMERS == 3) asm volatile("setmaxnreg.dec.sync.aligned.u32 32;");
+        if (threadIdx.x == 0) {
+            unsigned slot = 0, parity = 1;  // of a barrier that has completed nothing, parity 1 counts as complete
+            const unsigned short column = ((1 << CLUSTER_M) - 1) << rank_n * CLUSTER_M;  // who shares B's tile
+            unsigned short row = 0;                                                     // who shares A's tile
+            for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_m + i * CLUSTER_M);
+            for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
+                int at_m, at_n;
+                place(unit, units_m, units_n, group, at_m, at_n);
+                at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + rank_n * A_SHARE;
+                at_n = (at_n * CLUSTER_N + rank_n) * TILE_N + rank_m * B_SHARE;
+                for (int step = 0; step < steps; step++) {
+                    const unsigned barrier = full + 8 * slot, to = ring + slot * STAGE_BYTES;
+                    wait(empty + 8 * slot, parity);
+                    announce(barrier, STAGE_BYTES);
+                    load_share<!A_STORED_KM, A_SHARE>(to + rank_n * A_SHARE * LINE, &a_map, at_m, step * DEEP, barrier, row,
+                                                      CLUSTER_N > 1);
+                    load_share<!B_STORED_KN, B_SHARE>(to + A_BYTES + rank_m * B_SHARE * LINE, &b_map, at_n, step * DEEP, barrier,
+                                                      column, CLUSTER_M > 1);
+                    if (++slot == STAGES) slot = 0, parity ^= 1;
+                }
+            }
+        }
+    } else {
+        if (CONSUMERS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+        if (CONSUMERS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
+        const int thread = threadIdx.x % 128, lane = thread % 32, consumer = team - 1;
+        const int own = IN_TURN ? 0 : consumer * ROWS;  // the first of its rows in the tile
+        const unsigned staged = out + consumer * STAGED * PART_BYTES;
+        const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;  // where it writes its results
+        unsigned far_empty = empty;  // the barriers of the block that this thread tells
+        if (CLUSTER > 1 && thread < CLUSTER)
+            asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(far_empty) : "r"(empty), "r"(thread));
+        auto release = [&](unsigned slot) {  // tells every block of the cluster that loads into this place
+            if (thread < CLUSTER)
+                asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(far_empty + 8 * slot) : "memory");
+        };
+        unsigned slot = 0, parity = 0, part = 0;
+        float d[ROWS / 64][COLUMNS / 2];
+        int turn = consumer;
+        // A barrier tells odd phases from even ones alone, so who takes turns may not wait for a place's next but one filling:
+        // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
+        if (IN_TURN && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
+        for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
+            if (IN_TURN && turn-- > 0) {  // another's tile: its places in the ring go by
+                const unsigned on = slot + steps;
+                slot = on % STAGES, parity ^= on / STAGES & 1;
+                continue;
+            }
+            turn = CONSUMERS - 1;
+            int at_m, at_n;
+            place(unit, units_m, units_n, group, at_m, at_n);
+            at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + own;
+            at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
+            unsigned before = 0;
+            if (IN_TURN) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
+            #pragma unroll 1
+            for (int step = 0; step < steps; step++) {
+                const unsigned at = ring + slot * STAGE_BYTES;
+                const unsigned long long a = descriptor(at + own * LINE, !A_STORED_KM);
+                const unsigned long long b = descriptor(at + A_BYTES, !B_STORED_KN);
+                wait(full + 8 * slot, parity);
+                multiply_place(d, a, b, step);
+                if (step) release(before);
+                before = slot;
+                if (++slot == STAGES) slot = 0, parity ^= 1;
+            }
+            if (IN_TURN && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
+            multiplied();
+            release(before);
+            #pragma unroll
+            for (int r = 0; r < ROWS / 64; r++)
+                #pragma unroll
+                for (int c = 0; c < COLUMNS / 64; c++) {
+                    const unsigned to = staged + part * PART_BYTES;
+                    if (thread == 0) stored<STAGED - 1>();
+                    meet(consumer);
+                    stage_out(to, line, piece, d[r] + 32 * c);
+                    meet(consumer);
+                    if (thread == 0) store(&c_map, at_n + 64 * c, at_m + 64 * r, to);
+                    if (++part == STAGED) part = 0;
+                }
+        }
+        if (thread == 0) stored<0>();  // shared memory goes with the block
+    }
+    cluster_meets();  // nobody leaves while others still write into its shared memory or tell its barriers
+}

@@ -1,0 +1,109 @@
+"""Matmul in CUDA C for Hopper: TMA, wgmma and warps with roles of their own."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import cupy
+import numpy as np
+from cupy.cuda import runtime
+
+from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.matmul.cuda import count_in_32_bits, gpu_name
+from kernels.problems import Matmul
+from kernels.problems.arrays import ARITHMETIC, HALVES
+from kernels.registry import kernel
+
+_DEEP = 64  # k of a place in the ring, and rows of a box where k lies across, as matmul/cuda_wgmma.cu has them
+
+
+class Placed(NamedTuple):
+    """A matrix as TMA can read or write it: an address, items from row to row, and the copy that puts it there or takes it."""
+
+    array: cupy.ndarray
+    pitch: int
+    copy: Callable[[], None] | None = None
+
+
+def placed(array: cupy.ndarray, out: bool = False) -> Placed:
+    """The matrix itself where its rows begin on 16 bytes; else a wider one, copied to (a result: copied from) in each call."""
+    rows, columns = array.shape
+    pitch, size = matmul_tiles.pitch(columns), array.dtype.itemsize
+    if pitch == columns and array.data.ptr % 16 == 0:
+        return Placed(array, columns)
+    wider = cupy.empty((rows, pitch), array.dtype)
+    ends = ((array.data.ptr, columns * size), (wider.data.ptr, pitch * size))
+    to, source = ends if out else ends[::-1]
+
+    def copy(keep=(array, wider)):
+        stream = cupy.cuda.get_current_stream().ptr
+        runtime.memcpy2DAsync(*to, *source, columns * size, rows, runtime.memcpyDeviceToDevice, stream)
+
+    return Placed(wider, pitch, copy)
+
+
+def call(
+    problem: Matmul,
+    of: matmul_tiles.Groups,
+    a: Placed,
+    b: Placed,
+    c: Placed,
+    result,
+    group_rows: int = matmul_tiles.GROUP_ROWS,
+):
+    """The call of matmul/cuda_wgmma.cu with those tiles."""
+    m, n, k = problem.m, problem.n, problem.k
+    (tile_m, _), (a_share, b_share) = of.tile, of.shares()
+    a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
+    compiled = loader.load(
+        "matmul/cuda_wgmma",
+        "matmul",
+        _arch="sm_90a",
+        TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
+        A_STORED_KM=a_km,
+        B_STORED_KN=b_kn,
+        **matmul_tiles.macros(of),
+    )
+    compiled.max_dynamic_shared_size_bytes = of.shared_bytes
+    maps = (
+        loader.tensor_map(
+            a.array.data.ptr, *((k, m) if a_km else (m, k)), a.pitch, (_DEEP if a_km else a_share, _DEEP)
+        ),
+        loader.tensor_map(
+            b.array.data.ptr, *((k, n) if b_kn else (n, k)), b.pitch, (_DEEP if b_kn else b_share, _DEEP)
+        ),
+        loader.tensor_map(c.array.data.ptr, m, n, c.pitch, (64, 64)),
+    )
+    blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"])
+    arguments = (*maps, *map(np.int32, (m, n, k, max(1, group_rows // (tile_m * of.cluster_m)))))
+    before, after = [x.copy for x in (a, b) if x.copy], c.copy
+    launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
+
+    def run(keep=(a, b, c)):  # the maps hold raw addresses, so their owners are held here
+        for copy in before:
+            copy()
+        launch()
+        if after:
+            after()
+        return result
+
+    run.notes = {"tiles": str(of)}
+    return run
+
+
+@kernel
+def wgmma(problem: Matmul, a, b):
+    if problem.math not in HALVES or problem.out != problem.dtype:
+        raise ValueError(
+            f"this kernel multiplies float16 and bfloat16 into their own type, not {problem.math} to {problem.out}"
+        )
+    count_in_32_bits(problem)
+    have = cupy.cuda.Device().compute_capability
+    if have != "90":
+        raise ValueError(f"wgmma is of compute capability 9.0 alone, this GPU has {have}")
+    result = cupy.empty((problem.m, problem.n), a.dtype)
+    operands = placed(a), placed(b), placed(result, out=True)
+    fitting = [of for of in matmul_tiles.GROUPS if of.fits(problem.layout)]
+    calls = {str(of): functools.partial(call, problem, of, *operands, result) for of in fitting}
+    name = f"{problem.math} {problem.layout} {problem.m}x{problem.n}x{problem.k}"
+    return calls[autotuner.fastest(gpu_name(), "matmul/cuda_wgmma", name, calls)]()

@@ -1,0 +1,89 @@
+"""Matmul in plain Numba loops: one idea a rung."""
+
+import numba
+import numpy as np
+
+from kernels.problems import Matmul
+from kernels.problems.arrays import empty
+from kernels.registry import kernel
+
+_MOST_NAIVE = 2 * 2048**3
+_TILE_K, _TILE_J = 64, 256
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def _naive(a, b, c):
+    for i in range(a.shape[0]):
+        for j in range(b.shape[1]):
+            total = c.dtype.type(0)
+            for k in range(a.shape[1]):
+                total += a[i, k] * b[k, j]
+            c[i, j] = total
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def _reordered(a, b, c):
+    for i in range(a.shape[0]):
+        c[i, :] = 0
+        for k in range(a.shape[1]):
+            for j in range(b.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def _tiled(a, b, c):
+    c[:, :] = 0
+    for k0 in range(0, a.shape[1], _TILE_K):
+        for j0 in range(0, b.shape[1], _TILE_J):
+            tile = b[k0 : k0 + _TILE_K, j0 : j0 + _TILE_J].copy()
+            row = np.empty(tile.shape[1], c.dtype)
+            for i in range(a.shape[0]):
+                row[:] = c[i, j0 : j0 + _TILE_J]
+                for k in range(tile.shape[0]):
+                    factor = a[i, k0 + k]
+                    for j in range(tile.shape[1]):
+                        row[j] += factor * tile[k, j]
+                c[i, j0 : j0 + _TILE_J] = row
+
+
+@numba.njit(cache=True, fastmath={"contract"}, parallel=True)
+def _parallel(a, b, c):
+    for i in numba.prange(a.shape[0]):
+        c[i, :] = 0
+        for k in range(a.shape[1]):
+            for j in range(b.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def _bound(loops, problem: Matmul, a, b):
+    if problem.math not in ("float32", "float64") or problem.out != problem.dtype or problem.layout != "nn":
+        raise ValueError(f"the Numba loops multiply float32 and float64 stored nn, not {problem.math} {problem.layout}")
+    c = empty((problem.m, problem.n), a.dtype, 5)
+
+    def run():
+        loops(a, b, c)
+        return c
+
+    return run
+
+
+@kernel(parallel=False)
+def naive(problem: Matmul, a, b):
+    if problem.flops > _MOST_NAIVE:
+        raise ValueError(f"naive would take minutes a call beyond {_MOST_NAIVE / 1e9:.0f} GFLOP")
+    return _bound(_naive, problem, a, b)
+
+
+@kernel(parallel=False)
+def reordered(problem: Matmul, a, b):
+    return _bound(_reordered, problem, a, b)
+
+
+@kernel(parallel=False)
+def tiled(problem: Matmul, a, b):
+    return _bound(_tiled, problem, a, b)
+
+
+@kernel
+def parallel(problem: Matmul, a, b):
+    return _bound(_parallel, problem, a, b)

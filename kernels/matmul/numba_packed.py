@@ -1,0 +1,85 @@
+"""Matmul in plain Numba loops over panels: the order in memory is the order of use."""
+
+import functools
+
+import numba
+import numpy as np
+
+from kernels.problems import Matmul
+from kernels.problems.arrays import empty
+from kernels.reference import operands
+from kernels.registry import kernel
+
+_AT_ONCE = 4  # steps in k that go onto two rows of C in one pass over them
+_DEPTH, _COLUMNS = 128, 64  # of a panel of B: 32 KiB of float32, a first-level cache
+_ROWS = 64  # of a panel of A
+
+
+@numba.njit(cache=True)
+def _pack(target, source):
+    """Copies a block into the corner of its panel and fills up with 0."""
+    target[:] = 0
+    for i in range(source.shape[0]):
+        for j in range(source.shape[1]):
+            target[i, j] = source[i, j]
+
+
+@numba.njit(cache=True, fastmath={"contract"})
+def _panel_product(left, right, depth, c):
+    """C += left right, of the rows and columns that C has and of `depth` steps rounded up to _AT_ONCE."""
+    row, next_row = np.empty(_COLUMNS, right.dtype), np.empty(_COLUMNS, right.dtype)
+    for i in range(0, c.shape[0], 2):
+        row[:] = 0
+        next_row[:] = 0
+        for k in range(0, depth, _AT_ONCE):
+            a0, a1, a2, a3 = left[i, k], left[i, k + 1], left[i, k + 2], left[i, k + 3]
+            b0, b1, b2, b3 = left[i + 1, k], left[i + 1, k + 1], left[i + 1, k + 2], left[i + 1, k + 3]
+            for j in range(_COLUMNS):
+                x, y, z, w = right[k, j], right[k + 1, j], right[k + 2, j], right[k + 3, j]
+                row[j] += a0 * x + a1 * y + a2 * z + a3 * w
+                next_row[j] += b0 * x + b1 * y + b2 * z + b3 * w
+        for j in range(c.shape[1]):
+            c[i, j] += row[j]
+        if i + 1 < c.shape[0]:
+            for j in range(c.shape[1]):
+                c[i + 1, j] += next_row[j]
+
+
+def _product(a, b, c, left, right):
+    k = a.shape[1]
+    for i in numba.prange(left.shape[0]):
+        c[i * _ROWS : (i + 1) * _ROWS] = 0
+    for k0 in range(0, k, _DEPTH):
+        depth = min(_DEPTH, k - k0)
+        for p in numba.prange(right.shape[0]):
+            _pack(right[p], b[k0 : k0 + depth, p * _COLUMNS : (p + 1) * _COLUMNS])
+        for i in numba.prange(left.shape[0]):
+            _pack(left[i], a[i * _ROWS : (i + 1) * _ROWS, k0 : k0 + depth])
+            for p in range(right.shape[0]):
+                _panel_product(
+                    left[i], right[p], depth, c[i * _ROWS : (i + 1) * _ROWS, p * _COLUMNS : (p + 1) * _COLUMNS]
+                )
+
+
+@functools.cache
+def _compiled(dtype: str):
+    """Compiled for arrays of any strides, so that one compilation serves all layouts."""
+    stored, panels = f"{dtype}[:,:]", f"{dtype}[:,:,::1]"
+    return numba.njit(f"({stored}, {stored}, {stored}, {panels}, {panels})", cache=True, parallel=True)(_product)
+
+
+@kernel
+def packed(problem: Matmul, a, b):
+    if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
+        raise ValueError(f"the Numba panels multiply float32 and float64, not {problem.math} to {problem.out}")
+    a, b = operands(problem, (a, b))
+    c = empty((problem.m, problem.n), a.dtype, 5)
+    left = empty((-(-problem.m // _ROWS), _ROWS, _DEPTH), a.dtype, 2)
+    right = empty((-(-problem.n // _COLUMNS), _DEPTH, _COLUMNS), a.dtype, 6)
+    multiply = _compiled(problem.dtype)
+
+    def run():
+        multiply(a, b, c, left, right)
+        return c
+
+    return run

@@ -1,0 +1,350 @@
+"""Matmul on vectors spelled out: a tile of C in registers, fed from panels that lie as it reads them.
+
+Threads share the rows of C within a block of B: a product of few rows (32 x 4096 x 512) has too few for many threads.
+"""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kernels.problems import Matmul
+from kernels.problems.arrays import empty
+from kernels.reference import operands
+from kernels.registry import kernel
+from kernels.simd import vectors as emit
+from kernels.simd.packing import origin, pack, room
+
+_VECTORS = 3  # of a tile's row
+_UNROLL = 4  # steps in k a trip
+_DEPTH_BYTES = 2048  # of a row of A in its panel: a panel of A lives in the first-level cache
+# Rows of C in a piece of work, and pieces a thread, so that a thread that is held up does fewer of them.
+_MOST_ROWS, _PIECES = 64, 4
+_BLOCK_BYTES = 1 << 20  # of B in panels, which are read over and over: half of a 2 MiB second-level cache
+_LINE = 64  # bytes
+
+
+def tile_rows(vector: int) -> int:
+    """Rows of the tile with vectors of `vector` bytes: 8 x 3 sums and 3 of B fill 32 registers, 4 x 3 and 3 fill 16."""
+    return 8 if emit.registers(vector) == 32 else 4
+
+
+def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, packed: bool) -> ir.Function:
+    """C tile (+)= A panel B panel as a function of its own, so that nothing around it takes its registers.
+
+    Its arguments: A's panel (packed: k-major, `rows` values a step; else where it is stored), how far its rows are apart
+    there, B's panel (k-major, _VECTORS vectors a step), C, C's row length, depth, how many rows and columns of C are there,
+    and how many of its columns are added to (all or none).
+    """
+    name = f"matmul_tile_{rows}x{vectors}_{vector.count}_{vector.element}_{'packed' if packed else 'stored'}"
+    if name in module.globals:
+        return module.globals[name]
+    pointer, item = vector.element.as_pointer(), 4 if isinstance(vector.element, ir.FloatType) else 8
+    function = emit.own_function(module, name, [pointer] * 3 + [emit.INDEX] * 6)
+    a, b, c, apart, length, depth, height, columns, added = function.args
+    builder = ir.IRBuilder(function.append_basic_block("entry"))
+    fma = emit.fused(builder, vector, "llvm.fma")
+
+    def place(base, row: int, v: int):
+        offset = builder.add(builder.mul(length, emit.INDEX(row)), emit.INDEX(v * vector.count))
+        return builder.bitcast(builder.gep(base, [offset]), vector.as_pointer())
+
+    lines = [a]
+    for r in range(rows):
+        for v in range(vectors):
+            emit.prefetch(builder, place(c, r, v), write=True)
+        if r and not packed:  # rows that are not there repeat the last one
+            more = builder.icmp_signed("<", emit.INDEX(r), height)
+            lines.append(builder.gep(lines[-1], [builder.select(more, apart, emit.INDEX(0))]))
+
+    def steps(count: int, start, sums):
+        """As many trips of `count` steps as there are from `start`; gives where it stopped and the sums."""
+        before = builder.block
+        look, trip, after = (builder.append_basic_block(word) for word in ("look", "trip", "after"))
+        builder.branch(look)
+        builder.position_at_end(look)
+        k, slots = builder.phi(emit.INDEX), [builder.phi(vector) for _ in sums]
+        for slot, value in zip([k, *slots], [start, *sums], strict=True):
+            slot.add_incoming(value, before)
+        after_k = builder.add(k, emit.INDEX(count))
+        builder.cbranch(builder.icmp_signed("<=", after_k, depth), trip, after)
+        builder.position_at_end(trip)
+        values = list(slots)
+
+        def factor_at(u: int, r: int):
+            return (
+                builder.gep(lefts[0], [emit.INDEX(u * rows + r)]) if packed else builder.gep(lefts[r], [emit.INDEX(u)])
+            )
+
+        lefts = (
+            [builder.gep(a, [builder.mul(k, emit.INDEX(rows))])]
+            if packed
+            else [builder.gep(line, [k]) for line in lines]
+        )
+        right = builder.gep(b, [builder.mul(k, emit.INDEX(_VECTORS * vector.count))])
+        for u in range(count):
+            across = []
+            for v in range(vectors):
+                across.append(
+                    builder.load(emit.at(builder, right, emit.INDEX((u * _VECTORS + v) * vector.count), vector))
+                )
+                across[-1].align = item * vector.count
+            for r in range(rows):
+                factor = emit.broadcast(builder, builder.load(factor_at(u, r)), vector)
+                for v in range(vectors):
+                    i = r * vectors + v
+                    values[i] = builder.call(fma, [factor, across[v], values[i]])
+        for slot, value in zip([k, *slots], [after_k, *values], strict=True):
+            slot.add_incoming(value, builder.block)
+        builder.branch(look)
+        builder.position_at_end(after)
+        return k, slots
+
+    k, sums = steps(_UNROLL, emit.INDEX(0), [ir.Constant(vector, None)] * (rows * vectors))
+    k, sums = steps(1, k, sums)
+    stored, old = (
+        [emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
+        for count in (columns, added)
+    )
+    for r in range(rows):
+        row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
+        builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
+        builder.position_at_end(row)
+        for v in range(vectors):
+            there = place(c, r, v)
+            value = builder.fadd(sums[r * vectors + v], emit.masked_load(builder, there, old[v], vector, item))
+            emit.masked_store(builder, value, there, stored[v], item)
+        next_row = builder.append_basic_block("next")
+        builder.branch(next_row)
+        builder.position_at_end(end)
+        builder.ret_void()
+        builder.position_at_end(next_row)
+    builder.ret_void()
+    return function
+
+
+@intrinsic
+def tile(typingctx, lanes, a, a_at, b, b_at, c, c_at, apart, length, depth, height, columns, added):
+    """Multiplies a panel of A with one of B into a tile of C; see _tile_function. `lanes`: a tuple as long as a vector;
+    apart: 0 for a packed panel of A."""
+    signature = types.void(lanes, a, types.intp, b, types.intp, c, *[types.intp] * 7)
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        rows = tile_rows(vector.count * signature.args[1].dtype.bitwidth // 8)
+        pointers = emit.datas(context, builder, signature, arguments, (1, 3, 5))
+        places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (2, 4, 6), strict=True)]
+        end = builder.append_basic_block("done")
+        for packed in (True, False):
+            for vectors in range(1, _VECTORS + 1):
+                function = _tile_function(builder.module, vector, rows, vectors, packed)
+                fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
+                same = builder.icmp_signed("==" if packed else "!=", arguments[7], emit.INDEX(0))
+                enough = builder.icmp_signed("<=", arguments[11], emit.INDEX(vectors * vector.count))
+                builder.cbranch(builder.and_(same, enough), fits, other)
+                builder.position_at_end(fits)
+                builder.call(function, [*places, *arguments[7:]])
+                builder.branch(end)
+                builder.position_at_end(other)
+        builder.unreachable()
+        builder.position_at_end(end)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def _ask(typingctx, array, index):
+    """Asks for the line of the value `index` places from an array's first."""
+    signature = types.void(array, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        (pointer,) = emit.datas(context, builder, signature, arguments, (0,))
+        emit.prefetch(builder, builder.gep(pointer, [arguments[1]]))
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@numba.njit(cache=True)
+def _row_of_tiles(lanes, a, a_at, apart, ahead, line, right, right_at, c, c_at, sizes, old):
+    """Tiles of C: a panel of A, whose rows are `apart` (0: packed), by the panels of a block of B. Each asks for its share of
+    the next panel of A, which lies `ahead` of this one."""
+    n, rows, columns, deep, depth, high, wide = sizes
+    tiles = -(-wide // columns)
+    streams = high if apart else 1
+    share = -(-(deep if apart else deep * rows) // (tiles * line)) * line
+    for j in range(0, wide, columns):
+        for r in range(streams):
+            first = a_at + ahead + r * apart + j // columns * share
+            for at in range(first, first + share, line):
+                _ask(a, at)
+        there = min(columns, wide - j)
+        tile(lanes, a, a_at, right, right_at + j * depth, c, c_at + j, apart, n, deep, high, there, min(old, there))
+
+
+@numba.njit(cache=True)
+def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
+    """One thread's share: phases of `depth` steps in k and `length` columns of B, whose panels stay in the second-level cache;
+    in each, whoever is free takes the next piece to pack and then the next `height` rows of C to add to.
+
+    Panels of all of B at once would be written to memory and read back: 5 % of the time at n = 2048. Four counters a phase:
+    pieces taken and packed, pieces of C taken and done. A thread waits only for pieces that others have begun, so any number
+    of threads comes to an end; it packs for a phase while others still finish the one before, from the other half.
+    """
+    (m, n, k), (a_row, a_col), (b_row, b_col) = sizes, a_by, b_by
+    depth, rows, columns, height, length, broad, sides = plan
+    blocks, a_pieces = -(-n // length), -(-m // height)
+    a_side = -(-m // rows) * rows * depth
+    line = _LINE // a.itemsize
+    for phase in range(-(-k // depth) * blocks):
+        start, j0 = phase // blocks * depth, phase % blocks * length
+        deep, wide = min(depth, k - start), min(length, n - j0)
+        left_at, right_at = phase // blocks % sides * a_side, phase % sides * length * depth
+        b_packs = -(-wide // broad)
+        packs = b_packs + (0 if a_col == 1 or j0 else a_pieces)
+        while True:
+            piece = emit.take_number(counters, 4 * phase)
+            if piece >= packs:
+                break
+            if piece < b_packs:
+                first = j0 + piece * broad
+                pack(
+                    lanes,
+                    lanes,
+                    right,
+                    right_at - j0 * depth,
+                    columns,
+                    b,
+                    b_col,
+                    b_row,
+                    first,
+                    min(first + broad, j0 + wide),
+                    start,
+                    deep,
+                    depth,
+                )
+            else:
+                first = (piece - b_packs) * height
+                pack(
+                    lanes,
+                    group,
+                    left,
+                    left_at,
+                    rows,
+                    a,
+                    a_row,
+                    a_col,
+                    first,
+                    min(first + height, m),
+                    start,
+                    deep,
+                    depth,
+                )
+            emit.take_number(counters, 4 * phase + 1)
+        emit.wait_for(counters, 4 * phase + 1, packs)
+        if phase:
+            emit.wait_for(counters, 4 * phase - 1, a_pieces)
+        while True:
+            piece = emit.take_number(counters, 4 * phase + 2)
+            if piece >= a_pieces:
+                break
+            for i in range(piece * height, min((piece + 1) * height, m), rows):
+                high, old = min(rows, m - i), wide if start else 0
+                shape = (n, rows, columns, deep, depth, high, wide)
+                if a_col == 1:
+                    _row_of_tiles(
+                        lanes,
+                        a,
+                        i * a_row + start,
+                        a_row,
+                        rows * a_row,
+                        line,
+                        right,
+                        right_at,
+                        c,
+                        i * n + j0,
+                        shape,
+                        old,
+                    )
+                else:
+                    _row_of_tiles(
+                        lanes,
+                        left,
+                        left_at + i * depth,
+                        0,
+                        rows * depth,
+                        line,
+                        right,
+                        right_at,
+                        c,
+                        i * n + j0,
+                        shape,
+                        old,
+                    )
+            emit.take_number(counters, 4 * phase + 3)
+
+
+@numba.njit(cache=True, parallel=True)
+def _product(threads, lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters):
+    counters[:] = 0
+    for _ in numba.prange(threads):
+        _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+def product(a: np.ndarray, b: np.ndarray, c: np.ndarray, vector: int = 0):
+    """The call that computes C = A B in vectors of `vector` bytes (0: the widest) on Numba's threads.
+
+    a: m x k; b: k x n, any strides; c: m x n, contiguous.
+    """
+    (m, k), n, item, threads = a.shape, b.shape[1], a.itemsize, numba.get_num_threads()
+    vector = vector or emit.vector_bytes()
+    lanes = vector // item
+    rows, columns = tile_rows(vector), _VECTORS * lanes
+    phases = -(-k * item // _DEPTH_BYTES)
+    depth = _up(-(-k // phases), lanes)
+    most = max(columns, _BLOCK_BYTES // (depth * item) // columns * columns)
+    blocks = -(-n // most)
+    length = _up(-(-n // blocks), columns)
+    height = max(rows, min(_MOST_ROWS, _up(-(-m // (_PIECES * threads)), rows)))
+    broad = max(1, min(8, length // columns // (_PIECES * (threads - 1) + 1))) * columns
+    sides = min(2, threads)  # alone, a thread packs what it needs next where it has just finished
+    a_values = 0 if a.strides[1] == item else sides * _up(m, rows) * depth
+    left, right = room(a.dtype, (a_values,), (sides * length * depth,))
+    a_by, b_by = (tuple(step // item for step in x.strides) for x in (a, b))
+    plan = (depth, rows, columns, height, length, broad, sides)
+    arguments = (
+        threads,
+        (0,) * lanes,
+        (0,) * min(lanes, rows),
+        origin(a),
+        a_by,
+        origin(b),
+        b_by,
+        c.reshape(-1),
+        (m, n, k),
+        plan,
+        left,
+        right,
+        np.zeros(4 * phases * blocks, np.int64),
+    )
+    return lambda keep=(a, b): _product(*arguments)
+
+
+@kernel
+def simd(problem: Matmul, a, b):
+    if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
+        raise ValueError(f"the Numba vectors multiply float32 and float64, not {problem.math} to {problem.out}")
+    c = empty((problem.m, problem.n), a.dtype, 5)
+    multiply = product(*operands(problem, (a, b)), c)
+
+    def run():
+        multiply()
+        return c
+
+    return run

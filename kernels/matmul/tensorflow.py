@@ -1,0 +1,33 @@
+"""Matmul as TensorFlow runs it: oneDNN or Eigen on a CPU, cuBLAS or XLA's own kernels on a GPU."""
+
+from kernels.problems import Matmul
+from kernels.registry import kernel
+from kernels.tensorflow import calls
+
+
+def _bound(problem: Matmul, a, b, way: str):
+    import tensorflow
+
+    if problem.out != problem.dtype:
+        raise ValueError("TensorFlow gives a product in its operands' dtype")
+    calls.allow(problem, a, way)
+    transposed = {"transpose_a": problem.layout == "tn", "transpose_b": problem.layout == "nt"}
+    return calls.called(way, lambda a, b: tensorflow.matmul(a, b, **transposed), a, b)
+
+
+@kernel(allocates=True)
+def eager(problem: Matmul, a, b):
+    """tf.matmul outside a tf.function: Python and TensorFlow's dispatch before every product, and a fresh result."""
+    return _bound(problem, a, b, "eager")
+
+
+@kernel(allocates=True)
+def function(problem: Matmul, a, b):
+    """tf.matmul in a tf.function, as a training step that is not compiled runs it."""
+    return _bound(problem, a, b, "function")
+
+
+@kernel(allocates=True)
+def jit(problem: Matmul, a, b):
+    """tf.matmul in a tf.function with jit_compile=True: XLA picks or writes the kernel."""
+    return _bound(problem, a, b, "jit")

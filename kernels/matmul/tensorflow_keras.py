@@ -1,0 +1,33 @@
+"""Matmul as a Keras Dense layer and its gradients come to it: what `tf.matmul` must give, and at what cost."""
+
+from kernels.problems import Matmul
+from kernels.registry import kernel
+from kernels.tensorflow import calls
+
+
+@kernel(allocates=True)
+def layer(problem: Matmul, a, b):
+    """A Dense layer in a tf.function (nn), its gradient by the inputs (nt) or by the weights (tn) as TensorFlow
+    differentiates it; what the gradient needs not is pruned."""
+    import keras
+    import tensorflow
+
+    if problem.out != problem.dtype:
+        raise ValueError("TensorFlow gives a product in its operands' dtype")
+    calls.allow(problem, a, "function")
+    samples, features, units = {
+        "nn": (problem.m, problem.k, problem.n),
+        "nt": (problem.m, problem.n, problem.k),
+        "tn": (problem.k, problem.m, problem.n),
+    }[problem.layout]
+    made = keras.layers.Dense(units, use_bias=False, dtype=problem.dtype)
+    made.build((samples, features))
+    if made.compute_output_shape((samples, features)) != (samples, units):
+        raise ArithmeticError(f"Keras gives {made.compute_output_shape((samples, features))}, not {(samples, units)}")
+    if problem.layout != "tn":
+        made.kernel.assign(b)
+    if problem.layout == "nn":
+        return calls.called("function", made, a)
+    if problem.layout == "nt":
+        return calls.gradient(made, tensorflow.zeros((samples, features), a.dtype), a)
+    return calls.gradient(made, a, b, made.kernel.value)

@@ -1,0 +1,37 @@
+"""The GPU's arithmetic ceiling on its ordinary cores: fused multiply-adds in registers, nothing else."""
+
+import cupy
+import numpy as np
+
+from kernels.cuda import loader
+from kernels.problems import Peak
+from kernels.registry import kernel
+
+_CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 16, 256, 8
+
+
+@kernel
+def fma(problem: Peak, constants):
+    """Eight independent FMA chains a thread on 2048 threads a multiprocessor; the trips are counted out beforehand."""
+    if problem.math not in ("float32", "float64"):
+        raise ValueError(f"no GPU FMA peak in {problem.math} yet")
+    dtype = np.dtype(problem.math)
+    blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * _BLOCKS_A_MULTIPROCESSOR
+    out = cupy.empty((_CHAINS, blocks * _THREADS), dtype)
+    factor, addend = cupy.asnumpy(constants).astype(dtype)
+    trips = -(-problem.flops // (2 * out.size * _UNROLL))
+    if trips < 20:
+        raise ValueError(f"{problem.flops} FLOPs are too few for a GPU this wide; at least {40 * out.size * _UNROLL}")
+    if trips > 1 << 20:
+        raise ValueError(
+            f"{problem.flops} FLOPs in one launch is too long; the most here is {(2 * out.size * _UNROLL) << 20}"
+        )
+    real = {"float32": "float", "float64": "double"}[problem.math]
+    compiled = loader.load("peak/cupy", "fma_chains", REAL=real, CHAINS=_CHAINS, UNROLL=_UNROLL)
+    arguments = (out, factor, addend, np.int32(trips))
+
+    def run():
+        compiled((blocks,), (_THREADS,), arguments)
+        return out
+
+    return run

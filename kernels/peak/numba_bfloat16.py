@@ -1,0 +1,156 @@
+"""The CPU's ceilings in bfloat16 with float32 sums: AVX-512's dot products and AMX's tiles, operands in registers."""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from kernels.problems import Peak
+from kernels.problems.arrays import empty, numpy_dtype
+from kernels.registry import kernel
+from kernels.simd import vectors
+from kernels.simd.amx import ROW_BYTES, ROWS, require, tile_shapes, tiles_allowed
+
+_UNROLL = 4
+_EXACT = 1 << 24  # float32 counts up to here; then the sums are carried over into float64
+_TILES = 6  # of sums; two more hold the operands
+_TILE_FLOPS_A_CALL = 1 << 33  # a thread's, some 3 ms: starting the threads then takes no share that shows
+
+
+@intrinsic
+def _dots(typingctx, sums, a, b, trips):
+    """`trips` x _UNROLL dot products of pairs on CHAINS vectors from 0, stored at `sums` (CHAINS * 16 float32 values).
+
+    a, b: arrays of 32 bfloat16 values as 16 words. The instruction is written out, as LLVM's names for it change.
+    """
+    signature = types.void(sums, a, b, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        vector, words = ir.VectorType(ir.FloatType(), 16), ir.VectorType(ir.IntType(32), 16)
+        target, *sources = vectors.datas(context, builder, signature, arguments, (0, 1, 2))
+        operands = [builder.load(builder.bitcast(source, words.as_pointer())) for source in sources]
+        for operand in operands:
+            operand.align = 4
+        dot = ir.FunctionType(vector, [words, words, vector])
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(vectors.CHAINS)]
+        with cgutils.for_range(builder, arguments[3]):
+            for _ in range(_UNROLL):
+                for slot in slots:
+                    values = [*operands, builder.load(slot)]
+                    builder.store(builder.asm(dot, "vdpbf16ps $2, $1, $0", "=v,v,v,0", values, False), slot)
+        for i, slot in enumerate(slots):
+            store = builder.store(
+                builder.load(slot), vectors.at(builder, target, ir.Constant(vectors.INDEX, i * 16), vector)
+            )
+            store.align = 4
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+_TILE_CODE = "\n".join(
+    [
+        "ldtilecfg ($4)",
+        *(f"tilezero %tmm{i}" for i in range(_TILES)),
+        f"tileloadd ($2,$5,1), %tmm{_TILES}",
+        f"tileloadd ($3,$5,1), %tmm{_TILES + 1}",
+        "1:",
+        *(f"tdpbf16ps %tmm{_TILES + 1}, %tmm{_TILES}, %tmm{i}" for i in range(_TILES)),
+        "decq $0",
+        "jnz 1b",
+        *(f"tilestored %tmm{i}, {i * ROWS * ROW_BYTES}($1,$5,1)" for i in range(_TILES)),
+        "tilerelease",
+    ]
+)
+
+
+@intrinsic
+def _tile_products(typingctx, sums, a, b, config, trips):
+    """`trips` (at least 1) times 16 x 32 by 32 x 16 products into each of _TILES tiles from 0, stored at `sums`.
+
+    a, b: a tile each, 1 KiB; config: the 64 bytes of LDTILECFG. All in one piece of assembly: the compiler, which knows
+    nothing of tiles, can put nothing in between and needs no name of a chip to allow it.
+    """
+    signature = types.void(sums, a, b, config, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        pointers = vectors.datas(context, builder, signature, arguments, (0, 1, 2, 3))
+        kind = ir.FunctionType(vectors.INDEX, [p.type for p in pointers] + [vectors.INDEX] * 2)
+        constraints = "=&r,r,r,r,r,r,0,~{memory},~{flags}"
+        values = [*pointers, ir.Constant(vectors.INDEX, ROW_BYTES), arguments[4]]
+        builder.asm(kind, _TILE_CODE, constraints, values, side_effect=True)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@numba.njit(cache=True, parallel=True)
+def _dot_peak(total, sums, a, b, rounds, trips):
+    for thread in numba.prange(total.shape[0]):
+        total[thread] = 0
+        for _ in range(rounds):
+            _dots(sums[thread], a, b, trips)
+            total[thread] += sums[thread]
+
+
+@numba.njit(cache=True, parallel=True)
+def _tile_peak(total, sums, a, b, shapes, passes, rounds, trips):
+    for thread in numba.prange(total.shape[0]):
+        for _ in range(passes):
+            total[thread] = 0
+            for _ in range(rounds):
+                _tile_products(sums[thread], a, b, shapes, trips)
+                total[thread] += sums[thread]
+
+
+def _operands(constants, size: int) -> np.ndarray:
+    """`size` bfloat16 values: the addend times the powers of the factor, so all ones of ones and no zero of others."""
+    factor, addend = constants
+    return (addend * factor ** np.arange(size)).astype(numpy_dtype("bfloat16")).view(np.uint32)
+
+
+def _plan(problem: Peak, a_trip: int, counts: int) -> tuple[int, int]:
+    """(rounds, trips of a round) for the FLOPs, of which all threads do `a_trip` in a trip, where a sum grows by `counts`."""
+    trips = -(-problem.flops // a_trip)
+    rounds = -(-trips * counts // _EXACT)
+    trips = -(-trips // rounds)
+    if rounds * trips * a_trip > 1.05 * problem.flops:
+        raise ValueError(f"{problem.flops} FLOPs are too few: a single trip of all threads' loops does {a_trip}")
+    return rounds, trips
+
+
+@kernel
+def dot(problem: Peak, constants):
+    """AVX-512's vdpbf16ps, twelve independent sums a thread: each of 16 lanes adds two products of pairs."""
+    require(problem, "avx512f", "avx512bf16")
+    a, b = _operands(constants, 32), _operands(constants, 32)
+    sums = empty((numba.get_num_threads(), vectors.CHAINS * 16), np.dtype(np.float32))
+    total = np.zeros(sums.shape)
+    rounds, trips = _plan(problem, 4 * sums.size * _UNROLL, 2 * _UNROLL)
+
+    def run():
+        _dot_peak(total, sums, a, b, rounds, trips)
+        return total
+
+    return run
+
+
+@kernel
+def tiles(problem: Peak, constants):
+    """AMX's tdpbf16ps on six independent tiles a thread: 16 x 32 by 32 x 16 in an instruction, 16 cycles each."""
+    require(problem, "amx-tile", "amx-bf16")
+    if not tiles_allowed():
+        raise ValueError("the kernel of this system does not let a process use AMX's tiles")
+    a, b = (_operands(constants, ROWS * ROW_BYTES // 2) for _ in range(2))
+    sums = empty((numba.get_num_threads(), _TILES * ROWS * ROW_BYTES // 4), np.dtype(np.float32))
+    total = np.zeros(sums.shape)
+    rounds, trips = _plan(problem, 2 * 32 * sums.size, 32)
+    shapes, passes = tile_shapes(), max(1, len(sums) * _TILE_FLOPS_A_CALL // problem.flops)
+
+    def run():
+        _tile_peak(total, sums, a, b, shapes, passes, rounds, trips)
+        return total
+
+    run.passes = passes
+    return run

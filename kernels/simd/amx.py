@@ -1,0 +1,41 @@
+"""Whether this CPU and its system have the instructions that multiply bfloat16, and how AMX's tiles are set up."""
+
+import ctypes
+import functools
+import platform
+
+import llvmlite.binding as llvm
+import numpy as np
+
+from kernels.problems import Matmul, Peak
+
+llvm.initialize_native_asmparser()  # Numba starts LLVM without one; assembly in text needs it
+
+ROWS, ROW_BYTES = 16, 64  # of a tile: 1 KiB
+_ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA, _SYS_ARCH_PRCTL = 0x1023, 18, 158  # Linux, Documentation/arch/x86/xstate.rst
+
+
+def tile_shapes() -> np.ndarray:
+    """The 64 bytes of LDTILECFG: eight tiles of 16 rows of 64 bytes."""
+    config = np.zeros(64, np.uint8)
+    config[0] = 1  # palette
+    config[16:32].view(np.uint16)[:] = ROW_BYTES
+    config[48:56] = ROWS
+    return config
+
+
+def require(problem: Peak | Matmul, *features: str) -> None:
+    """Raises ValueError for other arithmetic than bfloat16, and for instructions that are not here."""
+    if problem.math != "bfloat16":
+        raise ValueError(f"these instructions multiply bfloat16, not {problem.math}")
+    missing = [name for name in features if not llvm.get_host_cpu_features().get(name)]
+    if missing:
+        raise ValueError(f"this CPU, or its system, has no {' and no '.join(missing)}")
+
+
+@functools.cache
+def tiles_allowed() -> bool:
+    """Whether Linux lets this process use AMX's tiles; it must be asked once."""
+    if platform.system() != "Linux" or platform.machine() != "x86_64":
+        return False
+    return ctypes.CDLL(None).syscall(_SYS_ARCH_PRCTL, _ARCH_REQ_XCOMP_PERM, _XFEATURE_XTILEDATA) == 0

@@ -1,0 +1,161 @@
+"""Panels of a matrix: pieces of it copied by whole vectors into the order in which a kernel reads them."""
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.extending import intrinsic
+
+from kernels.simd import vectors as emit
+
+_AHEAD_ROWS = 16  # of those copied as they are, which are asked for early
+_FEW = 16  # steps in k of neighboring panels that are copied at a time
+_PAGE, _HUGE = 4096, 1 << 21
+
+
+def origin(array: np.ndarray) -> np.ndarray:
+    """The array's first element alone: the same type to the compiler, whatever its strides."""
+    return np.lib.stride_tricks.as_strided(array, (1,), (array.itemsize,))
+
+
+def room(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
+    """Uninitialized arrays for panels in one piece of memory, on huge pages where the system gives them: a block that is read
+    over and over spans more small pages than the first-level TLB knows.
+
+    NumPy asks for huge pages for pieces of 4 MiB and more, as this always is. Each array begins on a cache line, a KiB further
+    into its page than the one before it.
+    """
+    sizes = [int(np.prod(shape)) * dtype.itemsize for shape in shapes]
+    starts = np.cumsum([0, *(-(-size // _PAGE) * _PAGE + _PAGE // 4 for size in sizes)])
+    raw = np.empty(int(starts[-1]) + 2 * _HUGE, np.uint8)
+    base = -raw.ctypes.data % _HUGE
+    return [
+        raw[base + at : base + at + size].view(dtype).reshape(shape)
+        for at, size, shape in zip(starts.tolist(), sizes, shapes, strict=False)
+    ]
+
+
+@intrinsic
+def peek(typingctx, array, index):
+    """The value `index` places from an array's first, wherever that is."""
+    signature = array.dtype(array, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        (pointer,) = emit.datas(context, builder, signature, arguments, (0,))
+        return builder.load(builder.gep(pointer, [arguments[1]]))
+
+    return signature, codegen
+
+
+@intrinsic
+def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
+    """Copies `valid` values, at most as many as `lanes` is long."""
+    signature = types.void(lanes, target, types.intp, source, types.intp, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        item = signature.args[1].dtype.bitwidth // 8
+        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
+        mask = emit.first_lanes(builder, arguments[5], vector)
+        loaded = emit.masked_load(builder, emit.at(builder, source, arguments[4], vector), mask, vector, item)
+        emit.masked_store(builder, loaded, emit.at(builder, to, arguments[2], vector), mask, item)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
+    """Copies as many values as `group` is long, and asks for those `ahead` of them."""
+    signature = types.void(group, target, types.intp, source, types.intp, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        item = signature.args[1].dtype.bitwidth // 8
+        to, source = emit.datas(context, builder, signature, arguments, (1, 3))
+        loaded = builder.load(emit.at(builder, source, arguments[4], vector))
+        loaded.align = item
+        emit.prefetch(builder, emit.at(builder, source, builder.add(arguments[4], arguments[5]), vector))
+        builder.store(loaded, emit.at(builder, to, arguments[2], vector)).align = item
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@intrinsic
+def transpose_block(typingctx, lanes, group, target, target_at, step, source, source_at, across, last):
+    """Copies a vector's length of steps in k, which lie side by side, from as many rows, `across` apart, as `group` is
+    long; the rows' values of a step come to lie side by side, `step` from those of the step before. Rows after `last`
+    repeat it."""
+    signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 3)
+
+    def codegen(context, builder, signature, arguments):
+        vector = ir.VectorType(context.get_value_type(signature.args[2].dtype), signature.args[0].count)
+        item, rows = signature.args[2].dtype.bitwidth // 8, signature.args[1].count
+        to, source = emit.datas(context, builder, signature, arguments, (2, 5))
+        from_, loaded = arguments[6], []
+        for r in range(rows):
+            if r:
+                more = builder.icmp_signed("<=", emit.INDEX(r), arguments[8])
+                from_ = builder.add(from_, builder.select(more, arguments[7], emit.INDEX(0)))
+            loaded.append(builder.load(emit.at(builder, source, from_, vector)))
+            loaded[-1].align = item
+        for i, value in enumerate(emit.zipped(builder, loaded)):
+            into = builder.add(arguments[3], builder.mul(arguments[4], emit.INDEX(i * (vector.count // rows))))
+            builder.store(value, emit.at(builder, to, into, vector)).align = item
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@numba.njit(cache=True)
+def pack_panel(lanes, group, target, at, width, source, start, across, along, valid, depth):
+    """A panel: target[at + k * width + w] = source[start + w * across + k * along] for w < valid and k < depth."""
+    if across == 1 and valid == width:
+        for k in range(depth):
+            for w in range(0, width, len(group)):
+                copy_group(group, target, at + k * width + w, source, start + k * along + w, _AHEAD_ROWS * along)
+    elif across == 1:
+        for k in range(depth):
+            for w in range(0, valid, len(group)):
+                copy_some(group, target, at + k * width + w, source, start + k * along + w, min(valid - w, len(group)))
+    else:
+        whole = depth // len(lanes) * len(lanes) if along == 1 else 0
+        for k in range(0, whole, len(lanes)):
+            for w in range(0, valid, len(group)):
+                transpose_block(
+                    lanes,
+                    group,
+                    target,
+                    at + k * width + w,
+                    width,
+                    source,
+                    start + w * across + k,
+                    across,
+                    valid - w - 1,
+                )
+        for k in range(whole, depth):
+            for w in range(valid):
+                target[at + k * width + w] = peek(source, start + w * across + k * along)
+
+
+@numba.njit(cache=True)
+def pack(lanes, group, target, at, width, source, across, along, first, stop, start, depth, stride):
+    """The panels from element `first` to `stop`; where they lie side by side, a few steps of all of them at a time, so
+    that memory is read along its rows."""
+    few = _FEW if across == 1 else depth
+    for k in range(0, depth, few):
+        for i in range(first, stop, width):
+            pack_panel(
+                lanes,
+                group,
+                target,
+                at + i * stride + k * width,
+                width,
+                source,
+                i * across + (start + k) * along,
+                across,
+                along,
+                min(width, stop - i),
+                min(few, depth - k),
+            )

@@ -1,0 +1,91 @@
+"""STREAM operations on the GPU."""
+
+import cupy
+import numpy as np
+
+from kernels.cuda import loader
+from kernels.problems import Stream
+from kernels.registry import kernel
+
+_EXPRESSIONS = {"copy": "a", "scale": "3 * a", "add": "a + b", "triad": "a + 3 * b"}
+_REALS = {"float32": "float", "float64": "double"}
+_SUM_FLIGHT, _SUM_PLACES = 16, 1024  # as stream/cupy_sum.cu has them
+
+
+def _known(problem: Stream, *operations: str) -> None:
+    if problem.operation not in operations or problem.dtype not in _REALS:
+        raise ValueError(f"no {problem.operation} of {problem.dtype} here; this kernel has {', '.join(operations)}")
+
+
+@kernel
+def library(problem: Stream, *arrays):
+    """CuPy's own calls, one for each operator: the triad takes two passes over five arrays, `read` is cupy.sum."""
+    _known(problem, *_EXPRESSIONS, "read")
+    out = cupy.empty(() if problem.operation == "read" else problem.elements, arrays[0].dtype)
+    three = arrays[0].dtype.type(3)
+
+    def run():
+        match problem.operation:
+            case "copy":
+                cupy.copyto(out, arrays[0])
+            case "scale":
+                cupy.multiply(arrays[0], three, out=out)
+            case "add":
+                cupy.add(arrays[0], arrays[1], out=out)
+            case "triad":
+                cupy.multiply(arrays[1], three, out=out)
+                cupy.add(out, arrays[0], out=out)
+            case _:
+                cupy.sum(arrays[0], out=out)
+        return out.reshape(-1)
+
+    return run
+
+
+@kernel
+def elementwise(problem: Stream, *arrays):
+    """CuPy's ElementwiseKernel, the usual way to fuse a formula: one element a thread at a time."""
+    _known(problem, *_EXPRESSIONS)
+    names = "T a, T b" if len(arrays) == 2 else "T a"
+    formula = f"out = {_EXPRESSIONS[problem.operation]}"
+    fused = cupy.ElementwiseKernel(names, "T out", formula, f"crossover_{problem.operation}")
+    out = cupy.empty(problem.elements, arrays[0].dtype)
+
+    def run():
+        fused(*arrays, out)
+        return out
+
+    return run
+
+
+@kernel
+def wide(problem: Stream, *arrays):
+    """16-byte loads, several in flight a thread: enough requests under way to keep the memory busy."""
+    _known(problem, *_EXPRESSIONS, "read")
+    real = _REALS[problem.dtype]
+    if problem.operation == "read":
+        return _sum(problem, arrays[0], real)
+    out = cupy.empty(problem.elements, arrays[0].dtype)
+    compiled, blocks = loader.stream(real, _EXPRESSIONS[problem.operation], len(arrays), out.nbytes)
+    arguments = (arrays[0], arrays[-1], out, np.int64(problem.elements))
+
+    def run():
+        compiled((blocks,), (loader.STREAM_THREADS,), arguments)
+        return out
+
+    return run
+
+
+def _sum(problem: Stream, array, real: str):
+    tiles, places_of = (loader.load("stream/cupy_sum", name, REAL=real) for name in ("tiles", "places"))
+    blocks = -(-array.nbytes // (loader.STREAM_THREADS * _SUM_FLIGHT * 16))
+    places, out = cupy.zeros(_SUM_PLACES, array.dtype), cupy.empty(1, array.dtype)
+    sums, total = (array, places, np.int64(problem.elements)), (places, out)
+
+    def run():
+        tiles((blocks,), (loader.STREAM_THREADS,), sums)
+        places_of((1,), (_SUM_PLACES,), total)
+        return out
+
+    run.reads = array
+    return run

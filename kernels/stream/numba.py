@@ -1,0 +1,254 @@
+"""STREAM operations in Numba: whole vectors, each thread on a slice of its own."""
+
+import functools
+
+import llvmlite.binding as llvm
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+from kernels.problems import Stream
+from kernels.problems.arrays import empty
+from kernels.registry import kernel
+from kernels.simd import vectors
+
+OPERATIONS = ("copy", "scale", "add", "triad", "read")
+# So many bytes a thread are moved in a call, in as many passes as it takes: some 0.3 ms in a first-level cache, of which
+# starting the threads takes a hundredth or two. Larger problems are passed over once.
+_BYTES_A_CALL = 1 << 26
+_MOST_PASSES = 1 << 13
+_NEAR_BYTES = 1 << 15  # a thread's part of all arrays that every first-level cache holds
+_LINE = 64  # bytes that caches move
+_UNROLL = 4  # vectors of each array a trip
+_SUMS = 8  # independent sums: two additions a cycle, four cycles long
+# Beyond the first-level cache, vectors of half a line are 5 to 10 % faster than whole ones on a chip with AVX-512, and
+# asking for the lines of the output a little ahead of writing them gains as much again.
+_FAR_BYTES = 32
+_AHEAD_BYTES = 512
+
+
+@intrinsic
+def _forget(typingctx):
+    """Makes the compiler take all memory as changed, so that the next pass over it is made and not left out."""
+
+    def codegen(context, builder, signature, arguments):
+        builder.asm(ir.FunctionType(ir.VoidType(), []), "", "~{memory}", [], side_effect=True)
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@intrinsic(prefer_literal=True)
+def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
+    """out[i] = a[i] (copy), factor * a[i] (scale), a[i] + b[i] (add) or a[i] + factor * b[i] (triad) for start <= i < stop.
+
+    operation, how: literals. how: `near`, for a first-level cache; `far`, which asks for lines of `out` ahead of time;
+    `nontemporal`, which writes past the caches and waits until that is done. `out` begins, and `start` lies, on a cache line.
+    """
+    signature = types.void(operation, how, a, b, out, factor, types.intp, types.intp)
+    word, how = operation.literal_value, how.literal_value
+    width = vectors.vector_bytes() if how == "near" else min(_FAR_BYTES, vectors.vector_bytes())
+
+    def codegen(context, builder, signature, arguments):
+        whole, item = vectors.vector_type(context, signature.args[4], width), signature.args[4].dtype.bitwidth // 8
+        pointers = vectors.datas(context, builder, signature, arguments, (2, 3, 4))
+
+        def some(index, count, vector):
+            places = [builder.add(index, ir.Constant(vectors.INDEX, i * vector.count)) for i in range(count)]
+            x, y = (
+                [_load(builder, vectors.at(builder, pointer, place, vector), item) for place in places]
+                for pointer in pointers[:2]
+            )
+            for i, place in enumerate(places):
+                made = _combined(builder, word, vectors.broadcast(builder, arguments[5], vector), x[i], y[i])
+                if how == "far" and vector is whole and i * width % _LINE == 0:
+                    _prefetch(builder, vectors.at(builder, pointers[2], place, vector, _AHEAD_BYTES // item))
+                store = builder.store(made, vectors.at(builder, pointers[2], place, vector))
+                store.align = item
+                if how == "nontemporal" and vector is whole:
+                    store.align = width
+                    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+
+        index = cgutils.alloca_once_value(builder, arguments[6])
+        one = ir.VectorType(whole.element, 1)
+        for count, vector in ((_UNROLL, whole), (1, whole), (1, one)):
+            _steps(builder, index, arguments[7], count, vector, some)
+        if how == "nontemporal":
+            _drain(builder)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _drain(builder) -> None:
+    """Waits until the non-temporal stores before it are there for all to see: `sfence` on x86."""
+    if llvm.get_host_cpu_features().get("sse"):
+        kind = ir.FunctionType(ir.VoidType(), [])
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.sse.sfence"), [])
+    else:
+        builder.fence("seq_cst")
+
+
+def _load(builder, pointer, align: int):
+    loaded = builder.load(pointer)
+    loaded.align = align
+    return loaded
+
+
+def _combined(builder, operation: str, factors, x, y):
+    match operation:
+        case "copy":
+            return x
+        case "scale":
+            return builder.fmul(factors, x)
+        case "add":
+            return builder.fadd(x, y)
+        case "triad":
+            return builder.call(vectors.fused(builder, x.type, "llvm.fmuladd"), [factors, y, x])
+    raise ValueError(f"no stream operation {operation!r}")
+
+
+def _prefetch(builder, pointer):
+    """Asks for the line at `pointer`, to write it."""
+    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
+    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
+    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+    builder.call(function, [builder.bitcast(pointer, byte), flag(1), flag(3), flag(1)])
+
+
+def _steps(builder, index, stop, count: int, vector, body) -> None:
+    """`body(index, count, vector)` for as long as `count` vectors lie before `stop`; `index` is a slot that it moves on."""
+    step = ir.Constant(vectors.INDEX, count * vector.count)
+    check, trip, after = (builder.append_basic_block(name) for name in ("check", "trip", "after"))
+    builder.branch(check)
+    builder.position_at_end(check)
+    here = builder.load(index)
+    builder.cbranch(builder.icmp_signed("<=", builder.add(here, step), stop), trip, after)
+    builder.position_at_end(trip)
+    body(here, count, vector)
+    builder.store(builder.add(here, step), index)
+    builder.branch(check)
+    builder.position_at_end(after)
+
+
+@intrinsic
+def _sum(typingctx, a, sums, start, stop):
+    """Adds up a[start:stop] in _SUMS vectors from 0 and stores them at `sums` (_SUMS * lanes values); elements
+    that fill no vector go to the first value."""
+    signature = types.void(a, sums, types.intp, types.intp)
+
+    def codegen(context, builder, signature, arguments):
+        whole, item = vectors.vector_type(context, signature.args[0]), signature.args[0].dtype.bitwidth // 8
+        source, target = vectors.datas(context, builder, signature, arguments, (0, 1))
+        slots = [cgutils.alloca_once_value(builder, ir.Constant(whole, None)) for _ in range(_SUMS)]
+        rest = ir.VectorType(whole.element, 1)
+        last = cgutils.alloca_once_value(builder, ir.Constant(rest, None))
+
+        def some(index, count, vector):
+            for i, slot in enumerate(slots[:count] if vector is whole else [last]):
+                place = builder.add(index, ir.Constant(vectors.INDEX, i * vector.count))
+                loaded = _load(builder, vectors.at(builder, source, place, vector), item)
+                builder.store(builder.fadd(builder.load(slot), loaded), slot)
+
+        index = cgutils.alloca_once_value(builder, arguments[2])
+        for count, vector in ((_SUMS, whole), (1, whole), (1, rest)):
+            _steps(builder, index, arguments[3], count, vector, some)
+        zero = ir.Constant(ir.IntType(32), 0)
+        left = builder.extract_element(builder.load(last), zero)
+        first = builder.load(slots[0])
+        builder.store(
+            builder.insert_element(first, builder.fadd(builder.extract_element(first, zero), left), zero), slots[0]
+        )
+        for i, slot in enumerate(slots):
+            place = ir.Constant(vectors.INDEX, i * whole.count)
+            builder.store(builder.load(slot), vectors.at(builder, target, place, whole)).align = item
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+@functools.cache
+def _compiled(operation: str, nontemporal: bool):
+    """The operation, passed over `passes` times in slices of `share` elements, one for each thread."""
+    if nontemporal:
+
+        @numba.njit(cache=True, parallel=True)
+        def past_caches(a, b, out, factor, share, passes, near):
+            for thread in numba.prange(-(-out.size // share)):
+                for _ in range(passes):
+                    _pass(
+                        operation, "nontemporal", a, b, out, factor, thread * share, min((thread + 1) * share, out.size)
+                    )
+                    _forget()
+
+        return past_caches
+
+    @numba.njit(cache=True, parallel=True)
+    def through_caches(a, b, out, factor, share, passes, near):
+        for thread in numba.prange(-(-out.size // share)):
+            start, stop = thread * share, min((thread + 1) * share, out.size)
+            for _ in range(passes):
+                if near:
+                    _pass(operation, "near", a, b, out, factor, start, stop)
+                else:
+                    _pass(operation, "far", a, b, out, factor, start, stop)
+                _forget()
+
+    return through_caches
+
+
+@numba.njit(cache=True, parallel=True)
+def _read(a, sums, out, share, passes):
+    for thread in numba.prange(sums.shape[0]):
+        for _ in range(passes):
+            _sum(a, sums[thread], min(thread * share, a.size), min((thread + 1) * share, a.size))
+            _forget()
+    out[0] = sums.astype(np.float64).sum()
+
+
+def _bound(problem: Stream, arrays, nontemporal: bool):
+    if problem.operation not in OPERATIONS or problem.dtype not in ("float32", "float64"):
+        raise ValueError(
+            f"no {problem.operation} of {problem.dtype} in Numba's vectors; they have {', '.join(OPERATIONS)}"
+        )
+    if nontemporal and problem.operation == "read":
+        raise ValueError("a read stores nothing, so there is no store to make non-temporal")
+    a, threads = arrays[0], numba.get_num_threads()
+    a_line = _LINE // a.itemsize
+    share = -(-problem.elements // (threads * a_line)) * a_line
+    arguments: tuple
+    passes = min(max(1, threads * _BYTES_A_CALL // problem.bytes_moved), _MOST_PASSES)
+    if problem.operation == "read":
+        out = np.empty(1, a.dtype)
+        sums = empty((threads, _SUMS * vectors.lanes(a.dtype)), a.dtype)
+        compiled, arguments = _read, (a, sums, out, share, passes)
+    else:
+        out = empty(
+            (problem.elements,), a.dtype, 5
+        )  # its pages are given by the first call, to the threads that write them
+        near = problem.bytes_moved <= threads * _NEAR_BYTES
+        compiled = _compiled(problem.operation, nontemporal)
+        arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)
+
+    def run():
+        compiled(*arguments)
+        return out
+
+    run.passes = passes
+    return run
+
+
+@kernel
+def loop(problem: Stream, *arrays):
+    """Vectors through the caches, which read each line of the output before it is written; a call on little data makes
+    many passes inside compiled code."""
+    return _bound(problem, arrays, nontemporal=False)
+
+
+@kernel
+def nontemporal(problem: Stream, *arrays):
+    """The same with stores that go past the caches: no line of the output is read first, a third less traffic for a triad
+    beyond them. Within them it shows what that costs."""
+    return _bound(problem, arrays, nontemporal=True)

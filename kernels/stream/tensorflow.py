@@ -1,0 +1,170 @@
+"""STREAM operations and the passes of a training step as TensorFlow runs them, Keras's own formulas where it has some.
+
+Every result is a fresh tensor, as in a training step; the optimizers update variables in place. TensorFlow is imported when
+a kernel is bound, which happens in a worker; that it is installed is known without.
+"""
+
+import importlib.util
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.problems import Stream
+from kernels.reference import stream as passes
+from kernels.registry import kernel
+
+if importlib.util.find_spec("tensorflow") is None:
+    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
+
+_POOL = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID"}
+
+
+def _scaled(tf, x):
+    return x * tf.constant(3, x.dtype)
+
+
+def _flat(tf, x):
+    """The same bytes as a vector: nothing is copied."""
+    return tf.reshape(x, (-1,))
+
+
+def formulas(tf, jit_compile: bool) -> dict:
+    """operation -> what is computed of its tensors. A constant seed would let TensorFlow draw the chances of dropout once
+    for all, so it is an argument. tf.identity copies nothing, but the output of a compiled function is always its own."""
+    raw = tf.raw_ops
+    return {
+        "copy": lambda x: tf.identity(x) if jit_compile else raw.DeepCopy(x=x),
+        "scale": lambda x: _scaled(tf, x),
+        "add": lambda x, y: x + y,
+        "triad": lambda x, y: x + _scaled(tf, y),
+        "read": lambda x: tf.reshape(tf.reduce_sum(x), (1,)),
+        "relu": tf.nn.relu,
+        "relu_grad": lambda x, dy: raw.ReluGrad(gradients=dy, features=x),
+        "dropout": lambda x, seed: tf.nn.experimental.stateless_dropout(x, passes.DROPPED, seed),
+        "maxpool": lambda x: _flat(tf, tf.nn.max_pool2d(x, 2, 2, "VALID")),
+        "maxpool_grad": lambda x, dy, y: _flat(tf, raw.MaxPoolGrad(orig_input=x, orig_output=y, grad=dy, **_POOL)),
+        "batchnorm": lambda x: _flat(tf, _keras_batchnorm(tf, x)),
+    }
+
+
+def _keras_batchnorm(tf, x):
+    """What Keras 3 makes of its BatchNormalization layer in training: moments, then the formula, no fused kernel."""
+    mean, variance = tf.nn.moments(x, (0, 1, 2))
+    return tf.nn.batch_normalization(x, mean, variance, tf.zeros_like(mean), tf.ones_like(mean), passes.EPSILON)
+
+
+def tensors(tf, problem: Stream, arrays) -> list:
+    """The arguments: images where the operation knows of images, the seed of dropout, maxpool_grad's pooled images."""
+    made = list(arrays)
+    if problem.operation in problem.OF_IMAGES:
+        height, width, channels = problem.IMAGE
+        made[0] = tf.reshape(arrays[0], (-1, height, width, channels))
+        if problem.operation == "batchnorm_grad":
+            made[1] = tf.reshape(arrays[1], (-1, height, width, channels))
+        if problem.operation == "maxpool_grad":
+            made[1] = tf.reshape(arrays[1], (-1, height // 2, width // 2, channels))
+            made.append(tf.nn.max_pool2d(made[0], 2, 2, "VALID"))
+    if problem.operation == "dropout":
+        made.append(tf.constant([1, 2], tf.int32))
+    return made
+
+
+def _bound(problem: Stream, arrays, jit_compile: bool):
+    import tensorflow as tf
+
+    if problem.dtype not in ("float32", "float64"):
+        raise ValueError(f"these TensorFlow passes are for float32 and float64, not {problem.dtype}")
+    if problem.operation in ("sgd", "adam"):
+        return _update(tf, problem, arrays, jit_compile)
+    formula = formulas(tf, jit_compile).get(problem.operation)
+    if formula is None:
+        raise ValueError(
+            f"Keras differentiates batch normalization together with its forward pass: no {problem.operation} "
+            "by itself; the variants fused and fused_jit have it"
+        )
+    arguments = tensors(tf, problem, arrays)
+    compiled = tf.function(formula, jit_compile=jit_compile, autograph=False)
+    compiled(*arguments)
+    return lambda: compiled(*arguments)
+
+
+def update(tf, operation: str, weights, state: list, gradient, rate) -> None:
+    """Keras's SGD or Adam update of one variable. Adam's step size, with the bias correction in it, is one number for all
+    weights and an argument; here it is the rate itself."""
+    if operation == "sgd":
+        weights.assign_sub(gradient * rate)
+        return
+    m, v = state
+    m.assign_add((gradient - m) * (1 - passes.BETA1))
+    v.assign_add((tf.square(gradient) - v) * (1 - passes.BETA2))
+    weights.assign_sub((m * rate) / (tf.sqrt(v) + passes.ADAM_EPSILON))
+
+
+def _update(tf, problem: Stream, arrays, jit_compile: bool):
+    """The update of one variable, compiled or not."""
+    weights, *state = [tf.Variable(array) for array in (arrays[0], *arrays[2:])]
+    rate = tf.constant(passes.RATE, arrays[0].dtype)
+
+    def one(gradient, rate):
+        update(tf, problem.operation, weights, state, gradient, rate)
+
+    step = tf.function(one, jit_compile=jit_compile, autograph=False)
+    step.get_concrete_function(arrays[1], rate)  # traced, and no step taken: the first call is the one that is checked
+
+    def run():
+        step(arrays[1], rate)
+        return weights
+
+    return run
+
+
+@kernel(allocates=True)
+def function(problem: Stream, *arrays):
+    """A tf.function, not compiled: every operation of the formula is a pass over memory with a fresh result."""
+    return _bound(problem, arrays, False)
+
+
+@kernel(allocates=True)
+def jit(problem: Stream, *arrays):
+    """A tf.function with jit_compile=True: XLA fuses the formula into one or a few passes."""
+    return _bound(problem, arrays, True)
+
+
+def _fused(problem: Stream, arrays, jit_compile: bool):
+    import tensorflow as tf
+
+    if problem.operation not in ("batchnorm", "batchnorm_grad") or problem.dtype != "float32":
+        raise ValueError("TensorFlow's fused kernel is for batchnorm and batchnorm_grad in float32")
+    x, *gradient = tensors(tf, problem, arrays)
+    one, zero = (tf.fill((problem.IMAGE[-1],), value) for value in (1.0, 0.0))
+    how = {"epsilon": passes.EPSILON, "is_training": True}
+    empty = tf.constant(np.empty(0, np.float32))
+
+    def forward(x):
+        return tf.raw_ops.FusedBatchNormV3(x=x, scale=one, offset=zero, mean=empty, variance=empty, **how)
+
+    def backward(dy, x, mean, variance, third):
+        saved = {"reserve_space_1": mean, "reserve_space_2": variance, "reserve_space_3": third}
+        return _flat(tf, tf.raw_ops.FusedBatchNormGradV3(y_backprop=dy, x=x, scale=one, **saved, **how)[0])
+
+    call: Callable
+    if problem.operation == "batchnorm":
+        call, arguments = (lambda x: _flat(tf, forward(x)[0])), (x,)
+    else:
+        saved = tf.function(forward, jit_compile=jit_compile, autograph=False)(x)
+        call, arguments = backward, (gradient[0], x, *saved[3:])
+    compiled = tf.function(call, jit_compile=jit_compile, autograph=False)
+    compiled(*arguments)
+    return lambda: compiled(*arguments)
+
+
+@kernel(allocates=True)
+def fused(problem: Stream, *arrays):
+    """TensorFlow's own batch normalization kernel (cuDNN's on a GPU), which Keras 3 does not use."""
+    return _fused(problem, arrays, False)
+
+
+@kernel(allocates=True)
+def fused_jit(problem: Stream, *arrays):
+    """The same operation taken apart and fused again by XLA."""
+    return _fused(problem, arrays, True)

@@ -1,0 +1,1 @@
+"""What several operations share when they run in TensorFlow. Imports problems, reference and registry."""
