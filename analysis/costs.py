@@ -221,14 +221,20 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
     The import is the same work whatever device comes after it, so it is that of every process which imported the library;
     the device's start is that of the processes of the device, in the row's own form (the GPU hidden or visible) before others.
     """
-    rows = [row for row in measurements if isinstance(row.problem, Training) and _library(row) == _library(m)]
+    library, device, _ = how_begun(m)
+    rows = [row for row in measurements if isinstance(row.problem, Training) and _library(row) == library]
     rows += [] if any(row is m for row in rows) else [m]
-    own = [row for row in rows if row.settings.device == m.settings.device]
-    same = [row for row in own if row.settings.switches.get("gpu") == m.settings.switches.get("gpu")]
+    own = [row for row in rows if row.settings.device == device]
+    same = [row for row in own if how_begun(row) == how_begun(m)]
     for group in (same, own):
-        if devices := [device for row in group for _, device in _began(row)]:
+        if devices := [taken for row in group for _, taken in _began(row)]:
             return _taken(_without_first(rows)), _taken(devices)
     return None
+
+
+def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
+    """(library, device, whether the GPU is hidden or visible): the rows alike in these have begun alike."""
+    return _library(m), m.settings.device, m.settings.switches.get("gpu")
 
 
 def _without_first(rows: "Iterable[Measurement]") -> list[float]:

@@ -114,25 +114,34 @@ def _blocks(seconds, block) -> list[np.ndarray]:
 
 
 @functools.lru_cache(maxsize=256)
-def _draws(blocks: int, seed: int) -> np.ndarray:
-    """How often each block is drawn (blocks x RESAMPLES): as many draws as there are blocks, with replacement."""
+def _draws(blocks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """(how often each block is drawn in every distinct draw, which of these each of RESAMPLES draws is): as many blocks are
+    drawn as there are, with replacement, so of few blocks there are few distinct draws."""
     picks = np.random.default_rng(seed).integers(0, blocks, (RESAMPLES, blocks))
-    return np.stack([np.bincount(row, minlength=blocks) for row in picks], axis=1).astype(np.int32)
+    times = np.stack([np.bincount(row, minlength=blocks) for row in picks]).astype(np.int32)
+    distinct, which = np.unique(times, axis=0, return_inverse=True)
+    return distinct, which.ravel()
 
 
 def _resampled_medians(groups: list[np.ndarray], seed: int) -> np.ndarray:
-    """Medians over RESAMPLES draws of whole blocks: the samples are sorted once, a draw only weighs them.
+    """Medians over RESAMPLES draws of whole blocks: the samples are sorted once, a draw only weighs them. The weights of all
+    draws are added up in one row, in which each draw's median is found by bisection.
 
     No BLAS: the worker calls this between timed blocks, and BLAS threads spin on after a call.
     """
     values = np.concatenate(groups)
     order = np.argsort(values, kind="stable")
     owner = np.repeat(np.arange(len(groups)), [g.size for g in groups])[order]
-    rank = _draws(len(groups), seed)[owner]
-    np.cumsum(rank, axis=0, out=rank)
-    total = rank[-1]
-    lower, upper = (rank <= (total - 1) // 2).sum(axis=0), (rank <= total // 2).sum(axis=0)
-    return (values[order[lower]] + values[order[upper]]) / 2
+    distinct, which = _draws(len(groups), seed)
+    rank = np.cumsum(np.take(distinct, owner, axis=1).reshape(-1), dtype=np.int32)
+    after = rank[order.size - 1 :: order.size]
+    before = np.concatenate(([0], after[:-1]))
+    samples, first = after - before, np.arange(len(after)) * order.size
+    lower, upper = (
+        np.searchsorted(rank, (before + half).astype(np.int32), side="right") - first
+        for half in ((samples - 1) // 2, samples // 2)
+    )
+    return ((values[order[lower]] + values[order[upper]]) / 2)[which]
 
 
 def t_quantile(free: int) -> float:
@@ -154,8 +163,9 @@ def _few_blocks(blocks: int) -> float:
 
 def _ends(value: float, draws: np.ndarray, blocks: int) -> tuple[float, float]:
     """The 95 % interval of a positive number from its resampled values, widened where the blocks are few."""
-    draws, last, tail = np.sort(draws), len(draws) - 1, (1 - CONFIDENCE) / 2
-    low, high = float(draws[math.floor(tail * last)]), float(draws[math.ceil((1 - tail) * last)])
+    last, tail = len(draws) - 1, (1 - CONFIDENCE) / 2
+    ends = (math.floor(tail * last), math.ceil((1 - tail) * last))
+    low, high = np.partition(draws, ends)[list(ends)].tolist()
     if not (value > 0 and low > 0):
         return min(low, value), max(high, value)
     wider = _few_blocks(blocks)
@@ -169,7 +179,7 @@ def median(seconds, block=None) -> Estimate:
     Source: Kuensch (1989), block bootstrap.
     """
     groups = _blocks(seconds, block if block is not None else range(len(seconds)))
-    value = float(np.median(np.concatenate(groups)))
+    value = float(statistics.median(seconds))
     if len(groups) == 1:
         return exact(value)
     return Estimate(value, *_ends(value, _resampled_medians(groups, 1), len(groups)))

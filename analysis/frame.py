@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.bounds import judge
 from analysis.bounds import roofs as roofs_of
-from analysis.estimate import of, seconds_of
+from analysis.estimate import middle, of, quick_seconds
 from workloads.records import by_machine
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def own_fields(problem: "Problem") -> list[str]:
 def _record(m: "Measurement", roofs) -> dict:
     p, s = m.problem, m.settings
     flops, moved = getattr(p, "flops", None), getattr(p, "bytes_moved", None)
-    host, best, judged = _median(m, "host-latency"), seconds_of(m), judge(m, roofs)
+    host, best, judged = _median(m, "host-latency"), quick_seconds(m), judge(m, roofs)
     op, backend, variant = m.kernel.split("/", 2)
     return {
         "op": op,
@@ -108,13 +108,13 @@ def _record(m: "Measurement", roofs) -> dict:
         "median_s": host and host.value,
         "low_s": host and host.low,
         "high_s": host and host.high,
-        "device_median_s": _value(_median(m, "device")),
-        "throughput_median_s": _value(_median(m, "host-throughput")),
+        "device_median_s": _middle(m, "device"),
+        "throughput_median_s": _middle(m, "host-throughput"),
         "first_call_s": m.phases_s.get("first_call"),
         "flops": flops,
         "bytes_moved": moved,
-        "flops_per_s": flops / best.value if flops and best else None,
-        "bytes_per_s": moved / best.value if moved and best else None,
+        "flops_per_s": flops / best if flops and best else None,
+        "bytes_per_s": moved / best if moved and best else None,
         "roof_fraction": _value(judged.fraction),
         "joules_per_sample": m.values.get("joules_per_sample"),
         "noise": host and host.noise,
@@ -127,6 +127,11 @@ def _record(m: "Measurement", roofs) -> dict:
 def _median(m: "Measurement", clock: str):
     samples = m.on(clock)
     return of(samples) if samples and samples.seconds else None
+
+
+def _middle(m: "Measurement", clock: str):
+    samples = m.on(clock)
+    return middle(samples) if samples and samples.seconds else None
 
 
 def _value(estimate):

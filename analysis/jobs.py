@@ -173,9 +173,14 @@ def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
             sides = groups.setdefault(setup_of(m), {})
             key = (m.settings.device, form_of(m))
             sides[key] = max(sides.get(key, m), m, key=lambda row: row.problem.epochs)
+    begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
     for setup, sides in sorted(groups.items()):
-        made = [Device(m, form, _alike(m, c, every)) for (_, form), m in sides.items() if (c := law(m, every))]
+        if len({device for device, _ in sides}) < 2:
+            continue
+        made = [
+            Device(m, form, _alike(c, begun[costs.how_begun(m)])) for (_, form), m in sides.items() if (c := law(m))
+        ]
         gpu = next((d for d in made if is_gpu(d.device)), None)
         cpus = tuple(d for d in made if not is_gpu(d.device))
         if gpu and cpus:
@@ -183,12 +188,9 @@ def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
     return found
 
 
-def _alike(m: "Measurement", found: Costs, measurements: "Iterable[Measurement]") -> Costs:
+def _alike(found: Costs, begun: tuple[Estimate, Estimate] | None) -> Costs:
     """The costs with an import that is as long as the other side's, to the digit."""
-    if begun := costs.begun(m, measurements):
-        imported, device = begun
-        return msgspec.structs.replace(found, start=device + imported.value)
-    return found
+    return msgspec.structs.replace(found, start=begun[1] + begun[0].value) if begun else found
 
 
 def size_of(setup: Setup, varies: str) -> tuple[int, Setup] | None:

@@ -162,6 +162,12 @@ class Rows:
     def step_floor(self, device: str, jit: str) -> Estimate | None:
         """Seconds that Keras takes for a step of a model with almost no work, compiled (`on`) or not (`off`): what a step more
         takes from the fit of the fewest to that of the most, as Keras compiles by itself there and as it is told to."""
+        key = ("step", device, jit)
+        if key not in self.kept:
+            self.kept[key] = self._step_floor(device, jit)
+        return self.kept[key]
+
+    def _step_floor(self, device: str, jit: str) -> Estimate | None:
         own = "on" if device != "cpu" else "off"
         kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
         wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
