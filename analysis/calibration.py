@@ -213,8 +213,8 @@ def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
 
 def _casting(m: "Measurement") -> float | None:
     """Seconds a byte that a row's fit takes to cast and copy its samples; None where it casts none, or it cannot be told."""
-    network, found = networks.known(m.problem.model), costs.costs(m)
-    if network is None or found is None or m.problem.dtype == "float32" or found.feed.value <= 0:
+    network = networks.known(m.problem.model)
+    if network is None or m.problem.dtype == "float32" or not (found := costs.costs(m)) or found.feed.value <= 0:
         return None
     return found.feed.value / (m.problem.batch * networks.sample_bytes(network, m.problem.dtype))
 

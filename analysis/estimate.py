@@ -194,8 +194,9 @@ def of_rounds(rounds: np.ndarray, numbers: Callable[[np.ndarray], np.ndarray]) -
     values = numbers(np.median(rounds, axis=1)[:, np.newaxis])[:, 0]
     if count == 1:
         return tuple(exact(float(v)) for v in values)
-    picks = np.random.default_rng(1).integers(0, count, (RESAMPLES, count))
-    draws = np.sort(numbers(np.median(rounds[:, picks], axis=2)), axis=1)
+    distinct, which = _draws(count, 1)
+    picks = np.repeat(np.tile(np.arange(count), len(distinct)), distinct.reshape(-1)).reshape(-1, count)
+    draws = np.sort(numbers(np.median(rounds[:, picks], axis=2))[:, which], axis=1)
     last, tail, wider = RESAMPLES - 1, (1 - CONFIDENCE) / 2, _few_blocks(count)
     low, high = draws[:, math.floor(tail * last)], draws[:, math.ceil((1 - tail) * last)]
     return tuple(
