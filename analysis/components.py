@@ -251,6 +251,13 @@ def _compile(of: Profile, device: str, execution: str) -> Estimate:
 
 def _start(of: Profile, device: str) -> Estimate:
     """Import and start of the device: of any training of the device, as neither knows of its model; else of launch rows."""
+    key = ("start", device)
+    if key not in of.kept:
+        of.kept[key] = _begun(of, device)
+    return of.kept[key]
+
+
+def _begun(of: Profile, device: str) -> Estimate:
     seen = [
         m.phases_s["import"] + m.phases_s.get("device_start", 0.0)
         for m in of.trainings

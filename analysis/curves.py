@@ -85,7 +85,7 @@ class Curve:
         gram = (dx * weight[:, None]).T @ dx
         slope = np.linalg.solve(gram + _RIDGE * np.eye(len(at)), (dx * weight[:, None]).T @ dy)
         off = mean_y - float(mean_x @ slope)
-        return float(np.clip(off, y.min(), y.max())), float(d[0])
+        return float(min(max(off, y.min()), y.max())), float(d[0])
 
 
 def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
