@@ -4,7 +4,7 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, square
 
 from analysis import ladder
-from analysis.report import sections
+from analysis.report import overview
 from analysis.report.material import Material
 from analysis.report.page import markdown
 from kernels import registry
@@ -97,7 +97,7 @@ def test_without_a_teaching_rung_there_is_no_ladder():
         m for m in cpu_rows() if m.kernel not in ("matmul/numba/naive", "matmul/numba/reordered", "matmul/numba/tiled")
     ]
     rows.append(at("matmul/numba/parallel", 256, 20e9))
-    assert ladder.ladders(rows, CPU_MACHINE) == [] and sections.ladder_section(rows, CPU_MACHINE) == []
+    assert ladder.ladders(rows, CPU_MACHINE) == [] and overview.ladder_section(rows, CPU_MACHINE) == []
 
 
 def test_a_device_whose_rungs_were_not_asked_for_has_no_ladder():
@@ -120,7 +120,7 @@ def test_the_text_for_a_terminal_is_aligned_and_ends_with_the_library():
 
 
 def test_the_page_has_the_ladder():
-    lines = sections.ladder_section(cpu_rows(), CPU_MACHINE)
+    lines = overview.ladder_section(cpu_rows(), CPU_MACHINE)
     assert lines[0] == "## From three loops to the library"
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00 times |" in lines
     assert "## From three loops to the library" in markdown(Material(cpu_run()), False)
@@ -147,7 +147,7 @@ def test_convolutions_have_a_ladder_of_their_own():
     assert blocked.of_peak.value == pytest.approx(0.5)
     found = markdown(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))), False)
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")
-    assert sections.ladder_section([m for m in rows if m.kernel != "conv/numba/direct"], CPU_MACHINE, "conv") == []
+    assert overview.ladder_section([m for m in rows if m.kernel != "conv/numba/direct"], CPU_MACHINE, "conv") == []
 
 
 def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():

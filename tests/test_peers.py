@@ -9,7 +9,7 @@ import pytest
 
 from analysis import crossover, fleet_devices
 from analysis import peers as words
-from analysis.report import sections, several_gpus
+from analysis.report import overview, several_gpus
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import at_once, machine, options, parties, peers, records, suite, windows
 from workloads.records import Measurement, Row, Settings
@@ -208,7 +208,7 @@ def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
     assert "pinned" in told[1] and told[1].endswith("while all GPUs work: it moves.")
     assert words.crossover_lines(rows_at_once(1.5)) == []  # without a CPU there is none
     rows = [*cpu, *rows_at_once(1.5)]
-    section = "\n".join(sections.crossover_section(rows, crossover.crossovers(rows), False))
+    section = "\n".join(overview.crossover_section(rows, crossover.crossovers(rows), False))
     assert f'stands under "{several_gpus.TITLE}"' in section and "no crossover" not in section
     assert f"## {several_gpus.TITLE}" in several_gpus.section(rows)
 

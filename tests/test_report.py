@@ -21,10 +21,10 @@ from analysis.report import (
     html,
     material,
     movement,
+    overview,
     page,
     pictures,
     roofline,
-    sections,
     style,
 )
 from analysis.roofline import __main__ as roofline_command
@@ -202,15 +202,15 @@ def test_the_badge_is_noisy_when_more_than_a_tenth_of_the_rows_are():
     quiet = [row("matmul/numpy/blas", square(n), 1.0) for n in range(1, 10)]
     flagged = row("matmul/numpy/blas", square(10), 1.0, flags=("steal",))
     wide = row("matmul/numpy/blas", square(11), 1.0, spread=0.3)
-    assert sections.badge([*quiet, flagged]).startswith("**clean**: 1 of 10 timed rows")
-    assert sections.badge([*quiet, flagged, wide]).startswith("**noisy**: 2 of 11 timed rows")
+    assert overview.badge([*quiet, flagged]).startswith("**clean**: 1 of 10 timed rows")
+    assert overview.badge([*quiet, flagged, wide]).startswith("**noisy**: 2 of 11 timed rows")
 
 
 def test_the_why_table_prints_parts_that_add_up():
     from test_crossover import resident_and_copies
 
     rows = resident_and_copies()
-    text = "\n".join(sections.crossover_section(rows, crossovers(rows), pictures=False))
+    text = "\n".join(overview.crossover_section(rows, crossovers(rows), pictures=False))
     assert "| 64 | 50.0 us | numpy/blas, 1 thread | 100 us | 5.00 us | 19.0 us | 76.0 us | 0 s |" in text
 
 
@@ -234,10 +234,10 @@ def test_the_head_names_every_commit_newest_first():
         for i, commit in enumerate(commits)
     ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
-    assert sections.made_of(runs) == sections.made_of(runs[::-1]) == said
-    assert sections.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
+    assert overview.made_of(runs) == overview.made_of(runs[::-1]) == said
+    assert overview.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
-    assert sections.header(loaded)[3].endswith(f"; {said}")
+    assert overview.header(loaded)[3].endswith(f"; {said}")
     assert html._head(material.Material(loaded))["made_of"] == said
 
 
@@ -397,10 +397,10 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
 
 
 def test_a_page_of_text_does_not_list_thousands_of_rows():
-    rows = fake.laws(lambda n: 1e-3, lambda n: 1e-3, range(1, sections.MOST_NUMBERS))
-    (said,) = (line for line in sections.numbers_section(rows, [("-",) * 12] * len(rows)) if "too many" in line)
+    rows = fake.laws(lambda n: 1e-3, lambda n: 1e-3, range(1, overview.MOST_NUMBERS))
+    (said,) = (line for line in overview.numbers_section(rows, [("-",) * 12] * len(rows)) if "too many" in line)
     assert said.startswith(f"{len(rows):,} rows") and "python -m analysis.export --to csv RUN" in said
-    assert len(sections.numbers_section(rows[:4], [("-",) * 12] * 4)) > 4
+    assert len(overview.numbers_section(rows[:4], [("-",) * 12] * 4)) > 4
 
 
 def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
@@ -410,7 +410,7 @@ def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
             material.Material(records.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False
         )
 
-    few, many = page_of(sections.INLINE), page_of(sections.INLINE + 1)
+    few, many = page_of(overview.INLINE), page_of(overview.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few
     assert "Run again with 4 commands, [listed at the end](#commands)" in many
     listed = "".join(f"python -m workloads.matmul --sizes {n}\n" for n in (1, 2, 3, 4))

@@ -9,7 +9,7 @@ from analysis import answers, crossing_words, questions
 from analysis.crossover import Crossing, crossovers
 from analysis.estimate import Estimate
 from analysis.families import Family
-from analysis.report import charts, charts_crossover, charts_jobs, choose, pictures
+from analysis.report import chart, charts_crossover, charts_jobs, choose, pictures
 from analysis.report.material import Material
 from workloads.records import Loaded
 
@@ -37,12 +37,12 @@ def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
 
 
 def test_a_chart_marks_what_is_known_and_shades_what_is_not():
-    assert charts.crossed([SHARP], "n") == {"lines": [(103.0, "n = 103")], "bands": []}
-    assert charts.crossed([NOISY], "batch", "{} from ") == {
+    assert chart.crossed([SHARP], "n") == {"lines": [(103.0, "n = 103")], "bands": []}
+    assert chart.crossed([NOISY], "batch", "{} from ") == {
         "lines": [(480.0, "")],
         "bands": [(288.0, 721.0, "CPU from batch = 480 (288..721)")],
     }
-    assert charts.crossed([WIDE], "samples", "{} from ") == {
+    assert chart.crossed([WIDE], "samples", "{} from ") == {
         "lines": [],
         "bands": [(100.0, 40_000.0, "GPU from somewhere here")],
     }

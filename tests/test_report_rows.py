@@ -7,7 +7,7 @@ import pytest
 from fake_measurements import row
 
 from analysis import row_words
-from analysis.report import cells, html, sections
+from analysis.report import cells, html, overview
 from analysis.report.material import Material
 from kernels.problems import (
     AllReduce,
@@ -138,7 +138,7 @@ def test_the_three_forms_of_the_cpu_have_their_names():
 def test_no_two_rows_of_stored_runs_look_alike(run):
     for loaded in by_machine(REPORTS / "nvidia-h200" / run).values():
         shown = [Material(loaded)]
-        heads, found = sections.numbers(shown)
+        heads, found = overview.numbers(shown)
         names = html.embedded(shown)["names"]
         assert heads[names - 1] == "time"
         assert len({tuple(line[: names - 1]) for line in found}) == len(found) > 1
@@ -148,13 +148,13 @@ def test_the_hint_of_what_to_type_finds_its_row():
     for run in ("training-seeds", "suite"):
         (loaded,) = by_machine(REPORTS / "nvidia-h200" / run).values()
         shown = Material(loaded)
-        (first, *_), line = shown.ordered, sections.numbers([shown])[1][0]
+        (first, *_), line = shown.ordered, overview.numbers([shown])[1][0]
         words = html._hint(first).split()
         assert len(words) == 3 and all(word in " ".join(line) for word in words)
 
 
 def test_columns_that_say_nothing_are_left_out():
     (loaded,) = by_machine(REPORTS / "nvidia-h200" / "training-seeds").values()
-    heads, found = sections.numbers([Material(loaded)])
+    heads, found = overview.numbers([Material(loaded)])
     assert heads == ("kernel", "problem", "how", "device", "time", "+-", "status, flags", "check")
     assert {len(line) for line in found} == {len(heads)}

@@ -15,8 +15,8 @@ from test_results_load import write
 from analysis import beside, report
 from analysis.bounds import roofs
 from analysis.crossover import crossovers
-from analysis.report import charts_crossover, differences, material, overlay, sections, stills
-from analysis.report.charts import Axis, Chart, Trace, View
+from analysis.report import charts_crossover, differences, material, overlay, overview, stills
+from analysis.report.chart import Axis, Chart, Trace, View
 from analysis.report.material import Material
 from analysis.units import digits
 
@@ -262,7 +262,7 @@ def test_the_commands_make_a_run_from_nothing():
         return msgspec.structs.replace(fake.run(fake.CPU_MACHINE, command), started_at=f"2025-01-02T03:04:{at:02}Z")
 
     long = "python -m workloads.matmul --sizes 64 --device gpu -o reports/local/x"
-    made = sections.commands(
+    made = overview.commands(
         [
             ran(3, f"{long} --resume --stop-after 25"),
             ran(1, "python -m workloads.matmul --sizes 64 --stop-after=9 --device gpu --resume -o reports/local/x"),

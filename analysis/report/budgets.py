@@ -10,7 +10,7 @@ from analysis.combine import HIDDEN
 from analysis.estimate import Estimate
 from analysis.report import cells
 from analysis.report.cells import table, text
-from analysis.report.charts import signed
+from analysis.report.chart import signed
 from analysis.units import count, join
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from analysis import crossing_words, reuse
 from analysis.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
 from analysis.estimate import is_gpu
 from analysis.report import overlay
-from analysis.report.charts import Axis, Chart, View, crossed, line, rounded
+from analysis.report.chart import Axis, Chart, View, crossed, line, rounded
 from analysis.report.choose import spans
 from analysis.units import join, seconds
 from analysis.why import ARITHMETIC, OVERHEAD, REMAINDER, why

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import job_words, jobparts, jobs, training_words
 from analysis.crossover import FINE
 from analysis.jobs import BY_JOB, Pair
-from analysis.report.charts import Axis, Chart, Trace, View, line, rounded, signed
+from analysis.report.chart import Axis, Chart, Trace, View, line, rounded, signed
 from analysis.report.charts_training import COLORS, PATTERNS
 from analysis.units import count, digits, percent, seconds
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from analysis import facts, links, plateaus
 from analysis.report import movement
-from analysis.report.charts import MARKERS, Axis, Chart, Trace, View, line, marks, rounded
+from analysis.report.chart import MARKERS, Axis, Chart, Trace, View, line, marks, rounded
 from analysis.units import bytes_rate, count, percent, seconds, size
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from analysis.bounds import Roof, judge, pick
 from analysis.estimate import call_s, is_gpu, quick_seconds
 from analysis.families import batch_family, precision_of
 from analysis.report import overlay, roofline
-from analysis.report.charts import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
+from analysis.report.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.choose import best_resident
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
 from analysis.roofs import WAITED

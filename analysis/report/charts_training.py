@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from analysis import job_words
 from analysis.jobs import BY_JOB, BY_STEP
 from analysis.report import budgets
-from analysis.report.charts import Axis, Chart, Trace, View, crossed, line, rounded, signed
+from analysis.report.chart import Axis, Chart, Trace, View, crossed, line, rounded, signed
 from analysis.units import count, digits, percent, seconds
 
 if TYPE_CHECKING:

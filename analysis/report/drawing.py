@@ -4,7 +4,7 @@ import pathlib
 from typing import TYPE_CHECKING
 
 from analysis.report import (
-    charts,
+    chart,
     charts_crossover,
     charts_jobs,
     charts_movement,
@@ -14,21 +14,21 @@ from analysis.report import (
     layers,
     movement,
     overlay,
-    sections,
+    overview,
     training,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from analysis.report.charts import View
+    from analysis.report.chart import View
     from analysis.report.material import Material
 
 _CHARTS = {
     "## How far from the hardware's limit": (lambda of: charts_roofline.chart(of.rows, of.roofs),),
     "## Memory: how fast at every level": (lambda of: charts_movement.memory(of.rows, of.machine),),
     "## Host-device copies": (lambda of: charts_movement.copies(of.rows),),
-    "## Kernels": (lambda of: charts.rates(of.rows, of.roofs),),
+    "## Kernels": (lambda of: chart.rates(of.rows, of.roofs),),
     "## Training with Keras": (
         lambda of: charts_training.along(of.trainings),
         lambda of: charts_jobs.small(of.small, of.budgets),
@@ -73,7 +73,7 @@ def several(runs: "list[Material]", folder: pathlib.Path) -> None:
 def images(heading: str, runs: "list[Material]", shown: bool) -> list[str]:
     """The Markdown lines of the pictures of several runs that belong to a section."""
     return [
-        line for name, title, view in _views(heading, runs) for line in sections.image(name, view.says or title, shown)
+        line for name, title, view in _views(heading, runs) for line in overview.image(name, view.says or title, shown)
     ]
 
 
@@ -82,11 +82,11 @@ def _views(heading: str, runs: "list[Material]") -> "Iterator[tuple[str, str, Vi
     if heading == _CROSSOVER and (view := charts_crossover.view(runs)):
         yield "crossover.svg", charts_crossover.TITLE, view
     for make in _CHARTS.get(heading, ()):
-        for chart in overlay.several((of.letter, make(of)) for of in runs):
-            drawn = [view for view in chart.views if not view.bars]
-            if chart.picture and drawn:
+        for one in overlay.several((of.letter, make(of)) for of in runs):
+            drawn = [view for view in one.views if not view.bars]
+            if one.picture and drawn:
                 view = max(drawn, key=lambda v: len({t.name.partition(" ")[0] for t in v.traces}))
-                yield chart.picture, ": ".join(filter(None, (chart.title, view.label))), view
+                yield one.picture, ": ".join(filter(None, (one.title, view.label))), view
 
 
 def _layers(of: "Material", folder: pathlib.Path) -> None:

@@ -71,7 +71,7 @@ def _is_numbers(column: Iterable[object]) -> bool:
 
 
 def markdown(lines: Iterable[str], level: int = 3) -> str:
-    """The HTML of Markdown lines of analysis.report.sections and its like: headings (one # each, ## the page has already),
+    """The HTML of Markdown lines of analysis.report.overview and its like: headings (one # each, ## the page has already),
     lists, tables, paragraphs. A table is called by the line before it that ends with a colon, else by its heading."""
     from markdown_it.tree import SyntaxTreeNode
 

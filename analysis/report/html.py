@@ -11,7 +11,7 @@ from analysis import calculator, crossing_words, facts, questions, row_words
 from analysis.report import (
     body,
     cells,
-    charts,
+    chart,
     charts_crossover,
     charts_jobs,
     charts_movement,
@@ -23,8 +23,8 @@ from analysis.report import (
     layers,
     method,
     movement,
+    overview,
     rows,
-    sections,
     several_gpus,
 )
 from analysis.report.html_page import Page, title
@@ -46,15 +46,15 @@ def head(page: Page) -> dict:
         "key": " beside ".join(of.name for of in page.runs) if page.several else heads[0]["key"],
         "heads": heads,
         "files": join(files) or "no file",
-        "commands": list(dict.fromkeys(c for of in page.runs for c in sections.commands(of.loaded.runs))),
+        "commands": list(dict.fromkeys(c for of in page.runs for c in overview.commands(of.loaded.runs))),
     }
 
 
 def _head(of: Material) -> dict:
     loaded, run = of.loaded, of.loaded.runs[-1] if of.loaded.runs else None
-    bad, timed = sections.noisy(of.rows)
-    word = "noisy" if bad > sections.NOISY_SHARE * timed else "clean"
-    why = f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * sections.NOISY_WIDTH:.0f} %"
+    bad, timed = overview.noisy(of.rows)
+    word = "noisy" if bad > overview.NOISY_SHARE * timed else "clean"
+    why = f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * overview.NOISY_WIDTH:.0f} %"
     machine = "The result file has no line that says what machine it came from."
     if run:
         machine = f"{facts.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory" + (
@@ -67,7 +67,7 @@ def _head(of: Material) -> dict:
         "machine": machine,
         "badge": {"word": word, "why": why},
         "dates": join(sorted({r.started_at[:10] for r in loaded.runs})),
-        "made_of": sections.made_of(loaded.runs) if run else "",
+        "made_of": overview.made_of(loaded.runs) if run else "",
         "commits": join(dict.fromkeys(r.commit for r in loaded.runs)),
         "counted": f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
         "files": files,
@@ -140,10 +140,10 @@ def kernels(page: Page) -> None:
     page.add(
         "kernels",
         "Kernels",
-        page.draw(lambda of: charts.rates(of.rows, of.roofs)),
+        page.draw(lambda of: chart.rates(of.rows, of.roofs)),
         page.told(_part("kernels")),
     )
-    for op, heading in sections.LADDERS.items():
+    for op, heading in overview.LADDERS.items():
         page.add(f"ladder-{op}", heading, page.told(_part(f"ladder-{op}")))
 
 
@@ -255,7 +255,7 @@ def list_rows(page: Page) -> None:
     hint = _hint(next(m for of in page.runs for m in of.ordered))
     page.add("distributions", "The distribution of any row", str(page.parts.distributions(hint)))
     tried = [m.status != "skipped" for of in page.runs for m in of.ordered]
-    heads, found = sections.numbers(page.runs)
+    heads, found = overview.numbers(page.runs)
     told = [row for row, kept in zip(found, tried, strict=True) if kept]
     still = fold.table(heads, told, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
@@ -286,7 +286,7 @@ def embedded(runs: list[Material]) -> dict:
     every = sum(len(of.rows) for of in runs)
     most = rows.QUANTILES if every <= rows.MANY else rows.FEWER
     several = len(runs) > 1
-    heads, cells_ = sections.numbers(runs)
+    heads, cells_ = overview.numbers(runs)
     return {
         "heads": list(heads),
         "numbers": [i for i, head in enumerate(heads) if head not in ("run", *rows.WORDS)],

@@ -14,11 +14,11 @@ from analysis.report import fold, overlay
 from analysis.report.cells import text
 
 if TYPE_CHECKING:
-    from analysis.report.charts import Chart
+    from analysis.report.chart import Chart
     from analysis.report.material import Material
 
-_HERE = pathlib.Path(__file__).parent
-_SCRIPTS = ("page_units.js", "page_charts.js", "page_crossover.js", "page_calculator.js", "page_rows.js", "page.js")
+_WEB = pathlib.Path(__file__).parent / "web"
+_SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js", "page.js")
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Page:
         self.runs, self.of, self.pictures = runs, runs[0], pictures
         self.several = len(runs) > 1
         self.templates = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(_HERE), autoescape=True, trim_blocks=True, lstrip_blocks=True
+            loader=jinja2.FileSystemLoader(_WEB), autoescape=True, trim_blocks=True, lstrip_blocks=True
         )
         self.parts: Any = self.templates.get_template("parts.html.j2").module
         self.charts: dict[str, Chart] = {}
@@ -129,4 +129,4 @@ def _script(text: str) -> str:
 
 
 def _file(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+    return (_WEB / name).read_text(encoding="utf-8")

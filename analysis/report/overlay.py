@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.report import style
-from analysis.report.charts import Axis, Chart, Trace, View, rounded
+from analysis.report.chart import Axis, Chart, Trace, View, rounded
 
 # Of each further run: what its markers and its dashes become.
 _MARKERS = (

@@ -14,7 +14,7 @@ from analysis.report import (
     differences,
     drawing,
     html,
-    sections,
+    overview,
 )
 from analysis.report.cells import text
 from analysis.report.material import Material
@@ -106,18 +106,18 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     """The page: the answer first, everything else after; of several runs each section run by run."""
     every = [of, *others]
     several = len(every) > 1
-    lines = sections.header(of.loaded) if not several else sections.headers(every)
-    lines += sections.answers_section([(one.label, one.said) for one in every])
+    lines = overview.header(of.loaded) if not several else overview.headers(every)
+    lines += overview.answers_section([(one.label, one.said) for one in every])
     if not pictures:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += differences.section(every)
     lines += _side_by_side(every, pictures) if several else body.markdown(of, pictures)
-    heads, found = sections.numbers(every)
+    heads, found = overview.numbers(every)
     numbers = [
         tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one
     ]  # the check is on the HTML page
-    lines += sections.numbers_section([m for one in every for m in one.rows], numbers, heads[:-1])
-    lines += sections.commands_section(every)
+    lines += overview.numbers_section([m for one in every for m in one.rows], numbers, heads[:-1])
+    lines += overview.commands_section(every)
     return "\n".join(lines).rstrip() + "\n"
 
 

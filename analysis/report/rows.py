@@ -10,7 +10,7 @@ from analysis import row_words
 from analysis.bounds import Judged
 from analysis.estimate import is_gpu, of
 from analysis.report import cells
-from analysis.report.charts import rounded
+from analysis.report.chart import rounded
 from analysis.report.terminal import fraction_words
 
 if TYPE_CHECKING:

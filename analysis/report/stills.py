@@ -24,7 +24,7 @@ from analysis.units import bytes_rate, digits, flops_rate, seconds, size
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from analysis.report.charts import Axis, Trace, View
+    from analysis.report.chart import Axis, Trace, View
 
 _COLORS = {
     "blue": BLUE,
