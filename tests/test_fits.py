@@ -16,7 +16,7 @@ class Clock:
     def __init__(self, monkeypatch, batch, seen=()):
         self.now, self.batch, self.calls, self.seen = 0.0, batch, [], set(seen)
         monkeypatch.setattr(fits.time, "perf_counter", lambda: self.now)
-        self.trainer = Trainer(self.fit, lambda: self.calls.append("restore"), {}, {}, "weights")
+        self.trainer = Trainer(self.fit, lambda: self.calls.append("restore"), {}, {})
 
     def fit(self, samples, epochs, stamped=False):
         steps = -(-samples // self.batch)
@@ -48,9 +48,7 @@ def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
         made.add((samples, epochs))
         return clock.fit(samples, epochs)
 
-    found = fits.apart(
-        Trainer(fit, lambda: None, {}, {}, "weights"), Training("m", 32, 6400), 6400, Limits(max_time=3.0)
-    )
+    found = fits.apart(Trainer(fit, lambda: None, {}, {}), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
     assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == {
         "fit_s 1x1": {1.51},
         "fit_s 1x100": {2.5},

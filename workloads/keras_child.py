@@ -21,6 +21,7 @@ from workloads.records import SAMPLES, Measurement, Row
 from workloads.tensors import timed
 from workloads.timing import Limits
 
+CHECK = "weights"  # what every row is checked by: its model against the table
 BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
 _OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OOM when allocating", "Out of memory")
 
@@ -87,19 +88,17 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     if row.kernel == BUILD:
         made = trainers.built(order)
         values |= made.values
-        return {"check": "weights", "notes": made.notes} | (
-            {"status": "wrong", "reason": made.wrong} if made.wrong else {}
-        )
+        return {"check": CHECK, "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
     trainer = trainers.way(row.kernel)(order)
     values |= trainer.values
     if row.settings.device == "cpu":  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
         values["threads"] = float(row.settings.threads or len(os.sched_getaffinity(0)))
     if trainer.wrong:
-        return {"status": "wrong", "reason": trainer.wrong, "check": trainer.check}
+        return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
     if row.settings.process == "fresh":
         with timed(phases, "first_call"):
             trainer.fit(min(problem.batch, problem.samples), 1)
-        return {"check": trainer.check, "notes": trainer.notes}
+        return {"check": CHECK, "notes": trainer.notes}
     return _timed(row, trainer, len(x), limits, phases, values)
 
 
@@ -142,7 +141,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     series |= more.get("series", {})
     series = {name: fits.kept(values_) for name, values_ in series.items()}
     notes = trainer.notes | more.get("notes", {}) | {SAMPLES: data.VERSION}
-    return {"samples": (samples,), "series": series, "check": trainer.check, "flags": flags, "notes": notes}
+    return {"samples": (samples,), "series": series, "check": CHECK, "flags": flags, "notes": notes}
 
 
 def _samples(row: Row, chosen: dict[str, str], network, seed: int):

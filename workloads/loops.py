@@ -217,7 +217,7 @@ def _make_metrics(model, x, y) -> None:
 
 
 def _trainer(made: Built, fit: Callable, step_losses: Callable) -> Trainer:
-    return Trainer(fit, made.restore, made.values, made.notes, "weights", step_losses, made.wrong)
+    return Trainer(fit, made.restore, made.values, made.notes, step_losses, made.wrong)
 
 
 def tensorflow_loop(order: Order) -> Trainer:
@@ -270,12 +270,13 @@ def bare(
     batch, shuffle = order.row.problem.batch, order.switches["shuffle"] == "on"
     rng = np.random.default_rng(order.seed) if shuffle else None
     kept: dict[tuple[int, int], tuple] = {}
+    x, y = arrays
 
     def batches(samples: int) -> Iterable[tuple]:
         counts = sizes(samples, batch)
-        if isinstance(arrays[0], np.ndarray):
-            return cut(*arrays, counts, rng)
-        return mixed(counts) if shuffle and len(counts) > 1 else cut_once(kept, *arrays, counts)
+        if isinstance(x, np.ndarray):
+            return cut(x, y, counts, rng)
+        return mixed(counts) if shuffle and len(counts) > 1 else cut_once(kept, x, y, counts)
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         with placed(order.row):

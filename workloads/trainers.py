@@ -43,7 +43,6 @@ class Trainer:
     restore: Callable[[], None]
     values: dict[str, float]
     notes: dict[str, str]
-    check: str
     step_losses: Callable[[int], list[float]] | None = None
     wrong: str = ""
     also: Callable[[], dict[str, dict]] | None = None
@@ -210,7 +209,7 @@ def keras_fit(order: Order) -> Trainer:
 
     mirrored, single = order.switches["strategy"] == "MirroredStrategy", order.switches["steps_per_execution"] == "1"
     told = step_losses if not mirrored else fit_losses if single else None
-    return Trainer(fit, made.restore, made.values, made.notes, "weights", told, made.wrong, also)
+    return Trainer(fit, made.restore, made.values, made.notes, told, made.wrong, also)
 
 
 def keras_callback(**events: Callable):

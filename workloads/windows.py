@@ -127,7 +127,7 @@ def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
         run(1)
     steps = counted(run, unit_s, _WARM_STEPS)
     steps = steps if steps <= most else max(1, round(steps / most)) * most
-    return Unit(lambda: run(steps), steps, dict(trainer.values), trainer.check)
+    return Unit(lambda: run(steps), steps, dict(trainer.values), "weights")
 
 
 def counted(
