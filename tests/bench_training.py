@@ -38,7 +38,7 @@ def training(problem: Training, device: str, **given: str) -> Row:
 
 
 def uuids() -> dict[str, str]:
-    return {f"gpu:{i}": g.uuid for i, g in enumerate(machine.describe().gpus) if g.uuid}
+    return machine.describe().uuids
 
 
 def measured(device: str, jit: bool) -> list[Measurement]:

@@ -259,7 +259,7 @@ def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
     ]
     made = sweep.merged(parts).samples[0]
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
-    assert sweep.merged([parts[0], worker.failed(parts[0].row, "no")]).status == "failed"
+    assert sweep.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
 
 
 def test_alternating_blocks_pair_up(tmp_path, planted):

@@ -63,7 +63,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     except Broken as error:
         fields = {"status": "failed", "reason": str(error)}
     about = {"phases_s": phases, "values": values, "notes": notes, "at": now()}
-    return Measurement(row.kernel, row.problem, row.settings, **{"status": "ok", **fields, **about})
+    return row.result(**{"status": "ok", **fields, **about})
 
 
 def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, notes: dict) -> dict:

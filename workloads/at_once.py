@@ -78,7 +78,7 @@ def _measured(
     count = len(group) // 2
     alone = group[:count]
     if not workers:
-        workers += [Worker(environment(row, parties.uuids(here))) for row in alone]
+        workers += [Worker(environment(row, here.uuids)) for row in alone]
     sets = (*((i,) for i in range(count)), tuple(range(count)))
     rounds, window_s = _turns(args)
     answers, taken, bad = parties.in_turns(alone, workers, sets, parties.Turns(rounds, window_s, args.seed))

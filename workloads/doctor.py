@@ -139,11 +139,10 @@ def trials(here) -> list:
             Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), on),
             *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold)),
         ]
-    uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
     done = []
     for device in dict.fromkeys(row.settings.device for row in rows):
         own = [row for row in rows if row.settings.device == device]
-        with contextlib.closing(Worker(environment(own[0], uuids))) as worker:
+        with contextlib.closing(Worker(environment(own[0], here.uuids))) as worker:
             done += [
                 worker.ask(Order("measure", row, Limits(0.02, 10, 0.05, 0.25)), health.CHILD_LIMIT_S) for row in own
             ]

@@ -58,10 +58,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         if row.settings.device == "cpu":
             raise MemoryError from None
         raise OutOfMemory(" ".join(str(error).split())[:200]) from None
-    return Measurement(
-        row.kernel,
-        row.problem,
-        row.settings,
+    return row.result(
         **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()},
     )
 

@@ -70,7 +70,7 @@ def guarded(row: Row, work) -> Measurement:
         elif any(name in str(error) for name in _STICKY):
             flags = ("context-lost",)
     gc.collect()
-    return Measurement(row.kernel, row.problem, row.settings, status, reason, flags=flags, at=now())
+    return row.result(status, reason, flags=flags, at=now())
 
 
 def cause(error: str) -> str:
@@ -157,19 +157,14 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         "phases_s": {"first_call": first_call},
     }
     if not check.passed:
-        return Measurement(
-            row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's", at=now(), **about
-        )
+        return row.result("wrong", "the answer is not the reference's", at=now(), **about)
     timed = inputs(row.problem, seed, False)
     prepared = _prepared(kernel, row, timed)
     watch = telemetry.watch(row.settings.device, row.problem.op == "transfer", framework)
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
     if samples:
         flags += probes.flags(kernel, row, prepared, timed, min(samples[0].seconds))
-    return Measurement(
-        row.kernel,
-        row.problem,
-        row.settings,
+    return row.result(
         "ok",
         samples=samples,
         values=values,
@@ -184,7 +179,7 @@ def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement
     try:
         return handler(what)(row, limits, seed)
     except Broken as error:
-        return Measurement(row.kernel, row.problem, row.settings, "failed", str(error), at=now())
+        return row.result("failed", str(error), at=now())
     except ValueError as error:  # a model or an option that it does not know
         raise CannotDo(str(error)) from error
 
@@ -267,14 +262,14 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
         require_memory(row.problem, "cpu" if framework else row.settings.device)
         check, _ = checked(kernel, row, seed)
         if not check.passed:
-            return Measurement(row.kernel, row.problem, row.settings, "wrong", "the answer is not the reference's")
+            return row.result("wrong", "the answer is not the reference's")
         prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
         take = _waited_for(prepared)
         _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
     take, call_seconds, passes = _blocks[row.key]
     samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
     cpu_watch.settle()
-    return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), check="exact", at=now())
+    return row.result("ok", samples=(samples,), check="exact", at=now())
 
 
 @functools.lru_cache(maxsize=4)

@@ -51,7 +51,7 @@ def alternated(
 
     A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round.
     """
-    workers = [Worker(environment(row, uuids(here))) for row in parties]
+    workers = [Worker(environment(row, here.uuids)) for row in parties]
     try:
         return in_turns(parties, workers, sets, turns)
     finally:
@@ -147,13 +147,13 @@ def inside(taken: dict[int, list[Measurement]]) -> Taken:
 
 def too_long(row: Row, window_s: float) -> Measurement:
     reason = f"no step ended within a window of {window_s:.3g} s while all were at work: take a smaller batch or model"
-    return Measurement(row.kernel, row.problem, row.settings, "failed", reason)
+    return row.result("failed", reason)
 
 
 def lost(row: Row, asked: Row, bad: Measurement) -> Measurement:
     """A row of an experiment that the answer `bad` ended; `asked` is what its worker was asked."""
     reason = bad.reason if bad.row == asked else f"what ran beside it ended: {bad.reason}"
-    return Measurement(row.kernel, row.problem, row.settings, bad.status, reason, flags=bad.flags)
+    return row.result(bad.status, reason, flags=bad.flags)
 
 
 def measured(row: Row, prepared: Measurement, taken: list[Taken], parties) -> Measurement:
@@ -167,10 +167,6 @@ def measured(row: Row, prepared: Measurement, taken: list[Taken], parties) -> Me
         rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
         samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
     return msgspec.structs.replace(prepared, settings=row.settings, samples=tuple(samples))
-
-
-def uuids(here: Machine) -> dict[str, str]:
-    return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(here.gpus) if gpu.uuid}
 
 
 def timeout(problem: Problem) -> float:

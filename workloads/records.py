@@ -85,6 +85,10 @@ class Row(msgspec.Struct, frozen=True):
         """Backend and variant: `numpy/blas`."""
         return self.kernel.partition("/")[2]
 
+    def result(self, status: str, reason: str = "", **fields) -> "Measurement":
+        """What came of it."""
+        return Measurement(self.kernel, self.problem, self.settings, status, reason, **fields)
+
 
 class Measurement(Row, frozen=True, tag="measurement"):
     """What came of one row: its samples, or the reason there are none.
@@ -150,6 +154,11 @@ class Machine(msgspec.Struct, frozen=True):
     os: str = ""
     virtual: bool = False
 
+    @property
+    def uuids(self) -> dict[str, str]:
+        """GPU, such as gpu:0 -> what CUDA_VISIBLE_DEVICES calls it."""
+        return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(self.gpus) if gpu.uuid}
+
 
 class Run(msgspec.Struct, frozen=True, tag="run"):
     """What a result file came from: the machine, the software, the command and the sources."""
@@ -197,7 +206,7 @@ def finite(m: Measurement) -> Measurement:
     if bad is None:
         return m
     why = f"{bad.strip()} is not a finite number" + (f"; {m.reason}" if m.reason else "")
-    return type(m)(m.kernel, m.problem, m.settings, "failed", why, flags=m.flags, at=m.at)
+    return m.result("failed", why, flags=m.flags, at=m.at)
 
 
 def sound(line) -> bool:

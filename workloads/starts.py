@@ -8,11 +8,10 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels import registry
+from workloads import switches
 from workloads.handlers import CannotDo
 from workloads.machine import now
 from workloads.records import Measurement, Row, Samples
-
-JIT: dict[str, bool | str] = {"auto": "auto", "on": True, "off": False}
 
 
 def measure(row: Row) -> Measurement:
@@ -35,10 +34,7 @@ def measure(row: Row) -> Measurement:
             phases[before] = _timed(backend, before, row)
     seconds = _timed(backend, call, row)
     samples = (Samples("host-latency", (seconds,), 1, (0,), "once"),)
-    return Measurement(
-        row.kernel,
-        row.problem,
-        row.settings,
+    return row.result(
         "ok",
         samples=samples,
         phases_s=phases,
@@ -124,9 +120,9 @@ def _tensorflow_start(row: Row) -> Callable:
 
 def _jit(row: Row) -> bool | str:
     chosen = row.settings.switches.get("jit_compile", "auto")
-    if chosen not in JIT:
-        raise CannotDo(f"jit_compile can be {', '.join(JIT)}, not {chosen!r}")
-    return JIT[chosen]
+    if chosen not in switches.JIT:
+        raise CannotDo(f"jit_compile can be {', '.join(switches.JIT)}, not {chosen!r}")
+    return switches.JIT[chosen]
 
 
 def _tensorflow_compile(row: Row) -> Callable:

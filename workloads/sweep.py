@@ -134,7 +134,7 @@ class _Runner:
     """Keeps a worker for each environment, and the speeds seen, to foretell calls that would take too long."""
 
     def __init__(self, here: records.Machine, limits: Limits, args: argparse.Namespace):
-        self._uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(here.gpus) if g.uuid}
+        self._uuids = here.uuids
         self._limits, self._args = limits, args
         self._workers: dict[tuple, Worker] = {}
         self._last: dict[tuple, str] = {}
@@ -144,7 +144,7 @@ class _Runner:
         foretold = self._foretell(row)
         if foretold > _LONGEST_CALL_S:
             reason = f"one call would take about {foretold:.0f} s, going by the size before"
-            return Measurement(row.kernel, row.problem, row.settings, "skipped", reason)
+            return row.result("skipped", reason)
         fresh = row.settings.process == "fresh"
         if not (fresh or self._args.rigorous):
             return self._kept(row)
@@ -253,7 +253,7 @@ def alternate(
     verdict: going on until there is one would find one. Block i of all rows was taken side by side, so
     estimate.verdict(..., paired=True) may compare them. A row that fails ends it.
     """
-    uuids = {f"gpu:{i}": g.uuid for i, g in enumerate(machine.describe().gpus) if g.uuid}
+    uuids = machine.describe().uuids
     cpus = _one_cpu() if all(row.settings.threads == 1 for row in rows) else None
     workers = [Worker(environment(row, uuids)) for row in (rows[:1] if same_process else rows)]
     sides = list(

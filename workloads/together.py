@@ -113,9 +113,7 @@ def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
 
 
 def _skipped(rows_: list[Row], reason: str) -> parties.Group:
-    return parties.Group(
-        rows_, lambda: (Measurement(r.kernel, r.problem, r.settings, "skipped", reason) for r in rows_)
-    )
+    return parties.Group(rows_, lambda: (r.result("skipped", reason) for r in rows_))
 
 
 def _threads(args: argparse.Namespace, device: str) -> int | None:
@@ -197,7 +195,7 @@ def _trial_groups(args: argparse.Namespace, here: Machine) -> list[parties.Group
 def _tried(row: Row, args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
     start and end are in it; a fresh process starts when its trial does."""
-    variables, fresh = environment(row, parties.uuids(here)), row.settings.process == "fresh"
+    variables, fresh = environment(row, here.uuids), row.settings.process == "fresh"
     limits = Limits(**options.limits(args))
     taken: list[Measurement] = []
     took: list[float] = []

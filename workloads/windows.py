@@ -50,9 +50,7 @@ def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
     phases: dict[str, float] = {}
     make, units = {"inference": (_inference, UNITS), "at-once": (_raw, UNITS)}.get(row.problem.op, (_training, FITS))
     unit = _prepared[key(row)] = make(row, limits.min_time / units, seed, phases)
-    return Measurement(
-        row.kernel, row.problem, row.settings, "ok", phases_s=phases, values=unit.values, check=unit.check, at=now()
-    )
+    return row.result("ok", phases_s=phases, values=unit.values, check=unit.check, at=now())
 
 
 def _inference(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
@@ -161,10 +159,7 @@ def window(row: Row, limits: Limits, seed: int) -> Measurement:
         begins.append(time.monotonic())
         unit.run()
         ends.append(time.monotonic())
-    return Measurement(
-        row.kernel,
-        row.problem,
-        row.settings,
+    return row.result(
         "ok",
         values={**unit.values, "steps": float(unit.steps)},
         series={"begin_s": tuple(begins), "end_s": tuple(ends)},

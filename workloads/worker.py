@@ -112,12 +112,12 @@ class Worker:
                 answer = msgspec.json.decode(line, type=Measurement)
             except (msgspec.DecodeError, ValueError) as error:
                 self.close()
-                return failed(order.row, f"its process answered what cannot be read: {error}")
+                return order.row.result("failed", f"its process answered what cannot be read: {error}")
             if "context-lost" in answer.flags:
                 self.close()
             return answer
         self.close()
-        return failed(order.row, reason)
+        return order.row.result("failed", reason)
 
     def _line(self, deadline: float) -> bytes | None:
         """The next line; b"" when time is up, None when the worker is gone."""
@@ -151,11 +151,6 @@ class Worker:
         os.close(self._answers)
         self._log.close()
         self._process = None
-
-
-def failed(row: Row, reason: str) -> Measurement:
-    """A failed Measurement of a row."""
-    return Measurement(row.kernel, row.problem, row.settings, "failed", reason)
 
 
 def main(orders: int, answers: int) -> None:
