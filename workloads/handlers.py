@@ -6,6 +6,10 @@ from collections.abc import Callable
 HANDLERS = {
     "training": "workloads.keras_child:measure",
     "inference": "workloads.answering:measure",
+    "training/keras/fit": "workloads.trainers:keras_fit",
+    "training/keras/resident": "workloads.loops:resident",
+    "training/tensorflow/loop": "workloads.loops:tensorflow_loop",
+    "training/jax/keras_loop": "workloads.jax_loop:jax_loop",
     "prepare": "workloads.windows:prepare",
     "window": "workloads.windows:window",
     "trial": "workloads.windows:trial",

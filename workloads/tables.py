@@ -229,10 +229,8 @@ def _column(m: Measurement) -> str:
 
 def host(m: Measurement) -> Estimate | None:
     """Host latency of a call, or None."""
-    from analysis.estimate import of
-
     samples = m.on("host-latency")
-    return of(samples) if samples and m.status == "ok" else None
+    return estimate.of(samples) if samples and m.status == "ok" else None
 
 
 def _host_s(m: Measurement) -> float:

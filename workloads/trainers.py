@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import importlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -11,8 +10,8 @@ import msgspec
 import numpy as np
 
 from kernels.networks import Network
-from workloads import feeds, models, replicas, switches, tensors
-from workloads.handlers import Broken
+from workloads import describing, feeds, models, replicas, switches, tensors, usermodels
+from workloads.handlers import HANDLERS, Broken, handler
 from workloads.records import Row
 from workloads.tensors import timed
 
@@ -98,8 +97,6 @@ def built(order: Order) -> Built:
     try:
         with timed(order.phases, "build"), placed(row), spread.scope():
             if network is None:
-                from workloads import describing, usermodels
-
                 model, about = usermodels.load(row.problem.model, switches.JIT[chosen["jit_compile"]])
                 about["layers"] = describing.text(model, row.problem.model)
             else:
@@ -236,20 +233,12 @@ class _EpochSeconds:
         return keras_callback(on_epoch_begin=on_begin, on_epoch_end=on_end)
 
 
-_WAYS = {
-    "training/keras/fit": "workloads.trainers:keras_fit",
-    "training/keras/resident": "workloads.loops:resident",
-    "training/tensorflow/loop": "workloads.loops:tensorflow_loop",
-    "training/jax/keras_loop": "workloads.jax_loop:jax_loop",
-}
-
-
 def way(kernel: str) -> Callable[[Order], Trainer]:
     """What makes the Trainer of a kernel.
 
     Raises: ValueError for a kernel that trains nothing.
     """
-    if kernel not in _WAYS:
-        raise ValueError(f"{kernel} trains nothing; known: {', '.join(_WAYS)}")
-    module, _, name = _WAYS[kernel].partition(":")
-    return getattr(importlib.import_module(module), name)
+    known = [name for name in HANDLERS if name.startswith("training/")]
+    if kernel not in known:
+        raise ValueError(f"{kernel} trains nothing; known: {', '.join(known)}")
+    return handler(kernel)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from kernels import networks, registry
-from workloads import answering, copies, data, host, measure, models, serving, switches, tensors
+from workloads import answering, copies, data, host, measure, models, serving, switches, tensors, trainers
 from workloads.handlers import Broken
 from workloads.machine import now
 from workloads.measure import require_memory
@@ -106,8 +106,6 @@ def _raw(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
 
 def _training(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     """A warm fit of as many whole batches as a unit takes; where the problem has fewer, of several epochs."""
-    from workloads import trainers
-
     problem, network, wanted = row.problem, networks.find(row.problem.model), switches.of(row)
     require_memory(problem, "cpu")
     phases |= tensors.begin(row.settings.device, row.settings.threads)
