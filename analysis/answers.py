@@ -4,7 +4,7 @@ square products in n, whose words are those of analysis.sentences, in a framewor
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import crossing_words, crossover, layers, shapes, steps
+from analysis import crossing_words, crossover, layers, names, steps
 from analysis.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Point, Side
 from analysis.estimate import is_gpu
 from analysis.units import count, digits, join, seconds, times
@@ -39,7 +39,7 @@ def family_name(family: Family) -> str:
     if family.op == "matmul":
         layout = "" if of["layout"] == _UNTRANSPOSED else f" ({of['layout']})"
         return f"product {of['m']}x{of['n']}x{of['k']}{layout}"
-    return f"convolution {shapes.conv_words(of)}"
+    return f"convolution {names.conv_words(of)}"
 
 
 def every(

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import costs
+from analysis import costs, jobs
 from analysis.calibration import calibration
-from analysis.combine import HIDDEN, HOST, PARTS, Calibration, casting, combined
+from analysis.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, casting, combined
 from analysis.components import FIT, Components, components
 from analysis.estimate import NOTHING, Estimate, of, total
 from analysis.profile import Profile, profile
@@ -21,6 +21,7 @@ from kernels.problems import Problem, Training
 from workloads import switches
 
 if TYPE_CHECKING:
+    from analysis.jobs import Device
     from workloads.records import Machine, Measurement
 
 EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
@@ -194,3 +195,34 @@ def _shares(training: "Measurement") -> Iterable[Part]:
         if seconds > 0:
             why = f"what the row's own fits take beyond their steps, shared by {count(problem.epochs * problem.steps, 'step')}"
             yield Part(name, beyond * (seconds / sum(law.values())), why)
+
+
+START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"
+DISPATCH, CALLS, BYTES, ARITHMETIC = "dispatch", "transfer calls", "bytes", "arithmetic"
+REST = "not explained"
+JOB_PARTS = (START, COMPILE, BESIDE, DISPATCH, CALLS, BYTES, ARITHMETIC, REST)
+# The job_parts of a budget that each stands for.
+_OF_STEP = {
+    DISPATCH: ("dispatch", "launches", PIPELINE),
+    CALLS: ("transfer calls",),
+    BYTES: ("transfer bytes",),
+    ARITHMETIC: DEVICE,
+}
+
+
+def job_parts(side: "Device", epochs: int, steps: int, made: "Budget | None") -> dict[str, float]:
+    """Seconds of each part of a job of `epochs` epochs of `steps` steps; they add up to jobs.split's total.
+
+    made: the budget of the side's row; without one the steps are not explained.
+    """
+    by = dict(jobs.split(side, epochs, steps).parts)
+    found = {
+        START: by["start-up"].value,
+        COMPILE: by["build and compile"].value,
+        BESIDE: by["per fit"].value + by["per epoch"].value,
+    }
+    known = {p.name: p.seconds.value for p in made.parts if p.seconds} if made else {}
+    for name, own in _OF_STEP.items():
+        found[name] = epochs * steps * sum(known.get(part, 0.0) for part in own)
+    told = sum(found[name] for name in _OF_STEP)
+    return found | {REST: by["per step"].value - told}

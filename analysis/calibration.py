@@ -10,7 +10,7 @@ from analysis import costs
 from analysis.combine import COPYING, DEVICE, PIPELINE, Calibration, casting
 from analysis.components import FIT, Components, components, execution_of
 from analysis.estimate import NOTHING, Estimate, median
-from analysis.rules import RULES
+from analysis.step_work import RULES
 from analysis.units import join
 from kernels import networks
 from workloads import switches

@@ -7,8 +7,8 @@ import msgspec
 from analysis.components import Components
 from analysis.estimate import Estimate, exact, total, within_factor
 from analysis.paths import Path
-from analysis.rules import RULES
 from analysis.sources import COMPILED
+from analysis.step_work import RULES
 
 HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
 ISSUING, COPYING = ("dispatch", "launches", "transfer calls"), ("transfer bytes",)

@@ -3,19 +3,29 @@
 What its operations take on the device is analysis.step_work's; here are what the host does around them, and what happens once.
 """
 
+import math
 from math import log2, prod
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis import fusion, sources
-from analysis.estimate import NOTHING, Estimate, exact, independent_sum, median, plus_minus, total
-from analysis.holding import holding
+from analysis.curves import Point, curve
+from analysis.estimate import (
+    NOTHING,
+    Estimate,
+    exact,
+    independent_sum,
+    median,
+    middle,
+    plus_minus,
+    total,
+    within_factor,
+)
 from analysis.paths import Path
 from analysis.profile import Lacking, Profile
-from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
-from analysis.step_work import kernels_of, step_works, work_parts
+from analysis.step_work import RULES, kernels_of, step_works, work_parts
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
@@ -24,6 +34,7 @@ from workloads.records import Row, Settings
 
 if TYPE_CHECKING:
     from analysis.fusion import Kernel
+    from analysis.profile import Profile
 
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
@@ -266,3 +277,46 @@ def _begun(of: Profile, device: str) -> Estimate:
     if seen:
         return median(seen)
     return total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))
+
+
+_GPU = "gpu:0"
+_UNSURE = 1.5  # times: of what is put together from other copies
+_TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant
+
+
+def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
+    """Seconds that fit takes to make a tf.data set of so many bytes of samples in a NumPy array. They are copied into fresh
+    memory; where TensorFlow sees a GPU, it makes the tensor there and the set, which is in host memory, copies it back. None
+    where no row tells.
+
+    Source: Keras's array_data_adapter (Dataset.from_tensors) and TensorFlow's _EagerConst, which places it on the GPU.
+    """
+    key = (sources.HOLDER, device)
+    if key not in of.kept:
+        rows = [
+            m
+            for m in of.measurements
+            if m.kernel == sources.HOLDER
+            and m.settings.device == device
+            and m.status == "ok"
+            and m.samples
+            and m.problem.nbytes / 2 > _TELLING
+        ]
+        of.kept[key] = curve(
+            (Point((math.log(m.problem.nbytes / 2),), middle(m.samples[0]), 0.0, m.problem.nbytes / 2) for m in rows),
+            False,
+        )
+    if made := of.kept[key]:
+        return made.seconds((math.log(nbytes),), 0.0, nbytes)
+    there, plain = of.law(sources.CONSTANT, _GPU), of.law(sources.COPIERS[0], _GPU)
+    back = next((law for kernel in sources.BACK if (law := of.law(kernel, _GPU, "d2h"))), None)
+    if there is None or plain is None:
+        return None
+    value = there.seconds(nbytes).value
+    if device == "cpu":
+        value -= plain.seconds(nbytes).value
+    elif back is None:
+        return None
+    else:
+        value += back.seconds(nbytes).value
+    return within_factor(value, _UNSURE) if value > 0 else None

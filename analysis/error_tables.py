@@ -10,7 +10,7 @@ from analysis import calibration
 from analysis.estimate import NOTHING, Estimate
 from analysis.held_out import BASELINES, TARGETS, WORK, Case, Summary, apart, beyond, leave_one_out, off, summaries
 from analysis.prediction import Prediction
-from analysis.rules import RULE_WORDS, RULES
+from analysis.step_work import RULE_WORDS, RULES
 from analysis.units import count, percent
 
 if TYPE_CHECKING:

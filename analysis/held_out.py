@@ -14,8 +14,7 @@ from analysis import calibration, costs, roofs
 from analysis.combine import HOST
 from analysis.estimate import Estimate
 from analysis.prediction import Prediction, predict
-from analysis.rules import RULES
-from analysis.step_work import kernels_of, step_works
+from analysis.step_work import RULES, kernels_of, step_works
 from kernels import networks
 from workloads import switches
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import shapes
+from analysis import names
 from analysis.bounds import Roof, pick, roofs
 from analysis.estimate import call_s, is_gpu, quick_seconds, seconds_of
 from analysis.units import count, flops_rate, join, percent, times
@@ -162,7 +162,7 @@ def problem_name(problem: "Problem") -> str:
     """`n = 1024`, or the shape."""
     if problem.op == "matmul" and problem.m == problem.n == problem.k and problem.layout == "nn":
         return f"n = {problem.n}"
-    return shapes.product(problem) if problem.op == "matmul" else shapes.convolution(problem)
+    return names.product(problem) if problem.op == "matmul" else names.convolution(problem)
 
 
 def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:

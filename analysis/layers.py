@@ -254,9 +254,9 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
 
 
 def _reached(m: "Measurement", roofs) -> str:
-    from analysis import shapes
+    from analysis import names
 
-    judged, words = judge(m, roofs), shapes.convolution if m.problem.op == "conv" else shapes.product
+    judged, words = judge(m, roofs), names.convolution if m.problem.op == "conv" else names.product
     share = f", {percent(judged.fraction.value)} of its roof" if judged.fraction else ""
     return f"{flops_rate(m.problem.flops / call_s(m))} ({words(m.problem)}, {m.label}{share})"
 

@@ -27,8 +27,8 @@ from analysis.combine import (
 from analysis.components import FIT, components, execution_of
 from analysis.estimate import NOTHING, Estimate, total
 from analysis.profile import Lacking, Profile, all_of
-from analysis.rules import RULES
 from analysis.sources import COMPILED, OP_BY_OP
+from analysis.step_work import RULES
 from analysis.units import join
 from kernels import networks
 from kernels.problems import Training

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import shapes
+from analysis import names
 from analysis.estimate import Estimate, call_s, clock_of, exact, is_gpu, quick_seconds
 from analysis.sheets import SHEETS
 from analysis.units import count, size
@@ -61,9 +61,9 @@ def describe(measurement: "Measurement") -> str:
     p, threads = measurement.problem, measurement.settings.threads
     what = ""
     if p.op == "matmul":
-        what = f"n = {p.n}" if p.m == p.n == p.k and p.layout == "nn" else shapes.product(p)
+        what = f"n = {p.n}" if p.m == p.n == p.k and p.layout == "nn" else names.product(p)
     elif p.op == "conv":
-        what = shapes.convolution(p)
+        what = names.convolution(p)
     elif p.op in ("stream", "transfer"):
         what = size(p.nbytes)
     elif p.op == "peak":

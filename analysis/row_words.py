@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from analysis import jobs, peers, shapes
+from analysis import jobs, names, peers
 from analysis.estimate import quick_seconds
 from analysis.training_words import switch_words
 from analysis.units import bytes_rate, count, flops_rate, size
@@ -54,8 +54,8 @@ def _inputs(of: "Training | Inference") -> str:
 def shape(problem: "Problem") -> str:
     """What tells products or convolutions of one n apart; empty of others."""
     if problem.op == "matmul":
-        return shapes.product(problem)
-    return shapes.convolution(problem) if problem.op == "conv" else ""
+        return names.product(problem)
+    return names.convolution(problem) if problem.op == "conv" else ""
 
 
 def how(m: "Measurement") -> str:

@@ -18,10 +18,9 @@ from analysis import (
     facts,
     families,
     layers,
-    networks,
+    names,
     report,
     row_words,
-    shapes,
     steps,
 )
 from analysis.crossover import COPIES, LATENCY
@@ -216,22 +215,22 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
 
 def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     runs = [fake.run(fake.CPU_MACHINE, "python -m workloads.matmul --model fashion-mlp --batch 32")]
-    assert networks.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == [
+    assert steps.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == [
         "fashion-mlp",
         "cifar10-cnn",
     ]
-    assert networks.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
-    assert networks.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == ["vgg-16"]
+    assert steps.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
+    assert steps.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == ["vgg-16"]
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
-    named = set(networks.names(runs, rows).values())
+    named = set(steps.names(runs, rows).values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
-    (found,) = networks.steps(runs, rows, "matmul")
+    (found,) = steps.steps(runs, rows, "matmul")
     (total,) = steps.totals(found[1], rows)
     cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
     assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
     assert total.cpu <= sum(cpu[w.problem] for w in found[1]) and total.flops == sum(w.flops for w in found[1])
     partial = [m for m in rows if not (m.problem.layout == "nt" and m.problem.n == 500)]
-    assert {w.direction for _, works in networks.steps(runs, partial, "matmul") for w in works} == {"fprop", "wgrad"}
+    assert {w.direction for _, works in steps.steps(runs, partial, "matmul") for w in works} == {"fprop", "wgrad"}
 
 
 def test_one_product_is_not_called_all_one():
@@ -258,8 +257,8 @@ def test_how_all_families_fare_in_one_sentence():
 
 
 def test_shapes_in_words():
-    assert shapes.product(Matmul(8, 8, 8)) == "8" and shapes.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
-    assert shapes.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
+    assert names.product(Matmul(8, 8, 8)) == "8" and names.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
+    assert names.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
         "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
     )
     assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (

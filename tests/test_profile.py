@@ -7,7 +7,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
 from analysis import passing, profile
-from analysis.holding import holding
+from analysis.components import holding
 from analysis.sources import COMPILED, OP_BY_OP
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads.options import Usage

@@ -10,7 +10,7 @@ import pytest
 import test_jobs
 from test_results_load import write
 
-from analysis import calculator, jobparts, jobs, questions, reuse
+from analysis import budget, calculator, jobs, questions, reuse
 from analysis.calculator import Axis, Table, Tool, look_up
 from analysis.crossover import LATENCY, crossovers
 from analysis.estimate import Estimate
@@ -220,9 +220,9 @@ def test_the_parts_of_a_job_add_up_to_it(of):
     made = {b.training.key: b for b in of.budgets}
     for pair in of.pairs:
         for side in (pair.gpu, *pair.cpus):
-            found = jobparts.parts(side, 3, pair.steps, made.get(side.row.key))
+            found = budget.job_parts(side, 3, pair.steps, made.get(side.row.key))
             assert sum(found.values()) == pytest.approx(jobs.split(side, 3, pair.steps).total.value, rel=1e-9)
-            assert tuple(found) == jobparts.PARTS
+            assert tuple(found) == budget.JOB_PARTS
 
 
 def test_trainings_are_a_line_each_and_what_is_missing_one_sentence(of):

@@ -77,9 +77,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     )
     machine = loaded(rows)
     assert sentences.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
-    (tf32, float32) = (
-        t for _, works in layers.networks.steps(machine.runs, rows, "matmul") for t in steps.totals(works, rows)
-    )
+    (tf32, float32) = (t for _, works in steps.steps(machine.runs, rows, "matmul") for t in steps.totals(works, rows))
     assert (tf32.gpu, dict(tf32.frameworks)) == (pytest.approx(8e-5), {"tensorflow GPU": pytest.approx(24e-3)})
     assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})
     table = "\n".join(layers.section(layers.found(machine, "matmul", ()), {}))

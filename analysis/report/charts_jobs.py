@@ -3,7 +3,7 @@
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from analysis import job_words, jobparts, jobs, training_words
+from analysis import budget, job_words, jobs, training_words
 from analysis.crossover import FINE
 from analysis.jobs import BY_JOB, Pair
 from analysis.report.chart import Axis, Chart, Trace, View, line, rounded, signed
@@ -138,7 +138,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
             )
         )
         split = [
-            (f"{pair.setup.samples:,} {where}", jobparts.parts(side, e, pair.steps, by_row.get(side.row.key)))
+            (f"{pair.setup.samples:,} {where}", budget.job_parts(side, e, pair.steps, by_row.get(side.row.key)))
             for pair, e, where, side in sides
         ]
         bars.append(
@@ -146,7 +146,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
                 f"{name}: where its seconds go",
                 Axis("seconds of the job", "seconds", False),
                 Axis("", "words", False),
-                [_bar(part, i, split) for i, part in enumerate(jobparts.PARTS) if any(s[part] for _, s in split)],
+                [_bar(part, i, split) for i, part in enumerate(budget.JOB_PARTS) if any(s[part] for _, s in split)],
                 f"The parts of each job add up to its time. {says}",
                 bars=True,
             )
@@ -154,7 +154,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
         rows += [
             (name, where, part, signed(s[part]), percent(s[part] / sum(s.values())))
             for where, s in split
-            for part in jobparts.PARTS
+            for part in budget.JOB_PARTS
             if s[part]
         ]
     heads = ("training", "samples, device", "part", "time", "of the job")
@@ -175,7 +175,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
 
 
 def _bar(part: str, i: int, split: list[tuple[str, dict[str, float]]]) -> Trace:
-    color = "gray" if part == jobparts.REST else COLORS[i % len(COLORS)]
+    color = "gray" if part == budget.REST else COLORS[i % len(COLORS)]
     says = [f"{part}, {where}: {signed(s[part])}" for where, s in split]
     return Trace(
         part,
@@ -183,7 +183,7 @@ def _bar(part: str, i: int, split: list[tuple[str, dict[str, float]]]) -> Trace:
         [where for where, _ in split],
         color,
         says=says,
-        pattern="/" if part == jobparts.REST else PATTERNS[i % len(PATTERNS)],
+        pattern="/" if part == budget.REST else PATTERNS[i % len(PATTERNS)],
     )
 
 

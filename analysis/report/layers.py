@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis import answers, crossing_words, layers, networks, row_words, shapes, steps
+from analysis import answers, crossing_words, layers, names, row_words, steps
 from analysis.bounds import Roof, judge
 from analysis.crossover import LATENCY, Answer
 from analysis.estimate import is_gpu
@@ -59,8 +59,8 @@ class Layers(msgspec.Struct, frozen=True):
         of = {f: getattr(problem, f) for f in problem.__struct_fields__}
         of |= dict.fromkeys(batch_family(problem).fields, "N")
         if problem.op == "conv":
-            how = shapes.how(of).removesuffix("pad same").rstrip(", ")
-            return shapes.image(of).removeprefix("Nx") + (f" ({how})" if how else "")
+            how = names.how(of).removesuffix("pad same").rstrip(", ")
+            return names.image(of).removeprefix("Nx") + (f" ({how})" if how else "")
         return f"{of['m']}x{of['n']}x{of['k']}" + (f" {problem.layout}" if problem.layout != "nn" else "")
 
     def family_label(self, a: Answer) -> str:
@@ -78,10 +78,10 @@ def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
     told = tuple(answers.every(rows, op))
-    works = networks.steps(loaded.runs, rows, op)
+    works = steps.steps(loaded.runs, rows, op)
     sums = tuple((model, total) for model, found_ in works for total in steps.totals(found_, rows))
     won = tuple(said for step in steps.found(loaded.runs, rows, op) for said in _won(step, rows, loaded))
-    return Layers(op, rows, told, networks.names(loaded.runs, rows), roofs, sums, won)
+    return Layers(op, rows, told, steps.names(loaded.runs, rows), roofs, sums, won)
 
 
 def _won(step: steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
