@@ -187,12 +187,13 @@ def crossing_bytes(problem: "Problem") -> tuple[int, int]:
     return problem.bytes_moved - out, out
 
 
-def judge(measurement: "Measurement", roofs: "Iterable[Roof]") -> Judged:
-    """How near a row comes to its roof; `flag` is "above-roof" when it is impossible (units, precision, counting).
+def judge(measurement: "Measurement", roofs: "Iterable[Roof]", seconds: "Estimate | None" = None) -> Judged:
+    """How near a row comes to its roof; `flag` is "above-roof" when it is impossible (units, precision, counting). `seconds`:
+    the row's own where they are told already.
 
     A call shorter than the shortest empty one is no such error: another way into the driver may be shorter still.
     """
-    settings, problem, seconds = measurement.settings, measurement.problem, seconds_of(measurement)
+    settings, problem, seconds = measurement.settings, measurement.problem, seconds or seconds_of(measurement)
     if seconds is None or problem.op == "training":
         return Judged(None, None)
     bound = _bound(measurement, roofs)

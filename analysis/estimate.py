@@ -118,11 +118,10 @@ def _draws(blocks: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """(how often each block is drawn in every distinct draw, which of these each of RESAMPLES draws is): as many blocks are
     drawn as there are, with replacement, so of few blocks there are few distinct draws."""
     picks = np.random.default_rng(seed).integers(0, blocks, (RESAMPLES, blocks))
-    times = np.bincount(
+    counts = np.bincount(
         (picks + blocks * np.arange(RESAMPLES)[:, np.newaxis]).reshape(-1), minlength=RESAMPLES * blocks
     )
-    times = times.astype(np.int32).reshape(RESAMPLES, blocks)
-    distinct, which = np.unique(times, axis=0, return_inverse=True)
+    distinct, which = np.unique(counts.astype(np.int32).reshape(RESAMPLES, blocks), axis=0, return_inverse=True)
     return distinct, which.ravel()
 
 

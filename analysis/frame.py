@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis.bounds import judge
 from analysis.bounds import roofs as roofs_of
-from analysis.estimate import middle, of, quick_seconds
+from analysis.estimate import exact, middle, of, quick_seconds
 from workloads.records import by_machine
 
 if TYPE_CHECKING:
@@ -91,7 +91,10 @@ def own_fields(problem: "Problem") -> list[str]:
 def _record(m: "Measurement", roofs) -> dict:
     p, s = m.problem, m.settings
     flops, moved = getattr(p, "flops", None), getattr(p, "bytes_moved", None)
-    host, best, judged = _median(m, "host-latency"), quick_seconds(m), judge(m, roofs)
+    host, best = _median(m, "host-latency"), quick_seconds(m)
+    judged = judge(m, roofs, exact(best) if best else None)
+    if judged.flag:  # only the whole interval tells it for certain
+        judged = judge(m, roofs)
     op, backend, variant = m.kernel.split("/", 2)
     return {
         "op": op,

@@ -126,7 +126,7 @@ def _operating(of: Rows, device: str, named: str) -> Estimate | None:
     return _median_slope(points).at_least(0.0)
 
 
-def _median_slope(points: list[tuple[float, float]]) -> Estimate:
+def _median_slope(points: list[tuple[int, float]]) -> Estimate:
     """The median of the slopes between all pairs of (x, y), with its 95 % interval.
 
     Source: P. K. Sen, Estimates of the Regression Coefficient Based on Kendall's Tau (1968), equation 2.6 with ties.
