@@ -85,8 +85,8 @@ def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str) -> 
     text, found = readme.read_text(encoding="utf-8"), 0
     for kind, lines in blocks.items():
         marks = rf"(<!-- {kind}: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"
-        new = "".join(f"{line}\n" for line in lines)
-        text, n = re.subn(marks, lambda m, new=new: m[1] + new + m[2], text, flags=re.DOTALL)
+        new = "".join(f"{line}\n" for line in lines).replace("\\", r"\\")
+        text, n = re.subn(marks, rf"\g<1>{new}\g<2>", text, flags=re.DOTALL)
         found += n
     if not found:
         begin = f"<!-- answer: python -m analysis.report {run} --readme {readme} -->"
