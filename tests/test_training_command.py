@@ -22,7 +22,8 @@ FIT = "training/keras/fit"
 
 
 def arguments(*words):
-    return training.parser().parse_args(list(words))
+    """Parsed as if typed; a word with spaces in it is many."""
+    return training.parser().parse_args([part for word in words for part in word.split() or [word]])
 
 
 def rows(*words, here=GPU_MACHINE):
@@ -33,12 +34,21 @@ def shapes(found):
     return [(r.kernel, r.problem.model, r.problem.batch, r.problem.samples, r.problem.epochs) for r in found]
 
 
+def chosen(found, *keys):
+    """The device of each row, with all of its switches or those values of them."""
+    every = [(r.settings.device, r.settings.switches) for r in found]
+    return [(d, *map(s.get, keys)) if keys else (d, s) for d, s in every]
+
+
+def ways(found):
+    """The way that each row trains, and where its samples live."""
+    return [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found]
+
+
 def test_the_simplest_calls_are_one_row_a_device():
     found = rows("--model", "cifar10-cnn", "--samples", "1000", "--epochs", "2")
     assert shapes(found) == [(FIT, "cifar10-cnn", 32, 1000, 2)] * 2
-    assert [(r.settings.device, r.settings.switches) for r in found] == [
-        (d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")
-    ]
+    assert chosen(found) == [(d, {"data": "synthetic"}) for d in ("cpu", "gpu:0")]
     assert shapes(rows(here=CPU_MACHINE)) == [(FIT, "cifar10-cnn", 32, 9600, 1)]
 
 
@@ -46,43 +56,19 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
     for jax in (False, True):
         monkeypatch.setattr(studies, "available", lambda library, jax=jax: jax)
         found = rows("--model", "peaks", "--samples", "100", "1000", "--device", "cpu")
-        ways = [
-            (r.kernel.partition("/")[2], r.settings.switches.get("residence"))
-            for r in found
-            if r.problem.samples == 100
-        ]
-        assert ways == [
-            ("keras/fit", None),
-            ("tensorflow/loop", "resident"),
-            ("tensorflow/loop", "fed"),
-            *([("jax/keras_loop", "resident"), ("jax/keras_loop", "fed")] if jax else []),
-        ]
+        jaxs = [("jax/keras_loop", "resident"), ("jax/keras_loop", "fed")] if jax else []
+        loops = [("tensorflow/loop", "resident"), ("tensorflow/loop", "fed"), *jaxs]
+        assert ways(r for r in found if r.problem.samples == 100) == [("keras/fit", None), *loops]
         assert {(r.problem.batch, r.problem.samples) for r in found} == {(100, 100), (1000, 1000)}
         assert {r.problem.epochs for r in found} == {studies.FULL_BATCH_EPOCHS}
     assert {r.problem.batch for r in rows("--model", "peaks", "--device", "cpu")} == {40_000}
-    assert {
-        (r.problem.batch, r.problem.epochs) for r in rows("--model", "peaks", "--batch", "64", "--epochs", "3")
-    } == {(64, 3)}
+    few = rows("--model peaks --batch 64 --epochs 3")
+    assert {(r.problem.batch, r.problem.epochs) for r in few} == {(64, 3)}
 
 
 def test_generators_take_their_sizes_from_flags():
-    found = asked.models(
-        arguments(
-            "--model",
-            "mlp",
-            "fashion-mlp",
-            "--width",
-            "10,100",
-            "--depth",
-            "1",
-            "--inputs",
-            "20",
-            "--outputs",
-            "3",
-            "--hidden-layers",
-            "2:4:+2",
-        )
-    )
+    sizes = "--width 10,100 --depth 1 --inputs 20 --outputs 3 --hidden-layers 2:4:+2"
+    found = asked.models(arguments("--model mlp fashion-mlp", sizes))
     assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
     assert asked.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
 
@@ -98,12 +84,9 @@ def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
 
 def test_the_cpus_three_forms_are_named_in_the_row_and_a_gpu_has_one():
     found = rows("--cpu-forms", "all")
-    assert [(r.settings.device, r.settings.switches) for r in found] == [
-        ("cpu", {"data": "synthetic"}),
-        ("cpu", {"data": "synthetic", "jit_compile": "on"}),
-        ("cpu", {"data": "synthetic", "gpu": "visible"}),
-        ("gpu:0", {"data": "synthetic"}),
-    ]
+    plain = {"data": "synthetic"}
+    forms = [plain, plain | {"jit_compile": "on"}, plain | {"gpu": "visible"}]
+    assert chosen(found) == [*(("cpu", form) for form in forms), ("gpu:0", plain)]
     assert len(rows("--cpu-forms", "all", here=CPU_MACHINE)) == 2
     with pytest.raises(options.Missing, match="no GPU here that could be visible"):
         rows("--cpu-forms", "visible", here=CPU_MACHINE)
@@ -116,42 +99,18 @@ def test_switches_make_every_combination_but_only_where_they_do_something():
         for j, s in itertools.product(("on", "off"), (1, 10))
     ]
     tf32 = rows("--tf32", "on", "off")
-    assert [(r.settings.device, r.settings.switches.get("tf32")) for r in tf32] == [
-        ("cpu", None),
-        ("gpu:0", None),
-        ("gpu:0", "off"),
-    ]
+    assert chosen(tf32, "tf32") == [("cpu", None), ("gpu:0", None), ("gpu:0", "off")]
     onednn = rows("--onednn", "on", "off")
-    assert [(r.settings.device, r.settings.switches.get("TF_ENABLE_ONEDNN_OPTS")) for r in onednn] == [
-        ("cpu", "1"),
-        ("cpu", "0"),
-        ("gpu:0", None),
-    ]
-    peaks = rows(
-        "--model",
-        "peaks",
-        "--targets",
-        "float32",
-        "float64",
-        "--jit",
-        "off",
-        "--precision",
-        "mixed_bfloat16",
-        "--device",
-        "cpu",
-        "--residence",
-        "numpy",
-        "resident",
-    )
+    assert chosen(onednn, "TF_ENABLE_ONEDNN_OPTS") == [("cpu", "1"), ("cpu", "0"), ("gpu:0", None)]
+    of_peaks = "--model peaks --targets float32 float64 --device cpu --residence numpy resident"
+    peaks = rows(of_peaks, "--jit off --precision mixed_bfloat16")
     loops = [r.settings.switches for r in peaks if r.kernel == "training/tensorflow/loop"]
     assert loops == [
         {"data": "synthetic", "residence": "resident", "jit_compile": "off", "precision": "mixed_bfloat16", **more}
         for more in ({}, {"targets": "float64"})
     ]
     assert {r.settings.switches.get("precision") for r in peaks if r.kernel == FIT} == {"mixed_bfloat16"}
-    every = rows(
-        "--dropout", "on", "off", "--shuffle", "off", "--keras-backend", "tensorflow", "jax", "--device", "cpu"
-    )
+    every = rows("--dropout on off --shuffle off --keras-backend tensorflow jax --device cpu")
     assert len(every) == 4
     assert {r.settings.switches["shuffle"] for r in every} == {"off"}
 
@@ -159,11 +118,7 @@ def test_switches_make_every_combination_but_only_where_they_do_something():
 def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows("--residence", "numpy", "tf.data", "resident", "--device", "gpu")
-    assert [(r.kernel.partition("/")[2], r.settings.switches.get("residence")) for r in found] == [
-        ("keras/fit", None),
-        ("keras/fit", "tf.data"),
-        ("keras/resident", "resident"),
-    ]
+    assert ways(found) == [("keras/fit", None), ("keras/fit", "tf.data"), ("keras/resident", "resident")]
     found = rows("--variants", "loop", "--residence", "fed", "--device", "gpu")
     assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/keras_loop"]
     found = rows("--backends", "jax", "--device", "gpu", "--jit", "on")
@@ -174,12 +129,8 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
 
 def test_types_epochs_and_threads():
     found = rows("--dtypes", "float64", "uint8", "--epochs", "1", "3", "--threads", "2", "--device", "cpu")
-    assert [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found] == [
-        (1, "float64", 2),
-        (1, "uint8", 2),
-        (3, "float64", 2),
-        (3, "uint8", 2),
-    ]
+    here = [(r.problem.epochs, r.problem.dtype, r.settings.threads) for r in found]
+    assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
 
 
 @pytest.mark.parametrize(
@@ -196,7 +147,7 @@ def test_types_epochs_and_threads():
         (
             "--model mlp --hidden-layers 3",
             "--hidden-layers is for the model fashion-mlp",
-            "--model fashion-mlp --hidden-layers 3",
+            "--model fashion-mlp --hidden",
         ),
         ("--model mlp --width 0", "out of range", "--model cifar10-cnn"),
         ("--targets float64", "--targets is for a regression", "--model peaks --targets"),
@@ -206,11 +157,7 @@ def test_types_epochs_and_threads():
         ("--dtypes int8", "unknown type 'int8'", ""),
         ("--residence moon", "unknown residence 'moon'", ""),
         ("--variants fit --residence fed", "nothing asked for trains with --residence fed", "--variants resident loop"),
-        (
-            "--backends tensorflow --variants fit",
-            "no fit of tensorflow trains here",
-            "--backends tensorflow --variants loop",
-        ),
+        ("--backends tensorflow --variants fit", "no fit of tensorflow trains here", "tensorflow --variants loop"),
         ("--cpu-forms seen", "unknown CPU form 'seen'; known: hidden, jit, visible, all", ""),
         ("--study nope", "unknown study 'nope'; known: seeds, ", "--study seeds --dry-run"),
         ("--study seeds --batch 3 --jit on", "leave --batch --jit out", "--study seeds"),
@@ -249,10 +196,9 @@ def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
 
 def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     table = training.Table()
-    table.shown(trained("cifar10-cnn", 32, 50_000, (0.1, 0.05, 2e-3), device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
-    table.shown(
-        trained("fashion-mlp", 2048, 60_000, (0.1, 0.05, 2e-3), jit_compile="on", threads=16, residence="generator")
-    )
+    cost = (0.1, 0.05, 2e-3)
+    table.shown(trained("cifar10-cnn", 32, 50_000, cost, device="gpu:0", epochs=10, once=(9.0, 0.4, 6.6)))
+    table.shown(trained("fashion-mlp", 2048, 60_000, cost, jit_compile="on", threads=16, residence="generator"))
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
@@ -315,13 +261,8 @@ class Counted:
             Counted.started.append(self._variables)
         self._running = True
         Counted.asked.append(order.row)
-        return Measurement(
-            order.row.kernel,
-            order.row.problem,
-            order.row.settings,
-            "ok",
-            samples=(Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),),
-        )
+        taken = (Samples("host-latency", (0.1, 0.1), 1, (0, 1), "once"),)
+        return Measurement(order.row.kernel, order.row.problem, order.row.settings, "ok", samples=taken)
 
     def close(self):
         self._running = False
@@ -360,19 +301,14 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
 
     monkeypatch.setattr(together, "side_by_side", beside)
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
-    args = arguments("--study", "epochs", "together", "--device", "cpu", "-q")
+    args = arguments("--study epochs together --device cpu -q")
     shown = []
     outcome = training.measure(args, "x", shown.append)
     (first,) = (tmp_path / "local").glob("*/*/training.jsonl")
     assert seen == [(str(first.parent), None)]
-    assert (
-        [m.problem.model for m in outcome.measurements]
-        == ["fashion-mlp", "mnist-cnn"]
-        == [m.problem.model for m in shown]
-    )
-    args = arguments(
-        "--study", "epochs", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "b"), "--stop-after", "1e-9"
-    )
+    models = [[m.problem.model for m in each] for each in (outcome.measurements, shown)]
+    assert models == [["fashion-mlp", "mnist-cnn"]] * 2
+    args = arguments("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
     outcome = training.measure(args, "x")
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
     assert outcome.left == 1 + len(together.rows("together", args, outcome.run.machine))
@@ -388,19 +324,16 @@ def test_what_is_said_at_the_end(capsys):
     training._said(SimpleNamespace(measurements=rows_, left=2))
     out = capsys.readouterr().out
     assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
-    assert (
-        "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms; so the GPU pays its start"
-        in out
-    )
+    times = "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms;"
+    assert f"{times} so the GPU pays its start" in out
     assert "after 100 epochs" in out
 
 
 def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it_can_be_believed(capsys, tmp_path):
     job = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
     product = row("matmul/numpy/blas", Matmul(32, 512, 3136), 1e-3, threads=2)
-    run_ = Run(
-        records.SCHEMA, CPU_MACHINE, {}, "python -m workloads.training --fast", 1, "a", "b", "2026-01-01T00:00:00Z"
-    )
+    command = "python -m workloads.training --fast"
+    run_ = Run(records.SCHEMA, CPU_MACHINE, {}, command, 1, "a", "b", "2026-01-01T00:00:00Z")
     outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
     training._said(outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
@@ -420,24 +353,12 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
 
 
 def test_a_row_of_starts_has_its_times_and_no_step(capsys):
-    once = {
-        "import_s": (8.0, 9.0, 10.0),
-        "device_start_s": (0.04, 0.05, 0.06),
-        "build_s": (0.1, 0.1, 0.2),
-        "first_call_s": (1.1, 0.9, 1.0),
-    }
+    started = {"import_s": (8.0, 9.0, 10.0), "device_start_s": (0.04, 0.05, 0.06)}
+    once = started | {"build_s": (0.1, 0.1, 0.2), "first_call_s": (1.1, 0.9, 1.0)}
     phases = {"import": 10.0, "device_start": 0.06, "build": 0.2, "first_call": 1.0}
     settings = Settings("cpu", process="fresh", switches={"data": "synthetic"})
-    m = Measurement(
-        FIT,
-        Training("cifar10-cnn", 32, 1024),
-        settings,
-        "ok",
-        phases_s=phases,
-        series=once,
-        values={"jit_compile": 0.0},
-        notes={"gpu": "hidden"},
-    )
+    of = {"phases_s": phases, "series": once, "values": {"jit_compile": 0.0}, "notes": {"gpu": "hidden"}}
+    m = Measurement(FIT, Training("cifar10-cnn", 32, 1024), settings, "ok", **of)
     training.Table().shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
@@ -467,25 +388,9 @@ def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     from analysis.estimate import Estimate
 
     none = Estimate(0.0, 0.0, 0.0)
-    predict.save(
-        str(path),
-        [
-            prediction.Prediction(
-                Training(model, 64, 640),
-                Settings(device, switches={"data": "synthetic", **given}),
-                {},
-                none,
-                none,
-                none,
-                none,
-                none,
-                "op by op",
-                (),
-                "somewhere",
-            )
-            for device, given in told
-        ],
-    )
+    settings = [Settings(device, switches={"data": "synthetic", **given}) for device, given in told]
+    how = ({}, *[none] * 5, "op by op", (), "somewhere")
+    predict.save(str(path), [prediction.Prediction(Training(model, 64, 640), s, *how) for s in settings])
     return str(path)
 
 
