@@ -133,11 +133,9 @@ def main() -> int:
     path = REPORTS / machine.describe().key / "bench-conv_numba.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     for direction in args.directions:
+        env = os.environ | ONE_THREAD
         done = subprocess.run(
-            [sys.executable, __file__, "--inside", direction, *names],
-            env=os.environ | ONE_THREAD,
-            stdout=subprocess.PIPE,
-            check=False,
+            [sys.executable, __file__, "--inside", direction, *names], env=env, stdout=subprocess.PIPE, check=False
         )
         for line in done.stdout.splitlines():
             of = json.loads(line)

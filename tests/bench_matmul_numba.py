@@ -137,11 +137,9 @@ def squares(
 
 def avx2(threads: int) -> tuple[list[Figure], list[str]]:
     """The same in a process where both sides take AVX2 for the best there is."""
+    env = os.environ | AVX2
     done = subprocess.run(
-        [sys.executable, __file__, "--inside-avx2", str(threads)],
-        env=os.environ | AVX2,
-        stdout=subprocess.PIPE,
-        check=False,
+        [sys.executable, __file__, "--inside-avx2", str(threads)], env=env, stdout=subprocess.PIPE, check=False
     )
     if done.returncode:
         raise SystemExit("the process with AVX2 alone failed")

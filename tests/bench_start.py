@@ -43,13 +43,9 @@ def seconds(*words: str) -> list[float]:
 
 
 def heavy(command: str) -> str:
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, "-c", _LIST % (command, HEAVY)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-c", _LIST % (command, HEAVY)], cwd=ROOT, capture_output=True, text=True, check=True, env=env
     )
     return done.stderr.strip().splitlines()[-1] if done.stderr.strip() else ""
 

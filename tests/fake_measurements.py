@@ -57,14 +57,9 @@ def row(
     key = (kernel, repr(problem), device, threads, mode)
     taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
     reuse = fields.pop("reuse", 1)
+    check = "" if status == "skipped" else "exact"
     return Measurement(
-        kernel,
-        problem,
-        Settings(device, threads, mode, reuse),
-        status,
-        samples=taken,
-        check="" if status == "skipped" else "exact",
-        **fields,
+        kernel, problem, Settings(device, threads, mode, reuse), status, samples=taken, check=check, **fields
     )
 
 
@@ -174,16 +169,10 @@ def training_rows(gpu: bool = True) -> list[Measurement]:
     p, made = Training("cifar10-cnn", 32, 9600), []
     for device, step in (("cpu", 1.9e-3), ("gpu:0", 2.6e-3))[: 1 + gpu]:
         phases, values = {"build": 0.6, "first_call": 2.2}, {"parameters": 51210.0, "final_loss": 0.4}
+        series = {"loss": (0.9, 0.5, 0.4)}
         made.append(
             row(
-                "training/keras/fit",
-                p,
-                step,
-                device=device,
-                spread=0.01,
-                phases_s=phases,
-                values=values,
-                series={"loss": (0.9, 0.5, 0.4)},
+                "training/keras/fit", p, step, device=device, spread=0.01, phases_s=phases, values=values, series=series
             )
         )
     return made

@@ -94,12 +94,8 @@ def sizes(words: list[str]) -> None:
     """The grammar of sizes, shapes, rules and thread counts: rising whole numbers, or a Usage of one line."""
     try:
         found = options.sizes(words)
-        assert (
-            found == sorted(set(found))
-            and 0 < len(found) <= options.MOST_SIZES
-            and found[0] > 0
-            and found[-1] < 1 << 60
-        )
+        assert found == sorted(set(found))
+        assert 0 < len(found) <= options.MOST_SIZES and found[0] > 0 and found[-1] < 1 << 60
     except options.Usage as error:
         _one_line(error)
     for word in words:

@@ -23,12 +23,8 @@ def tables():
         table = networks.find(name)
         found = describing.network(models.build(table), name)
         assert facts(found) == facts(table), name
-        assert (found.input, found.classes, found.optimizer, found.loss) == (
-            table.input,
-            table.classes,
-            table.optimizer,
-            table.loss,
-        )
+        expected = (table.input, table.classes, table.optimizer, table.loss)
+        assert (found.input, found.classes, found.optimizer, found.loss) == expected
         if not any(layer.inputs for layer in table.layers):
             assert not any(layer.inputs for layer in found.layers), name
 
@@ -48,14 +44,8 @@ def joined():
     model.compile("rmsprop", "mse")
     found = describing.network(model, "joined")
     by_name = {layer.name: layer for layer in found.layers}
-    assert [by_name[n].kind for n in ("one", "two", "both", "pad", "mean", "out")] == [
-        "conv",
-        "avgpool",
-        "concat",
-        "zeropad",
-        "globalpool",
-        "dense",
-    ]
+    expected = ["conv", "avgpool", "concat", "zeropad", "globalpool", "dense"]
+    assert [by_name[n].kind for n in ("one", "two", "both", "pad", "mean", "out")] == expected
     assert by_name["both"].inputs == ("one", "two") and by_name["two"].inputs == ("input",)
     assert (by_name["one"].size, by_name["one"].bias, by_name["two"].step) == ((1, 3), False, 1)
     assert [la.kind for la in found.layers if la.name not in by_name or la.kind in ("Multiply", "activation")] == [

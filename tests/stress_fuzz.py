@@ -65,12 +65,9 @@ def guided(name: str, count: int) -> Counter | str:
         for i, seed_ in enumerate(fuzzing.SEEDS[name]):
             (Path(folder) / str(i)).write_bytes(seed_)
         flags = [f"-runs={count}", "-max_len=4096", "-seed=1", f"-artifact_prefix={folder}/"]
+        env = {**os.environ, "PYTHONPATH": paths}
         done = subprocess.run(
-            [sys.executable, "-c", code, name, *flags, folder],
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PYTHONPATH": paths},
+            [sys.executable, "-c", code, name, *flags, folder], capture_output=True, text=True, check=False, env=env
         )
     last = next(
         (line for line in (done.stdout + done.stderr).splitlines() if "Error" in line), "it said nothing of an error"

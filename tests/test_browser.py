@@ -124,10 +124,8 @@ def test_the_look_up_of_the_page_is_that_of_the_analysis(page, made):
     )
     for (i, at, way, uses), answer in zip(asked, told, strict=True):
         for side, looked in calculator.call(tools[i], at, way, uses).items():
-            assert answer[side] == {
-                "seconds": pytest.approx(looked.seconds, rel=1e-6),
-                "extrapolated": looked.extrapolated,
-            }
+            expected = {"seconds": pytest.approx(looked.seconds, rel=1e-6), "extrapolated": looked.extrapolated}
+            assert answer[side] == expected
 
 
 def test_the_calculators_controls_ask_it(page, made):

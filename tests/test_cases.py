@@ -130,11 +130,8 @@ def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed(
             )
         )
     found = {b.claim.samples: b for b in published.beside(rows) if b.here}
-    assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == {
-        100: ("cpu", "cpu"),
-        1000: ("neither", "neither"),
-        40_000: ("gpu", "gpu"),
-    }
+    expected = {100: ("cpu", "cpu"), 1000: ("neither", "neither"), 40_000: ("gpu", "gpu")}
+    assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == expected
     assert found[40_000].here.value == pytest.approx(16.0)
     assert "transfers are not in its step of 90.0 us; fed each step it takes 400 us" in published.sentence(found[100])
     assert "fed each step it takes 400 us (at 100 samples, the nearest measured)" in found[1000].why[-1]

@@ -26,13 +26,9 @@ def gpu(waited: float, worked: float, **fields) -> Measurement:
 
 def first(*seconds: float, calls: int = 10, first_call: float = 0.0, stop: str = "steady") -> Measurement:
     samples = Samples("host-latency", seconds, calls, tuple(range(len(seconds))), stop)
+    phases_s = {"first_call": first_call}
     return Measurement(
-        "matmul/numpy/blas",
-        square(64),
-        Settings(threads=1),
-        "ok",
-        samples=(samples,),
-        phases_s={"first_call": first_call},
+        "matmul/numpy/blas", square(64), Settings(threads=1), "ok", samples=(samples,), phases_s=phases_s
     )
 
 
@@ -104,13 +100,8 @@ def test_each_check_sees_its_fault_and_not_its_like(flag):
 def test_a_flag_that_a_row_came_with_is_put_in_words(flag):
     m = msgspec.structs.replace(first(0.1, 0.1, 0.1), flags=(flag,), values={"gpu_power_w": 700.0})
     (found,) = checks.findings([m])
-    assert (
-        found.check == flag
-        and found.seen.startswith("matmul/numpy/blas m=64")
-        and found.why
-        and found.fix
-        and "nan" not in found.fix
-    )
+    assert found.check == flag
+    assert found.seen.startswith("matmul/numpy/blas m=64") and found.why and found.fix and "nan" not in found.fix
     assert checks.findings([msgspec.structs.replace(m, flags=())]) == []
 
 
@@ -160,11 +151,8 @@ def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
     assert bad.flags == ("no-wait",) and row_flags.flagged(bad) is bad
     assert row_flags.flagged(ROOFED[1]).flags == ()
     said = checks.lines([bad, bad], GPU_MACHINE)
-    assert (
-        len(said) == 1
-        and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
-        and "; try: " in said[0]
-    )
+    assert len(said) == 1 and said[0].startswith("doubtful (no-wait): 2 of 2 rows, such as matmul/cupy/cublas m=1024")
+    assert "; try: " in said[0]
 
 
 @pytest.mark.parametrize(

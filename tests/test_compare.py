@@ -118,9 +118,8 @@ def test_a_limit_holds_as_often_as_it_says_however_few_the_processes(count):
 def test_with_nothing_stored_little_is_claimed_and_said():
     old, new = loaded(timed(steady(1.0))), loaded(timed(steady(1.07)))
     made = comparison.comparison(old, new, stored=spread.Stored([]))
-    assert [r.word for r in made.rows] == ["same"] and made.rows[0].least == spread.Spread(
-        spread.UNKNOWN, "nothing stored"
-    )
+    assert [r.word for r in made.rows] == ["same"]
+    assert made.rows[0].least == spread.Spread(spread.UNKNOWN, "nothing stored")
     assert any("workloads.referee" in line for line in compare.told(made))
     assert words(old, loaded(timed(steady(1.10))), stored=spread.Stored([])) == ["slower"]
 
@@ -164,10 +163,8 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     steadier = spread.Stored([KNOWN])
     assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.MIN_EFFECT
     steadier = spread.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
-    assert (
-        comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit
-        == comparison.OVER_PROCESSES
-    )
+    expected = comparison.OVER_PROCESSES
+    assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == expected
     middles = (1.0, 1.02, 0.98, 1.01, 0.99)
     logs = [math.log(x) for x in middles]
     apart = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))
@@ -176,10 +173,8 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     ]
     known = spread.Stored([at_occasions(*middles), new, *others])  # neither a run of one occasion nor rows alike count
     (made,) = comparison.comparison(loaded(old), loaded(new), stored=known).rows
-    assert (
-        made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5)
-        and 0.10 < apart < 0.12
-    )
+    assert made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5)
+    assert 0.10 < apart < 0.12
     assert made.word == "same" and len(known) == 5
     single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, the fifteen of the row count
     assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 15
@@ -398,9 +393,8 @@ def test_two_machines_are_refused_unless_asked_for(runs, tmp_path, capsys):
     other = write(tmp_path / "gpu", timed(steady(1.0)), machine=GPU_MACHINE)
     assert compare.main([runs[0], other]) == 2
     err = capsys.readouterr().err.splitlines()
-    assert (
-        "intel-avx512-2c" in err[0] and "nvidia-h200" in err[0] and err[1].endswith(f"{runs[0]} {other} --any-machine")
-    )
+    assert "intel-avx512-2c" in err[0]
+    assert "nvidia-h200" in err[0] and err[1].endswith(f"{runs[0]} {other} --any-machine")
     assert compare.main([runs[0], other, "--any-machine"]) == 0
     assert "differs: machine: intel-avx512-2c -> nvidia-h200" in capsys.readouterr().out
 
@@ -411,9 +405,8 @@ def test_formats_hold_the_same_rows(runs, capsys):
     assert compare.main([*runs, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(compare.HEAD)
-    assert [r["verdict"] for r in told] == ["slower", "faster", "same"] and told[0]["ratio"] == pytest.approx(
-        1.07, abs=2e-3
-    )
+    assert [r["verdict"] for r in told] == ["slower", "faster", "same"]
+    assert told[0]["ratio"] == pytest.approx(1.07, abs=2e-3)
     assert compare.main([*runs, "--format", "md", "-v"]) == 0
     assert sum(line.startswith("| ") for line in capsys.readouterr().out.splitlines()) == 5
 
@@ -452,10 +445,8 @@ def test_names_tell_different_rows_apart():
     ]
     told = [names.row(m) for m in made]
     assert len(set(told)) == len(told)
-    assert (
-        told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
-        and told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"
-    )
+    assert told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
+    assert told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"
 
 
 class TestBaselines:
@@ -465,9 +456,8 @@ class TestBaselines:
 
     def test_a_saved_name_is_a_run_and_is_never_overwritten(self, runs, tmp_path):
         kept = baselines.save("before", records.files_of(runs[0]))
-        assert records.read("before").measurements == records.read(runs[0]).measurements and baselines.names() == [
-            "before"
-        ]
+        assert records.read("before").measurements == records.read(runs[0]).measurements
+        assert baselines.names() == ["before"]
         with pytest.raises(options.Usage, match="exists"):
             baselines.save("before", [])
         assert kept == tmp_path / "saved" / "before"
@@ -516,12 +506,8 @@ class TestBaselines:
         args = self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%")
         assert show.beside(args, files, options.OK) == options.REGRESSION
         out, err = capsys.readouterr()
-        assert (
-            "against before:" in out
-            and "1 slower" in out
-            and "regression" in err
-            and baselines.names() == ["after", "before"]
-        )
+        assert "against before:" in out
+        assert "1 slower" in out and "regression" in err and baselines.names() == ["after", "before"]
         args = self.args("--against", "before", "--fail-on", "slower>5%", "--format", "json")
         assert show.beside(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
         assert show.beside(args, files, options.FAILED) == options.FAILED

@@ -124,12 +124,8 @@ def test_a_strided_dgrad_is_a_window_for_each_pixel_between_strides():
     assert odd == (2, 2, 0, 2)
     p = Conv(1, 5, 5, 4, 8, 3, 3, 2, 1, direction="dgrad")
     found = pixel_blocks.windows(p)
-    assert [(w.rows, w.across, w.taps_down, w.taps_across) for w in found] == [
-        (3, 3, 1, 1),
-        (3, 2, 1, 2),
-        (2, 3, 2, 1),
-        (2, 2, 2, 2),
-    ]
+    expected = [(3, 3, 1, 1), (3, 2, 1, 2), (2, 3, 2, 1), (2, 2, 2, 2)]
+    assert [(w.rows, w.across, w.taps_down, w.taps_across) for w in found] == expected
     assert sum(w.pixels for w in found) == 25 and sum(w.taps_down * w.taps_across for w in found) == 9
     # filters of 3 x 3 taps of 4 x 8 values: the last window begins at tap (2, 2), the first at (1, 1)
     assert found[3].filter_at == (2 * 3 + 2) * 32 and found[0].filter_at == (1 * 3 + 1) * 32

@@ -56,14 +56,10 @@ def test_shapes_with_their_stride_padding_and_groups():
 def test_what_is_varied_and_nothing_else():
     base = ["--shapes", "2x8x8x4:16x3x3"]
     assert [(p.n, p.c_in) for p in problems(*base, "--batch", "1:16:x4")] == [(1, 4), (4, 4), (16, 4)]
-    assert [(p.c_in, p.c_out, p.n) for p in problems(*base, "--vary", "channels", "--sizes", "4", "8")] == [
-        (4, 4, 2),
-        (8, 8, 2),
-    ]
-    assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == [
-        (8, 8, 16),
-        (16, 16, 16),
-    ]
+    expected = [(4, 4, 2), (8, 8, 2)]
+    assert [(p.c_in, p.c_out, p.n) for p in problems(*base, "--vary", "channels", "--sizes", "4", "8")] == expected
+    expected = [(8, 8, 16), (16, 16, 16)]
+    assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == expected
 
 
 @pytest.mark.parametrize(
@@ -166,11 +162,8 @@ def test_families_hold_what_is_equal_in_all_else():
     assert {f.varies: set(r["float32"]) for f, r in found.items()} == {
         "batch": {1, 64}
     }  # two sizes are no sweep of sizes
-    assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == {
-        "batch",
-        "channels",
-        "size",
-    }
+    expected = {"batch", "channels", "size"}
+    assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == expected
     (family,) = found
     assert family.at(5, "tf32") == Conv(5, 8, 8, 4, 4, 3, 3, 1, "same", math="tf32")
     assert families.SQUARES.at(7, "bfloat16") == Matmul(7, 7, 7, "bfloat16")
@@ -214,10 +207,8 @@ def test_answers_in_words_name_the_family_and_what_varies():
     assert said[0].startswith(f"float32, {family}, data already on the GPU, one call at a time: the GPU")
     assert "the GPU wins from batch = 20, between the measured 4 and 40 (measured range 4..40)." in said[0]
     always = [m for n in (64, 1024) for m in law(n)]
-    assert (
-        "already at the smallest batch (measured range 64..1024)"
-        in answers.lines(answers.every(always, "conv"), always)[0]
-    )
+    expected = "already at the smallest batch (measured range 64..1024)"
+    assert expected in answers.lines(answers.every(always, "conv"), always)[0]
     cpu = [m for m in rows if m.settings.device == "cpu"]
     (told,) = answers.lines(answers.every(cpu, "conv"), cpu)
     assert told == "No GPU was measured on this machine, so there is no crossover here."
@@ -261,10 +252,8 @@ def test_the_table_names_layer_shape_direction_and_the_winning_kernel(capsys):
 def test_rows_of_the_plan_hold_every_setting_once_and_cold_ones_are_resident():
     args = conv.parser().parse_args(["--shapes", "1x8x8x4:4x3x3", "--cache", "warm", "cold", *FAST])
     found = [r for r in conv.rows(args, fake.CPU_MACHINE) if r.problem.op == "conv"]
-    assert [(r.kernel, r.settings.cache) for r in found] == [
-        ("conv/numpy/im2col", "warm"),
-        ("conv/numpy/im2col", "cold"),
-    ]
+    expected = [("conv/numpy/im2col", "warm"), ("conv/numpy/im2col", "cold")]
+    assert [(r.kernel, r.settings.cache) for r in found] == expected
     from kernels.registry import Kernel
 
     on_gpu = Kernel("conv", "cudnn", "plan", lambda p, a, b: None, ("gpu",))

@@ -96,11 +96,8 @@ def test_a_time_whose_interval_reaches_below_zero_bounds_nothing():
 
 def test_several_crossings_are_all_listed_with_their_direction():
     answer = only(laws(lambda n: gpu_law(n) * (0.5 if n in (64, 256) else 2), gpu_law, [64, 128, 256, 512]))
-    assert [(c.below, c.above, c.to) for c in answer.crossings] == [
-        (64, 128, "gpu"),
-        (128, 256, "cpu"),
-        (256, 512, "gpu"),
-    ]
+    expected = [(64, 128, "gpu"), (128, 256, "cpu"), (256, 512, "gpu")]
+    assert [(c.below, c.above, c.to) for c in answer.crossings] == expected
 
 
 def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_it():
@@ -234,10 +231,8 @@ def test_tensor_arithmetic_may_meet_the_cpu_in_float32_and_says_so():
 def test_without_a_gpu_there_is_one_answer_a_precision():
     rows = [row("matmul/numpy/blas", square(n, math), 1.0) for n in (64, 128) for math in ("float64", "float32")]
     found = crossover.crossovers(rows)
-    assert [(a.precision, a.kind, a.low_n, a.high_n) for a in found] == [
-        ("float32", "no-gpu", 64, 128),
-        ("float64", "no-gpu", 64, 128),
-    ]
+    expected = [("float32", "no-gpu", 64, 128), ("float64", "no-gpu", 64, 128)]
+    assert [(a.precision, a.kind, a.low_n, a.high_n) for a in found] == expected
     assert crossover.crossovers([]) == ()
 
 

@@ -151,11 +151,8 @@ def test_a_model_that_never_comes_ends_in_one_line(monkeypatch, capsys):
         said[0]
         == "error: tests.own_models:classes cannot be described: building it has stopped after its time limit of 7 s"
     )
-    assert (
-        said[1].endswith("--model tests.own_models:classes --time-limit 35")
-        and len(said) == 2
-        and answering.timeout_s == 7
-    )
+    assert said[1].endswith("--model tests.own_models:classes --time-limit 35")
+    assert len(said) == 2 and answering.timeout_s == 7
 
 
 def test_a_model_that_raises_says_what(monkeypatch, capsys):

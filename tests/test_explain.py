@@ -49,10 +49,8 @@ def test_a_case_brings_its_training_and_flags_change_it():
     assert made.training == Training("cifar10-cnn", 32, 50_000, 3) and case.name == "S0"
     assert (made.prices, made.switches) == ({"gpu": 4.0}, {"jit_compile": "off"})
     made, case = asked("--case", "so-42097115")
-    assert made.training == Training("mlp-784-100x2-10", 128, 60_000, 10) and (made.varies, made.sizes[0]) == (
-        "width",
-        16,
-    )
+    assert made.training == Training("mlp-784-100x2-10", 128, 60_000, 10)
+    assert (made.varies, made.sizes[0]) == ("width", 16)
     assert asked("--case", "S4", "--samples", "1000")[0].training == Training("peaks", 1000, 1000, 2000)
     assert asked("--case", "cupy-2902") == (None, explain._case("cupy-2902"))
 
@@ -209,9 +207,8 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, mo
     )[0]
 
     def ran(command, **keywords):
-        assert (
-            command[1:3] == ["-m", "workloads.training"] and command[-1] == str(tmp_path / "x") and "--batch" in command
-        )
+        assert command[1:3] == ["-m", "workloads.training"]
+        assert command[-1] == str(tmp_path / "x") and "--batch" in command
         written(tmp_path / "x", GPU_MACHINE, [trained("cifar10-cnn", 128, 2048, (0.0, 0.0, 3e-3), device="gpu:0")])
         return subprocess.CompletedProcess(command, 0, "", "")
 

@@ -43,9 +43,8 @@ def test_both_sides_and_the_whole_job():
     assert e.cpu.job_s.value == pytest.approx(5 + 0.1 + 10 * (0.05 + 100 * 1.64 * MS))
     assert explanation_words.faster(e.cpu.job_s, e.gpu.job_s) == "cpu"
     told = explanation_words.verdict(e)
-    assert len(told) == 5 and told[0].startswith(
-        "The CPU finishes first, 1.62 times as fast: a step takes 2.16 ms on the GPU"
-    )
+    assert len(told) == 5
+    assert told[0].startswith("The CPU finishes first, 1.62 times as fast: a step takes 2.16 ms on the GPU")
     start = "Python and TensorFlow starting the step on the"
     gpu, cpu = (
         f"{start} GPU (compiled by XLA; 2.00 ms, 92.4 % of it)",
@@ -142,9 +141,8 @@ def test_that_it_does_not_flip_is_said_where_a_winner_is_sure():
     ):
         made = along(*ratios)
         said = complaints.flips(msgspec.structs.replace(explained(), crossovers=(made,)), "width")
-        assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words) and bool(words) == (
-            "flip" in said
-        )
+        assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words)
+        assert bool(words) == ("flip" in said)
 
 
 def test_a_winner_that_is_not_sure_is_called_likely():
@@ -282,10 +280,8 @@ def test_validation_is_part_of_each_epoch():
 
 
 def test_money_and_joules():
-    e = explained(
-        prices={"gpu": 3.6},
-        of=sources(row("training/keras/fit", T, 1e-3, device="gpu:0", values={"gpu_power_w": 200.0})),
-    )
+    values = {"gpu_power_w": 200.0}
+    e = explained(prices={"gpu": 3.6}, of=sources(row("training/keras/fit", T, 1e-3, device="gpu:0", values=values)))
     cpu, gpu = e.costs
     assert gpu.money.value == pytest.approx(e.gpu.job_s.value / 1000) and cpu.money is None
     assert gpu.joules.value == pytest.approx(200 * e.gpu.job_s.value) and cpu.joules is None
@@ -392,9 +388,8 @@ def test_a_stored_gpu_is_driven_by_this_machines_host():
     assert factor.value == pytest.approx(2.0, rel=1e-6)
     e = explained(of=of)
     # dispatch 2 and calls 0.1 ms twice, 32 us of bytes and 32 us of arithmetic as they are
-    assert e.gpu.parts["dispatch"].value == pytest.approx(4 * MS) and e.gpu.parts[
-        "transfer bytes"
-    ].value == pytest.approx(32e-6)
+    assert e.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
+    assert e.gpu.parts["transfer bytes"].value == pytest.approx(32e-6)
     assert e.gpu.step_s.value == pytest.approx(4.264 * MS) and e.gpu.start_s.value == pytest.approx(12.0)
     assert e.borrowed == "nvidia-h200" and e.cpu.step_s.value == pytest.approx(1.64 * MS)
     said = " ".join(explanation_words.caveats(e))
@@ -410,9 +405,8 @@ def test_a_start_is_scaled_by_what_importing_takes():
         profile.profile((*p.measurements, importing(s)), p.machine) for p, s in ((of.cpu, 3.0), (of.gpu, 4.0))
     )
     made = explained(of=Sources(here, there, predict))
-    assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4) and made.gpu.parts["dispatch"].value == pytest.approx(
-        4 * MS
-    )
+    assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4)
+    assert made.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
 
 
 def test_constants_that_disagree_widen_the_interval():
@@ -506,9 +500,8 @@ def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
     )
     assert explanation_words.verdict(e)[0].endswith(", and start-up, which no row tells.")
     table = {line[:40].strip(): line for line in explanation_tables.budget_lines(e)}
-    assert table["import, device start, building"].endswith("  not known") and table["compiling"].endswith(
-        "  not known"
-    )
+    assert table["import, device start, building"].endswith("  not known")
+    assert table["compiling"].endswith("  not known")
     assert table["the whole job"].endswith(" and what is not known")
     known = {line[:40].strip(): line for line in explanation_tables.budget_lines(explained(of=lacking("gpu:0")))}
     assert not any("not known" in line for line in known.values())

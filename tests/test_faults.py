@@ -239,9 +239,8 @@ def test_a_disk_that_fills_up_and_a_second_run_beside_it(tmp_path):
     assert printed[3].startswith("stream,"), first.stderr.read()
     second = start(tmp_path, "--resume")
     err = second.communicate(timeout=60)[1]
-    assert (
-        second.returncode == options.USAGE and "is being written by another run" in err and len(err.splitlines()) == 2
-    )
+    assert second.returncode == options.USAGE
+    assert "is being written by another run" in err and len(err.splitlines()) == 2
     path = tmp_path / "stream.jsonl"
     size = path.stat().st_size
     resource.prlimit(first.pid, resource.RLIMIT_FSIZE, (size + 700, size + 700))

@@ -74,11 +74,8 @@ def test_fits_vary_one_thing_each(monkeypatch):
     clock = Clock(monkeypatch, 32, {32})
     found = fits.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
     assert set(found) == {"fit_s 1x1", "fit_s 1x100", "fit_s 3x1"}  # a third of 3 s at 10 ms a step: 100 steps
-    assert (
-        set(found["fit_s 1x1"][-3:]) == {1.51}
-        and set(found["fit_s 1x100"]) == {2.5}
-        and set(found["fit_s 3x1"]) == {2.53}
-    )
+    assert set(found["fit_s 1x1"][-3:]) == {1.51}
+    assert set(found["fit_s 1x100"]) == {2.5} and set(found["fit_s 3x1"]) == {2.53}
     assert {len(v) for v in found.values()} == {3}  # three rounds of 6.54 s are more than twice max_time
     assert {samples % 32 for samples, _ in clock.calls} == {0}
     slow = fits.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 64, Limits())

@@ -30,10 +30,8 @@ def test_what_a_report_is_made_from(lines):
 
 
 def test_the_lines_that_are_changed_are_sound_ones():
-    assert (
-        fuzzing.reader(fuzzing.LINES).bad_lines == 0
-        and len(fuzzing.reader(fuzzing.LINES).measurements) == len(fuzzing.LINES) - 1
-    )
+    assert fuzzing.reader(fuzzing.LINES).bad_lines == 0
+    assert len(fuzzing.reader(fuzzing.LINES).measurements) == len(fuzzing.LINES) - 1
 
 
 def test_a_target_that_breaks_is_seen(monkeypatch):

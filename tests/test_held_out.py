@@ -46,11 +46,8 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
     assert cases["fashion-mlp"].error == pytest.approx(0.2)
     assert cases["cifar10-cnn"].error == pytest.approx(0.1)
-    assert {m: c.bound for m, c in cases.items()} == {
-        "mlp-784-100x2-10": "overhead-bound",
-        "fashion-mlp": "work-bound",
-        "cifar10-cnn": "work-bound",
-    }
+    expected = {"mlp-784-100x2-10": "overhead-bound", "fashion-mlp": "work-bound", "cifar10-cnn": "work-bound"}
+    assert {m: c.bound for m, c in cases.items()} == expected
     overhead, work, every = held_out.summaries(cases.values(), of)
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)

@@ -234,13 +234,8 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
         ("cpu", "peaks", 1, "predict", "roundtrip"),
     ]
     assert [r.settings.device for r in found] == ["cpu", "gpu:0"] * 12
-    assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == [
-        1,
-        4,
-        16,
-        64,
-        256,
-    ]
+    expected = [1, 4, 16, 64, 256]
+    assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == expected
     seeds = inference.rows(arguments("--model", "seeds", "--batch", "1", "--modes", "resident"), CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS)
     assert {r.kernel for r in seeds} == {CALL}
@@ -313,10 +308,8 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
     assert [(m.kernel, m.problem.batch, m.status) for m in read] == [(CALL, b, "ok") for b in (1, 1, 8, 8)]
     assert inference.main([*flags, "--resume", "--format", "json"]) == 0
     table = json.loads(capsys.readouterr().out)
-    assert [(r["model"], r["batch"], r["mode"], r["switches"], r["joules_per_sample"]) for r in table[:2]] == [
-        ("lenet", 1, "resident", "data=synthetic", None),
-        ("lenet", 1, "roundtrip", "data=synthetic", None),
-    ]
+    expected = [("lenet", 1, "resident", "data=synthetic", None), ("lenet", 1, "roundtrip", "data=synthetic", None)]
+    assert [(r["model"], r["batch"], r["mode"], r["switches"], r["joules_per_sample"]) for r in table[:2]] == expected
     assert table[0]["flops"] == Inference("lenet", 1).flops
     assert records.read(folder).measurements == read
 

@@ -49,16 +49,8 @@ def trained(
     series |= {"import_s": (0.0,) * 5, "device_start_s": (once[0],) * 5} if once[0] else {}
     phases = {"import": 0.0, "device_start": once[0], "build": once[1], "compile": once[2], "first_call": 1.0}
     waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
-    made = row(
-        kernel,
-        problem,
-        waited,
-        device=device,
-        threads=threads,
-        phases_s=phases,
-        series=series,
-        values={"jit_compile": 0.0 if device == "cpu" else 1.0},
-    )
+    values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
+    made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series, values=values)
     chosen = switches.changed({"data": "synthetic", **given})
     return Measurement(
         made.kernel,
@@ -128,12 +120,8 @@ def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole
     batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
     found = one(jobs.answers(batches(), ["batch"]), BY_JOB)
-    assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
-        (50, 30.0, 48.5),
-        (100, 20.0, 28.5),
-        (400, 12.5, 13.5),
-        (800, 11.2, 10.98),
-    ]
+    expected = [(50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]
+    assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
     said = "by the whole job of 50,000 samples and 10 epochs, put together from these costs, the GPU wins from batch = "
     assert said in job_words.answer_sentence(found)
@@ -162,12 +150,8 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
     # 10 steps: 0.10 against 0.08, and more steps are more so
     assert [round(p.ratio.value, 3) for p in by_epoch.points] == [1.25, 3.154, 3.893, 3.989]
     # 5 epochs and 0.1 s of a fit: 6.1 + 5 x 0.1 against 16.1 + 5 x 0.08, ...
-    assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in by_job.points] == [
-        (6.6, 16.5),
-        (10.2, 17.4),
-        (46.2, 26.4),
-        (406.2, 116.4),
-    ]
+    expected = [(6.6, 16.5), (10.2, 17.4), (46.2, 26.4), (406.2, 116.4)]
+    assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in by_job.points] == expected
     assert (by_job.kind, by_job.crossings[0].below, by_job.crossings[0].above) == ("gpu-from", 3200, 32_000)
 
 
@@ -210,13 +194,8 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
 def test_a_jobs_parts_add_up_and_are_named():
     pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == 3200)
     split = jobs.split(pair.gpu, 5, pair.steps)
-    assert [(name, round(e.value, 6)) for name, e in split.parts] == [
-        ("start-up", 9.0),
-        ("build and compile", 7.0),
-        ("per fit", 0.1),
-        ("per epoch", 0.3),
-        ("per step", 1.0),
-    ]
+    expected = [("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]
+    assert [(name, round(e.value, 6)) for name, e in split.parts] == expected
     assert split.total.value == pytest.approx(17.4)
 
 
@@ -234,10 +213,8 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
         trained("cifar10-cnn", 64, 640, (0.0, 0.0, 5e-3)),
         trained("cifar10-cnn", 64, 640, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
-    assert [p.cpu.seconds.value for p in one(jobs.answers([*every, *more], ["batch"]), BY_STEP).points] == [
-        pytest.approx(3e-3),
-        pytest.approx(5e-3),
-    ]
+    expected = [pytest.approx(3e-3), pytest.approx(5e-3)]
+    assert [p.cpu.seconds.value for p in one(jobs.answers([*every, *more], ["batch"]), BY_STEP).points] == expected
     said = job_words.trap_sentence(pair)
     assert "takes 3.00 ms with the GPU hidden, jit on, and, a trap" in said
     assert (
@@ -347,11 +324,8 @@ def test_each_change_stands_beside_the_plain_row():
         ),
     ]
     found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in job_words.changes(made)}
-    assert found == {
-        "jit off": (10e-3, 6e-3),
-        "float64 inputs": (7e-3, 6e-3),
-        "the whole set on the device": (1e-3, 6e-3),
-    }
+    expected = {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3), "the whole set on the device": (1e-3, 6e-3)}
+    assert found == expected
     (said,) = job_words.change_sentences(made)
     assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times as long)" in said
 

@@ -104,9 +104,8 @@ def test_a_family_holds_its_own_and_reasons_come_from_no_other():
     assert why([*others, *frameworks, *rows], answer) == why(rows, answer)
     dense = families.batch_family(Matmul(32, 10, 512, layout="tn"))
     assert dense.holds(Matmul(32, 10, 7, layout="tn")) and not dense.holds(Matmul(32, 11, 7, layout="tn"))
-    assert not dense.holds(Matmul(32, 10, 7)) and not dense.holds(
-        Matmul(32, 10, 7, "bfloat16", out="float32", layout="tn")
-    )
+    assert not dense.holds(Matmul(32, 10, 7))
+    assert not dense.holds(Matmul(32, 10, 7, "bfloat16", out="float32", layout="tn"))
     assert not families.SQUARES.holds(Matmul(8, 8, 8, layout="nt")) and families.SQUARES.holds(Matmul(8, 8, 8))
 
 
@@ -122,9 +121,8 @@ def test_whole_arrays_of_a_convolution_cross_the_link():
     large = Conv(1024, 64, 64, 64, 64, 1, 1)
     bound = bounds.attainable(ceilings, large, "gpu:0", mode="roundtrip")
     # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
-    assert bound.roof.kind == "link" and bound.seconds.value == pytest.approx(
-        (2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3
-    )
+    assert bound.roof.kind == "link"
+    assert bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)
 
 
 def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
@@ -314,10 +312,8 @@ def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_n
     assert len(lines) == 8 * 3
     start = text.index("### Convolutions: tf32")
     assert "numpy" not in text[start : text.index("###", start + 5)]
-    assert cells.table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c"))[:2] == [
-        "| a | c |",
-        "| --- | ---: |",
-    ]
+    expected = ["| a | c |", "| --- | ---: |"]
+    assert cells.table(("a", "b", "c"), [("x", "-", "1"), ("y", "", "2")], 2, ("b", "c"))[:2] == expected
 
 
 def test_no_label_of_the_pictures_covers_another_or_leaves_them():
@@ -425,12 +421,8 @@ def test_versions_of_the_libraries_that_are_installed(monkeypatch):
     installed = {"mkl": "2026.0.0", "nvmath-python": "0.7.0", "nvidia-cudnn-frontend": "1.28.0", "jax": "0.9"}
     monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
     found = machine.software()
-    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == (
-        "2026.0.0",
-        "0.7.0",
-        "1.28.0",
-        "0.9",
-    )
+    expected = ("2026.0.0", "0.7.0", "1.28.0", "0.9")
+    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected
     assert "keras" not in found
 
 
@@ -439,8 +431,5 @@ def test_rows_that_are_roofs_have_no_column_of_roofs(capsys):
     table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
     table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
     head, first, second = capsys.readouterr().out.splitlines()
-    assert (
-        "roof" not in head
-        and first.split()[-2:] == ["100", "GFLOP/s"]
-        and second.split()[-3:] == ["failed", "it", "died"]
-    )
+    assert "roof" not in head
+    assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]

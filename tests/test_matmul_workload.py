@@ -86,11 +86,8 @@ def test_only_squares_of_libraries_are_refined_with_libraries():
     rows += [row("matmul/tensorflow/function", square(n), 1e-9 * n**2 * 3) for n in (64, 1024)]
     assert {r.kernel for r in matmul.refine(rows)} == {"matmul/numpy/blas", "matmul/cupy/cublas"}
     rows += [row("matmul/tensorflow/function", square(n), 2e-5, device="gpu:0") for n in (64, 1024)]
-    assert {r.kernel for r in matmul.refine(rows)} == {
-        "matmul/numpy/blas",
-        "matmul/cupy/cublas",
-        "matmul/tensorflow/function",
-    }
+    expected = {"matmul/numpy/blas", "matmul/cupy/cublas", "matmul/tensorflow/function"}
+    assert {r.kernel for r in matmul.refine(rows)} == expected
 
 
 def test_the_table_names_the_layer_and_its_direction(capsys):
@@ -104,9 +101,8 @@ def test_the_table_names_the_layer_and_its_direction(capsys):
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:5] == ["layer", "MxNxK", "type", "numpy", "ms"]
-    assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"] and lines[1].endswith(
-        "mkl/gemm x2"
-    )
+    assert lines[1].split()[:5] == ["dense1", "dgrad", "32x3136x512", "float32", "nt"]
+    assert lines[1].endswith("mkl/gemm x2")
     assert len(lines) == 6 and {line.index("float32") > 40 for line in lines} == {True}
 
 

@@ -56,11 +56,8 @@ def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
     """X is 32 x 3136, W 3136 x 512 and dY 32 x 512 wherever they appear."""
     dense1 = [w for w in networks.step(S0, 32) if (w.layer, w.kind) == ("dense1", "dense")]
     shapes = {w.direction: [a.shape for a in w.problem.inputs(1)] for w in dense1}
-    assert shapes == {
-        "fprop": [(32, 3136), (3136, 512)],
-        "dgrad": [(32, 512), (3136, 512)],
-        "wgrad": [(32, 3136), (32, 512)],
-    }
+    expected = {"fprop": [(32, 3136), (3136, 512)], "dgrad": [(32, 512), (3136, 512)], "wgrad": [(32, 3136), (32, 512)]}
+    assert shapes == expected
 
 
 def test_s0_convolutions_of_a_step_at_batch_32():
@@ -160,13 +157,8 @@ def test_a_network_may_branch():
     assert networks.layer_weights(FORK) == (0, 112, 16, 20, 0, 6, 0, 0, 14)
     assert (networks.parameters(FORK), networks.trainable(FORK)) == (168, 160)  # bn keeps 4 means and 4 variances
     names = [w.name for w in networks.step(FORK, 2)]
-    assert [n for n in names if n.split()[0] == "bn"] == [
-        "bn batchnorm",
-        "bn batchnorm_grad",
-        "bn gradient_sum 1",
-        "bn sgd gamma",
-        "bn sgd beta",
-    ]
+    expected = ["bn batchnorm", "bn batchnorm_grad", "bn gradient_sum 1", "bn sgd gamma", "bn sgd beta"]
+    assert [n for n in names if n.split()[0] == "bn"] == expected
     assert not {"pool maxpool_grad", "a dgrad", "c dgrad"} & set(names), "nothing learns below"
     assert {"b dgrad", "sum add", "both concat_grad", "mean globalpool_grad", "mean_squared_error loss"} <= set(names)
     assert "mean_squared_error accuracy" not in names
@@ -229,10 +221,8 @@ def test_weights_as_published(name, weights, fixed):
     running means and variances. By hand: peaks 3 x 20 + 21 x 5 + 6; vgg-small 1,145,408 in its convolutions, 4096 x 512 + 512
     and 513 x 10; a fashion-mlp of one layer 785 x 500 + 501 x 10; the last 785 x 50 + 51 x 50 + 51 x 10."""
     network = networks.find(name)
-    assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == (
-        weights,
-        fixed,
-    )
+    expected = (weights, fixed)
+    assert (networks.parameters(network), networks.parameters(network) - networks.trainable(network)) == expected
 
 
 @pytest.mark.parametrize(("name", "billions"), [("vgg-16", 15.47), ("resnet-50", 3.86), ("inception-v3", 5.71)])

@@ -84,11 +84,8 @@ def test_usage_errors_exit_2_with_a_command_that_works(argv, capsys):
     options.add_measuring(made)
     assert options.command(made, argv, lambda args: 0) == 2
     error = capsys.readouterr().err.splitlines()
-    assert (
-        error[0].startswith("error: ")
-        and error[1] == f"  try: {options.python()} -m workloads.x --fast"
-        and len(error) == 2
-    )
+    assert error[0].startswith("error: ")
+    assert error[1] == f"  try: {options.python()} -m workloads.x --fast" and len(error) == 2
 
 
 def test_a_function_call_takes_flags_as_keywords():

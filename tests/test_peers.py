@@ -64,11 +64,8 @@ def test_work_at_once_is_that_of_one_gpu():
     assert AtOnce("matmul", 64, "0,1", "bfloat16").inner == Matmul(64, 64, 64, "bfloat16")
     assert AtOnce("triad", 1200, "0").inner == Stream("triad", 1200, "float32")
     copy = AtOnce("h2d", 4096, "0,1,2")
-    assert copy.inner == Transfer("h2d", 4096, "pinned") and (copy.together, copy.locked_bytes, copy.flops) == (
-        3,
-        4096,
-        0,
-    )
+    assert copy.inner == Transfer("h2d", 4096, "pinned")
+    assert (copy.together, copy.locked_bytes, copy.flops) == (3, 4096, 0)
 
 
 def test_a_row_of_several_gpus_sees_them_by_their_uuids_in_order():
@@ -230,10 +227,8 @@ def test_copies_are_told_pair_by_pair():
     slow = fake.row(
         "peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1"
     )
-    assert (
-        words.copy_lines([*rows, slow])[3]
-        == "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
-    )
+    expected = "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
+    assert words.copy_lines([*rows, slow])[3] == expected
     assert words.copy_lines(rows) == [
         "Copies of 256 MiB straight from GPU to GPU: gpu-0 to gpu-1 400 GB/s and gpu-1 to gpu-0 200 GB/s.",
         "The slowest pair, gpu-1 to gpu-0, has 50.0 % of the fastest's.",

@@ -107,13 +107,8 @@ def test_an_operation_keeps_at_least_one_core_busy(whole):
         return step_work._path([(kernel, seconds)], {kernel.name: 0.0}, of, "cpu", True).busy / seconds
 
     assert busy(2) == pytest.approx(0.5)
-    assert [step_work._whole_cores(*of) for of in ((0.01, 2), (0.6, 2), (0.6, 16), (1.0, 16), (0.3, 0))] == [
-        0.5,
-        1.0,
-        10 / 16,
-        1.0,
-        0.3,
-    ]
+    expected = [0.5, 1.0, 10 / 16, 1.0, 0.3]
+    assert [step_work._whole_cores(*of) for of in ((0.01, 2), (0.6, 2), (0.6, 16), (1.0, 16), (0.3, 0))] == expected
     assert busy(1000) < 0.2  # the best rate that any such pass reaches, their calls in it
 
 

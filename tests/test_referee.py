@@ -63,17 +63,14 @@ def judged(match: str, **values) -> Measurement:
 )
 def test_ratios_and_what_they_may_be_off_by(ours, theirs, clock, ratio, allowed, within):
     (found,) = trust.beside([beside(ours, theirs, clock)])
-    assert (
-        found.ratio.value == pytest.approx(ratio) and found.allowed == pytest.approx(allowed) and found.within == within
-    )
+    assert found.ratio.value == pytest.approx(ratio)
+    assert found.allowed == pytest.approx(allowed) and found.within == within
 
 
 def test_rows_without_an_outsider_tell_nothing():
     assert trust.beside([row("matmul/numpy/blas", square(64), 1.0), judged("verdicts")]) == []
-    assert (
-        trust.sentences([row("matmul/numpy/blas", square(64), 1.0)]) == []
-        and method.trust_section([row("a/numpy/b", square(64), 1.0)]) == []
-    )
+    assert trust.sentences([row("matmul/numpy/blas", square(64), 1.0)]) == []
+    assert method.trust_section([row("a/numpy/b", square(64), 1.0)]) == []
 
 
 def test_sentences_and_the_section():
@@ -90,10 +87,8 @@ def test_sentences_and_the_section():
         over,
     ]
     said = trust.sentences(rows)
-    assert (
-        said[0].startswith("Beside pyperf 2.10.0, 1 of 2 rows from 1.00 s to 2.00 s agree")
-        and "off by 50.0 %" in said[0]
-    )
+    assert said[0].startswith("Beside pyperf 2.10.0, 1 of 2 rows from 1.00 s to 2.00 s agree")
+    assert "off by 50.0 %" in said[0]
     assert (
         "Of 50 pairs of rows that are alike (fresh processes in alternating blocks), 1 were called different" in said[1]
     )
@@ -176,9 +171,8 @@ def test_cuda_benchs_file():
 def test_each_gpu_match_is_a_row_of_its_own():
     rows = refereeing.gpu_rows()
     assert len(rows) == 20 and len({r.key for _, r in rows}) == 20
-    assert {r.settings.cache for f, r in rows if f == COLD} == {"cold"} and {
-        r.settings.cache for f, r in rows if f == BATCH
-    } == {"warm"}
+    assert {r.settings.cache for f, r in rows if f == COLD} == {"cold"}
+    assert {r.settings.cache for f, r in rows if f == BATCH} == {"warm"}
     assert len(refereeing.cpu_rows()) == 10 == len({r.key for r in refereeing.cpu_rows()})
     spreads = judging.spread_rows(GPU_MACHINE)
     assert any(r.settings.device == "gpu:0" for r in spreads) and len({r.key for r in spreads}) == len(spreads)
@@ -209,12 +203,8 @@ def test_turns_with_cuda_bench(monkeypatch):
     first, made = refereeing.gpu(rows, 2, 1, {})
     assert order == [("cuda-bench", 2), ("ours", 2), ("ours", 2), ("cuda-bench", 2)]
     assert [m.row for m in made] == [r for _, r in rows] and made[0].notes["form"] == BATCH
-    assert first[0].series == {
-        "ours_s": (4e-6,),
-        "ours_wall_s": (0.25,),
-        "cuda_bench_s": (1e-6,),
-        "theirs_wall_s": (0.25,),
-    }
+    expected = {"ours_s": (4e-6,), "ours_wall_s": (0.25,), "cuda_bench_s": (1e-6,), "theirs_wall_s": (0.25,)}
+    assert first[0].series == expected
     assert made[0].series["ours_s"] == (4e-6, 6e-6) and made[0].series["cuda_bench_s"] == (1e-6, 4e-6)
     assert made[0].on("device").block == (0, 1) and trust.beside(made)[0].ratio.value == 2.75  # 4 / 1 and 6 / 4
     assert all(records.sound(m) for m in made)
@@ -566,12 +556,8 @@ class TestTheCommand:
         argv = ["--only", "verdicts", "-q", "-o", str(tmp_path), "--rows", "1", "--resume", "--pairs"]
         assert referee.main([*argv, "2"]) == options.OK == referee.main([*argv, "3"])
         lines = (tmp_path / "referee.jsonl").read_text().splitlines()
-        assert [f'"pairs":{n}.0' in line for line, n in zip(lines[-4:], (1, 2, 0, 3), strict=True)] == [
-            True,
-            True,
-            False,
-            True,
-        ]
+        expected = [True, True, False, True]
+        assert [f'"pairs":{n}.0' in line for line, n in zip(lines[-4:], (1, 2, 0, 3), strict=True)] == expected
         assert "Of 3 pairs of rows that are alike" in capsys.readouterr().out
 
     def test_what_cannot_be_held_is_left_out_with_the_reason(self, tmp_path, capsys, monkeypatch):

@@ -326,14 +326,8 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
 
 
 def test_a_size_where_something_begins_is_whole():
-    assert [crossing_words.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == [
-        "1",
-        "2",
-        "20",
-        "25",
-        "100",
-        "786",
-    ]
+    expected = ["1", "2", "20", "25", "100", "786"]
+    assert [crossing_words.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == expected
 
 
 def test_a_cpu_above_its_own_peak_says_that_the_peak_was_measured_in_a_slower_moment():

@@ -44,12 +44,8 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
         assert {(r.problem.batch, r.problem.dtype) for r in whole} == {(32, "float64")}
         assert whole[1].problem.epochs == of.epochs
         forms = [r.settings.switches for r in found if r.problem.model == name and r.problem.samples == studies.SHORT]
-        assert forms == [
-            {"data": "synthetic"},
-            {"data": "synthetic", "jit_compile": "on"},
-            VISIBLE,
-            {"data": "synthetic"},
-        ]
+        expected = [{"data": "synthetic"}, {"data": "synthetic", "jit_compile": "on"}, VISIBLE, {"data": "synthetic"}]
+        assert forms == expected
     assert [r.problem.epochs for r in found if r.problem == Training("cifar10-cnn", 32, 50_000, 10, "float64")] == [
         10,
         10,

@@ -88,10 +88,8 @@ def test_the_table_has_backends_side_by_side_and_names_the_winner(capsys):
     from workloads import tables
 
     printed = tables.Matmuls(fake.GPU_MACHINE)
-    loaded = sorted(
-        (m for m in fake.gpu_run().measurements if m.problem.op == "matmul"),
-        key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math),
-    )
+    loaded = [m for m in fake.gpu_run().measurements if m.problem.op == "matmul"]
+    loaded.sort(key=lambda m: (m.problem.n, m.problem.math != "float32", m.problem.math))
     for m in (*(m for m in fake.gpu_run().measurements if m.problem.op == "peak"), *loaded):
         printed.shown(m)
     printed.finish()

@@ -237,10 +237,8 @@ def test_a_tiny_call_foretells_nothing(tmp_path, planted):
 
 def test_an_error_of_the_same_type_as_a_refusal_is_a_fault_when_it_runs(tmp_path, planted):
     outcome = swept(tmp_path, rows("picky", "broken"))
-    assert [(m.status, m.reason[:23]) for m in outcome.measurements] == [
-        ("skipped", "only on Sundays"),
-        ("failed", "ValueError: shapes are "),
-    ]
+    expected = [("skipped", "only on Sundays"), ("failed", "ValueError: shapes are ")]
+    assert [(m.status, m.reason[:23]) for m in outcome.measurements] == expected
 
 
 def test_skip_reasons_are_said_once(tmp_path, capsys):
@@ -329,13 +327,8 @@ def test_bad_input_is_one_error_line_and_a_command(argv, code, message, capsys):
     assert matmul.main(argv) == code
     out, err = capsys.readouterr()
     lines = [line for line in err.splitlines() if "left out" not in line]
-    assert (
-        message in lines[0]
-        and lines[0].startswith("error: ")
-        and lines[1].startswith("  try: ")
-        and len(lines) == 2
-        and not out
-    )
+    assert message in lines[0]
+    assert lines[0].startswith("error: ") and lines[1].startswith("  try: ") and len(lines) == 2 and not out
 
 
 @pytest.mark.parametrize(

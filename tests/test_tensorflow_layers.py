@@ -34,10 +34,8 @@ def measured(train):
 def right(m) -> bool:
     """Whether the row is exact and timed. A CPU without instructions for 16-bit numbers is refused, in these words."""
     if m.problem.dtype in ("float16", "bfloat16") and m.status == "skipped":
-        assert (
-            m.reason
-            == f"TensorFlow has only general {m.problem.dtype} kernels for this CPU, which round sums on the way"
-        )
+        expected = f"TensorFlow has only general {m.problem.dtype} kernels for this CPU, which round sums on the way"
+        assert m.reason == expected
         return not m.kernel.endswith("jit")
     assert (m.status, m.reason, m.check) == ("ok", "", "exact"), m.problem
     return [s.clock for s in m.samples] == ["host-latency"]

@@ -256,10 +256,8 @@ def test_what_both_at_once_bring_by_hand():
     assert (
         "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times." in slower
     )
-    assert (
-        "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast."
-        in gain
-    )
+    expected = "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast."
+    assert expected in gain
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
     (line,) = said.lines([timed(STUDENT, {"host-latency": 0.01}, beside="nothing", at_once="1"), at_once])
     assert "one makes 100 steps a second, 2 at once make 1.25 (1.25..1.25) times as many steps a second in all." in line
@@ -318,11 +316,8 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     alone = rounds(STUDENT, 0.0030, 0.0028, 0.0032, beside="nothing", at_once="1")
     both = rounds(STUDENT, 0.00168, 0.00168, 0.00168, clock="host-throughput", beside="fits", at_once="2")
     (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
-    assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == (
-        0.003 / 0.00168,
-        True,
-        True,
-    )
+    expected = (0.003 / 0.00168, True, True)
+    assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
     shown = page.markdown(
         Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False
     )
@@ -364,11 +359,8 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
         arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on"), GPU_MACHINE, "command"
     )
     found = outcome.measurements
-    assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == [
-        (said.TRIAL, "warm", "off"),
-        (said.TRIAL, "warm", "on"),
-        (said.TRIAL, "fresh", "off"),
-    ]
+    expected = [(said.TRIAL, "warm", "off"), (said.TRIAL, "warm", "on"), (said.TRIAL, "fresh", "off")]
+    assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
     assert {m.settings.switches["jit_compile"] for m in found} == {"on"}
     assert [m.on("host-latency").seconds for m in found] == [(1.0, 1.0, 1.0)] * 3
     assert found[0].values == {"total_s": 3.0, "trials": 3.0, "traces": 6.0, "jit_compile": 0.0}

@@ -307,11 +307,8 @@ def test_what_happens_once_in_each_fresh_process_is_kept():
         for i in range(5)
     ]
     made = sweep.merged(parts)
-    assert made.series == {
-        "loss": (1.0,),
-        "import_s": (0.0, 1.0, 2.0, 3.0, 4.0),
-        "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0),
-    }
+    expected = {"loss": (1.0,), "import_s": (0.0, 1.0, 2.0, 3.0, 4.0), "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0)}
+    assert made.series == expected
 
 
 def arguments(*words):
@@ -320,21 +317,13 @@ def arguments(*words):
 
 def test_rows_are_a_row_a_batch_samples_and_device():
     found = training.rows(arguments("--batch", "8,32", "--steps", "10"), GPU_MACHINE)
-    assert [(r.problem.batch, r.problem.samples, r.settings.device) for r in found] == [
-        (8, 80, "cpu"),
-        (8, 80, "gpu:0"),
-        (32, 320, "cpu"),
-        (32, 320, "gpu:0"),
-    ]
+    expected = [(8, 80, "cpu"), (8, 80, "gpu:0"), (32, 320, "cpu"), (32, 320, "gpu:0")]
+    assert [(r.problem.batch, r.problem.samples, r.settings.device) for r in found] == expected
     assert {r.settings.switches["data"] for r in found} == {"synthetic"}
     assert {r.kernel for r in found} == {"training/keras/fit"}
     found = training.rows(arguments("--samples", "100", "1000", "--epochs", "2", "--threads", "1", "2"), CPU_MACHINE)
-    assert [(r.problem.samples, r.problem.epochs, r.settings.threads) for r in found] == [
-        (100, 2, 1),
-        (100, 2, 2),
-        (1000, 2, 1),
-        (1000, 2, 2),
-    ]
+    expected = [(100, 2, 1), (100, 2, 2), (1000, 2, 1), (1000, 2, 2)]
+    assert [(r.problem.samples, r.problem.epochs, r.settings.threads) for r in found] == expected
     assert [r.problem.samples for r in training.rows(arguments(), CPU_MACHINE)] == [9600]
     assert [r.settings.threads for r in training.rows(arguments("--threads", "4"), GPU_MACHINE)] == [4, None]
 
@@ -344,10 +333,8 @@ def test_the_products_follow_the_trainings_that_ran():
     gpu = row("training/keras/fit", Training("cifar10-cnn", 32, 64), 0.002, device="gpu:0", values={"tf32": 1.0})
     lost = row("training/keras/fit", Training("cifar10-cnn", 8, 64), None, status="failed")
     found = training.products(GPU_MACHINE, [cpu, gpu, lost])
-    assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == [
-        ("matmul/numpy/blas", "cpu", 16, "float32"),
-        ("matmul/cupy/cublas", "gpu:0", None, "tf32"),
-    ]
+    expected = [("matmul/numpy/blas", "cpu", 16, "float32"), ("matmul/cupy/cublas", "gpu:0", None, "tf32")]
+    assert [(r.kernel, r.settings.device, r.settings.threads, r.problem.math) for r in found[::6]] == expected
     assert len(found) == 12
     done = [cpu, gpu, *(records.Measurement(r.kernel, r.problem, r.settings, "ok") for r in found)]
     assert training.products(GPU_MACHINE, done) == []

@@ -28,10 +28,8 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
     15 + 9.36; of the row's own 2,048 samples and 10 epochs, 160 steps, the CPU wins both."""
     every = wide(2048, 1e-3, 2e-3)
     found = one(jobs.answers(every, ["width"]), BY_JOB)
-    assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == [
-        (9.68, 24.36),
-        (51.8, 24.36),
-    ]
+    expected = [(9.68, 24.36), (51.8, 24.36)]
+    assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     of = "of 60,000 samples and 10 epochs, put together from these costs"
     assert job_words.answer_sentence(found).startswith(
         f"mlp-784-Wx2-10, batch 128, float32 inputs, Keras's fit: by the whole job {of}, the GPU wins from width = "
@@ -143,10 +141,8 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     ]
     for m, end in zip(made, (0.02, 0.96), strict=True):  # a row keeps 200 of 2000 losses
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
-    assert (
-        training_words.losses(made[0])
-        == "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
-    )
+    expected = "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
+    assert training_words.losses(made[0]) == expected
     (pair,) = jobs.pairs(made)
     said = training_words.loss_sentence(pair)
     assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU and 0.960 on the GPU, 48.0 times apart.")

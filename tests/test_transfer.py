@@ -173,33 +173,11 @@ def test_the_table(capsys):
         table.shown(m)
     table.finish()
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head.split() == [
-        "way",
-        "host",
-        "memory",
-        "size",
-        "kernel",
-        "us",
-        "waited",
-        "+-%",
-        "enqueue",
-        "us",
-        "GB/s",
-        "notes",
-    ]
+    expected = ["way", "host", "memory", "size", "kernel", "us", "waited", "+-%", "enqueue", "us", "GB/s", "notes"]
+    assert head.split() == expected
     assert lines[0].split() == ["h2d", "pinned", "1.00", "MiB", "cupy/memcpy_async", "30.0", "0", "4.00", "52.4"]
-    assert lines[1].split() == [
-        "h2d",
-        "pageable",
-        "1.00",
-        "MiB",
-        "cupy/array",
-        "2000",
-        "0",
-        "-",
-        "0.524",
-        "other-tenant",
-    ]
+    expected = ["h2d", "pageable", "1.00", "MiB", "cupy/array", "2000", "0", "-", "0.524", "other-tenant"]
+    assert lines[1].split() == expected
     assert lines[2].split()[-1] == "2097", "on the device a byte is read and written"
     assert lines[3].endswith("fma, 32 chunks, 2 streams")
     assert len(lines) == 5 and lines[4].endswith("pageable only"), "what a kernel cannot do is said once"
@@ -222,13 +200,8 @@ def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys, monkeypatc
 
 def test_the_frame_has_the_ways_as_columns():
     table = results.frame([copy({"host-latency": 30e-6, "device": 20e-6}), copy(None, status="skipped", reason="no")])
-    assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == [
-        "h2d",
-        1 << 20,
-        "pinned",
-        20e-6,
-        1 << 20,
-    ]
+    expected = ["h2d", 1 << 20, "pinned", 20e-6, 1 << 20]
+    assert table[["direction", "nbytes", "host_memory", "device_median_s", "bytes_moved"]].iloc[0].tolist() == expected
 
 
 def memory(host, gpu=100 * GIB):

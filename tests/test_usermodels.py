@@ -23,10 +23,8 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     assert (m.status, m.reason, m.problem.model) == ("ok", "", "tests.own_models:classes")
     assert m.values["parameters"] == 8 * 16 + 16 + 16 * 3 + 3
     found = msgspec.json.decode(m.notes["layers"], type=Network)
-    assert [(la.kind, la.units, la.activation) for la in found.layers] == [
-        ("dense", 16, "relu"),
-        ("dense", 3, "softmax"),
-    ]
+    expected = [("dense", 16, "relu"), ("dense", 3, "softmax")]
+    assert [(la.kind, la.units, la.activation) for la in found.layers] == expected
     assert (found.name, found.input, found.classes) == ("tests.own_models:classes", (8,), 3)
     assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
     assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3

@@ -54,10 +54,8 @@ def test_each_change_saves_what_the_laws_say_and_the_most_stands_first():
 
 def test_a_bigger_batch_says_that_it_changes_what_is_learned():
     made = found()
-    assert [name for name, w in made.items() if w.change.learns] == [
-        "batch 512 instead of 32",
-        "batch 128 instead of 32",
-    ]
+    expected = ["batch 512 instead of 32", "batch 128 instead of 32"]
+    assert [name for name, w in made.items() if w.change.learns] == expected
     assert "the accuracy must be looked at again" in by(made, "batch 128").change.note
 
 
@@ -150,12 +148,8 @@ def test_commands_measure_what_a_change_says():
         "--tf32",
         "off",
     ]
-    assert whatif.command(by(made, "kept on the GPU").change)[-6:-2] == [
-        "--variants",
-        "resident",
-        "--residence",
-        "resident",
-    ]
+    expected = ["--variants", "resident", "--residence", "resident"]
+    assert whatif.command(by(made, "kept on the GPU").change)[-6:-2] == expected
     assert whatif.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
 
 
