@@ -8,24 +8,12 @@ import numpy as np
 
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 from kernels.problems.arrays import precision
-from workloads.records import Gpu, Loaded, Machine, Measurement, Run, Samples, Settings
+from workloads.records import Gpu, Loaded, Machine, Measurement, Row, Run, Samples, Settings
 
 H200 = Gpu("NVIDIA H200", "GPU-0", "9.0", 132, 141 * 2**30, 60 * 2**20, 1.98e9, 3.2e9, 700.0, 5, 16)
 _CACHES = {"L1d": 48 * 2**10, "L2": 2 * 2**20, "L3": 105 * 2**20}
-GPU_MACHINE = Machine(
-    "nvidia-h200",
-    "Intel Xeon Platinum 8480+",
-    "intel",
-    "avx512",
-    16,
-    1,
-    2**37,
-    _CACHES,
-    (H200,),
-    "580.0",
-    "Linux",
-    True,
-)
+_CPU = ("Intel Xeon Platinum 8480+", "intel", "avx512", 16, 1, 2**37, _CACHES)
+GPU_MACHINE = Machine("nvidia-h200", *_CPU, (H200,), "580.0", "Linux", True)
 CPU_MACHINE = Machine("intel-avx512-2c", "Intel Xeon", "intel", "avx512", 2, 1, 2**33, {**_CACHES, "L3": 32 * 2**20})
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
@@ -61,6 +49,11 @@ def row(
     return Measurement(
         kernel, problem, Settings(device, threads, mode, reuse), status, samples=taken, check=check, **fields
     )
+
+
+def answer(of: Row, *taken: Samples, status: str = "ok", **fields) -> Measurement:
+    """What a worker says of a row, with those samples."""
+    return Measurement(of.kernel, of.problem, of.settings, status, samples=taken, **fields)
 
 
 def square(n: int, math: str = "float32") -> Matmul:
@@ -106,27 +99,12 @@ def _cpu_rows(spread: float, cores: int, sizes) -> list[Measurement]:
                     for variant in variants:
                         fresh = n * n * 1e-10 if variant == "operator" else 0  # a fresh result each call
                         time = _cpu_seconds(n, math_, threads, backend) + fresh
-                        made.append(
-                            row(
-                                f"matmul/{backend}/{variant}",
-                                square(n, math_),
-                                time,
-                                threads=threads,
-                                spread=spread,
-                                phases_s={"first_call": time * 5},
-                            )
-                        )
+                        how = {"threads": threads, "spread": spread, "phases_s": {"first_call": time * 5}}
+                        made.append(row(f"matmul/{backend}/{variant}", square(n, math_), time, **how))
     for math_, peak in _CPU_PEAK.items():
         for threads in sorted({1, cores}):
-            made.append(
-                row(
-                    "peak/numba/fma",
-                    Peak(math_, 10**9),
-                    10**9 / (peak * min(threads, 12)),
-                    threads=threads,
-                    spread=spread / 4,
-                )
-            )
+            time, how = 10**9 / (peak * min(threads, 12)), {"threads": threads, "spread": spread / 4}
+            made.append(row("peak/numba/fma", Peak(math_, 10**9), time, **how))
     for threads, rate in ((1, 12e9), (cores, 12e9 * math.sqrt(cores))):
         triad = Stream("triad", 512 * 2**20)
         made.append(row("stream/numba/loop", triad, triad.bytes_moved / rate, threads=threads, spread=spread))
@@ -152,15 +130,8 @@ def _gpu_rows(spread: float, sizes) -> list[Measurement]:
     triad = Stream("triad", 2**30)
     clocks = {"device": triad.bytes_moved / 4.1e12, "host-latency": 3e-4}
     made.append(row("stream/cupy/wide", triad, clocks, spread=spread))
-    made.append(
-        row(
-            "matmul/cupy/cublas",
-            square(262144),
-            None,
-            status="skipped",
-            reason="needs 768 GiB, the GPU has 139 GiB free",
-        )
-    )
+    reason = "needs 768 GiB, the GPU has 139 GiB free"
+    made.append(row("matmul/cupy/cublas", square(262144), None, status="skipped", reason=reason))
     return made
 
 
@@ -170,11 +141,8 @@ def training_rows(gpu: bool = True) -> list[Measurement]:
     for device, step in (("cpu", 1.9e-3), ("gpu:0", 2.6e-3))[: 1 + gpu]:
         phases, values = {"build": 0.6, "first_call": 2.2}, {"parameters": 51210.0, "final_loss": 0.4}
         series = {"loss": (0.9, 0.5, 0.4)}
-        made.append(
-            row(
-                "training/keras/fit", p, step, device=device, spread=0.01, phases_s=phases, values=values, series=series
-            )
-        )
+        own = {"phases_s": phases, "values": values, "series": series}
+        made.append(row("training/keras/fit", p, step, device=device, spread=0.01, **own))
     return made
 
 
@@ -234,11 +202,9 @@ def transfer_rows(spread: float = 0.01) -> list[Measurement]:
         ("transfer/cupy/array", "pageable", "d2h"): (2.4e-5, 8e9),
         ("transfer/tensorflow/constant", "pageable", "h2d"): (6e-5, 6e9),
     }
-    seen = {"pcie_generation": 5.0, "pcie_width": 16.0}
+    own = {"device": "gpu:0", "spread": spread, "values": {"pcie_generation": 5.0, "pcie_width": 16.0}}
     return [
-        row(
-            kernel, Transfer(direction, 4**i, memory), latency + 4**i / rate, device="gpu:0", spread=spread, values=seen
-        )
+        row(kernel, Transfer(direction, 4**i, memory), latency + 4**i / rate, **own)
         for (kernel, memory, direction), (latency, rate) in laws_.items()
         for i in range(1, 16)
     ]
@@ -282,16 +248,8 @@ def whole_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
 
 
 def run(machine: Machine, command: str = "python -m workloads.suite --quick") -> Run:
-    return Run(
-        1,
-        machine,
-        {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"},
-        command,
-        1,
-        "abc1234",
-        "0123456789abcdef",
-        "2025-01-02T03:04:05Z",
-    )
+    packages = {"numpy": "2.4.6", "numba": "0.68.1", "python": "3.12.3"}
+    return Run(1, machine, packages, command, 1, "abc1234", "0123456789abcdef", "2025-01-02T03:04:05Z")
 
 
 def gpu_run(spread: float = 0.01, sizes=SIZES) -> Loaded:
@@ -339,14 +297,8 @@ def layer_rows(
             device = 2e-6 + p.flops / rate
             own = {"device": "gpu:0", "spread": spread}
             made.append(row(f"{op}/{gpu}", p, {"host-latency": device + 30e-6, "device": device}, **own))
-            made.append(
-                row(
-                    f"{op}/cupy/{'im2col' if op == 'conv' else 'cublas'}",
-                    p,
-                    {"host-latency": 2 * device + 40e-6, "device": 2 * device},
-                    **own,
-                )
-            )
+            own_kernel = f"{op}/cupy/{'im2col' if op == 'conv' else 'cublas'}"
+            made.append(row(own_kernel, p, {"host-latency": 2 * device + 40e-6, "device": 2 * device}, **own))
             made += [
                 row(f"{op}/{gpu}", p, device + 40e-6 + p.footprint_bytes / rate_, mode=mode, **own)
                 for mode, rate_ in _LINK.items()
@@ -377,12 +329,6 @@ def layers_run(spread: float = 0.01, **how) -> Loaded:
         f"python -m workloads.conv --model {how.get('model', 'cifar10-cnn')} --batch 1 8 32 128 512 --direction all"
     )
     peaks = [m for m in gpu_run(spread, (64,)).measurements if m.problem.op in ("peak", "stream")]
-    rows = [
-        *peaks,
-        *memory_rows(spread),
-        *transfer_rows(spread),
-        *launch_rows(spread),
-        *tensor_peaks(),
-        *layer_rows(spread=spread, **how),
-    ]
+    more = (*memory_rows(spread), *transfer_rows(spread), *launch_rows(spread), *tensor_peaks())
+    rows = [*peaks, *more, *layer_rows(spread=spread, **how)]
     return Loaded((run(GPU_MACHINE, command),), tuple(rows), 0, ("conv.jsonl",))

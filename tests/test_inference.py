@@ -24,9 +24,9 @@ CALL, PREDICT, SERVE = answering.CALL, answering.PREDICT, answering.SERVE
 
 def test_the_products_of_an_answer_are_counted():
     assert Inference("mlp-3-5x1-2", 7).flops == 7 * 2 * (3 * 5 + 5 * 2)
-    assert networks.inference_flops(networks.find("cifar10-cnn")) == 2 * (
-        32 * 32 * 32 * 27 + 16 * 16 * 64 * 288 + 14 * 14 * 64 * 576 + 3136 * 512 + 512 * 10
-    )
+    convolutions = 32 * 32 * 32 * 27 + 16 * 16 * 64 * 288 + 14 * 14 * 64 * 576
+    expected = 2 * (convolutions + 3136 * 512 + 512 * 10)
+    assert networks.inference_flops(networks.find("cifar10-cnn")) == expected
     assert Inference("somebody:model", 7).flops == 0
 
 
@@ -126,9 +126,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     monkeypatch.setattr(answering, "prepare", lambda *of: (ready, np.zeros((4, 1))))
     monkeypatch.setattr(serving, "placed", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(answering, "caller", lambda *of: lambda: REFERENCE[::-1])
-    monkeypatch.setattr(
-        answering.tensors, "about", lambda row, chosen: {}
-    )  # it asks TensorFlow, which is in no test's process
+    monkeypatch.setattr(answering.tensors, "about", lambda *of: {})  # it asks TensorFlow, which is in no test's process
     wanted = Row(CALL, Inference("lenet", 4), Settings())
     m = measure.measure(wanted, Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5))
@@ -160,14 +158,9 @@ def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
     def millijoules(handle):
         return {"the GPU-abc": 5_000, "number 1": 7_000}[handle]
 
-    use_nvml(
-        monkeypatch,
-        FakeNvml(
-            nvmlDeviceGetHandleByUUID=lambda uuid: f"the {uuid}",
-            nvmlDeviceGetHandleByIndex=lambda i: f"number {i}",
-            nvmlDeviceGetTotalEnergyConsumption=millijoules,
-        ),
-    )
+    by_uuid, by_index = (lambda uuid: f"the {uuid}"), (lambda i: f"number {i}")
+    energy_of = {"nvmlDeviceGetTotalEnergyConsumption": millijoules}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetHandleByUUID=by_uuid, nvmlDeviceGetHandleByIndex=by_index, **energy_of))
     for visible in ("GPU-abc", "1"):
         read, of = energy.counter("gpu:0", {"CUDA_VISIBLE_DEVICES": visible})
         assert (read(), of) == ({"GPU-abc": 5.0, "1": 7.0}[visible], "NVML, whole board")
@@ -180,18 +173,10 @@ def test_the_gpus_counter_is_found_by_its_uuid_or_number(monkeypatch):
 
 def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
     folder = "sys/class/powercap/intel-rapl:"
-    files = {
-        f"{folder}0/name": "package-0\n",
-        f"{folder}0/energy_uj": "9000000\n",
-        f"{folder}0/max_energy_range_uj": "10000000",
-        f"{folder}0:0/name": "core",
-        f"{folder}0:0/energy_uj": "5",
-        f"{folder}1/name": "package-1",
-        f"{folder}1/energy_uj": "0",
-        f"{folder}1/max_energy_range_uj": "10000000",
-        f"{folder}2/name": "psys",
-        f"{folder}2/energy_uj": "1",
-    }
+    packages = {"0/name": "package-0\n", "0/energy_uj": "9000000\n", "0/max_energy_range_uj": "10000000"}
+    packages |= {"1/name": "package-1", "1/energy_uj": "0", "1/max_energy_range_uj": "10000000"}
+    others = {"0:0/name": "core", "0:0/energy_uj": "5", "2/name": "psys", "2/energy_uj": "1"}
+    files = {folder + name: text for name, text in (packages | others).items()}
     write(tmp_path, files)
     read, of = energy.counter("cpu", root=tmp_path)
     assert (read(), of) == (0.0, "RAPL, CPU packages")
@@ -200,58 +185,45 @@ def test_the_cpus_packages_are_summed_and_their_counters_start_again(tmp_path):
     assert energy.counter("cpu", root=tmp_path / "nothing") == (None, energy.NO_RAPL)
 
 
-@pytest.mark.parametrize(
-    ("seconds", "spent", "reason"),
-    [
+def test_when_requests_have_been_asked_often_enough():
+    for seconds, spent, reason in (
         ([1, 1], 99, ""),
         ([1, 1, 1], 1, ""),
         ([1, 1, 1], 3, "max-time"),
         ([1] * 5, 1, "steady"),
         ([1, 2, 3, 4, 5], 1, ""),
         ([1, 2] * 10, 1, "max-blocks"),
-    ],
-)
-def test_when_requests_have_been_asked_often_enough(seconds, spent, reason):
-    assert serving.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+    ):
+        assert serving.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
-def arguments(*words):
-    return inference.parser().parse_args(list(words))
+def arguments(words: str):
+    return inference.parser().parse_args(words.split())
 
 
 def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
-    found = inference.rows(arguments("--model", "lenet", "peaks", "--batch", "1,8"), GPU_MACHINE)
-    assert [
-        (r.settings.device, r.problem.model, r.problem.batch, r.kernel.rpartition("/")[2], r.settings.mode)
-        for r in found[:14:2]
-    ] == [
-        ("cpu", "lenet", 1, "predict", "roundtrip"),
-        ("cpu", "lenet", 1, "call", "resident"),
-        ("cpu", "lenet", 1, "call", "roundtrip"),
-        ("cpu", "lenet", 8, "predict", "roundtrip"),
-        ("cpu", "lenet", 8, "call", "resident"),
-        ("cpu", "lenet", 8, "call", "roundtrip"),
-        ("cpu", "peaks", 1, "predict", "roundtrip"),
-    ]
+    found = inference.rows(arguments("--model lenet peaks --batch 1,8"), GPU_MACHINE)
+    ways = [("predict", "roundtrip"), ("call", "resident"), ("call", "roundtrip")]
+    expected = [("cpu", model, batch, *way) for model in ("lenet", "peaks") for batch in (1, 8) for way in ways]
+    kernels = [(r.kernel.rpartition("/")[2], r.settings.mode) for r in found]
+    cases = [(r.settings.device, r.problem.model, r.problem.batch) for r in found]
+    assert [(*case, *way) for case, way in zip(cases, kernels, strict=True)][::2] == expected
     assert [r.settings.device for r in found] == ["cpu", "gpu:0"] * 12
     expected = [1, 4, 16, 64, 256]
-    assert [r.problem.batch for r in inference.rows(arguments("--variants", "predict"), CPU_MACHINE)] == expected
-    seeds = inference.rows(arguments("--model", "seeds", "--batch", "1", "--modes", "resident"), CPU_MACHINE)
+    assert [r.problem.batch for r in inference.rows(arguments("--variants predict"), CPU_MACHINE)] == expected
+    seeds = inference.rows(arguments("--model seeds --batch 1 --modes resident"), CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS)
     assert {r.kernel for r in seeds} == {CALL}
 
 
 def test_switches_and_requests_are_written_into_the_rows():
-    words = ["--variants", "serve", "--in-flight", "1", "8", "--onednn", "on", "off", "--jit", "on"]
-    found = inference.rows(arguments(*words), GPU_MACHINE)
+    words = "--variants serve --in-flight 1 8 --onednn on off --jit on"
+    found = inference.rows(arguments(words), GPU_MACHINE)
+    sides = [("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}), ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}), ("gpu:0", {})]
     assert [(r.settings.device, dict(r.settings.switches)) for r in found] == [
         (device, {"data": "synthetic", "jit_compile": "on", **flag, **flying})
         for flying in ({}, {"in_flight": "8"})
-        for device, flag in (
-            ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}),
-            ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}),
-            ("gpu:0", {}),
-        )
+        for device, flag in sides
     ]
     assert all(switches.of(r) for r in found)
 
@@ -285,18 +257,7 @@ def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypa
     monkeypatch.setattr(sweep, "Worker", OneTensorFlow)
     folder = tmp_path / "run"
     flags = [
-        "--model",
-        "lenet",
-        "--batch",
-        "1",
-        "8",
-        "--variants",
-        "call",
-        "--device",
-        "cpu",
-        "--fast",
-        "-q",
-        "-o",
+        *["--model", "lenet", "--batch", "1", "8", "--variants", "call", "--device", "cpu", "--fast", "-q", "-o"],
         str(folder),
     ]
     assert inference.main(flags) == 0
@@ -322,16 +283,9 @@ def answered(batch, clocks, kernel=CALL, mode="roundtrip", device="cpu", switche
 def two_sides() -> list:
     """CPU: 1 ms and 1 ms a sample; GPU: 4 ms a call and 0.25 ms a sample, so they meet at batch 4 (5 ms each)."""
     cpu = [answered(b, 1e-3 + 1e-3 * b) for b in (1, 2, 8, 16)]
-    gpu = [
-        answered(
-            b,
-            4e-3 + 0.25e-3 * b,
-            device="gpu:0",
-            values={"joules_per_sample": 2.0 / b, "watts": 100.0},
-            notes={"energy": "NVML, whole board"},
-        )
-        for b in (1, 2, 8, 16)
-    ]
+    metered = [{"joules_per_sample": 2.0 / b, "watts": 100.0} for b in (1, 2, 8, 16)]
+    how = {"device": "gpu:0", "notes": {"energy": "NVML, whole board"}}
+    gpu = [answered(b, 4e-3 + 0.25e-3 * b, values=v, **how) for b, v in zip((1, 2, 8, 16), metered, strict=True)]
     return cpu + gpu
 
 
@@ -350,15 +304,9 @@ def test_the_batch_from_which_the_gpu_wins():
 
 
 def test_sentences_by_hand():
-    lines = inference_words.lines(
-        [
-            *two_sides(),
-            answered(
-                1, {"host-latency": 6e-3, "host-throughput": 1e-3}, SERVE, device="gpu:0", switches={"in_flight": "8"}
-            ),
-        ],
-        GPU_MACHINE,
-    )
+    clocks = {"host-latency": 6e-3, "host-throughput": 1e-3}
+    served = answered(1, clocks, SERVE, device="gpu:0", switches={"in_flight": "8"})
+    lines = inference_words.lines([*two_sides(), served], GPU_MACHINE)
     assert lines[:5] == [
         "lenet at batch 1 answers, in samples a second: array to array by a tf.function, 500 on the CPU and 235 on the GPU "
         "(2.12 times fewer).",
@@ -387,48 +335,35 @@ def test_joules_are_of_one_way_of_answering():
 
 
 def test_the_smallest_batch_told_is_one_that_both_sides_answered():
-    rows = [
-        answered(1, {"host-latency": 1e-3}),
-        answered(8, {"host-latency": 2e-3}),
-        answered(8, {"host-latency": 1e-3}, device="gpu:0"),
-        answered(64, {"host-latency": 9e-3}),
-    ]
-    first, second = (
-        [line for line in inference_words.lines(rows) if " answers, in samples a second: " in line][:1],
-        inference_words.lines(rows[:2]),
-    )
+    at_once = [(1, 1e-3, "cpu"), (8, 2e-3, "cpu"), (8, 1e-3, "gpu:0"), (64, 9e-3, "cpu")]
+    rows = [answered(batch, {"host-latency": s}, device=device) for batch, s, device in at_once]
+    first = [line for line in inference_words.lines(rows) if " answers, in samples a second: " in line]
+    second = inference_words.lines(rows[:2])
     assert first[0].startswith("lenet at batch 8 answers") and second[0].startswith("lenet at batch 1 answers")
 
 
 def test_no_winner_is_named_where_the_intervals_meet():
     """40 blocks of 1 to 3 ms, shuffled alike: the medians are known to a third, so 1.2 times is not told, and 8 times roughly."""
     spread = [1e-3 + 2e-3 * (i * 17 % 40) / 39 for i in range(40)]
-    made = [
-        msgspec.structs.replace(
-            answered(1, 2e-3, device=device),
-            samples=(Samples("host-latency", tuple(s * times for s in spread), 1, tuple(range(40)), "max-time"),),
-        )
-        for device, times in (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))
-    ]
+
+    def taken(times: float) -> tuple[Samples]:
+        return (Samples("host-latency", tuple(s * times for s in spread), 1, tuple(range(40)), "max-time"),)
+
+    sides = (("cpu", 1.0), ("gpu:0", 1.2), ("gpu:1", 1 / 8))
+    made = [msgspec.structs.replace(answered(1, 2e-3, device=device), samples=taken(times)) for device, times in sides]
     one = next(iter(said.cases(made).items()))
     assert "on the GPU (can't tell which is more)." in inference_words.rate_sentence(one[0], made[:2], 1)
     words = inference_words.rate_sentence(one[0], [made[0], made[2]], 1)
     assert re.search(r"on the GPU \(8\.00 times as many, [3-7]\.\d+\.\.1\d\.\d\)\.", words), words
     batches = [*made[:1], msgspec.structs.replace(made[1], problem=Inference("lenet", 2), settings=made[0].settings)]
-    assert "become 1.67 times as many, " in inference_words.batching_sentences(one[0], batches, [1, 2])[0]
-    slower = msgspec.structs.replace(
-        made[0],
-        problem=Inference("lenet", 2),
-        samples=(Samples("host-latency", tuple(2 * s for s in spread), 1, tuple(range(40)), "max-time"),),
-    )
-    (words,) = inference_words.batching_sentences(one[0], [made[0], slower], [1, 2])
+    assert "become 1.67 times as many, " in said.batching_sentences(one[0], batches, [1, 2])[0]
+    slower = msgspec.structs.replace(made[0], problem=Inference("lenet", 2), samples=taken(2))
+    (words,) = said.batching_sentences(one[0], [made[0], slower], [1, 2])
     assert words.endswith("become neither more nor fewer for certain on the CPU.")
 
 
 def test_devices_take_turns_so_that_a_stopped_plan_has_both_sides():
-    args = inference.parser().parse_args(
-        ["--model", "lenet", "--batch", "1", "4", "--onednn", "on", "off", "--variants", "call", "--modes", "roundtrip"]
-    )
+    args = arguments("--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip")
     found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
     assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
 

@@ -202,9 +202,8 @@ def test_what_tiles_take_of_a_multiprocessor():
     for of in matmul_tiles.GROUPS:
         assert of.fits("nt") and of.shared_bytes <= 232448
         assert 128 * (40 + of.consumers * 232) <= 65536 and of.rows // 64 * of.columns // 2 <= 200  # sums in registers
-    assert matmul_tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn") and not matmul_tiles.Groups(
-        2, 128, 192, 3, 2, 1, 2
-    ).fits("nn")
+    assert matmul_tiles.Groups(2, 128, 192, 3, 1, 2, 2).fits("nn")
+    assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
     for of in (*matmul_tiles.WARPS, *(t for t in matmul_tiles.TENSORS)):
         assert (
@@ -473,12 +472,8 @@ def test_a_launch_that_the_driver_refuses_is_said(launcher):
 
 def test_launches_are_laid_out_as_in_cuda_h():
     launch, attribute = loader._Launch, loader._Attribute
-    assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == (
-        56,
-        32,
-        40,
-        48,
-    )
+    expected = (56, 32, 40, 48)
+    assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == expected
     assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
     ids = pytest.importorskip(
         "cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)"

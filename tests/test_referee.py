@@ -8,7 +8,7 @@ import types
 
 import msgspec
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, samples, square
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, answer, row, samples, square
 
 from analysis import comparison, spread, trust
 from analysis.report import method
@@ -20,6 +20,7 @@ from workloads.timing import Limits
 
 RUN = Run(records.SCHEMA, CPU_MACHINE, {}, "python -m workloads.referee", 1, "a", "b", "2026-01-01T00:00:00Z")
 ONE = Row("matmul/numpy/blas", Matmul(64, 64, 64), Settings(threads=1))
+THREE = Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes")
 
 
 def beside(ours, theirs, clock="pyperf", name="pyperf 2.10.0", kernel="matmul/numpy/blas") -> Measurement:
@@ -30,11 +31,8 @@ def beside(ours, theirs, clock="pyperf", name="pyperf 2.10.0", kernel="matmul/nu
 
 def judged(match: str, **values) -> Measurement:
     told = {"pairs": 50.0, "planted": 0.05, "false": 1.0, "found": 49.0, "least_effect": 0.02, **values}
-    return msgspec.structs.replace(
-        row("matmul/numpy/blas", square(96), None, threads=1),
-        values=told,
-        settings=Settings(threads=1, switches={"match": match}),
-    )
+    settings = Settings(threads=1, switches={"match": match})
+    return msgspec.structs.replace(row("matmul/numpy/blas", square(96), None), values=told, settings=settings)
 
 
 @pytest.mark.parametrize(
@@ -42,23 +40,11 @@ def judged(match: str, **values) -> Measurement:
     [
         ((1.0, 1.01, 1.02), (1.0, 1.0, 1.0), "pyperf", 1.01, 0.02, True),  # 2 % whatever the outsider's runs do
         ((1.05, 1.05, 1.05), (1.0, 1.0, 1.0), "pyperf", 1.05, 0.02, False),
-        (
-            (1.1, 1.21, 1.1),
-            (1.0, 1.1, 1.0),
-            "pyperf",
-            1.1,
-            0.1,
-            True,
-        ),  # its runs differ by 10 %, and drift cancels in a turn
+        # its runs differ by 10 %, and drift cancels in a turn
+        ((1.1, 1.21, 1.1), (1.0, 1.1, 1.0), "pyperf", 1.1, 0.1, True),
         ((1.015, 1.015), (1.0, 1.0), "cuda-bench", 1.015, 0.01, False),
-        (
-            (1.015, 1.025),
-            (1.0, 1.01),
-            "cuda-bench",
-            (1.015 + 1.025 / 1.01) / 2,
-            0.02,
-            True,
-        ),  # twice what its runs differ by
+        # twice what its runs differ by
+        ((1.015, 1.025), (1.0, 1.01), "cuda-bench", (1.015 + 1.025 / 1.01) / 2, 0.02, True),
     ],
 )
 def test_ratios_and_what_they_may_be_off_by(ours, theirs, clock, ratio, allowed, within):
@@ -75,17 +61,10 @@ def test_rows_without_an_outsider_tell_nothing():
 
 def test_sentences_and_the_section():
     two = msgspec.structs.replace(beside((3.0, 3.0), (2.0, 2.0)), problem=square(128))
-    over = msgspec.structs.replace(
-        row("matmul/numpy/blas", square(8), None),
-        samples=(Samples("host-latency", (1.0, 1.1, 0.9), 1, (0, 1, 2), "3 processes"),),
-    )
-    rows = [
-        beside((1.0, 1.0), (1.0, 1.0)),
-        two,
-        judged("verdicts"),
-        judged("rigorous", planted=0.02, found=40.0, false=0.0),
-        over,
-    ]
+    three = msgspec.structs.replace(THREE, seconds=(1.0, 1.1, 0.9))
+    over = msgspec.structs.replace(row("matmul/numpy/blas", square(8), None), samples=(three,))
+    alike = judged("rigorous", planted=0.02, found=40.0, false=0.0)
+    rows = [beside((1.0, 1.0), (1.0, 1.0)), two, judged("verdicts"), alike, over]
     said = trust.sentences(rows)
     assert said[0].startswith("Beside pyperf 2.10.0, 1 of 2 rows from 1.00 s to 2.00 s agree")
     assert "off by 50.0 %" in said[0]
@@ -117,53 +96,23 @@ def test_the_page_has_the_section_only_with_a_referees_rows():
 
 
 def summary(tag: str, value: float) -> dict:
-    return {
-        "tag": tag,
-        "data": [
-            {"name": "hint", "type": "string", "value": "duration"},
-            {"name": "value", "type": "float64", "value": repr(value)},
-        ],
-    }
+    told = [("hint", "string", "duration"), ("value", "float64", repr(value))]
+    return {"tag": tag, "data": [{"name": name, "type": kind, "value": v} for name, kind, v in told]}
 
 
 def test_cuda_benchs_file():
     cold, batch = (msgspec.structs.replace(ONE, settings=Settings("gpu:0", cache=c)) for c in ("cold", "warm"))
-    states = [
-        {
-            "name": f"r{i}",
-            "summaries": [summary("nv/batch/time/gpu/mean", CALLS * t), summary("nv/batch/walltime", 0.5)],
-        }
-        for i, t in enumerate((3e-6, 5e-6, 4e-6))
-    ]
-    told = {
-        "benchmarks": [
-            {"name": "row1", "states": states},
-            {
-                "name": "row0",
-                "states": [
-                    {
-                        "name": "x",
-                        "summaries": [
-                            summary("nv/cold/time/gpu/mean", 9e-3),
-                            summary("nv/cold/time/gpu/median", 2e-3),
-                            summary("nv/cold/sample_size", 50),
-                            summary("nv/cold/walltime", 1.25),
-                        ],
-                    }
-                ],
-            },
-        ]
-    }
+    walls = summary("nv/batch/walltime", 0.5)
+    times = [summary("nv/batch/time/gpu/mean", CALLS * t) for t in (3e-6, 5e-6, 4e-6)]
+    states = [{"name": f"r{i}", "summaries": [time, walls]} for i, time in enumerate(times)]
+    figures = {"time/gpu/mean": 9e-3, "time/gpu/median": 2e-3, "sample_size": 50, "walltime": 1.25}
+    alone = [{"name": "x", "summaries": [summary(f"nv/cold/{name}", value) for name, value in figures.items()]}]
+    told = {"benchmarks": [{"name": "row1", "states": states}, {"name": "row0", "states": alone}]}
     rows = [(COLD, cold), (BATCH, batch)]
     one, two = cuda_bench_child.read(told, rows)
     assert (one.seconds, one.samples, one.wall_s) == (2e-3, 50, 1.25) and one.row == cold
     assert (two.seconds, two.samples, two.wall_s) == (pytest.approx(4e-6), 3 * CALLS, 1.5)
-    told["benchmarks"][1]["states"][0] = {
-        "name": "x",
-        "is_skipped": True,
-        "skip_reason": "too short",
-        "summaries": None,
-    }
+    alone[0] = {"name": "x", "is_skipped": True, "skip_reason": "too short", "summaries": None}
     with pytest.raises(KeyError, match="too short"):
         cuda_bench_child.read(told, rows)
 
@@ -181,12 +130,7 @@ def test_each_gpu_match_is_a_row_of_its_own():
     assert all(r.settings.switches[spread.MATCH] == "cuda-bench" for _, r in rows)
     assert not {r.key for _, r in rows} & {r.key for r in spreads}  # all lie in one file
     seconds, block = (1e-3, 1.5e-3, 2e-3, 0.5e-3), (0, 1, 2, 3)
-    theirs = [
-        Measurement(
-            r.kernel, r.problem, r.settings, "ok", samples=(Samples("device", seconds, 1, block, "4 processes"),)
-        )
-        for _, r in rows
-    ]
+    theirs = [answer(r, Samples("device", seconds, 1, block, "4 processes")) for _, r in rows]
     assert len(spread.Stored(theirs)) == 0
 
 
@@ -217,13 +161,8 @@ def test_turns_with_cuda_bench(monkeypatch):
 
 
 def test_restarts(monkeypatch):
-    told = {
-        "reference_s": 1.0,
-        "ours_s": [1.0, 1.009, 1.02],
-        "ours_wall_s": [0.2, 0.3, 0.4],
-        "theirs_s": [0.991, 1.5, 2.0],
-        "theirs_wall_s": [1.0, 1.0, 4.0],
-    }
+    ours = {"reference_s": 1.0, "ours_s": [1.0, 1.009, 1.02], "ours_wall_s": [0.2, 0.3, 0.4]}
+    told = ours | {"theirs_s": [0.991, 1.5, 2.0], "theirs_wall_s": [1.0, 1.0, 4.0]}
 
     def child(words, text=""):
         with open(words[2], "w") as file:
@@ -248,7 +187,7 @@ def test_turns_with_pyperf(monkeypatch):
         with open(words[words.index("--ours") + 1], "ab") as file:
             for seconds in (5e-6, 6e-6, 5e-6):
                 mine = Samples("host-latency", (seconds,) * 2, 9, (0, 1), "steady")
-                done = Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(mine,), flags=("cpu-clock",))
+                done = answer(ONE, mine, flags=("cpu-clock",))
                 file.write(msgspec.json.encode(done) + b"\n")
 
     monkeypatch.setattr(refereeing, "child", child)
@@ -290,30 +229,21 @@ def test_each_of_pyperfs_processes_holds_both_in_turns(tmp_path, monkeypatch):
 
         def ours(self, limits):
             order.append("ours")
-            return Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok")
+            return answer(ONE)
 
     def runner(**given):
         parser = argparse.ArgumentParser()
         for flag in ("--worker", "--calibrate-loops", "--recalibrate-loops"):
             parser.add_argument(flag, action="store_true")
-        return types.SimpleNamespace(
-            argparser=parser, parse_args=parser.parse_args, timeit=lambda name, stmt, globals: order.append("theirs")
-        )
+        timeit = {"timeit": lambda name, stmt, globals: order.append("theirs")}
+        return types.SimpleNamespace(argparser=parser, parse_args=parser.parse_args, **timeit)
 
     module = types.ModuleType("pyperf")
     module.Runner = runner
     monkeypatch.setitem(sys.modules, "pyperf", module)
     monkeypatch.setattr(pyperf_child, "Both", Both)
-    words = [
-        "x",
-        "--row",
-        msgspec.json.encode(ONE).decode(),
-        "--seed",
-        "3",
-        "--ours",
-        str(tmp_path / "ours"),
-        "--worker",
-    ]
+    one, ours = msgspec.json.encode(ONE).decode(), str(tmp_path / "ours")
+    words = ["x", "--row", one, "--seed", "3", "--ours", ours, "--worker"]
     for more in (["--calibrate-loops"], [], [], []):
         monkeypatch.setattr(sys, "argv", [*words, *more])
         pyperf_child.main()
@@ -337,25 +267,12 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
 
     def alternate(rows, limits, seed, handicaps):
         handed.append(handicaps)
-        return [
-            Measurement(
-                ONE.kernel,
-                ONE.problem,
-                ONE.settings,
-                "ok",
-                samples=(samples((1 + h) * (1 + 0.0005 * (i % 3)) * 1e-3, blocks=8),),
-            )
-            for i, h in enumerate(handicaps)
-        ]
+        seconds = [(1 + h) * (1 + 0.0005 * (i % 3)) * 1e-3 for i, h in enumerate(handicaps)]
+        return [answer(ONE, samples(s, blocks=8)) for s in seconds]
 
     monkeypatch.setattr(sweep, "alternate", alternate)
-    known = Measurement(
-        ONE.kernel,
-        Matmul(8, 8, 8),
-        ONE.settings,
-        "ok",
-        samples=(Samples("host-latency", (1.0, 1.001, 0.999), 1, (0, 1, 2), "3 processes"),),
-    )
+    known = msgspec.structs.replace(THREE, seconds=(1.0, 1.001, 0.999))
+    known = answer(msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8)), known)
     monkeypatch.setattr(spread, "stored", lambda key, more=(): spread.Stored([known]))
     *_, made = judging.verdicts(ONE, 3, Limits(), 1, processes == 5, RUN)
     planted = judging.PLANTED_RIGOROUS if processes == 5 else judging.PLANTED
@@ -369,13 +286,10 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
 
 
 def test_rows_of_two_triples_are_never_pairs_whatever_their_seeds(monkeypatch):
-    monkeypatch.setattr(
-        sweep,
-        "alternate",
-        lambda rows, limits, seed, handicaps: [
-            Measurement(ONE.kernel, ONE.problem, ONE.settings, "ok", samples=(samples(1e-3, blocks=8),)) for _ in rows
-        ],
-    )
+    def alternate(rows, limits, seed, handicaps):
+        return [answer(ONE, samples(1e-3, blocks=8)) for _ in rows]
+
+    monkeypatch.setattr(sweep, "alternate", alternate)
     one, two = (judging._triple(ONE, Limits(), 1, 0.05, 1) for _ in range(2))
     notes = [{m.notes[comparison.SIDE_BY_SIDE] for m in triple} for triple in (one, two)]
     assert len(notes[0]) == len(notes[1]) == 1 and notes[0] != notes[1]
@@ -386,24 +300,14 @@ def test_a_row_in_turns_has_what_is_common_to_a_round_taken_out(monkeypatch):
 
     def alternate(rows, limits, seed):
         times = [tuple((1 + 0.01 * p) * (1.1 if i % 2 else 1.0) * 1e-3 for i in range(9)) for p in range(len(rows))]
-        return [
-            Measurement(
-                ONE.kernel,
-                ONE.problem,
-                ONE.settings,
-                "ok",
-                samples=(Samples("host-latency", t, 5, tuple(range(9)), "alternating blocks"),),
-            )
-            for t in times
-        ]
+        return [answer(ONE, Samples("host-latency", t, 5, tuple(range(9)), "alternating blocks")) for t in times]
 
     monkeypatch.setattr(sweep, "alternate", alternate)
     made = judging.in_turns(ONE, Limits(), 1, 3)
     assert made.key == judging.judged(ONE, "turns").key and spread.in_turns(made.samples[0])
     assert not spread.over_processes(made.samples[0]) and made.samples[0].block == (0,) * 9 + (1,) * 9 + (2,) * 9
-    assert made.samples[0].seconds == pytest.approx(
-        [(1 + 0.01 * p) * 1e-3 for p in range(3) for _ in range(9)], rel=1e-5
-    )
+    expected = [(1 + 0.01 * p) * 1e-3 for p in range(3) for _ in range(9)]
+    assert made.samples[0].seconds == pytest.approx(expected, rel=1e-5)
     logs = [math.log(1 + 0.01 * p) for p in range(3)]
     variance = sum((x - sum(logs) / 3) ** 2 for x in logs) / 2
     (told,) = trust.spreads([made])
@@ -420,14 +324,8 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
 
         def ask(self, order, timeout_s):
             asked.append(order.row.problem.n)
-            return Measurement(
-                order.row.kernel,
-                order.row.problem,
-                order.row.settings,
-                "ok",
-                flags=("cpu-clock",),
-                samples=(Samples("host-latency", (1.0 + len(asked), 1.0), 1, (0, 1), "steady"),),
-            )
+            taken = Samples("host-latency", (1.0 + len(asked), 1.0), 1, (0, 1), "steady")
+            return answer(order.row, taken, flags=("cpu-clock",))
 
         def close(self):
             pass
@@ -436,16 +334,14 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
     other = msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8))
     one, two = judging.fresh([ONE, other], Limits(), 1, 3, {})
     assert asked == [64, 8, 64, 8, 64, 8] and one.samples[0].stop_reason == "3 processes" == two.samples[0].stop_reason
-    known = msgspec.structs.replace(
-        two, notes={"referee": "pyperf 2"}, samples=(*two.samples, Samples("pyperf", (1.0,), 1, (0,), "x"))
-    )
+    both = (*two.samples, Samples("pyperf", (1.0,), 1, (0,), "x"))
+    known = msgspec.structs.replace(two, notes={"referee": "pyperf 2"}, samples=both)
     asked.clear()
     same, more = judging.fresh([ONE, other], Limits(), 1, 5, {ONE.key: msgspec.structs.replace(one), other.key: known})
     assert asked == [64, 8, 64, 8] and {len(set(m.samples[0].block)) for m in (same, more)} == {5}
     assert more.samples[0].seconds[:6] == two.samples[0].seconds and more.samples[0].stop_reason == "5 processes"
-    assert more.notes == {"referee": "pyperf 2"} and more.on("pyperf").seconds == (
-        1.0,
-    )  # a match's row keeps what it has
+    # a match's row keeps what it has
+    assert more.notes == {"referee": "pyperf 2"} and more.on("pyperf").seconds == (1.0,)
     assert judging.fresh([ONE], Limits(), 1, 5, {ONE.key: same}) == [same] and len(asked) == 4
     ask = Worker.ask
     for spoiled in ({"flags": ("other-load",)}, {"status": "failed", "samples": ()}):
@@ -455,13 +351,8 @@ def test_processes_of_a_row_are_spread_over_the_time_and_added_to(monkeypatch):
 
 def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypatch):
     """Three processes at noon, of which the file did not say when; two more ten minutes later, then one an hour."""
-    at = iter(
-        [
-            *["2026-11-22T12:00:00Z"] * 3,
-            *["2026-11-22T12:10:00Z"] * 2,
-            *(f"2026-11-22T{h}:00:00Z" for h in (13, 14, 15)),
-        ]
-    )
+    clocks = ["12:00"] * 3 + ["12:10"] * 2 + ["13:00", "14:00", "15:00"]
+    at = (f"2026-11-22T{clock}:00Z" for clock in clocks)
     middles = iter([1.0] * 3 + [1.02] * 2 + [1.03, 1.04, 1.05])
 
     class Worker:
@@ -469,9 +360,7 @@ def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypat
             pass
 
         def ask(self, order, timeout_s):
-            return Measurement(
-                ONE.kernel, ONE.problem, ONE.settings, "ok", at=next(at), samples=(samples(next(middles), blocks=2),)
-            )
+            return answer(ONE, samples(next(middles), blocks=2), at=next(at))
 
         def close(self):
             pass
@@ -499,12 +388,9 @@ class TestTheCommand:
     def here(self, monkeypatch):
         monkeypatch.setattr(sweep, "header", lambda args, command: msgspec.structs.replace(RUN, command=command))
         monkeypatch.setattr(refereeing, "version", lambda package: "1")
+        both = beside((1.0, 1.0), (1.0, 1.0))
         monkeypatch.setattr(
-            refereeing,
-            "cpu",
-            lambda row, *how: msgspec.structs.replace(
-                beside((1.0, 1.0), (1.0, 1.0)), kernel=row.kernel, problem=row.problem, settings=row.settings
-            ),
+            refereeing, "cpu", lambda row, *how: answer(row, *both.samples, series=both.series, notes=both.notes)
         )
 
     def test_a_match_and_its_resumption(self, tmp_path, capsys, monkeypatch):
@@ -525,22 +411,12 @@ class TestTheCommand:
 
         def fresh(rows, limits, seed, processes, done):
             asked.append((len(rows), processes, len(done)))
-            return [
-                Measurement(
-                    r.kernel,
-                    r.problem,
-                    r.settings,
-                    "ok",
-                    samples=(Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes"),),
-                )
-                for r in rows
-            ]
+            return [answer(r, THREE) for r in rows]
 
         def in_turns(r, *how):
             asked.append(r.key)
-            made = Samples("host-latency", (1.0, 1.01, 0.99), 1, (0, 1, 2), "3 processes in turns")
-            settings = judging.judged(r, judging.TURNS).settings
-            return Measurement(r.kernel, r.problem, settings, "ok", samples=(made,))
+            made = msgspec.structs.replace(THREE, stop_reason="3 processes in turns")
+            return answer(judging.judged(r, judging.TURNS), made)
 
         def verdicts(r, pairs, limits, seed, rigorous, here, before, said):
             for n in range(int(before.values["pairs"]) if before else 0, pairs):
@@ -573,16 +449,11 @@ class TestTheCommand:
         assert "left out: cpu: pyperf is not installed" in capsys.readouterr().err
 
     def test_bad_words(self, capsys, tmp_path):
-        for argv, message in (
-            (["--only", "chess"], "unknown match 'chess'"),
-            (["--turns", "0"], "whole number from 1"),
-        ):
+        for argv, message in (["--only", "chess"], "unknown match 'chess'"), (["--turns", "0"], "whole number from 1"):
             assert referee.main([*argv, "-o", str(tmp_path / "x")]) == options.USAGE
             assert message in capsys.readouterr().err
 
     def test_a_failed_row_is_exit_1(self, tmp_path, monkeypatch, capsys):
-        monkeypatch.setattr(
-            refereeing, "cpu", lambda row, *how: Measurement(row.kernel, row.problem, row.settings, "failed", "no")
-        )
+        monkeypatch.setattr(refereeing, "cpu", lambda row, *how: answer(row, status="failed", reason="no"))
         assert referee.main(["--only", "cpu", "--rows", "1", "-q", "-o", str(tmp_path)]) == options.FAILED
         assert "failed: matmul/numpy/blas: no" in capsys.readouterr().err
