@@ -356,9 +356,9 @@ def test_no_winner_is_named_where_the_intervals_meet():
     words = inference_words.rate_sentence(one[0], [made[0], made[2]], 1)
     assert re.search(r"on the GPU \(8\.00 times as many, [3-7]\.\d+\.\.1\d\.\d\)\.", words), words
     batches = [*made[:1], msgspec.structs.replace(made[1], problem=Inference("lenet", 2), settings=made[0].settings)]
-    assert "become 1.67 times as many, " in said.batching_sentences(one[0], batches, [1, 2])[0]
+    assert "become 1.67 times as many, " in inference_words.batching_sentences(one[0], batches, [1, 2])[0]
     slower = msgspec.structs.replace(made[0], problem=Inference("lenet", 2), samples=taken(2))
-    (words,) = said.batching_sentences(one[0], [made[0], slower], [1, 2])
+    (words,) = inference_words.batching_sentences(one[0], [made[0], slower], [1, 2])
     assert words.endswith("become neither more nor fewer for certain on the CPU.")
 
 
