@@ -49,11 +49,8 @@ def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
         return clock.fit(samples, epochs)
 
     found = fits.apart(Trainer(fit, lambda: None, {}, {}), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
-    assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == {
-        "fit_s 1x1": {1.51},
-        "fit_s 1x100": {2.5},
-        "fit_s 3x1": {2.53},
-    }
+    expected = {"fit_s 1x1": {1.51}, "fit_s 1x100": {2.5}, "fit_s 3x1": {2.53}}
+    assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == expected
 
 
 def test_fits_are_of_whole_executions(monkeypatch):

@@ -213,10 +213,8 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
 
 def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     runs = [fake.run(fake.CPU_MACHINE, "python -m workloads.matmul --model fashion-mlp --batch 32")]
-    assert steps.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == [
-        "fashion-mlp",
-        "cifar10-cnn",
-    ]
+    expected = ["fashion-mlp", "cifar10-cnn"]
+    assert steps.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == expected
     assert steps.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
     assert steps.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == ["vgg-16"]
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
