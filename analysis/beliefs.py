@@ -11,7 +11,7 @@ from analysis import inference
 from analysis.roofs import roofs
 from analysis.units import bytes_rate, digits, flops_rate, join, percent, seconds, times
 from kernels import networks
-from workloads import switches
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from analysis.explanation import Explanation
@@ -47,7 +47,7 @@ def check(e: "Explanation", cpu: "Profile", gpu: "Profile | None", predict: Call
 def flops(e: "Explanation", cpu: "Profile", gpu: "Profile") -> Belief:
     """The ratio of measured arithmetic peaks beside that of the steps (S2, S3e)."""
     words, (cpu_side, gpu_side) = "FLOPS decide", e.sides
-    tf32 = gpu_side.settings.switches.get("tf32", switches.default("tf32")) == "on"
+    tf32 = gpu_side.settings.switches.get("tf32", settings.default("tf32")) == "on"
     here, there = _peak(cpu, False, ("float32",)), _peak(gpu, True, ("tf32", "float32") if tf32 else ("float32",))
     if not (here and there):
         return Belief("flops", words, UNKNOWN, "no peak was measured on both devices (python -m workloads.peak)")

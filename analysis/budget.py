@@ -18,7 +18,7 @@ from analysis.units import count, size
 from kernels import networks
 from kernels.networks import Work
 from kernels.problems import Problem, Training
-from workloads import switches
+from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.jobs import Device

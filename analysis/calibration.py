@@ -13,7 +13,7 @@ from analysis.estimate import NOTHING, Estimate, median
 from analysis.step_work import RULES
 from analysis.units import join
 from kernels import networks
-from workloads import switches
+from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.profile import Profile

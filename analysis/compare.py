@@ -63,7 +63,8 @@ def read(run: str) -> "Loaded":
 
     Raises: Usage when there is none, when they are of several machines, and when no row in them has a time.
     """
-    from workloads import baselines, records
+    from workloads import records
+    from workloads.records import baselines
 
     try:
         loaded = records.read(run)

@@ -10,7 +10,7 @@ from analysis.explanation_words import Section, answer_sentence, likeliest, unsu
 from analysis.jobs import BY_STEP
 from analysis.units import about, digits, join, percent, seconds, size, times
 from kernels import networks
-from workloads.cases import Case, Complaint, Question
+from workloads.records.cases import Case, Complaint, Question
 
 if TYPE_CHECKING:
     from analysis.whatif import WhatIf

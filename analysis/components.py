@@ -29,8 +29,8 @@ from analysis.step_work import RULES, kernels_of, step_works, work_parts
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
-from workloads import switches
 from workloads.records import Row, Settings
+from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.fusion import Kernel

@@ -15,7 +15,8 @@ import msgspec
 
 from analysis import costs, estimate
 from analysis.estimate import NOTHING, Estimate
-from workloads import records, switches
+from workloads import records
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from workloads.records import Measurement
@@ -46,7 +47,7 @@ class Case(msgspec.Struct, frozen=True):
     @property
     def count(self) -> int:
         """How many GPUs."""
-        return switches.replicas(self.several)
+        return settings.replicas(self.several)
 
     @property
     def gain(self) -> Estimate | None:
@@ -107,7 +108,7 @@ def cases(measurements: "Iterable[Measurement]") -> list[Case]:
     trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.settings.process == "warm"]
     found = []
     for m in trained:
-        count = switches.replicas(m)
+        count = settings.replicas(m)
         if count < 2 or _IDLE.fullmatch(m.problem.model):
             continue
         part, strategy = m.problem.batch // count, m.settings.switches["strategy"]
@@ -162,7 +163,7 @@ def _like(rows: "list[Measurement]", batch: int, strategy: str, count: int) -> "
     fitting = [
         m
         for m in rows
-        if (m.problem.batch, m.settings.switches.get("strategy", ""), switches.replicas(m)) == (batch, strategy, count)
+        if (m.problem.batch, m.settings.switches.get("strategy", ""), settings.replicas(m)) == (batch, strategy, count)
     ]
     return max(fitting, key=lambda m: m.problem.samples, default=None)
 
@@ -208,7 +209,7 @@ def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
 
 def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
     """What is wrong with a row whose losses are not those of one GPU; "" where nothing is."""
-    if switches.replicas(m) < 2 or m.status != "ok":
+    if settings.replicas(m) < 2 or m.status != "ok":
         return ""
     found = next((c for c in cases([*(o for o in rows if o.key != m.key), m]) if c.several.key == m.key), None)
     apart = loss_difference(found) if found else None

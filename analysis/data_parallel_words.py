@@ -11,7 +11,7 @@ from analysis.estimate import Estimate, is_gpu
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
 from kernels import networks
 from kernels.registry import title
-from workloads import switches
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from workloads.records import Measurement
@@ -198,11 +198,11 @@ def _jit(every: "list[Measurement]") -> list[str]:
         for m in every
         if m.kernel == data_parallel.FIT
         and m.status == "skipped"
-        and switches.replicas(m) > 1
+        and settings.replicas(m) > 1
         and m.settings.switches.get("jit_compile") == "on"
     ]
     for m in (
-        m for m in fits if m.settings.switches.get("strategy") == "MirroredStrategy" and switches.replicas(m) > 1
+        m for m in fits if m.settings.switches.get("strategy") == "MirroredStrategy" and settings.replicas(m) > 1
     ):
         one = [
             o
@@ -210,7 +210,7 @@ def _jit(every: "list[Measurement]") -> list[str]:
             if o.problem.model == m.problem.model
             and o.problem.batch == m.problem.batch
             and o.settings.device == m.settings.device
-            and switches.replicas(o) == 1
+            and settings.replicas(o) == 1
             and "strategy" not in o.settings.switches
             and o.settings.switches.get("keras_backend") is None
             and o.settings.switches.get("dropout") == "off"
@@ -225,7 +225,7 @@ def _jit(every: "list[Measurement]") -> list[str]:
         found.append(
             (
                 longer.value,
-                f"Under MirroredStrategy Keras turns XLA off{why}: {switches.replicas(m)} GPUs without it "
+                f"Under MirroredStrategy Keras turns XLA off{why}: {settings.replicas(m)} GPUs without it "
                 f"take {seconds(own.value)} a step of {m.problem.model} at batch {m.problem.batch}, one GPU with it, as "
                 f"Keras runs by itself, {seconds(other.value)}: {told}.",
             )

@@ -120,13 +120,13 @@ def _explained(args: argparse.Namespace) -> int:
 def _framework(of: "Sources") -> str:
     """Whether the framework used the GPU whose rows these are; of a stored one, first what this machine has."""
     from analysis import explanation_words
-    from workloads import machine
+    from workloads.machine import facts
 
     source = of.gpu or of.cpu
     said = explanation_words.seen(source.measurements, source.machine, source.key)
     if not of.borrowed:
         return said
-    problem = machine.gpu_problem()
+    problem = facts.gpu_problem()
     here = f"no GPU that can be measured ({problem})" if problem else "a GPU, which was left aside"
     return f"This machine has {here}. {said}"
 
@@ -162,9 +162,9 @@ def sources(args: argparse.Namespace) -> "Sources":
 
 def _local(profile) -> "Profile":
     """The rows that were measured on this machine; an empty profile where there are none, which lacks everything."""
-    from workloads import machine
+    from workloads.machine import facts
 
-    here = machine.describe()
+    here = facts.describe()
     folder = pathlib.Path("reports/local") / here.key
     try:
         return profile.read(str(folder))
@@ -179,7 +179,7 @@ def _asked(args: argparse.Namespace):
     """
     from analysis import explanation
     from kernels.problems import Training
-    from workloads import cases, switches
+    from workloads.records import cases, settings
 
     given = {
         "residence": args.input,
@@ -202,9 +202,9 @@ def _asked(args: argparse.Namespace):
         else:
             training = Training(case.model, case.batch, case.samples, case.epochs, case.dtype)
         return explanation.Asked(_changed(training, args), **more), case
-    network = describe(args.model, args.time_limit) if switches.own_model(args.model) else _network(args.model)
+    network = describe(args.model, args.time_limit) if settings.own_model(args.model) else _network(args.model)
     own = Training(args.model, network.batch, network.samples, network.epochs)
-    made = explanation.Asked(_changed(own, args), network if switches.own_model(args.model) else None, **more)
+    made = explanation.Asked(_changed(own, args), network if settings.own_model(args.model) else None, **more)
     return made, None
 
 
@@ -230,7 +230,7 @@ def _network(name: str) -> "Network":
 
 
 def _case(name: str):
-    from workloads import cases
+    from workloads.records import cases
 
     known = {**cases.BY_NAME, **cases.QUESTIONS_BY_NAME, **cases.COMPLAINTS_BY_NAME}
     if name not in known:

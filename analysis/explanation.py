@@ -23,8 +23,8 @@ from analysis.strange import Strange, strange
 from analysis.whatif import WhatIf
 from kernels import networks
 from kernels.problems import Training
-from workloads import switches
 from workloads.records import Settings
+from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction

@@ -40,7 +40,7 @@ def judge(args: argparse.Namespace) -> "Judged":
     import pathlib
 
     from analysis import fleet_devices, fleet_judged
-    from workloads import baselines
+    from workloads.records import baselines
 
     try:
         found = fleet_devices.devices(args.run)
@@ -112,7 +112,8 @@ def verdict(judged: "Judged", share: float | None) -> int:
 
 
 def _body(args: argparse.Namespace) -> int:
-    from workloads import baselines, records
+    from workloads import records
+    from workloads.records import baselines
 
     if args.save:
         baselines.require_free(args.save)

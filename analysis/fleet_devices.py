@@ -9,8 +9,8 @@ import msgspec
 
 from analysis import estimate
 from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
-from workloads import baselines, records
-from workloads.records import Loaded, Machine, Measurement
+from workloads import records
+from workloads.records import Loaded, Machine, Measurement, baselines
 
 LOST = "lost"  # the flag of a row that its node did not live to measure
 _LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity

@@ -16,7 +16,7 @@ from analysis.estimate import Estimate
 from analysis.prediction import Prediction, predict
 from analysis.step_work import RULES, kernels_of, step_works
 from kernels import networks
-from workloads import switches
+from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.calibration import Seen

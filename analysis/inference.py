@@ -8,7 +8,7 @@ import msgspec
 
 from analysis.crossover import Answer, Family, Form, Point, Side, classify, refine
 from analysis.estimate import Estimate, is_gpu, of
-from workloads import switches
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from workloads.records import Measurement
@@ -54,8 +54,8 @@ def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement
     """The inference rows that stand for themselves, by case."""
     found: dict[Case, list] = {}
     for m in measurements:
-        if m.problem.op == "inference" and m.settings.process == "warm" and switches.ordinary(m):
-            precision = m.settings.switches.get("precision", switches.default("precision"))
+        if m.problem.op == "inference" and m.settings.process == "warm" and settings.ordinary(m):
+            precision = m.settings.switches.get("precision", settings.default("precision"))
             found.setdefault(Case(m.problem.model, m.problem.dtype, precision), []).append(m)
     return found
 

@@ -15,7 +15,7 @@ from analysis.estimate import Estimate, is_gpu
 from analysis.jobs import BY_JOB, BY_STEP, Pair, Setup
 from analysis.training_words import loss_sentence, subject, switch_words, way_word, whole_job
 from analysis.units import count, digits, join, percent, seconds, times
-from workloads import switches
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from analysis.families import Family
@@ -240,7 +240,7 @@ def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     every = [
         m
         for m in measurements  # trials have a sentence of their own
-        if m.problem.op == "training" and "import_s" in m.series and switches.ordinary(m)
+        if m.problem.op == "training" and "import_s" in m.series and settings.ordinary(m)
     ]
     asked = {(m.problem.model, m.settings.device, jobs.form_of(m)) for m in every if m.settings.process == "fresh"}
     said = []

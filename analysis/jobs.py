@@ -16,7 +16,7 @@ from analysis.costs import Costs
 from analysis.crossover import Answer, Family, Form, Point, Side
 from analysis.estimate import NOTHING, Estimate, is_gpu, of, total
 from kernels import networks
-from workloads import switches
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from workloads.records import Measurement
@@ -127,7 +127,7 @@ def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
         and m.status == "ok"
         and m.on("host-latency")
         and m.settings.process == "warm"
-        and switches.ordinary(m)
+        and settings.ordinary(m)
     ]
 
 

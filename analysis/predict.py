@@ -109,8 +109,8 @@ def settings(args: argparse.Namespace, of: "Profile") -> list:
 
     Raises: options.Usage for a device that the profile lacks or a switch that is not known.
     """
-    from workloads import switches
     from workloads.records import Settings
+    from workloads.records import settings as switches
 
     given = dict(text.partition("=")[::2] for text in args.switch)
     for name, text in given.items():

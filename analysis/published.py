@@ -11,7 +11,7 @@ from analysis import jobs, training_words
 from analysis.estimate import Estimate
 from analysis.jobs import BY_EPOCH, BY_STEP, Pair
 from analysis.units import digits, join, percent, seconds, times
-from workloads.cases import CASES, Case, Claim
+from workloads.records.cases import CASES, Case, Claim
 
 if TYPE_CHECKING:
     from workloads.records import Measurement

@@ -1,7 +1,7 @@
 """Is a timing even true? What can be wrong with a row, as data: what was seen, why it matters, what to type next.
 
-What one row's numbers show is flagged when it is measured (`workloads.row_flags`, `workloads.probes`); what takes other rows or
-roofs is seen when they are read.
+What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.probes`); what takes other rows or roofs
+is seen when they are read.
 """
 
 import importlib.util
@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis import bounds, data_parallel, estimate, names
-from workloads import row_flags
-from workloads.health import Finding
-from workloads.records import Machine, Measurement
+from workloads.machine.health import Finding
+from workloads.records import Machine, Measurement, row_flags
 
 _FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold must be slower than warm
 _IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set is warm for certain, and coldness shows

@@ -14,7 +14,7 @@ from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.training_words import subject, switch_words, whole_job
 from analysis.units import count, join, percent, seconds, times
 from kernels import networks
-from workloads import switches
+from workloads.records import settings
 
 if TYPE_CHECKING:
     from analysis.crossover import Answer
@@ -106,7 +106,7 @@ def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> l
     of float32 inputs where there are such."""
     cases: dict = {}
     for m in measurements:
-        if m.problem.op != "training" or m.status != "ok" or not switches.ordinary(m):
+        if m.problem.op != "training" or m.status != "ok" or not settings.ordinary(m):
             continue
         if (m.problem.model, m.problem.batch) not in told and (step := _step(m)):
             side = "GPU" if is_gpu(m.settings.device) else "CPU"

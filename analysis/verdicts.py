@@ -14,8 +14,8 @@ from analysis.units import bytes_rate, percent, seconds, size, times
 from kernels import networks
 
 if TYPE_CHECKING:
-    from workloads.cases import Complaint, Reported
     from workloads.records import Measurement
+    from workloads.records.cases import Complaint, Reported
 
 FIT = "training/keras/fit"
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint

@@ -10,8 +10,8 @@ from analysis.components import execution_of
 from analysis.estimate import NOTHING, Estimate, plus_minus, total
 from analysis.sources import COMPILED
 from kernels.problems import Training
-from workloads import switches
 from workloads.records import Settings
+from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.prediction import Prediction

@@ -18,7 +18,8 @@ from analysis import estimate
 from analysis.estimate import Estimate
 from kernels import reference, registry
 from kernels.problems import AllReduce
-from workloads import copies, machine, timing
+from workloads.harness import copy_modes, timing
+from workloads.machine import facts
 from workloads.records import Settings
 
 ROUNDS, FAST_ROUNDS = 15, 7
@@ -38,10 +39,10 @@ def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--fast", action="store_true", help="fewer rounds")
     rounds = FAST_ROUNDS if flags.parse_args().fast else ROUNDS
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs two NVIDIA GPUs and CuPy: {problem}", file=sys.stderr)
         return 3
-    here = machine.describe()
+    here = facts.describe()
     if len(here.gpus) < 2:
         print("error: this bench needs two NVIDIA GPUs; there is one", file=sys.stderr)
         return 3
@@ -75,23 +76,23 @@ class Figures:
         self.all.append(Figure(f"not measured: {what}", "0", exactly(1), False))
 
 
-def bound(variant: str, problem: AllReduce) -> copies.Prepared:
+def bound(variant: str, problem: AllReduce) -> copy_modes.Prepared:
     """The kernel, checked exactly on whole numbers, then with N(0,1) data.
 
     Raises: ArithmeticError for a wrong sum.
     """
     kernel, settings = registry.find(f"collective/cupy/{variant}"), Settings(device="gpu:0")
     whole = problem.inputs(1, True)
-    checked = copies.prepare(kernel, problem, settings, whole)
+    checked = copy_modes.prepare(kernel, problem, settings, whole)
     for _ in range(1 if problem.form == "in-place" else 3):  # both halves of an inbox
         value = checked.run()
         checked.synchronize()
         if not reference.check(problem, whole, checked.result(value)).passed:
             raise ArithmeticError(f"{variant} is wrong at {problem}")
-    return copies.prepare(kernel, problem, settings, problem.inputs(1))
+    return copy_modes.prepare(kernel, problem, settings, problem.inputs(1))
 
 
-def by_nccl_tests(prepared: copies.Prepared) -> float:
+def by_nccl_tests(prepared: copy_modes.Prepared) -> float:
     """Seconds of a call as nccl-tests' perf programs take them: CALLS in a row after WARM_UP, the host's clock around them.
 
     Source: nccl-tests, src/common.cu, BenchTime.

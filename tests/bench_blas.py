@@ -10,9 +10,10 @@ from must_reach import Figure, table
 from analysis import estimate, units
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import cpu_watch, machine, plan, timing
+from workloads.harness import cpu_watch, plan, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Samples, Settings
-from workloads.timing import Limits
 
 SIZES = (256, 512, 1024, 2048, 4096)
 ROUNDS = 10
@@ -46,7 +47,7 @@ def main() -> int:
     except registry.NotInstalled as error:
         print(f"error: {error}\n  try: make bench NAME=blas EXTRAS=referee", file=sys.stderr)
         return 3
-    for threads in dict.fromkeys((1, machine.usable_cores())):
+    for threads in dict.fromkeys((1, facts.usable_cores())):
         numba.set_num_threads(threads)
         threadpoolctl.ThreadpoolController().limit(limits=threads)
         flops, ceiling = peak(threads, limits)
@@ -64,9 +65,9 @@ def main() -> int:
             notes.append(
                 f"- {what}, GFLOP/s and percent of the FMA peak of {top / 1e9:.4g} measured in turns: {shares}"
             )
-    blas = machine.blas()
+    blas = facts.blas()
     about = (
-        f"Rates of MKL {machine.version('mkl')} over those of NumPy's {blas['blas']} ({blas.get('blas_kernels', '')} kernels), "
+        f"Rates of MKL {facts.version('mkl')} over those of NumPy's {blas['blas']} ({blas.get('blas_kernels', '')} kernels), "
         f"float32, row-major, into a result that is there; {ROUNDS} alternating blocks a side in one process, each begun when "
         "the threads of the side before it have stopped spinning."
     )

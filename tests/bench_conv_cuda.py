@@ -18,9 +18,10 @@ from analysis.units import percent
 from kernels import networks, registry
 from kernels.cuda import conv_tiles, loader
 from kernels.problems import Conv, Peak
-from workloads import copies, machine, timing
+from workloads.harness import copy_modes, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Settings
-from workloads.timing import Limits
 
 BATCH = 32
 ROUNDS, SAMPLE_S = 9, 4e-3
@@ -47,7 +48,7 @@ def layers(dtype: str) -> dict[Conv, str]:
 
 def main() -> int:
     os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()  # so that what is timed here is compiled here
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
     wanted = [dtype for dtype in TARGETS if dtype in sys.argv[1:]] or list(TARGETS)
@@ -59,7 +60,7 @@ def main() -> int:
     import cupy
 
     hopper = cupy.cuda.Device().compute_capability == "90"
-    stream, figures = copies.gpu_stream(), [compile_seconds(hopper)]
+    stream, figures = copy_modes.gpu_stream(), [compile_seconds(hopper)]
     for dtype in wanted:
         own = [registry.find(f"conv/cuda/{rung}") for rung in RUNGS[dtype] if hopper or rung != "wgmma"]
         figures += compared(dtype, own, library, stream)
@@ -102,7 +103,7 @@ def peak(dtype: str, stream) -> float:
     for kernel in registry.load("peak", "cupy"):
         try:
             take = timing.device(
-                copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run, stream
+                copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run, stream
             )
         except ValueError:
             continue  # it has no such arithmetic
@@ -177,7 +178,7 @@ def same(own: list, library, problem: Conv) -> bool:
 
 def take(kernel, problem: Conv, stream):
     """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
-    run = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run
+    run = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run
     device = timing.device(run, stream)
     seconds = timing.call_seconds(device, Limits(min_time=0.005))
     clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)

@@ -23,7 +23,8 @@ from analysis.estimate import Estimate
 from kernels import networks, registry
 from kernels.problems import Conv
 from kernels.reference import conv as reference_conv
-from workloads import machine, timing
+from workloads.harness import timing
+from workloads.machine import facts
 
 BATCH = 32
 MODELS = ("resnet-50", "cifar10-cnn", "mnist-cnn")
@@ -130,7 +131,7 @@ def main() -> int:
     names = [name for name in layers() if any(word in name for word in args.only)]
     if not names:
         flags.error(f"no layer has {' or '.join(args.only)} in its name; one that does: --only 3x3")
-    path = REPORTS / machine.describe().key / "bench-conv_numba.json"
+    path = REPORTS / facts.describe().key / "bench-conv_numba.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     for direction in args.directions:
         env = os.environ | ONE_THREAD
@@ -146,7 +147,7 @@ def main() -> int:
             raise SystemExit(f"the process that measures {direction} failed")
     rows, notes = figures(found)
     about = (
-        f"Rates of our `blocked` over those of oneDNN in TensorFlow {machine.version('tensorflow')}, the faster of two ways "
+        f"Rates of our `blocked` over those of oneDNN in TensorFlow {facts.version('tensorflow')}, the faster of two ways "
         f"(eager: an operation at a time; held: layouts held across calls), batch {BATCH}, float32, NHWC, one thread, N(0,1) "
         f"data; {ROUNDS} alternating blocks a side in one process ({FEWER} where a call is long), each begun when the threads of "
         "the side before it have stopped spinning. Ours lays the filters out in every call, into a result that is there."

@@ -8,9 +8,9 @@ from must_reach import Figure, table
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import copies, timing
+from workloads.harness import copy_modes, timing
+from workloads.harness.timing import Limits
 from workloads.records import Settings
-from workloads.timing import Limits
 
 ROUNDS = 25
 
@@ -22,7 +22,7 @@ def main() -> int:
         print("error: this bench needs an NVIDIA GPU and CuPy", file=sys.stderr)
         return 3
     kernel, limits, figures = registry.find("matmul/cupy/cublas"), Limits(min_time=0.05), []
-    stream = copies.gpu_stream()
+    stream = copy_modes.gpu_stream()
     ahead = bound(kernel, 4096, stream).run  # keeps the device busy while the plain loop's calls are issued
     for n in (128, 512, 4096, 8192):
         prepared = bound(kernel, n, stream)
@@ -49,9 +49,9 @@ def main() -> int:
     return table("cublas", "cuBLAS through our timing and through a plain CUDA-event loop", figures, [about])
 
 
-def bound(kernel, n: int, stream) -> copies.Prepared:
+def bound(kernel, n: int, stream) -> copy_modes.Prepared:
     problem = Matmul(n, n, n)
-    prepared = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
+    prepared = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
     for _ in range(3):
         prepared.run()
     stream.synchronize()

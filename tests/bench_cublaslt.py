@@ -12,8 +12,9 @@ from must_reach import Figure, exactly, table
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import copies, machine, timing
-from workloads.timing import Limits
+from workloads.harness import copy_modes, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 
 SHAPES = (
     (2048, 2048, 13312),
@@ -27,7 +28,7 @@ WITHIN = 0.02
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
     try:
@@ -37,7 +38,7 @@ def main() -> int:
     except (ImportError, registry.NotInstalled) as error:
         print(f"error: this bench needs PyTorch and nvmath-python: {error}", file=sys.stderr)
         return 3
-    figures, stream = [], copies.gpu_stream()
+    figures, stream = [], copy_modes.gpu_stream()
     with torch.no_grad(), torch.cuda.stream(torch.cuda.ExternalStream(stream.ptr)):
         for shape in SHAPES:
             figures += compared(torch, kernel, Matmul(*shape, "bfloat16", layout="nt"), stream)

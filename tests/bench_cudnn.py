@@ -13,9 +13,10 @@ from must_reach import Figure, table
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Conv, Matmul
-from workloads import copies, machine, timing
+from workloads.harness import copy_modes, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Settings
-from workloads.timing import Limits
 
 ROUNDS, PAIRS = 15, 20
 WITHIN = 0.02
@@ -29,7 +30,7 @@ LAYERS = {  # of ResNet-50 and of the articles' models, at batch 32
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
     try:
@@ -37,7 +38,7 @@ def main() -> int:
     except registry.NotInstalled as error:
         print(f"error: this bench needs cuDNN: {error}", file=sys.stderr)
         return 3
-    stream, figures = copies.gpu_stream(), []
+    stream, figures = copy_modes.gpu_stream(), []
     ahead = bound(registry.find("matmul/cupy/cublas"), Matmul(8192, 8192, 8192), stream).run
     nothing = estimate.median(np.concatenate([pairs(lambda: None, stream, ahead) for _ in range(5)]))
     figures.append(Figure("two events with nothing between them", "printed", nothing * 1e6, True, "us"))
@@ -53,15 +54,15 @@ def main() -> int:
     return table("cudnn", "cuDNN's plans through our timing and through cudnn-frontend's method", figures, [about])
 
 
-def bound(kernel, problem, stream) -> copies.Prepared:
-    prepared = copies.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
+def bound(kernel, problem, stream) -> copy_modes.Prepared:
+    prepared = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
     for _ in range(3):
         prepared.run()
     stream.synchronize()
     return prepared
 
 
-def compared(name: str, prepared: copies.Prepared, problem: Conv, stream, ahead) -> list[Figure]:
+def compared(name: str, prepared: copy_modes.Prepared, problem: Conv, stream, ahead) -> list[Figure]:
     """The difference of the medians (the target), and the rate on our clock."""
     run, limits = prepared.run, Limits()
     long = timing.call_seconds(timing.device(run, stream), limits) >= timing.HELD_BELOW_S

@@ -12,7 +12,8 @@ import test_fleet_devices
 from must_reach import Figure, exactly, table
 
 from analysis import estimate, fleet_devices, fleet_judged
-from workloads import fleet_cluster, records, suite
+from workloads import records, suite
+from workloads.fleet import cluster
 
 FLAGS = ["--only", "peak", "--threads", "1", "--max-time", "0.3", "--min-time", "0.02", "-q"]
 CLEAN = 5
@@ -39,12 +40,12 @@ def seconds(copied) -> dict[str, float]:
 
 def under_ray(times: int) -> list[dict[str, float]]:
     """The suite in a task that holds the only node of a cluster, which is there for as long as that takes."""
-    ray = fleet_cluster.connect("auto", lambda text: None)
+    ray = cluster.connect("auto", lambda text: None)
     try:
-        (node,) = fleet_cluster.nodes(ray.nodes())
+        (node,) = cluster.nodes(ray.nodes())
         time.sleep(SETTLED_S)
-        task = ray.remote(fleet_cluster.measure_node).options(
-            num_returns="streaming", num_cpus=int(node.cpus), scheduling_strategy=fleet_cluster.on(node)
+        task = ray.remote(cluster.measure_node).options(
+            num_returns="streaming", num_cpus=int(node.cpus), scheduling_strategy=cluster.on(node)
         )
         return [seconds(ray.get(line) for line in task.remote(order(), {}, int(node.cpus))) for _ in range(times)]
     finally:
@@ -53,7 +54,7 @@ def under_ray(times: int) -> list[dict[str, float]]:
 
 def directly(times: int) -> list[dict[str, float]]:
     """The same process, started by nobody's cluster."""
-    return [seconds(fleet_cluster.measure_node(order(), {}, 0)) for _ in range(times)]
+    return [seconds(cluster.measure_node(order(), {}, 0)) for _ in range(times)]
 
 
 def pairs(until: float, file: pathlib.Path | None) -> list[float]:

@@ -12,9 +12,12 @@ from analysis import fleet_devices, fleet_judged, fleet_words, spread
 from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Matmul
-from workloads import copies, machine, measure, records, telemetry, timing
+from workloads import records
+from workloads.harness import copy_modes, telemetry, timing
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Loaded, Measurement, Row, Run, Settings
-from workloads.timing import Limits
 
 CLEAN = 5
 PLANTED = (1, 2, 3, 4, 6, 8)
@@ -30,13 +33,13 @@ ROWS = [
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
-    here = machine.describe()
+    here = facts.describe()
     multiprocessors = here.gpus[0].multiprocessors
     prepared = [ready(row) for row in ROWS]
-    run = Run(records.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", machine.now())
+    run = Run(records.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", facts.now())
 
     def device(busy: int) -> fleet_devices.Device:
         with kept_busy(busy):
@@ -86,15 +89,15 @@ def main() -> int:
     return table("fleet_gpu", "Busy SMs are found", figures, notes)
 
 
-def ready(row: Row) -> copies.Prepared:
+def ready(row: Row) -> copy_modes.Prepared:
     kernel = registry.find(row.kernel)
     check, _ = measure.checked(kernel, row, 1)
     if not check.passed:
         raise ArithmeticError(f"a wrong product: {row.problem}")
-    return copies.prepare(kernel, row.problem, row.settings, row.problem.inputs(1))
+    return copy_modes.prepare(kernel, row.problem, row.settings, row.problem.inputs(1))
 
 
-def clocked(row: Row, prepared: copies.Prepared) -> Measurement:
+def clocked(row: Row, prepared: copy_modes.Prepared) -> Measurement:
     """The row on the device's clock, watched as a worker watches it."""
     watch = telemetry.watch("gpu:0")
     for _ in range(3):

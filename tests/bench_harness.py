@@ -10,8 +10,8 @@ from must_reach import Figure, table
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import telemetry, timing
-from workloads.timing import Limits
+from workloads.harness import telemetry, timing
+from workloads.harness.timing import Limits
 
 ROUNDS = 60
 

@@ -8,17 +8,18 @@ from must_reach import Figure, table
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Launch
-from workloads import copies, machine, timing
+from workloads.harness import copy_modes, timing
+from workloads.machine import facts
 
 COUNT = 64
 CALLS = 100
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
-    stream, figures = copies.gpu_stream(), []
+    stream, figures = copy_modes.gpu_stream(), []
     bound = [prepared(variant, stream) for variant in ("graph", "ufunc")]
     clocks = {
         "waited for": lambda p: timing.latency(p.run, stream.synchronize),
@@ -41,9 +42,9 @@ def main() -> int:
     return table("launch", f"{COUNT} small CuPy kernels: a CUDA graph's node against a launch", figures, [about])
 
 
-def prepared(variant: str, stream) -> copies.Prepared:
+def prepared(variant: str, stream) -> copy_modes.Prepared:
     problem = Launch("elementwise", COUNT)
-    made = copies.prepare(registry.find(f"launch/cupy/{variant}"), problem, GPU, problem.inputs(1))
+    made = copy_modes.prepare(registry.find(f"launch/cupy/{variant}"), problem, GPU, problem.inputs(1))
     for _ in range(3):
         made.run()
     stream.synchronize()

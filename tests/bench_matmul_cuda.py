@@ -16,9 +16,10 @@ from analysis import estimate
 from kernels import registry
 from kernels.cuda import loader, matmul_tiles
 from kernels.problems import Matmul
-from workloads import copies, machine, timing
+from workloads.harness import copy_modes, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Settings
-from workloads.timing import Limits
 
 SQUARES = (1024, 2048, 4096, 8192)
 SHAPES = (
@@ -36,7 +37,7 @@ FLOAT32, BFLOAT16, COMPILE_S = 0.95, 1.0, 2.0
 
 def main() -> int:
     os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()  # so that what is timed here is compiled here
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
     import cupy
@@ -47,7 +48,7 @@ def main() -> int:
     except registry.NotInstalled as error:
         print(f"error: {error}", file=sys.stderr)
         return 3
-    stream, figures = copies.gpu_stream(), [compile_seconds(hopper)]
+    stream, figures = copy_modes.gpu_stream(), [compile_seconds(hopper)]
     own = registry.find("matmul/cuda/warp_tiled")
     figures += compared(
         "float32", own, registry.find("matmul/cupy/cublas"), [Matmul(n, n, n) for n in SQUARES], FLOAT32, stream
@@ -139,7 +140,7 @@ def same(own, library, problem: Matmul) -> bool:
 
 def take(kernel, problem: Matmul, inputs: tuple, stream):
     """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
-    run = copies.prepare(kernel, problem, Settings(device="gpu:0"), inputs).run
+    run = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), inputs).run
     device = timing.device(run, stream)
     seconds = timing.call_seconds(device, Limits(min_time=0.02))
     clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)

@@ -24,9 +24,10 @@ from analysis import estimate, units
 from analysis.estimate import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
-from workloads import cpu_watch, machine, plan, timing
+from workloads.harness import cpu_watch, plan, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Samples, Settings
-from workloads.timing import Limits
 
 SIZES = (256, 384, 500, 768, 1000, 1536, 2048, 3000, 4096)
 ODD = ((4097, 4095, 4093), (1, 1, 1), (127, 1, 31), (5000, 3, 64), (3, 5000, 64), (700, 900, 1))
@@ -208,7 +209,7 @@ RUNS = {
 
 
 def main() -> int:
-    cores = tuple(dict.fromkeys((1, machine.usable_cores())))
+    cores = tuple(dict.fromkeys((1, facts.usable_cores())))
     flags = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     flags.add_argument("--parts", nargs="+", choices=list(RUNS), default=list(RUNS))
     flags.add_argument("--threads", nargs="+", type=int, choices=cores, default=cores)
@@ -224,7 +225,7 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    path = REPORTS / machine.describe().key / "bench-matmul_numba.json"
+    path = REPORTS / facts.describe().key / "bench-matmul_numba.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     for part in args.parts:
         for threads in args.threads:
@@ -234,10 +235,10 @@ def main() -> int:
     done = [found[key] for part in RUNS for threads in cores if (key := f"{part} {threads}") in found]
     figures = [msgspec.convert(figure, Figure) for part in done for figure in part[0]]
     notes = [note for part in done for note in part[1]]
-    blas = machine.blas()
+    blas = facts.blas()
     about = (
         f"Rates of our `simd` over those of NumPy's {blas['blas']} ({blas.get('blas_kernels', '')} kernels), MKL "
-        f"{machine.version('mkl') or 'not installed'} and the measured FMA peak, N(0,1) data, into a result that is there; "
+        f"{facts.version('mkl') or 'not installed'} and the measured FMA peak, N(0,1) data, into a result that is there; "
         f"{ROUNDS} alternating blocks a side in one process ({FEWER} where a call is long), each begun when the threads of the "
         "side before it have stopped spinning. AVX2: a process in which LLVM compiles for Haswell and OpenBLAS takes its Haswell "
         "kernels."

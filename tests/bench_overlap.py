@@ -9,7 +9,8 @@ from must_reach import Figure, table
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Transfer
-from workloads import copies, machine, timing
+from workloads.harness import copy_modes, timing
+from workloads.machine import facts
 
 SIZE = 256 * MIB
 CALLS = 3
@@ -18,10 +19,10 @@ PARTS = ("overlap_copy", "overlap_compute", "overlap_both")
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
-    stream, figures = copies.gpu_stream(), []
+    stream, figures = copy_modes.gpu_stream(), []
     for compute in Transfer.COMPUTES:
         figures += best_of([overlapped(Transfer("h2d", SIZE, "pinned", compute, *how), stream) for how in FORMS])
     about = (
@@ -36,7 +37,7 @@ def overlapped(problem: Transfer, stream) -> list[Figure]:
     """(both / the longer, copy / compute, milliseconds of each) for one number of streams."""
     takes = []
     for part in PARTS:
-        prepared = copies.prepare(registry.find(f"transfer/cupy/{part}"), problem, GPU, problem.inputs(1))
+        prepared = copy_modes.prepare(registry.find(f"transfer/cupy/{part}"), problem, GPU, problem.inputs(1))
         for _ in range(2):
             prepared.run()
         stream.synchronize()

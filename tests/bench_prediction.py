@@ -26,8 +26,8 @@ from analysis import (
 from analysis.estimate import Estimate
 from analysis.units import count, percent
 from kernels import networks
-from workloads import cases, switches
-from workloads.records import Settings
+from workloads.records import Settings, cases
+from workloads.records import settings as switches
 
 RUN = REPORTS / "nvidia-h200"
 MEDIAN, MEAN = held_out.TARGETS["median"], held_out.TARGETS["mean"]

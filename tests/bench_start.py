@@ -8,7 +8,7 @@ import time
 from must_reach import Figure, exactly, table
 
 from analysis import estimate
-from workloads.worker import ROOT
+from workloads import ROOT
 
 HEAVY = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly")
 RUNS = 15
@@ -53,7 +53,7 @@ def heavy(command: str) -> str:
 def main() -> int:
     figures, notes = [], []
     for command in commands():
-        if command == "workloads.worker":
+        if command == "workloads.harness.worker":
             continue
         took = estimate.median(seconds(command, "--help"))
         loaded = heavy(command)

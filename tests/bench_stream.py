@@ -19,9 +19,10 @@ from must_reach import Figure, table
 from analysis import estimate, units
 from kernels import registry
 from kernels.problems import Stream
-from workloads import machine, measure, timing
+from workloads.harness import row, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Samples
-from workloads.timing import Limits
 
 SIZES = (32 << 10, 1 << 20, 256 << 20, 1 << 30)
 PAST_CACHES = 64 << 20  # where non-temporal stores make sense
@@ -101,13 +102,13 @@ def main() -> int:
         except NoCompiler as error:
             print(f"error: {error}", file=sys.stderr)
             return 3
-        for threads in dict.fromkeys((1, machine.usable_cores())):
+        for threads in dict.fromkeys((1, facts.usable_cores())):
             for size in SIZES:
                 problem, variants = Stream("triad", size), ["loop", "nontemporal"] if size >= PAST_CACHES else ["loop"]
                 what = f"triad, {units.size(size)}, {units.count(threads, 'thread')}"
                 try:
-                    measure.require_memory(problem, "cpu")
-                except measure.DoesNotFit as error:
+                    row.require_memory(problem, "cpu")
+                except row.DoesNotFit as error:
                     notes.append(f"- {what}: left out, {error}")
                     continue
                 runs, passes = bound(library, problem, threads, variants)

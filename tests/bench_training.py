@@ -14,10 +14,10 @@ from analysis import estimate
 from analysis.estimate import Estimate
 from kernels import networks
 from kernels.problems import Training
-from workloads import machine
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
+from workloads.machine import facts
 from workloads.records import Measurement, Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Order, Worker, environment
 
 LIMITS, SEED, TIMEOUT_S, STEPS = Limits(max_time=0.3), 1, 300, 20
 LEARNS = Training("cifar10-cnn", 32, 4096, 10, "float64")  # of 640 samples nothing is learned in some epochs
@@ -38,7 +38,7 @@ def training(problem: Training, device: str, **given: str) -> Row:
 
 
 def uuids() -> dict[str, str]:
-    return machine.describe().uuids
+    return facts.describe().uuids
 
 
 def measured(device: str, jit: bool) -> list[Measurement]:
@@ -102,14 +102,16 @@ def in_a_child(device: str, compare: bool) -> dict:
 
 
 def order(row: Row, x, y):
-    from workloads import switches, trainers
+    from workloads.frameworks import trainers
+    from workloads.records import settings
 
-    return trainers.Order(row, switches.of(row), networks.find(row.problem.model), x, y, SEED, {})
+    return trainers.Order(row, settings.of(row), networks.find(row.problem.model), x, y, SEED, {})
 
 
 def alternate(device: str, problem: Training, stamped: bool) -> dict:
     """The same model fitted by Keras alone and as keras_child times it, in turns."""
-    from workloads import data, fits, models, telemetry, trainers
+    from workloads.frameworks import data, keras_fit, models, trainers
+    from workloads.harness import telemetry
 
     made, build = [], models.build
     models.build = lambda *given: made.append(build(*given)) or made[0]
@@ -130,7 +132,7 @@ def alternate(device: str, problem: Training, stamped: bool) -> dict:
         for side in ("ours", "bare") if len(taken["bare"]) % 2 else ("bare", "ours"):
             if side == "ours":
                 watch.before_block()
-            taken[side].append(fits.seconds(sides[side]))
+            taken[side].append(keras_fit.seconds(sides[side]))
         ratio = estimate.median(np.divide(taken["ours"], taken["bare"]))
         spent, pairs = time.perf_counter() - begin, len(taken["bare"])
         narrow = pairs >= PAIRS[0] and spent > SECONDS[0] and ratio.noise < NOISE
@@ -146,7 +148,7 @@ def stepwise(device: str) -> dict:
     """Two models beside each other, one on the CPU, operation by operation, the other on the GPU (without one: on the CPU,
     compiled). Before each step the second takes over the first one's weights and moments; then both make the step, and their
     losses on the next batch are compared."""
-    from workloads import data, trainers
+    from workloads.frameworks import data, trainers
 
     x, y = data.load("synthetic", networks.find(ALIKE.model), ALIKE.samples, SEED)
     cpu = training(ALIKE, "cpu", **EXACT, jit_compile="off", **({} if device == "cpu" else {"gpu": "visible"}))
@@ -179,9 +181,9 @@ def hooks(device: str, what: str, said: dict) -> Figure:
 def alone(device: str, compare: bool) -> int:
     """In a process of its own: prints as JSON what the hooks cost on a device and, to compare, how steps from the same weights
     differ."""
-    from workloads import tensors
+    from workloads.frameworks import tensorflow
 
-    tensors.begin(device, None)
+    tensorflow.begin(device, None)
     told = {what: alternate(device, problem, what == STAMPS) for what, problem in ((WATCH, WATCHED), (STAMPS, STAMPED))}
     print(json.dumps(told | (stepwise(device) if compare else {})))
     return 0
@@ -190,7 +192,7 @@ def alone(device: str, compare: bool) -> int:
 def main() -> int:
     if len(sys.argv) > 1:
         return alone(sys.argv[1], "compare" in sys.argv[2:])
-    gpu = bool(machine.describe().gpus)
+    gpu = bool(facts.describe().gpus)
     devices = ["cpu"] + ["gpu:0"] * gpu
     found = {device: measured(device, jit=not gpu) for device in devices}
     said = {device: in_a_child(device, device == devices[-1]) for device in devices}
@@ -209,7 +211,7 @@ def main() -> int:
     if not gpu:
         notes += [
             "",
-            f"No CPU beside a GPU here ({machine.gpu_problem()}): the CPU is compared with itself compiled by XLA.",
+            f"No CPU beside a GPU here ({facts.gpu_problem()}): the CPU is compared with itself compiled by XLA.",
         ]
     what = "CPU and GPU" if gpu else "CPU op by op and compiled"
     figures += alike(what, *pair, said[devices[-1]]["from_same"])

@@ -12,9 +12,10 @@ from analysis.sheets import SHEETS
 from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Stream, Transfer
-from workloads import copies, machine, sweep, timing
+from workloads.harness import copy_modes, sweep, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Measurement, Settings
-from workloads.timing import Limits
 
 ROUNDS = 15
 MODEL_ROUNDS = 2
@@ -25,10 +26,10 @@ HELD_NS = 20_000_000
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
+    if problem := facts.gpu_problem():
         print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
         return 3
-    stream, figures = copies.gpu_stream(), []
+    stream, figures = copy_modes.gpu_stream(), []
     figures += pinned(stream)
     figures += staged(stream)
     figures += on_device(stream)
@@ -42,8 +43,8 @@ def main() -> int:
     return table("transfer", "Copies against nvbandwidth's method, CUDA's own and a fitted law", figures, [about])
 
 
-def bound(name: str, problem, stream) -> copies.Prepared:
-    prepared = copies.prepare(registry.find(name), problem, GPU, problem.inputs(1))
+def bound(name: str, problem, stream) -> copy_modes.Prepared:
+    prepared = copy_modes.prepare(registry.find(name), problem, GPU, problem.inputs(1))
     for _ in range(3):
         prepared.run()
     stream.synchronize()
@@ -174,7 +175,7 @@ def reads(stream) -> list[Figure]:
     takes = [timing.device(run, stream) for run in (prepared.run, lambda: cupy.sum(x))]
     mine, theirs = alternating(*(lambda take=take: take(8) / 8 for take in takes))
     ratio, rate = over(theirs, mine), problem.bytes_moved * prepared.passes / estimate.median(mine)
-    sheet = SHEETS.get(machine.describe().gpus[0].name)
+    sheet = SHEETS.get(facts.describe().gpus[0].name)
     figures = [
         Figure("HBM read, 4 GiB: ours / cupy.sum", ">= 1.0", ratio, ratio.value >= 1),
         Figure("HBM read, 4 GiB", "printed", rate * 1e-9, True, "GB/s"),
@@ -221,7 +222,7 @@ def model(stream) -> list[Figure]:
     return figures
 
 
-def wait_until_clocked(prepared: copies.Prepared, stream, spend_s: float = 0.05) -> None:
+def wait_until_clocked(prepared: copy_modes.Prepared, stream, spend_s: float = 0.05) -> None:
     """Copies for a moment: a link that idled while the data was made falls back in generation."""
     begin = time.perf_counter()
     while time.perf_counter() - begin < spend_s:

@@ -8,9 +8,10 @@ from must_reach import REPORTS, Figure, exactly, table
 
 from analysis import estimate
 from kernels.problems import Matmul, Peak
-from workloads import machine, sweep
+from workloads.harness import sweep
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Row, Settings
-from workloads.timing import Limits
 
 ONE = Settings(threads=1)
 CASES = [
@@ -49,8 +50,8 @@ def main() -> int:
         )
         print(f"[{i + 1}/{args.pairs}] {lines[-1]}", file=sys.stderr, flush=True)
     head = "pair,kernel,aa_word,aa_ratio,aa_low,aa_high,planted_word,planted_ratio,planted_low,planted_high,rounds"
-    (REPORTS / machine.describe().key).mkdir(parents=True, exist_ok=True)
-    (REPORTS / machine.describe().key / "bench-verdicts.csv").write_text("\n".join([head, *lines]) + "\n")
+    (REPORTS / facts.describe().key).mkdir(parents=True, exist_ok=True)
+    (REPORTS / facts.describe().key / "bench-verdicts.csv").write_text("\n".join([head, *lines]) + "\n")
     allowed = 4 * args.pairs // 200
     untold = len(words) - words.count("same") - len(false)
     share = found / args.pairs

@@ -10,10 +10,10 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(pathlib.Path(tempfile.gettempdir())
 import pytest
 
 from kernels.problems import Training
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Row, Settings
-from workloads.switches import PARTS
-from workloads.timing import Limits
-from workloads.worker import Order, Worker, environment
+from workloads.records.settings import PARTS
 
 # With CI set, these are the only reasons to skip: what a machine can lack that the project does not install.
 ALLOWED_SKIPS = re.compile(r"no GPU\b|no (AVX2|AVX-512|AVX512\w*|FMA|AMX|NEON|SVE)\b( on this CPU)?")

@@ -4,7 +4,7 @@ import functools
 import sys
 import types
 
-from workloads import nvidia
+from workloads.machine import gpu
 
 GIB = 1 << 30
 
@@ -63,8 +63,8 @@ def fake_cupy(monkeypatch, devices=1, error="", pooled=0):
     made.is_available = lambda: not error and devices > 0
     made.get_default_memory_pool = lambda: types.SimpleNamespace(free_bytes=lambda: pooled)
     monkeypatch.setitem(sys.modules, "cupy", made)
-    monkeypatch.setattr(nvidia, "driver_cuda", lambda: 13000)
-    monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(gpu, "driver_cuda", lambda: 13000)
+    monkeypatch.setattr(gpu.importlib.util, "find_spec", lambda name: object())
     return made
 
 
@@ -92,5 +92,5 @@ class FakeNvml:
 
 def use_nvml(monkeypatch, library):
     """Sets the NVML that is found (None: there is none), with no handle remembered."""
-    monkeypatch.setattr(nvidia, "nvml", lambda: library)
-    monkeypatch.setattr(nvidia, "handle", functools.cache(nvidia.handle.__wrapped__))
+    monkeypatch.setattr(gpu, "nvml", lambda: library)
+    monkeypatch.setattr(gpu, "handle", functools.cache(gpu.handle.__wrapped__))

@@ -39,10 +39,12 @@ from analysis import (
     profile,
     roofs,
 )
-from workloads import cases, machine, records
+from workloads import records
+from workloads.machine import facts
+from workloads.records import cases
 
 FIXED = {  # what this machine would say of itself -> what it says here
-    machine: {
+    facts: {
         "gpu_problem": lambda: "" if _machine.gpus else "no NVIDIA driver",
         "describe": lambda: _machine,
         "threads_to_try": lambda: (1, 2, 4, 8, 16),

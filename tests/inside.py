@@ -11,8 +11,8 @@ import numpy as np
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import data, feeds, jax_loop, loops, replicas, switches, trainers
-from workloads.records import Row, Settings
+from workloads.frameworks import data, data_parallel, input_pipeline, jax_loop, tf_loop, trainers
+from workloads.records import Row, Settings, settings
 
 SAMPLES, BATCH, STEPS = 10, 4, 3  # two whole batches and a smaller one
 AGREE = 2e-5  # relative: float32 sums in another order, over some steps
@@ -57,10 +57,10 @@ def trainer(kernel, network=MLP, shuffle="off", rate=0.0, **chosen):
     if rate:
         network = msgspec.structs.replace(network, learning_rate=rate)
     row = Row(kernel, Training(network.name, BATCH, SAMPLES), Settings(switches={"shuffle": shuffle, **chosen}))
-    every = switches.of(row)
+    every = settings.of(row)
     x, y = data.load("synthetic", network, SAMPLES, 1)
     with contextlib.ExitStack() as patched:
-        for module in (trainers, loops, jax_loop):
+        for module in (trainers, tf_loop, jax_loop):
             patched.enter_context(mock.patch.object(module, "built", same_weights))
         return trainers.way(kernel)(trainers.Order(row, every, network, x, y, 1, {}))
 
@@ -73,8 +73,8 @@ def batches(residence, shuffle):
     """(sizes, the samples' numbers) of two epochs as the residence gives them."""
     x = np.arange(SAMPLES + 2, dtype=np.float32)[:, None]
     given = Settings(switches={"residence": residence, "shuffle": shuffle})
-    chosen = switches.of(Row("training/keras/fit", Training("peaks", BATCH, SAMPLES), given))
-    found, how = feeds.feeder(chosen, x, x[:, 0], BATCH, 1)(SAMPLES)
+    chosen = settings.of(Row("training/keras/fit", Training("peaks", BATCH, SAMPLES), given))
+    found, how = input_pipeline.feeder(chosen, x, x[:, 0], BATCH, 1)(SAMPLES)
     if residence == "generator":
         assert len(found) == STEPS and how == {"shuffle": False}
         epochs = []
@@ -108,7 +108,7 @@ def order_and_sizes():
 def fits_of_every_residence():
     """The same losses, and as many steps of the optimizer: a step tried on no batch would count in Adam."""
     wanted = None
-    for residence in feeds.RESIDENCES:
+    for residence in input_pipeline.RESIDENCES:
         fit = trainer("training/keras/fit", residence=residence).fit
         losses, steps = fit(SAMPLES, 2).losses, int(BUILT[-1].optimizer.iterations)
         assert steps == 2 * STEPS, (residence, steps)
@@ -246,7 +246,7 @@ def jax_loop_trains_whatever_keras_does():
         row = Row(
             kernel, Training("tests.inside:regularized", BATCH, SAMPLES), Settings(switches={"shuffle": "off"} | given)
         )
-        loop = trainers.way(kernel)(trainers.Order(row, switches.of(row), None, x, y, 1, {}))
+        loop = trainers.way(kernel)(trainers.Order(row, settings.of(row), None, x, y, 1, {}))
         found.append(loop.fit(SAMPLES, 3).losses)
     close(*found)
 
@@ -259,7 +259,7 @@ def listed(network, batch):
 
     import tensorflow as tf
 
-    from workloads import models
+    from workloads.frameworks import models
 
     x, y = data.load("synthetic", network, batch, 1)
     model = models.build(network, True)
@@ -300,7 +300,7 @@ def run_as_counted(network, off):
 
     from analysis import fusion
     from kernels.tensorflow import calls
-    from workloads import models
+    from workloads.frameworks import models
 
     x, y = data.load("synthetic", network, BATCH, 1)
     model = models.build(network, False)
@@ -328,7 +328,7 @@ def mirrored(count, jit="off", of=MLP):
     given = Settings(switches={"dropout": "off", "shuffle": "off", "jit_compile": jit, **over})
     row = Row("training/keras/fit", Training(of.name, BATCH, STEPS * BATCH), given)
     x, y = data.load("synthetic", of, STEPS * BATCH, 1)
-    return row, trainers.keras_fit(trainers.Order(row, switches.of(row), of, x, y, 1, {}))
+    return row, trainers.keras_fit(trainers.Order(row, settings.of(row), of, x, y, 1, {}))
 
 
 @made
@@ -364,8 +364,8 @@ def xla_compiles_no_mirrored_step():
     except Exception as error:
         found.append(error)
     assert found, "it was compiled"
-    assert replicas.refused(row, *found).startswith("XLA compiles no step of a MirroredStrategy"), found
-    assert replicas.refused(mirrored(2)[0], *found) == ""
+    assert data_parallel.refused(row, *found).startswith("XLA compiles no step of a MirroredStrategy"), found
+    assert data_parallel.refused(mirrored(2)[0], *found) == ""
 
 
 @made
@@ -373,7 +373,7 @@ def a_real_trace():
     """Two dense layers: two products forward, three backward (none for the first one's input), Adam's updates. Those of 64 x 256
     weights take a quick CPU less than the 8000 cycles from which on TensorFlow traces an operation; of 64 x 2048 they do not."""
     from tests.validation import traces, xspace
-    from workloads.timing import Limits
+    from workloads.harness.timing import Limits
 
     row = Row("training/keras/fit", Training("mlp-64-2048x1-10", 64, 128), Settings(switches={"data": "synthetic"}))
     m = traces.measured(row, Limits(max_time=0.01))

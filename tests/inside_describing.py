@@ -1,11 +1,11 @@
-"""What is asserted of workloads.describing inside the suite's one TensorFlow process; see tests/inside.py."""
+"""What is asserted of workloads.frameworks.description inside the suite's one TensorFlow process; see tests/inside.py."""
 
 import pytest
 
 from kernels import networks
 from kernels.networks.training_step import step
 from tests.inside import made
-from workloads import describing, models
+from workloads.frameworks import description, models
 
 TABLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "lenet", "resnet-small", "mlp-784-50x1-10")
 
@@ -21,7 +21,7 @@ def tables():
     """A model built from a table is described as that table: the same work of a step, shapes, weights, optimizer and loss."""
     for name in TABLES:
         table = networks.find(name)
-        found = describing.network(models.build(table), name)
+        found = description.network(models.build(table), name)
         assert facts(found) == facts(table), name
         expected = (table.input, table.classes, table.optimizer, table.loss)
         assert (found.input, found.classes, found.optimizer, found.loss) == expected
@@ -42,7 +42,7 @@ def joined():
     x = keras.ops.relu(of.GlobalAveragePooling2D(name="mean")(x) * 2.0)
     model = keras.Model(start, of.Dense(2, name="out")(x))
     model.compile("rmsprop", "mse")
-    found = describing.network(model, "joined")
+    found = description.network(model, "joined")
     by_name = {layer.name: layer for layer in found.layers}
     expected = ["conv", "avgpool", "concat", "zeropad", "globalpool", "dense"]
     assert [by_name[n].kind for n in ("one", "two", "both", "pad", "mean", "out")] == expected
@@ -63,5 +63,5 @@ def sizes_not_known():
 
     model = keras.Sequential([keras.Input((None, 4)), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(3)])
     model.compile("adam", "mse")
-    with pytest.raises(describing.Broken, match=r"takes \(None, None, 4\) and gives"):
-        describing.network(model, "any")
+    with pytest.raises(description.Broken, match=r"takes \(None, None, 4\) and gives"):
+        description.network(model, "any")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from analysis.estimate import Estimate
-from workloads import machine
+from workloads.machine import facts
 
 REPORTS = pathlib.Path(__file__).parent.parent / "reports"
 
@@ -32,7 +32,7 @@ def cells(f: Figure) -> list[str]:
 def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), kind: str = "bench", of=None) -> int:
     """Prints the table, writes reports/<machine>/<kind>-<name>.md; 0 when every row passes, else 1. `of`: the Machine whose
     stored rows the figures are of; None: this one."""
-    here = of or machine.describe()
+    here = of or facts.describe()
     head = ["what", "target", "figure", "95 % interval", "result"]
     rows = [head, ["---"] * len(head), *map(cells, figures)]
     about = f"{here.cpu}, {here.cores} cores" + (f"; {here.gpus[0].name}" if here.gpus else "; no GPU")
@@ -40,7 +40,7 @@ def table(name: str, title: str, figures: list[Figure], notes: list[str] = (), k
     lines = [
         f"# {title}",
         "",
-        f"`make {kind} NAME={name}` on {about}, {stamp}, commit {short(machine.commit())}.",
+        f"`make {kind} NAME={name}` on {about}, {stamp}, commit {short(facts.commit())}.",
         "",
         *("| " + " | ".join(row) + " |" for row in rows),
         "",

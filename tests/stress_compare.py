@@ -11,7 +11,9 @@ from must_reach import Figure, exactly, table
 
 from analysis import comparison, spread
 from kernels.problems import Matmul, Peak, Stream
-from workloads import machine, matmul, records, sweep
+from workloads import matmul, records
+from workloads.harness import sweep
+from workloads.machine import facts
 from workloads.records import Row, Settings
 
 ONE = Settings(threads=1)
@@ -55,7 +57,7 @@ def swept(folder: Path) -> None:
 
 def judged(folder: Path) -> list[comparison.Compared]:
     """What `compare` says of every pair, with the spread that is stored for this machine."""
-    known = spread.stored(machine.describe().key)
+    known = spread.stored(facts.describe().key)
     found = []
     for old in sorted(folder.glob(f"*-{SIDES[0]}")):
         new = old.with_name(old.name.replace(*SIDES))

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from must_reach import Figure, added, exactly, table
 
-from workloads import records
-from workloads.worker import ROOT
+from workloads import ROOT, records
 
 COMMAND = [
     "-m",

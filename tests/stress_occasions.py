@@ -14,8 +14,11 @@ from must_reach import REPORTS, Figure, exactly, table
 
 from analysis import comparison, estimate, names, spread
 from kernels.problems import Matmul, Peak, Stream
-from workloads import judging, machine, matmul, records, sweep
+from workloads import matmul, records
+from workloads.harness import sweep
+from workloads.machine import facts
 from workloads.records import Loaded, Measurement, Row, Samples, Settings
+from workloads.referee import verdicts
 
 ONE, TWO = Settings(threads=1), Settings(threads=2)
 ROWS = [
@@ -58,7 +61,7 @@ def main() -> int:
     flags.add_argument("--take", action="store_true", help="sweep now (100 s) and keep that too, before all are judged")
     flags.add_argument("--keep", nargs="+", metavar="RUN", default=[], help="keep these runs of --rigorous too")
     args = flags.parse_args()
-    place = REPORTS / machine.describe().key / "occasions"
+    place = REPORTS / facts.describe().key / "occasions"
     for run in args.keep:
         keep(place, records.read(run))
     if args.take:
@@ -108,7 +111,7 @@ def together(runs: list[dict[str, Measurement]]) -> spread.Stored:
     quiet: dict[str, list[Measurement]] = {}
     for m in (m for run in runs for m in run.values() if not spread.DISTURBED & {*m.flags}):
         quiet.setdefault(m.key, []).append(m)
-    return spread.Stored([functools.reduce(judging.grown, some) for some in quiet.values()])
+    return spread.Stored([functools.reduce(verdicts.grown, some) for some in quiet.values()])
 
 
 def pair(old: Measurement, new: Measurement, known: str, stored: spread.Stored | None) -> Pair:

@@ -11,9 +11,10 @@ from fake_gpu import write
 
 from kernels import registry
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream
-from workloads import caches, copies, measure, timing
+from workloads.harness import cache_state, copy_modes, timing
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
-from workloads.timing import Limits
 
 COLD = Settings(cache="cold")
 KERNEL = registry.Kernel("matmul", "numpy", "fake", lambda problem, a, b: lambda: a @ b, ("cpu",))
@@ -27,13 +28,13 @@ def problem_and_inputs():
 @pytest.fixture
 def small(monkeypatch):
     """A machine with two CPUs, each with a cache of 64 KiB of its own; -> the bytes that each thread reads."""
-    monkeypatch.setattr(caches.host, "affinity", lambda: frozenset({0}))
-    monkeypatch.setattr(caches, "_stay_on", lambda cpu: None)
-    monkeypatch.setattr(caches.host, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
-    monkeypatch.setattr(caches, "last_caches", len)
-    caches._cpu.cache_clear()
+    monkeypatch.setattr(cache_state.host, "affinity", lambda: frozenset({0}))
+    monkeypatch.setattr(cache_state, "_stay_on", lambda cpu: None)
+    monkeypatch.setattr(cache_state.host, "caches", lambda cpus: {"L1d": 1 << 12, "L2": 1 << 16})
+    monkeypatch.setattr(cache_state, "last_caches", len)
+    cache_state._cpu.cache_clear()
     yield
-    caches._cpu.cache_clear()
+    cache_state._cpu.cache_clear()
 
 
 def test_every_cpu_reads_four_times_its_last_cache(small, monkeypatch):
@@ -43,8 +44,8 @@ def test_every_cpu_reads_four_times_its_last_cache(small, monkeypatch):
         def sum(self):
             read.append((threading.get_ident(), self.nbytes, float(np.asarray(self).min())))
 
-    monkeypatch.setattr(caches.np, "ones", lambda size: np.full(size, 1.0).view(Part))
-    flush = caches._cpu(frozenset({2, 5, 7}))
+    monkeypatch.setattr(cache_state.np, "ones", lambda size: np.full(size, 1.0).view(Part))
+    flush = cache_state._cpu(frozenset({2, 5, 7}))
     assert len({thread for thread, *_ in read}) == 3  # once when it was made, each thread one part
     read.clear()
     flush()
@@ -54,8 +55,8 @@ def test_every_cpu_reads_four_times_its_last_cache(small, monkeypatch):
 
 def test_the_threads_stay_each_on_a_cpu(small, monkeypatch):
     stayed = []
-    monkeypatch.setattr(caches, "_stay_on", stayed.append)
-    caches._cpu(frozenset({3, 9}))()
+    monkeypatch.setattr(cache_state, "_stay_on", stayed.append)
+    cache_state._cpu(frozenset({3, 9}))()
     assert sorted(stayed) == [3, 9]
 
 
@@ -66,20 +67,20 @@ def test_last_caches_are_counted_by_what_the_cpus_share(tmp_path):
         for index, (level, shared) in enumerate([("1", f"{cpu}"), ("2", f"{cpu}"), ("3", "0-3" if cpu < 4 else "4-7")]):
             files |= {folder.format(cpu, index, "level"): level, folder.format(cpu, index, "shared_cpu_list"): shared}
     write(tmp_path, files)
-    assert caches.last_caches(frozenset(range(8)), tmp_path) == 2
-    assert caches.last_caches(frozenset({1, 2}), tmp_path) == 1
-    assert caches.last_caches(frozenset({40, 41}), tmp_path) == 1  # nothing is known of them
+    assert cache_state.last_caches(frozenset(range(8)), tmp_path) == 2
+    assert cache_state.last_caches(frozenset({1, 2}), tmp_path) == 1
+    assert cache_state.last_caches(frozenset({40, 41}), tmp_path) == 1  # nothing is known of them
 
 
 def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(small, monkeypatch):
-    monkeypatch.setattr(caches.machine, "memory_available", lambda: 1 << 19)
+    monkeypatch.setattr(cache_state.facts, "memory_available", lambda: 1 << 19)
     with pytest.raises(
         ValueError, match=r"takes 0.000488 GiB to read, and at most a quarter of what is free, 0.000488 GiB"
     ):
-        caches._cpu(frozenset({0, 1}))
-    monkeypatch.setattr(caches.host, "caches", lambda cpus: {})
+        cache_state._cpu(frozenset({0, 1}))
+    monkeypatch.setattr(cache_state.host, "caches", lambda cpus: {})
     with pytest.raises(ValueError, match="how large this CPU's caches are is not known"):
-        caches._cpu(frozenset({0, 1}))
+        cache_state._cpu(frozenset({0, 1}))
 
 
 # ---------------------------------------------------------------- in a row
@@ -95,14 +96,14 @@ def test_a_machine_that_says_nothing_of_its_caches_or_has_no_room_is_refused(sma
 def test_settings_without_a_cold_row(settings, words):
     problem, inputs = problem_and_inputs()
     with pytest.raises(ValueError, match=words):
-        copies.prepare(KERNEL, problem, settings, inputs)
+        copy_modes.prepare(KERNEL, problem, settings, inputs)
 
 
 @pytest.mark.parametrize("problem", [Launch("elementwise"), Peak("float32", 1 << 20)])
 def test_problems_without_data_in_a_cache_have_no_cold_row(problem):
     kernel = registry.Kernel(problem.op, "numpy", "fake", lambda *_: lambda: None, ("cpu",))
     with pytest.raises(ValueError, match=f"of matmul, conv, stream; a {problem.op} has none"):
-        copies.prepare(kernel, problem, COLD, problem.inputs(1))
+        copy_modes.prepare(kernel, problem, COLD, problem.inputs(1))
 
 
 def test_a_call_of_many_passes_has_no_cold_row(small):
@@ -115,7 +116,7 @@ def test_a_call_of_many_passes_has_no_cold_row(small):
 
     problem = Stream("copy", 1 << 12)
     with pytest.raises(ValueError, match="makes 64 passes over its data, of which only the first would be cold"):
-        copies.prepare(registry.Kernel("stream", "numba", "loop", bind, ("cpu",)), problem, COLD, problem.inputs(1))
+        copy_modes.prepare(registry.Kernel("stream", "numba", "loop", bind, ("cpu",)), problem, COLD, problem.inputs(1))
 
 
 def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
@@ -129,26 +130,26 @@ def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
         run.before = lambda: order.append("reset")
         return run
 
-    monkeypatch.setattr(caches, "flush", lambda kernel, device: lambda: order.append("flush"))
+    monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: order.append("flush"))
     problem, inputs = problem_and_inputs()
     kernel = registry.Kernel("matmul", "numpy", "fake", bind, ("cpu",))
-    prepared = copies.prepare(kernel, problem, COLD, inputs)
+    prepared = copy_modes.prepare(kernel, problem, COLD, inputs)
     measure._waited_for(prepared)(2)
     assert order == ["reset", "flush", "run"] * 2
     order.clear()
-    measure._waited_for(copies.prepare(kernel, problem, Settings(), inputs))(1)
+    measure._waited_for(copy_modes.prepare(kernel, problem, Settings(), inputs))(1)
     assert order == ["reset", "run"]
-    assert copies.prepare(KERNEL, problem, Settings(), inputs).before is None
+    assert copy_modes.prepare(KERNEL, problem, Settings(), inputs).before is None
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu:0"])
 @pytest.mark.parametrize("backend", ["numpy", "cupy", "tensorflow"])
 def test_the_flush_is_the_devices(monkeypatch, device, backend):
     for name in ("_cpu", "_cupy", "_tensorflow"):
-        monkeypatch.setattr(caches, name, lambda *_, name=name: name)
+        monkeypatch.setattr(cache_state, name, lambda *_, name=name: name)
     kernel = registry.Kernel("conv", backend, "fake", None, ("cpu", "gpu"))
     right = {"cpu": "_cpu", "gpu:0": {"tensorflow": "_tensorflow"}.get(backend, "_cupy")}[device]
-    assert caches.flush(kernel, device) == right
+    assert cache_state.flush(kernel, device) == right
 
 
 def test_cupy_reads_four_times_the_second_level_cache(monkeypatch):
@@ -159,8 +160,8 @@ def test_cupy_reads_four_times_the_second_level_cache(monkeypatch):
     )
     monkeypatch.setitem(sys.modules, "cupy", made)
     reader = types.SimpleNamespace(bind=lambda problem, data: bound.update(problem=problem, data=data) or "read")
-    monkeypatch.setattr(caches.registry, "find", {"stream/cupy/wide": reader}.__getitem__)
-    assert caches._cupy.__wrapped__() == "read"
+    monkeypatch.setattr(cache_state.registry, "find", {"stream/cupy/wide": reader}.__getitem__)
+    assert cache_state._cupy.__wrapped__() == "read"
     assert (bound["problem"].operation, bound["problem"].bytes_moved) == ("read", 240 << 20)
     assert bound["data"] == (60 << 20, np.float32)
 
@@ -174,12 +175,12 @@ def test_tensorflow_asks_the_driver_how_large_the_cache_is(monkeypatch, size, fa
 
     driver = types.SimpleNamespace(cuInit=lambda flags: failed, cuDeviceGet=lambda place, index: 0)
     driver.cuDeviceGetAttribute = attribute
-    monkeypatch.setattr(caches.ctypes, "CDLL", lambda name: driver)
+    monkeypatch.setattr(cache_state.ctypes, "CDLL", lambda name: driver)
     if size and not failed:
-        assert caches._l2_bytes() == size
+        assert cache_state._l2_bytes() == size
         return
     with pytest.raises(ValueError, match=rf"does not say how large the GPU's cache is \(error {failed}\)"):
-        caches._l2_bytes()
+        cache_state._l2_bytes()
 
 
 class Clock:
@@ -211,7 +212,7 @@ def test_the_flush_is_not_timed_but_counts_when_calls_are_planned(monkeypatch, w
 
 def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
     flushed = []
-    monkeypatch.setattr(caches, "flush", lambda kernel, device: lambda: flushed.append(device))
+    monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushed.append(device))
     row = Row("matmul/numpy/blas", Matmul(8, 8, 8), msgspec.structs.replace(COLD, threads=1))
     m = measure.measure(row, Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3), 1)
     assert (m.status, m.check, [s.clock for s in m.samples]) == ("ok", "exact", ["host-latency"])
@@ -224,7 +225,7 @@ def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
 
 def test_on_a_gpu_the_flush_is_queued_before_each_call_and_both_clocks_are_taken(monkeypatch):
     monkeypatch.setattr(timing, "device_each", lambda run, before, stream: ("device_each", run, before, stream))
-    prepared = copies.Prepared(lambda: 1, np.asarray, lambda: None, "stream", lambda: None)
+    prepared = copy_modes.Prepared(lambda: 1, np.asarray, lambda: None, "stream", lambda: None)
     kernel = types.SimpleNamespace(waits=False, allocates=True)
     takes = measure._device_takes(kernel, Row("conv/cupy/x", Conv(1, 4, 4, 1, 1, 3, 3), COLD), prepared)
     assert list(takes) == ["device"]

@@ -5,7 +5,7 @@ from test_jobs import trained
 
 from analysis import published
 from kernels import networks
-from workloads import cases
+from workloads.records import cases
 
 
 def test_every_case_has_the_networks_settings():

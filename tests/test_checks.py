@@ -12,9 +12,11 @@ from analysis import row_checks as checks
 from analysis.row_checks import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
-from workloads import copies, doctor, ends, measure, options, probes, records, row_flags, sweep
-from workloads.records import Measurement, Row, Run, Samples, Settings
-from workloads.timing import Limits
+from workloads import doctor, ends, options, records
+from workloads.harness import copy_modes, probes, sweep
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row, Run, Samples, Settings, row_flags
 
 BY_FLAG = {check.flag: check for check in checks.CHECKS}
 VIRTUAL = msgspec.structs.replace(CPU_MACHINE, virtual=True)
@@ -177,7 +179,7 @@ def test_a_row_is_measured_again_by_its_own_workload(m, command):
 
 
 def prepared(run, stream=None, synchronize=lambda: None):
-    return copies.Prepared(run, np.asarray, synchronize if stream else None, stream)
+    return copy_modes.Prepared(run, np.asarray, synchronize if stream else None, stream)
 
 
 @pytest.mark.parametrize(("left_s", "seen"), [(0.0, False), (15e-6, False), (1e-3, True)])
@@ -270,8 +272,8 @@ def test_another_checkouts_kernels(tmp_path):
 def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatch, kernel, device, lesser, flags):
     monkeypatch.setattr(probes, "taken", lambda backend: 2)
     monkeypatch.setattr(probes, "slow_governor", lambda: False)
-    monkeypatch.setattr(probes.machine, "usable_threads", lambda: 2)
-    monkeypatch.setattr(probes.machine, "lesser_blas", lambda found: lesser)
+    monkeypatch.setattr(probes.facts, "usable_threads", lambda: 2)
+    monkeypatch.setattr(probes.facts, "lesser_blas", lambda found: lesser)
     problem = Matmul(8, 8, 8)
     a, b = problem.inputs(1)
     wanted = Row(kernel, problem, Settings(device, threads=2))
@@ -291,8 +293,8 @@ def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatc
 def test_threads(monkeypatch, threads, took, most, flags):
     monkeypatch.setattr(probes, "taken", lambda backend: took)
     monkeypatch.setattr(probes, "slow_governor", lambda: False)
-    monkeypatch.setattr(probes.machine, "usable_threads", lambda: most)
-    monkeypatch.setattr(probes.machine, "lesser_blas", lambda found: False)
+    monkeypatch.setattr(probes.facts, "usable_threads", lambda: most)
+    monkeypatch.setattr(probes.facts, "lesser_blas", lambda found: False)
     problem = Matmul(8, 8, 8)
     wanted = Row("matmul/numpy/operator", problem, Settings(threads=threads))
     a, b = problem.inputs(1)
@@ -314,7 +316,7 @@ def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
     kernel = types.SimpleNamespace(backend="tensorflow", name="matmul/tensorflow/function")
     value = types.SimpleNamespace(device="/job:localhost/replica:0/task:0/device:CPU:0")
     a, b = problem.inputs(1)
-    made = copies.Prepared(lambda: value, lambda value: a @ b, lambda: None, None)
+    made = copy_modes.Prepared(lambda: value, lambda value: a @ b, lambda: None, None)
     on_gpu = Row(kernel.name, problem, Settings("gpu:0"))
     assert probes.flags(kernel, on_gpu, made, (a, b), 1e-5) == ("ran-on-cpu",)
     value.device = "/job:localhost/replica:0/task:0/device:GPU:0"

@@ -7,9 +7,9 @@ import sys
 import bench_start
 import pytest
 
-from workloads.worker import ROOT
+from workloads import ROOT
 
-COMMANDS = [c for c in bench_start.commands() if c != "workloads.worker"]
+COMMANDS = [c for c in bench_start.commands() if c != "workloads.harness.worker"]
 
 
 def test_all_commands_are_found():

@@ -12,8 +12,8 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 
 from analysis import compare, comparison, names, spread
 from kernels.problems import Training
-from workloads import baselines, matmul, options, records, show
-from workloads.records import Loaded, Measurement, Run, Samples, Settings
+from workloads import matmul, options, records, show
+from workloads.records import Loaded, Measurement, Run, Samples, Settings, baselines
 
 RUN = Run(
     records.SCHEMA, CPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"

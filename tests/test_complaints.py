@@ -16,8 +16,8 @@ from analysis.explanation import Sources
 from analysis.prediction import predict
 from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
-from workloads import cases
-from workloads.cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
+from workloads.records import cases
+from workloads.records.cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
 
 ROOT = pathlib.Path(__file__).parent.parent
 

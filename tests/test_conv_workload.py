@@ -13,7 +13,9 @@ from analysis.crossover import LATENCY
 from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv
-from workloads import conv, matmul, measure, options, plan, tables
+from workloads import conv, matmul, options, tables
+from workloads.harness import plan
+from workloads.harness import row as measure
 from workloads.records import Measurement, Settings
 
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
@@ -292,8 +294,8 @@ def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, mo
 def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
     """A kernel whose answer is off by less than it says is `bound`, one that is off by more is wrong."""
     from kernels import registry
+    from workloads.harness.timing import Limits
     from workloads.records import Row
-    from workloads.timing import Limits
 
     def planted(error: float, bound: float | None):
         def bind(p, a, b):
@@ -330,15 +332,15 @@ def test_notes_are_kept_in_files():
 
 
 def test_what_a_kernel_says_of_itself_outlives_the_copies_around_it():
-    from workloads import copies
+    from workloads.harness import copy_modes
 
     def compute():
         pass
 
     compute.notes, compute.bound = {"plan": "eng0"}, 0.1
-    prepared = copies.Prepared(copies._told(lambda: None, compute), lambda value: value)
+    prepared = copy_modes.Prepared(copy_modes._told(lambda: None, compute), lambda value: value)
     assert (prepared.notes, prepared.bound) == ({"plan": "eng0"}, 0.1)
-    plain = copies.Prepared(copies._told(lambda: None, lambda: None), lambda value: value)
+    plain = copy_modes.Prepared(copy_modes._told(lambda: None, lambda: None), lambda value: value)
     assert (plain.notes, plain.bound) == ({}, None)
 
 

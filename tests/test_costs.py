@@ -6,7 +6,7 @@ import pytest
 from analysis import costs
 from analysis.estimate import Estimate
 from kernels.problems import Matmul, Training
-from workloads import sweep
+from workloads.harness import sweep
 from workloads.records import Measurement, Samples, Settings
 
 # fit 0.1 s, epoch 0.02 s, step 5 ms: 0.1 + 0.02 + 0.005, 0.1 + 0.02 + 41 x 0.005, 0.1 + 3 x (0.02 + 0.005)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kernels import networks
-from workloads import data
+from workloads.frameworks import data
 
 S0 = networks.find("cifar10-cnn")
 

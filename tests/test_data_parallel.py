@@ -14,10 +14,13 @@ from analysis.estimate import Estimate
 from analysis.report import data_parallel as page
 from analysis.report import training as trainings_page
 from kernels.problems import AllReduce, Training
-from workloads import asked, options, replicas, spread, studies, switches, training
+from workloads import options, training
+from workloads.frameworks import data_parallel as replicas
+from workloads.frameworks import grid, several_gpus, studies
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Order, Worker, environment
+from workloads.records import settings as switches
 
 FIT = "training/keras/fit"
 TWO = msgspec.structs.replace(
@@ -289,7 +292,7 @@ def test_rows_spread_over_gpus_are_no_rows_of_one_gpu():
 
 
 def rows_of(words, here=TWO):
-    return asked.rows(training.parser().parse_args(words.split()), here)
+    return grid.rows(training.parser().parse_args(words.split()), here)
 
 
 def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
@@ -314,7 +317,7 @@ def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkey
     found = rows_of("--study data-parallel")
     several = [switches.of(r) for r in found if switches.replicas(r) > 1]
     assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == {
-        (library, strategy, jit) for library, strategy in spread.STRATEGY.items() for jit in ("on", "off")
+        (library, strategy, jit) for library, strategy in several_gpus.STRATEGY.items() for jit in ("on", "off")
     }
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
     assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}

@@ -11,10 +11,11 @@ from kernels.networks import layers
 from kernels.networks.layers import Layer, Network
 from kernels.networks.training_step import step
 from kernels.problems import Training
-from workloads import describe, options, worker
+from workloads import describe, options
+from workloads.harness import worker
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order
 from workloads.records import Measurement, Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Order
 
 
 def asserted(train, name):

@@ -11,8 +11,10 @@ import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
 import workloads.__main__ as overview
-from workloads import cpu_watch, doctor, health, host, machine, nvidia, options
-from workloads.health import Finding
+from workloads import doctor, options
+from workloads.harness import cpu_watch
+from workloads.machine import cpu, facts, gpu, health
+from workloads.machine.health import Finding
 
 ROOT = Path(__file__).parent.parent
 
@@ -61,9 +63,9 @@ def test_another_package_called_kernels(monkeypatch, tmp_path):
 )
 def test_blas(monkeypatch, threads, cores, most, level):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    monkeypatch.setattr(machine, "blas", lambda: {"blas": "openblas 0.3", "blas_threads": str(threads)})
-    monkeypatch.setattr(machine, "usable_cores", lambda: cores)
-    monkeypatch.setattr(machine, "usable_threads", lambda: most)
+    monkeypatch.setattr(facts, "blas", lambda: {"blas": "openblas 0.3", "blas_threads": str(threads)})
+    monkeypatch.setattr(facts, "usable_cores", lambda: cores)
+    monkeypatch.setattr(facts, "usable_threads", lambda: most)
     finding = only(health.blas())
     assert finding.level == level
     if level == "warn":
@@ -84,9 +86,9 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
     monkeypatch.delenv("OPENBLAS_CORETYPE", raising=False)
     if asked:
         monkeypatch.setenv("OPENBLAS_CORETYPE", asked)
-    found = {"blas": "openblas 0.3", "blas_kernels": kernels, "blas_threads": str(machine.usable_cores())}
-    monkeypatch.setattr(machine, "blas", lambda: found)
-    monkeypatch.setattr(host, "cpuinfo", lambda: [{"flags": flags}])
+    found = {"blas": "openblas 0.3", "blas_kernels": kernels, "blas_threads": str(facts.usable_cores())}
+    monkeypatch.setattr(facts, "blas", lambda: found)
+    monkeypatch.setattr(cpu, "cpuinfo", lambda: [{"flags": flags}])
     finding = only(health.blas())
     assert (finding.level, finding.fix) == ("warn" if fix else "ok", fix)
 
@@ -96,9 +98,9 @@ def test_a_blas_that_leaves_avx512_alone(monkeypatch, kernels, flags, asked, fix
     [("omp", 4, "ok"), ("tbb", 4, "ok"), ("workqueue", 4, "warn"), ("", 4, "problem"), ("omp", 2, "warn")],
 )
 def test_numba(monkeypatch, layer, threads, level):
-    monkeypatch.setattr(machine, "numba_layer", lambda: layer)
-    monkeypatch.setattr(machine, "numba_threads", lambda: threads)
-    monkeypatch.setattr(machine, "usable_cores", lambda: 4)
+    monkeypatch.setattr(facts, "numba_layer", lambda: layer)
+    monkeypatch.setattr(facts, "numba_threads", lambda: threads)
+    monkeypatch.setattr(facts, "usable_cores", lambda: 4)
     finding = doctor.numba()[0]
     assert finding.level == level
     assert level == "ok" or complains(finding, level)
@@ -127,7 +129,7 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
     ],
 )
 def test_no_gpu(monkeypatch, problem, level, fix):
-    monkeypatch.setattr(nvidia, "problem", lambda: problem)
+    monkeypatch.setattr(gpu, "problem", lambda: problem)
     finding = only(health.gpu())
     assert (finding.level, finding.fix) == (level, fix)
     assert problem in finding.seen
@@ -155,7 +157,7 @@ def test_a_gpu_and_another_process_on_it(monkeypatch):
     ],
 )
 def test_cupy(monkeypatch, answer, level, words):
-    monkeypatch.setattr(nvidia, "problem", lambda: "")
+    monkeypatch.setattr(gpu, "problem", lambda: "")
     monkeypatch.setattr(health, "child", lambda *_: answer)
     finding = only(health.cupy())
     assert (finding.level, words in finding.seen) == (level, True)
@@ -177,8 +179,8 @@ LOG = "I0000 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; 
     ],
 )
 def test_tensorflow(monkeypatch, version, problem, answer, level, words):
-    monkeypatch.setattr(machine, "version", lambda name: version)
-    monkeypatch.setattr(nvidia, "problem", lambda: problem)
+    monkeypatch.setattr(facts, "version", lambda name: version)
+    monkeypatch.setattr(gpu, "problem", lambda: problem)
     monkeypatch.setattr(health, "child", lambda *_: answer)
     finding = only(health.tensorflow())
     assert (finding.level, words in finding.seen) == (level, True), finding
@@ -192,7 +194,7 @@ def test_a_child_answers_fails_and_runs_out_of_time():
 
 
 def test_disk(monkeypatch, tmp_path):
-    monkeypatch.setattr(health, "_PROJECT", tmp_path)
+    monkeypatch.setattr(health, "ROOT", tmp_path)
     usage = types.SimpleNamespace(free=1 << 40)
     monkeypatch.setattr(health.shutil, "disk_usage", lambda folder: usage)
     assert only(health.disk()).level == "ok"
@@ -203,9 +205,9 @@ def test_disk(monkeypatch, tmp_path):
 
 
 def test_memory(monkeypatch):
-    monkeypatch.setattr(machine, "memory_available", lambda device: 8 << 30)
+    monkeypatch.setattr(facts, "memory_available", lambda device: 8 << 30)
     assert only(health.memory()).level == "ok"
-    monkeypatch.setattr(machine, "memory_available", lambda device: 1 << 30)
+    monkeypatch.setattr(facts, "memory_available", lambda device: 1 << 30)
     assert complains(only(health.memory()), "warn", "1.0 GiB")
 
 
@@ -295,14 +297,14 @@ def test_the_overview(capsys):
     for words in ("numpy", "numba", "cupy", "keras", "-m workloads.matmul", "-m workloads.doctor", "Next"):
         assert words in page
     assert f"  {options.python()} -m workloads.doctor" in page
-    assert "python -m workloads.worker" not in page
+    assert "python -m workloads.harness.worker" not in page
     assert max(len(line) for line in page.split("Next")[0].splitlines() if " -m " in line) <= 120
     assert "tensorflow" not in sys.modules
 
 
 def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
-    monkeypatch.setattr(machine, "software", lambda: {"numpy": "2.4", "keras": "3.15"})
-    monkeypatch.setattr(machine, "gpu_problem", lambda: "a driver but no device")
+    monkeypatch.setattr(facts, "software", lambda: {"numpy": "2.4", "keras": "3.15"})
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
     states = {name: (state, about) for name, state, about in overview.backends()}
     assert states["numpy"][0] == "ready"
     assert states["cupy"] == ("absent", "a driver but no device")
@@ -316,8 +318,8 @@ def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
         "tensorflow": "2.21",
         "keras": "3.15",
     }
-    monkeypatch.setattr(machine, "software", lambda: ready)
-    monkeypatch.setattr(machine, "gpu_problem", lambda: "")
+    monkeypatch.setattr(facts, "software", lambda: ready)
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "")
     states = {name: (state, about) for name, state, about in overview.backends()}
     assert states["cupy"] == ("ready", "CuPy 14.2.0, CUDA 13.0, cuBLAS 13.1, driver 580.1")
     assert states["cuda"] == ("ready", "our own kernels, compiled by NVRTC through CuPy 14.2.0")
@@ -329,7 +331,7 @@ def test_commands_are_found_by_what_they_are():
     found = dict(overview.commands())
     assert "workloads.doctor" in found
     assert found["workloads.doctor"].startswith("Says whether this machine is ready")
-    assert not {"workloads", "workloads.worker", "workloads.options", "workloads.__main__"} & set(found)
+    assert not {"workloads", "workloads.harness.worker", "workloads.options", "workloads.__main__"} & set(found)
 
 
 def test_help_needs_nothing_but_the_standard_library():

@@ -6,7 +6,8 @@ import pytest
 from fake_measurements import CPU_MACHINE, row
 
 from kernels.problems import Inference, Training
-from workloads import ends, inference, options, sweep, training
+from workloads import ends, inference, options, training
+from workloads.harness import sweep
 from workloads.records import SCHEMA, Run
 
 RUN = Run(SCHEMA, CPU_MACHINE, {}, "python -m workloads.training", 1, "a", "b", "2026-01-01T00:00:00Z")

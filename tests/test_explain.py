@@ -14,7 +14,8 @@ from analysis import explain, explanation, verifying, whatif
 from analysis.explanation import Asked
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
-from workloads import machine, options, records
+from workloads import options, records
+from workloads.machine import facts
 
 ROOT = pathlib.Path(__file__).parent.parent
 OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
@@ -24,7 +25,7 @@ OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights
 def laws(monkeypatch):
     """What predicts follows known laws; this machine has no GPU."""
     monkeypatch.setattr(analysis.prediction, "predict", predict)
-    monkeypatch.setattr(machine, "gpu_problem", lambda: "no driver")
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "no driver")
 
 
 def written(folder: pathlib.Path, of=GPU_MACHINE, rows=()) -> str:
@@ -133,7 +134,7 @@ def test_rows_of_several_machines_are_refused(tmp_path, capsys):
 
 def test_a_stored_gpu_stands_beside_this_machines_own_rows(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(machine, "describe", lambda: CPU_MACHINE)
+    monkeypatch.setattr(facts, "describe", lambda: CPU_MACHINE)
     slow = [row("launch/tensorflow/fit_op_by_op", Launch("step", n), 0.02 + n * 8e-4) for n in (10, 80, 640)]
     written(tmp_path / "reports/local" / CPU_MACHINE.key / "one", CPU_MACHINE, slow)
     stored = written(tmp_path / "stored")

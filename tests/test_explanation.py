@@ -27,8 +27,8 @@ from analysis.profile import Lacking
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
-from workloads.cases import Reported
 from workloads.records import Settings
+from workloads.records.cases import Reported
 
 T = Training("cifar10-cnn", 32, 3200, 10)
 

@@ -14,9 +14,12 @@ import planting
 import pytest
 
 from kernels.problems import Matmul
-from workloads import machine, matmul, measure, options, plan, records, sweep, timing, worker
+from workloads import matmul, options, records
+from workloads.harness import plan, sweep, timing, worker
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
-from workloads.timing import Limits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1"]
 QUICK = Limits(0.005, 5, 0.5, 0.05)
@@ -191,7 +194,7 @@ def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
 
 def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):
     times = iter(["2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"])
-    monkeypatch.setattr(machine, "now", lambda: next(times))
+    monkeypatch.setattr(facts, "now", lambda: next(times))
     args = matmul.parser().parse_args([])
     timed = Samples("host-latency", (1.0,), 1, (0,), "steady")
     for n, resume in ((1, False), (2, True)):

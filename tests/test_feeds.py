@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from workloads import feeds
+from workloads.frameworks import input_pipeline
 
 CHOSEN = {
     "residence": "numpy",
@@ -21,11 +21,11 @@ def test_inside(inside, name):
 
 def test_numpy_is_kerass_own_way():
     x = np.arange(12)
-    data, how = feeds.feeder(CHOSEN, x, -x, 4, 1)(10)
+    data, how = input_pipeline.feeder(CHOSEN, x, -x, 4, 1)(10)
     assert data.tolist() == list(range(10))
     assert how["y"].tolist() == [-i for i in range(10)]
     assert (how["batch_size"], how["shuffle"]) == (4, True)
-    assert feeds.feeder(CHOSEN | {"shuffle": "off"}, x, x, 4, 1)(10)[1]["shuffle"] is False
+    assert input_pipeline.feeder(CHOSEN | {"shuffle": "off"}, x, x, 4, 1)(10)[1]["shuffle"] is False
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_numpy_is_kerass_own_way():
 )
 def test_what_model_fit_cannot_take_is_said(chosen, words):
     with pytest.raises(ValueError, match=words):
-        feeds.feeder(CHOSEN | chosen, np.zeros(4), np.zeros(4), 2, 1)
+        input_pipeline.feeder(CHOSEN | chosen, np.zeros(4), np.zeros(4), 2, 1)

@@ -6,7 +6,9 @@ import zipfile
 
 import pytest
 
-from workloads import asked, findable, options, switches
+from workloads import options
+from workloads.frameworks import findable, grid
+from workloads.records import settings
 
 
 @pytest.fixture
@@ -61,10 +63,10 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
     ],
 )
 def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
-    assert switches.own_model(name)
+    assert settings.own_model(name)
     assert findable.missing(name).startswith(words)
     with pytest.raises(options.Usage) as refused:
-        asked.known_model(name)
+        grid.known_model(name)
     assert (refused.value.code, str(refused.value)) == (options.USAGE, findable.missing(name))
 
 

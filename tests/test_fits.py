@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from kernels.problems import Training
-from workloads import fits
+from workloads.frameworks import keras_fit
+from workloads.frameworks.trainers import Fitted, Trainer
+from workloads.harness.timing import Limits
 from workloads.records import EPOCHS_OF
-from workloads.timing import Limits
-from workloads.trainers import Fitted, Trainer
 
 
 class Clock:
@@ -15,7 +15,7 @@ class Clock:
 
     def __init__(self, monkeypatch, batch, seen=()):
         self.now, self.batch, self.calls, self.seen = 0.0, batch, [], set(seen)
-        monkeypatch.setattr(fits.time, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(keras_fit.time, "perf_counter", lambda: self.now)
         self.trainer = Trainer(self.fit, lambda: self.calls.append("restore"), {}, {})
 
     def fit(self, samples, epochs, stamped=False):
@@ -29,13 +29,13 @@ class Clock:
 
 def test_a_compilation_for_each_batch_shape(monkeypatch):
     phases = {}
-    fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 100), phases)
+    keras_fit.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 100), phases)
     assert phases == pytest.approx({"compile": 3.0, "compile_last": 3.0})
     phases = {}
-    fits.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 96), phases)
+    keras_fit.compiled(Clock(monkeypatch, 32).trainer, Training("m", 32, 96), phases)
     assert phases == pytest.approx({"compile": 3.0})
     phases = {}
-    fits.compiled(Clock(monkeypatch, 2).trainer, Training("m", 2, 5), phases)
+    keras_fit.compiled(Clock(monkeypatch, 2).trainer, Training("m", 2, 5), phases)
     assert phases == pytest.approx({"compile": 6.0})  # no third batch size could tell the two apart
 
 
@@ -48,48 +48,48 @@ def test_the_first_fit_of_each_form_is_not_counted(monkeypatch):
         made.add((samples, epochs))
         return clock.fit(samples, epochs)
 
-    found = fits.apart(Trainer(fit, lambda: None, {}, {}), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
+    found = keras_fit.apart(Trainer(fit, lambda: None, {}, {}), Training("m", 32, 6400), 6400, Limits(max_time=3.0))
     expected = {"fit_s 1x1": {1.51}, "fit_s 1x100": {2.5}, "fit_s 3x1": {2.53}}
     assert {name: {round(s, 6) for s in taken} for name, taken in found.items()} == expected
 
 
 def test_fits_are_of_whole_executions(monkeypatch):
     clock = Clock(monkeypatch, 4)
-    fits.compiled(clock.trainer, Training("m", 4, 100), {}, unit=8)
-    held = fits.samples_held(Training("m", 4, 100), 1, 8)
-    found = fits.apart(clock.trainer, Training("m", 4, 100), held, Limits(max_time=3.0), 8)
-    fits.learned(clock.trainer, Training("m", 4, 100), 8)
+    keras_fit.compiled(clock.trainer, Training("m", 4, 100), {}, unit=8)
+    held = keras_fit.samples_held(Training("m", 4, 100), 1, 8)
+    found = keras_fit.apart(clock.trainer, Training("m", 4, 100), held, Limits(max_time=3.0), 8)
+    keras_fit.learned(clock.trainer, Training("m", 4, 100), 8)
     assert set(found) == {"fit_s 1x8", "fit_s 1x104", "fit_s 3x8"}
     assert {call[0] // 4 % 8 for call in clock.calls if call != "restore"} == {0}
     assert clock.calls[-1] == (16 * 4, 3)
     clock.calls.clear()
-    fits.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
+    keras_fit.compiled(clock.trainer, Training("m", 4, 98), {}, unit=8)
     assert {-(-samples // 4) for samples, _ in clock.calls} == {8}
 
 
 def test_fits_vary_one_thing_each(monkeypatch):
     clock = Clock(monkeypatch, 32, {32})
-    found = fits.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
+    found = keras_fit.apart(clock.trainer, Training("m", 32, 6400), 6400, Limits(max_time=3.0))
     assert set(found) == {"fit_s 1x1", "fit_s 1x100", "fit_s 3x1"}  # a third of 3 s at 10 ms a step: 100 steps
     assert set(found["fit_s 1x1"][-3:]) == {1.51}
     assert set(found["fit_s 1x100"]) == {2.5} and set(found["fit_s 3x1"]) == {2.53}
     assert {len(v) for v in found.values()} == {3}  # three rounds of 6.54 s are more than twice max_time
     assert {samples % 32 for samples, _ in clock.calls} == {0}
-    slow = fits.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 64, Limits())
+    slow = keras_fit.apart(Clock(monkeypatch, 32).trainer, Training("m", 32, 32), 64, Limits())
     assert set(slow) == {"fit_s 1x1", "fit_s 1x2", "fit_s 3x1"}
 
 
 def test_long_fits_count_by_their_epochs(monkeypatch):
     clock, problem = Clock(monkeypatch, 32, {32}), Training("m", 32, 64, 4)
     first = Fitted((1.0,) * 4, (), (9.0, 0.4, 0.6, 0.5))
-    taken = fits.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
+    taken = keras_fit.repeated(clock.trainer, problem, first, 10.5, Limits(max_time=2.0), lambda: None)
     assert taken.seconds == (0.2, 0.3, 0.25) and taken.calls == 2 and taken.stop_reason == EPOCHS_OF + "one fit"
     assert clock.calls == []
-    two = fits.repeated(
+    two = keras_fit.repeated(
         clock.trainer, Training("m", 32, 64, 2), Fitted((1.0,) * 2, (), (9.0, 0.4)), 10.4, Limits(), lambda: None
     )
     assert (two.seconds, two.stop_reason, clock.calls) == ((0.2, 0.26, 0.26), "epochs of two fits", [(64, 2)])
-    taken = fits.repeated(clock.trainer, problem, first, 1.5, Limits(max_time=2.0), lambda: None)
+    taken = keras_fit.repeated(clock.trainer, problem, first, 1.5, Limits(max_time=2.0), lambda: None)
     assert set(taken.seconds) == {round((1 + 4 * 0.52) / 8, 6)} and taken.calls == 8
     assert taken.stop_reason == "max-time" and len(taken.seconds) == 3
 
@@ -108,19 +108,21 @@ def test_long_fits_count_by_their_epochs(monkeypatch):
     ],
 )
 def test_when_to_stop(seconds, spent, reason):
-    assert fits._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+    assert keras_fit._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
 def test_the_loss_run_begins_anew_and_keeps_to_whole_batches(monkeypatch):
     for samples, asked in ((9600, 640), (100, 96), (64, 64), (20, 20)):
         clock = Clock(monkeypatch, 32)
-        assert len(fits.learned(clock.trainer, Training("m", 32, samples)).losses) == 3
+        assert len(keras_fit.learned(clock.trainer, Training("m", 32, samples)).losses) == 3
         assert clock.calls == ["restore", (asked, 3)]
 
 
 def test_samples_are_held_for_several_steps_within_a_bound():
-    assert fits.samples_held(Training("m", 32, 100), 12288) == 200 * 32
-    assert fits.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192  # 96 MiB a batch: two, and the bound is 256
-    assert fits.samples_held(Training("m", 32, 50_000), 12288) == 50_000
-    x, y = fits.resized(np.arange(3), np.arange(3), 7)
+    assert keras_fit.samples_held(Training("m", 32, 100), 12288) == 200 * 32
+    assert (
+        keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192
+    )  # 96 MiB a batch: two, and the bound is 256
+    assert keras_fit.samples_held(Training("m", 32, 50_000), 12288) == 50_000
+    x, y = keras_fit.resized(np.arange(3), np.arange(3), 7)
     assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]

@@ -16,10 +16,11 @@ from test_fleet_devices import machine, reads, write
 
 from analysis import fleet_devices, fleet_judged, fleet_words
 from kernels.problems import Peak
-from workloads import fleet, fleet_cluster, options, records, suite
-from workloads.fleet_cluster import Node
+from workloads import ROOT, options, records, suite
+from workloads.fleet import cluster
+from workloads.fleet import nodes as fleet
+from workloads.fleet.cluster import Node
 from workloads.records import Measurement, Row, Settings
-from workloads.worker import ROOT
 
 LISTED = {
     "NodeID": "0" * 56,
@@ -38,13 +39,13 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
         {**LISTED, "NodeID": "2" * 56, "NodeName": "rack 2/a"},
         {**LISTED, "NodeID": "3" * 56, "Alive": False},
     ]
-    seen = fleet_cluster.nodes(listed)
+    seen = cluster.nodes(listed)
     assert [(n.name, n.cpus, n.gpus) for n in seen] == [
         ("gpu-box", 8.0, 2.0),
         ("gpu-box", 8.0, 2.0),
         ("rack-2-a", 8.0, 2.0),
     ]
-    assert [n.name for n in fleet_cluster.told_apart(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
+    assert [n.name for n in cluster.told_apart(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
 def test_what_is_no_address_is_refused(address, error):
     pytest.importorskip("ray")
     with pytest.raises(options.Usage, match=error):
-        fleet_cluster.connect(address, print)
+        cluster.connect(address, print)
 
 
 def test_no_cluster_and_no_ray_exit_3_with_what_to_type(monkeypatch, capsys):
@@ -68,12 +69,12 @@ def test_no_cluster_and_no_ray_exit_3_with_what_to_type(monkeypatch, capsys):
 
 def test_the_running_cluster_is_the_one_noted_last_when_it_still_answers(tmp_path, monkeypatch):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    assert fleet_cluster.current(str(tmp_path)) == ""
+    assert cluster.current(str(tmp_path)) == ""
     (tmp_path / "ray").mkdir()
     (tmp_path / "ray" / "ray_current_cluster").write_text("127.0.0.1:1\n")
-    assert fleet_cluster.current(str(tmp_path)) == ""  # it was killed and its note stayed
-    monkeypatch.setattr(fleet_cluster, "answers", lambda address: address == "127.0.0.1:1")
-    assert fleet_cluster.current(str(tmp_path)) == "127.0.0.1:1"
+    assert cluster.current(str(tmp_path)) == ""  # it was killed and its note stayed
+    monkeypatch.setattr(cluster, "answers", lambda address: address == "127.0.0.1:1")
+    assert cluster.current(str(tmp_path)) == "127.0.0.1:1"
 
 
 def exit_code(*parts, stopped="") -> int:
@@ -120,9 +121,7 @@ class Engine:
     def remote(self, function):
         def options(scheduling_strategy, **how):
             self.held[scheduling_strategy] = how
-            answer = (
-                self._streams[scheduling_strategy] if function is fleet_cluster.measure_node else scheduling_strategy
-            )
+            answer = self._streams[scheduling_strategy] if function is cluster.measure_node else scheduling_strategy
             return types.SimpleNamespace(remote=lambda *args: answer)
 
         return types.SimpleNamespace(options=options)
@@ -146,7 +145,7 @@ class Engine:
 
 @pytest.fixture
 def placed(monkeypatch):
-    monkeypatch.setattr(fleet_cluster, "on", lambda node: node.id)
+    monkeypatch.setattr(cluster, "on", lambda node: node.id)
     monkeypatch.setattr(fleet, "_POLL_S", 0.0)
 
 
@@ -250,7 +249,7 @@ def test_nodes_of_another_version_or_without_answer_are_left_out_with_the_reason
     said: list[str] = []
     absent = ModuleNotFoundError("No module named 'workloads'")
     greetings = {"a": ours, "b": {**ours, "sources": "0123"}, "c": Late(), "d": absent, "e": ours}
-    kept = fleet_cluster.usable(Engine({}, greetings), [Node(n, n, 1.0, 0.0) for n in "abcde"], said.append, 9.0)
+    kept = cluster.usable(Engine({}, greetings), [Node(n, n, 1.0, 0.0) for n in "abcde"], said.append, 9.0)
     assert [node.name for node in kept] == ["a", "e"]
     assert said[0] == f"b (b) left out: its sources are 0123, here {ours['sources']}: bring both to one version"
     assert said[1:3] == ["c (c) left out: it did not answer within 9 s", "d (d) left out: No module named 'workloads'"]
@@ -280,7 +279,7 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
     def copied(kept: dict, **how) -> dict[str, bytes]:
         flags = {**vars(args), "quiet": False, "resume": True, "command": "python -m workloads.suite --ray auto", **how}
         files: dict[str, bytes] = {}
-        for name, text in fleet_cluster.measure_node(encoded(flags), kept, 1):
+        for name, text in cluster.measure_node(encoded(flags), kept, 1):
             files[name] = files.get(name, b"") + text
         return files
 
@@ -317,7 +316,7 @@ def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_f
 
 def test_a_node_whose_suite_breaks_says_its_last_words():
     with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
-        list(fleet_cluster.measure_node(b"{\n", {}, 1))
+        list(cluster.measure_node(b"{\n", {}, 1))
 
 
 _CLUSTER = """

@@ -12,9 +12,8 @@ import pytest
 from analysis import fleet as command
 from analysis import fleet_devices, fleet_judged, fleet_words
 from kernels.problems import Peak, Stream
-from workloads import baselines, records
-from workloads.records import Measurement, Settings
-from workloads.worker import ROOT
+from workloads import ROOT, records
+from workloads.records import Measurement, Settings, baselines
 
 H200 = ROOT / "reports" / "nvidia-h200"
 READS = tuple(Stream("read", 2**30 * i) for i in (1, 2, 4))

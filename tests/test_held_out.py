@@ -12,7 +12,7 @@ from analysis import calibration, error_tables, foretold, held_out, prediction, 
 from analysis.combine import HOST, Calibration
 from analysis.estimate import Estimate
 from kernels.problems import Training
-from workloads import sweep
+from workloads.harness import sweep
 from workloads.records import Settings
 
 CPU, GPU = Settings("cpu"), Settings("gpu:0")

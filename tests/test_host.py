@@ -3,7 +3,7 @@
 import pytest
 from fake_gpu import write
 
-from workloads import host
+from workloads.machine import cpu as host
 
 CASCADE_LAKE = """processor\t: 0
 vendor_id\t: GenuineIntel

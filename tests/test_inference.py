@@ -14,12 +14,16 @@ from analysis import inference as said
 from analysis import inference_words
 from kernels import networks
 from kernels.problems import Inference
-from workloads import answering, energy, inference, measure, options, records, serving, sweep, switches
+from workloads import inference, options, records
+from workloads.frameworks import inference_row, serving
+from workloads.harness import energy, sweep
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker
 from workloads.records import Row, Samples, Settings
-from workloads.timing import Limits
-from workloads.worker import Order, Worker
+from workloads.records import settings as switches
 
-CALL, PREDICT, SERVE = answering.CALL, answering.PREDICT, answering.SERVE
+CALL, PREDICT, SERVE = inference_row.CALL, inference_row.PREDICT, inference_row.SERVE
 
 
 def test_the_products_of_an_answer_are_counted():
@@ -106,7 +110,7 @@ REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 
     ],
 )
 def test_wrong_answers_are_named(change, words):
-    error, wrong = answering.compared(change(REFERENCE), REFERENCE, REFERENCE, True, "float32")
+    error, wrong = inference_row.compared(change(REFERENCE), REFERENCE, REFERENCE, True, "float32")
     assert words in wrong
     assert bool(words) == bool(wrong)
     assert error < 0.01 or wrong
@@ -114,19 +118,21 @@ def test_wrong_answers_are_named(change, words):
 
 def test_a_reference_that_answers_all_alike_checks_nothing_and_says_so():
     same = np.full((4, 2), 0.5)
-    assert "nothing can be compared" in answering.compared(same, same, same, True, "float32")[1]
+    assert "nothing can be compared" in inference_row.compared(same, same, same, True, "float32")[1]
 
 
 def test_probabilities_of_a_sigmoid_need_not_sum_to_one():
-    assert answering.compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, False, "float32") == (0.0, "")
+    assert inference_row.compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, False, "float32") == (0.0, "")
 
 
 def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     ready = SimpleNamespace(device="/CPU:0", wait=None, compiled=set(), reference=REFERENCE, softmax=True, about={})
-    monkeypatch.setattr(answering, "prepare", lambda *of: (ready, np.zeros((4, 1))))
+    monkeypatch.setattr(inference_row, "prepare", lambda *of: (ready, np.zeros((4, 1))))
     monkeypatch.setattr(serving, "placed", lambda device: __import__("contextlib").nullcontext())
-    monkeypatch.setattr(answering, "caller", lambda *of: lambda: REFERENCE[::-1])
-    monkeypatch.setattr(answering.tensors, "about", lambda *of: {})  # it asks TensorFlow, which is in no test's process
+    monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
+    monkeypatch.setattr(
+        inference_row.tensors, "about", lambda *of: {}
+    )  # it asks TensorFlow, which is in no test's process
     wanted = Row(CALL, Inference("lenet", 4), Settings())
     m = measure.measure(wanted, Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5))

@@ -10,7 +10,7 @@ from collections import namedtuple
 
 import pytest
 
-from workloads.worker import ROOT
+from workloads import ROOT
 
 _spec = importlib.util.spec_from_file_location("install", ROOT / "install.py")
 setup = importlib.util.module_from_spec(_spec)

@@ -15,8 +15,7 @@ from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP
 from analysis.report import training as section
 from analysis.training_answers import training_sentences
 from kernels.problems import Training
-from workloads import switches
-from workloads.records import Measurement, Settings
+from workloads.records import Measurement, Settings, settings
 
 FIT = "training/keras/fit"
 JAX_LOOPS = ("training/jax/loop", "training/jax/keras_loop")  # of stored rows, and of new ones
@@ -51,7 +50,7 @@ def trained(
     waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
     values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
     made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series, values=values)
-    chosen = switches.changed({"data": "synthetic", **given})
+    chosen = settings.changed({"data": "synthetic", **given})
     return Measurement(
         made.kernel,
         problem,

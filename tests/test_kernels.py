@@ -156,7 +156,7 @@ def test_only_what_the_cpu_lacks_excuses_a_kernel_that_can_do_nothing(monkeypatc
 def test_gpu_kernels_are_right(name):
     if not gpu():
         pytest.skip("no GPU")
-    from workloads import copies
+    from workloads.harness import copy_modes
     from workloads.records import Settings
 
     op, backend = name.split("/")
@@ -167,7 +167,7 @@ def test_gpu_kernels_are_right(name):
             modes = ("resident", "roundtrip", "roundtrip-pageable", "roundtrip-pinned")
             for mode in modes[:1] if op in ("transfer", "launch") else modes:
                 try:
-                    prepared = copies.prepare(kernel, problem, Settings(device="gpu:0", mode=mode), inputs)
+                    prepared = copy_modes.prepare(kernel, problem, Settings(device="gpu:0", mode=mode), inputs)
                 except ValueError:
                     continue
                 value = prepared.run()

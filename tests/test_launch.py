@@ -9,9 +9,10 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
 from kernels import registry
 from kernels.problems import Launch
-from workloads import launch, options, starts, sweep
+from workloads import launch, options
+from workloads.harness import startup, sweep
+from workloads.harness.worker import Order, Worker, environment
 from workloads.records import Row, Settings
-from workloads.worker import Order, Worker, environment
 
 
 def rows(*flags: str, here=CPU_MACHINE) -> list[Row]:
@@ -152,7 +153,7 @@ def test_what_a_backend_has_not_is_skipped_with_the_reason():
 def test_a_process_that_is_not_fresh_fails():
     importlib.import_module("numba")
     with pytest.raises(RuntimeError, match="numba is imported already"):
-        starts.measure(once("numba", "import"))
+        startup.measure(once("numba", "import"))
 
 
 def test_a_missing_library_is_not_installed(monkeypatch):
@@ -162,7 +163,7 @@ def test_a_missing_library_is_not_installed(monkeypatch):
         registry, "BACKENDS", {**registry.BACKENDS, "cupy": registry.Backend(("gpu",), "cupy_", "cupy")}
     )
     with pytest.raises(registry.NotInstalled, match="pip install cupy"):
-        starts.measure(once("cupy", "import"))
+        startup.measure(once("cupy", "import"))
 
 
 def test_five_processes_are_merged_with_their_spread(tmp_path):

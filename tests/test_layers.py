@@ -30,7 +30,9 @@ from analysis.report import roofline as hierarchical
 from analysis.roofs import roofs
 from analysis.why import why
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import machine, options, plan, tables
+from workloads import options, tables
+from workloads.harness import plan
+from workloads.machine import facts as machine
 
 
 def conv(n: int = 32, **fields) -> Conv:

@@ -7,10 +7,10 @@ import pytest
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import jax_loop, loops, switches, trainers
-from workloads.records import Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Order, Worker, environment
+from workloads.frameworks import jax_loop, tf_loop, trainers
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
+from workloads.records import Row, Settings, settings
 
 jax = pytest.importorskip("jax")
 LINE = networks.Network("line", "", (2,), 1, (networks.Layer("out", "dense", 1),), "sgd", "mean_squared_error")
@@ -70,7 +70,7 @@ def test_a_row_of_a_loop_has_its_whole_record(train, on_jax, kernel, jit):
 
 def order(kernel, network=LINE, y=None, **chosen):
     of, targets = row(kernel, **chosen), np.zeros((10, 1)) if y is None else y
-    return trainers.Order(of, switches.of(of), network, np.zeros((10, 2), np.float32), targets, 1, {})
+    return trainers.Order(of, settings.of(of), network, np.zeros((10, 2), np.float32), targets, 1, {})
 
 
 @pytest.mark.parametrize(
@@ -93,12 +93,12 @@ def test_what_a_loop_cannot_do_is_said(kernel, fields, words):
 
 
 def test_the_batches_of_an_epoch():
-    assert loops.sizes(10, 4) == [4, 4, 2]
-    assert loops.sizes(8, 4) == [4, 4]
-    assert loops.sizes(3, 4) == [3]
+    assert tf_loop.sizes(10, 4) == [4, 4, 2]
+    assert tf_loop.sizes(8, 4) == [4, 4]
+    assert tf_loop.sizes(3, 4) == [3]
     x = np.arange(10)
-    assert [a.tolist() for a, b in loops.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    mixed = [(a, b) for a, b in loops.cut(x, -x, [4, 4, 2], np.random.default_rng(1))]
+    assert [a.tolist() for a, b in tf_loop.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
+    mixed = [(a, b) for a, b in tf_loop.cut(x, -x, [4, 4, 2], np.random.default_rng(1))]
     assert [len(a) for a, _ in mixed] == [4, 4, 2]
     assert all((a == -b).all() for a, b in mixed)
     assert sorted(np.concatenate([a for a, _ in mixed])) == list(range(10))
@@ -116,7 +116,7 @@ def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
         done.append(loss)
         return loss
 
-    fitted = loops.looped(
+    fitted = tf_loop.looped(
         order(JAX_LOOP), lambda samples: [(1.0,), (2.0,), (3.0,)], step, lambda: done.append("wait"), read, 10, 2
     )
     assert done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
@@ -125,8 +125,8 @@ def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
 
 def test_epochs_between_two_waits_share_their_time(monkeypatch):
     now, waits = 100.0, []
-    monkeypatch.setattr(loops.time, "perf_counter", lambda: now)
-    stamps = loops.Stamps(lambda: waits.append(now))
+    monkeypatch.setattr(tf_loop.time, "perf_counter", lambda: now)
+    stamps = tf_loop.Stamps(lambda: waits.append(now))
     for now in (
         100.5,
         100.51,

@@ -7,17 +7,17 @@ import types
 import pytest
 from fake_gpu import GIB
 
-from workloads import host, machine
+from workloads.machine import cpu, facts
 
 
 def test_without_cpuinfo_numpy_tells_the_features(tmp_path):
-    assert host.features(host.cpuinfo(tmp_path)) == set()
-    names = machine._numpy_features()
+    assert cpu.features(cpu.cpuinfo(tmp_path)) == set()
+    names = facts._numpy_features()
     assert names
     assert names == {name.lower() for name in names}
-    assert host.simd({"sse42", "avx2"}) == "avx2"
-    assert host.simd({"neon", "asimd"}) == "neon"
-    assert host.simd(set()) == "scalar"
+    assert cpu.simd({"sse42", "avx2"}) == "avx2"
+    assert cpu.simd({"neon", "asimd"}) == "neon"
+    assert cpu.simd(set()) == "scalar"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_without_cpuinfo_numpy_tells_the_features(tmp_path):
     ],
 )
 def test_key(args, key):
-    assert machine.key(*args) == key
+    assert facts.key(*args) == key
 
 
 @pytest.mark.parametrize(
@@ -52,37 +52,37 @@ def test_key(args, key):
     ],
 )
 def test_threads_to_try(monkeypatch, physical, cpus, quota, tried):
-    monkeypatch.setattr(host, "cores", lambda *_: (physical, cpus // physical))
-    monkeypatch.setattr(host, "affinity", lambda: frozenset(range(cpus)))
-    monkeypatch.setattr(host, "quota_cpus", lambda: quota)
-    assert machine.threads_to_try() == tried
+    monkeypatch.setattr(cpu, "cores", lambda *_: (physical, cpus // physical))
+    monkeypatch.setattr(cpu, "affinity", lambda: frozenset(range(cpus)))
+    monkeypatch.setattr(cpu, "quota_cpus", lambda: quota)
+    assert facts.threads_to_try() == tried
 
 
 @pytest.mark.parametrize(
     ("virtual", "room", "free"),
     [
         (True, None, 20 * GIB),
-        (True, host.Room(16 * GIB, 9 * GIB), 9 * GIB),  # a container on a VM
-        (True, host.Room(256 * GIB, 250 * GIB), 250 * GIB),  # a VM whose memory grows on use
-        (False, host.Room(256 * GIB, 250 * GIB), 20 * GIB),  # a limit that promises more than there is
-        (True, host.Room(GIB, 0), machine.HOST_MARGIN_BYTES),
+        (True, cpu.Room(16 * GIB, 9 * GIB), 9 * GIB),  # a container on a VM
+        (True, cpu.Room(256 * GIB, 250 * GIB), 250 * GIB),  # a VM whose memory grows on use
+        (False, cpu.Room(256 * GIB, 250 * GIB), 20 * GIB),  # a limit that promises more than there is
+        (True, cpu.Room(GIB, 0), facts.HOST_MARGIN_BYTES),
     ],
 )
 def test_memory_available(monkeypatch, virtual, room, free):
-    monkeypatch.setattr(machine, "_virtual", lambda: virtual)
-    monkeypatch.setattr(host, "memory", lambda: (31 * GIB, 20 * GIB))
-    monkeypatch.setattr(host, "memory_limit", lambda: room)
-    assert machine.memory_available("cpu") == max(free, machine.HOST_MARGIN_BYTES) - machine.HOST_MARGIN_BYTES
+    monkeypatch.setattr(facts, "_virtual", lambda: virtual)
+    monkeypatch.setattr(cpu, "memory", lambda: (31 * GIB, 20 * GIB))
+    monkeypatch.setattr(cpu, "memory_limit", lambda: room)
+    assert facts.memory_available("cpu") == max(free, facts.HOST_MARGIN_BYTES) - facts.HOST_MARGIN_BYTES
     counts = room and (virtual or room.limit < 31 * GIB)
-    assert machine.memory_bytes(31 * GIB, room) == (room.limit if counts else 31 * GIB)
+    assert facts.memory_bytes(31 * GIB, room) == (room.limit if counts else 31 * GIB)
 
 
 def test_memory_is_asked_cheaply():
-    machine.memory_available("cpu")
+    facts.memory_available("cpu")
     fastest = float("inf")
     for _ in range(20):
         begin = time.perf_counter()
-        assert machine.memory_available("cpu") > 0
+        assert facts.memory_available("cpu") > 0
         fastest = min(fastest, time.perf_counter() - begin)
     assert fastest < 1e-3
 
@@ -92,20 +92,20 @@ def test_this_machine_is_described_without_its_name():
 
     import msgspec
 
-    here = machine.describe()
+    here = facts.describe()
     assert here.cores >= 1
     assert here.memory_bytes > 0
     assert here.key == here.key.lower()
     if len(platform.node()) > 3:
         assert platform.node() not in msgspec.json.encode(here).decode()
-    assert machine.describe() == here
+    assert facts.describe() == here
 
 
 def test_software_imports_no_training_framework():
-    found = machine.software()
+    found = facts.software()
     assert {"python", "numpy", "blas", "numba", "os"} <= set(found)
     assert all(isinstance(value, str) and value for value in found.values())
-    assert found["numba_layer"] in machine.LAYERS
+    assert found["numba_layer"] in facts.LAYERS
     assert "tensorflow" not in sys.modules
     assert "keras" not in sys.modules
 
@@ -118,30 +118,30 @@ def test_the_first_threading_layer_that_loads(monkeypatch):
 
     for variable in ("NUMBA_THREADING_LAYER", "NUMBA_THREADING_LAYER_PRIORITY"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(machine.importlib, "import_module", load)
-    assert machine.numba_layer.__wrapped__() == "tbb"
+    monkeypatch.setattr(facts.importlib, "import_module", load)
+    assert facts.numba_layer.__wrapped__() == "tbb"
     monkeypatch.setenv("NUMBA_THREADING_LAYER_PRIORITY", "omp workqueue tbb")
-    assert machine.numba_layer.__wrapped__() == "workqueue"
+    assert facts.numba_layer.__wrapped__() == "workqueue"
     monkeypatch.setenv("NUMBA_THREADING_LAYER", "omp")
-    assert machine.numba_layer.__wrapped__() == "omp"
+    assert facts.numba_layer.__wrapped__() == "omp"
 
 
 def test_commit(monkeypatch):
-    answers = {"rev-parse": f"{machine._PROJECT}\nabc123", "status": ""}
+    answers = {"rev-parse": f"{facts.ROOT}\nabc123", "status": ""}
     monkeypatch.delenv("CROSSOVER_COMMIT", raising=False)
-    monkeypatch.setattr(machine, "_git", lambda verb, *_: answers[verb])
-    assert machine.commit() == "abc123"
+    monkeypatch.setattr(facts, "_git", lambda verb, *_: answers[verb])
+    assert facts.commit() == "abc123"
     answers["status"] = " M README.md"
-    assert machine.commit() == "abc123+changes"
+    assert facts.commit() == "abc123+changes"
     answers["rev-parse"] = "/somewhere/else\nabc123"
-    assert machine.commit() == "unknown"
-    answers["rev-parse"] = str(machine._PROJECT)
-    assert machine.commit() == "unknown"
+    assert facts.commit() == "unknown"
+    answers["rev-parse"] = str(facts.ROOT)
+    assert facts.commit() == "unknown"
 
     def absent(*_):
         raise FileNotFoundError("git")
 
-    monkeypatch.setattr(machine, "_git", absent)
-    assert machine.commit() == "unknown"
+    monkeypatch.setattr(facts, "_git", absent)
+    assert facts.commit() == "unknown"
     monkeypatch.setenv("CROSSOVER_COMMIT", "given")
-    assert machine.commit() == "given"
+    assert facts.commit() == "given"

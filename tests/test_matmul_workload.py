@@ -6,7 +6,8 @@ from fake_measurements import row, square
 
 from kernels.problems import Matmul
 from kernels.registry import Kernel
-from workloads import matmul, plan, tables
+from workloads import matmul, tables
+from workloads.harness import plan
 
 
 def problems(*argv):

@@ -13,7 +13,7 @@ import pytest
 
 from kernels import reference, registry
 from kernels.problems import Matmul
-from workloads import measure
+from workloads.harness import row as measure
 from workloads.records import Row, Settings
 
 MODULE = "kernels.matmul.mkl"

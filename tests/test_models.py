@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from kernels import networks
-from workloads.timing import Limits
-from workloads.worker import Order
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order
 
 
 @pytest.fixture

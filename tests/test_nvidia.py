@@ -6,12 +6,13 @@ import types
 import pytest
 from fake_gpu import GIB, FakeNvml, fake_cupy, use_nvml
 
-from workloads import machine, nvidia
+from workloads.machine import facts
+from workloads.machine import gpu as nvidia
 
 
 def test_no_driver_comes_first(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: None)
-    assert machine.gpu_problem() == "no NVIDIA driver"
+    assert facts.gpu_problem() == "no NVIDIA driver"
     assert nvidia.gpus() == ()
     assert nvidia.software() == {}
 
@@ -20,14 +21,14 @@ def test_a_driver_without_cupy_names_the_install_command(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: 12080)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)
-    assert "pip install 'cupy-cuda12x[ctk]'" in machine.gpu_problem()
+    assert "pip install 'cupy-cuda12x[ctk]'" in facts.gpu_problem()
 
 
 def test_a_cupy_that_does_not_load_says_why(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: 12080)
     monkeypatch.setitem(sys.modules, "cupy", None)
     monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: object())
-    assert machine.gpu_problem().startswith("CuPy does not load: ")
+    assert facts.gpu_problem().startswith("CuPy does not load: ")
 
 
 @pytest.mark.parametrize(
@@ -48,7 +49,7 @@ def test_why_there_is_no_gpu(monkeypatch, error, hidden, said):
     if hidden is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
     fake_cupy(monkeypatch, error=error)
-    assert said in machine.gpu_problem()
+    assert said in facts.gpu_problem()
     assert nvidia.gpus() == ()
 
 
@@ -69,7 +70,7 @@ def test_gpus_with_nvml(monkeypatch):
     assert (first.name, first.compute_capability, first.multiprocessors) == ("NVIDIA H200", "9.0", 132)
     assert (first.max_clock_hz, first.memory_clock_hz, first.power_limit_w) == (1.98e9, 3.201e9, 700.0)
     assert (first.pcie_generation, first.pcie_width) == (5, 16)
-    here = machine.describe()
+    here = facts.describe()
     assert (here.key, here.driver, len(here.gpus)) == ("nvidia-h200-x2", "580.159.04", 2)
 
 
@@ -88,13 +89,13 @@ def test_gpus_without_nvml_and_with_one_that_answers_nothing(monkeypatch):
 def test_gpu_memory_keeps_a_margin_and_counts_the_pool(monkeypatch):
     fake_cupy(monkeypatch, pooled=3 * GIB)
     use_nvml(monkeypatch, None)
-    assert machine.memory_available("gpu:0") == 13 * GIB - nvidia.MARGIN_BYTES
+    assert facts.memory_available("gpu:0") == 13 * GIB - nvidia.MARGIN_BYTES
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(free=20 * GIB)))
-    assert machine.memory_available("gpu:0") == 23 * GIB - nvidia.MARGIN_BYTES
-    assert machine.memory_available("gpu:1") == 20 * GIB - nvidia.MARGIN_BYTES, "the pool is another GPU's"
+    assert facts.memory_available("gpu:0") == 23 * GIB - nvidia.MARGIN_BYTES
+    assert facts.memory_available("gpu:1") == 20 * GIB - nvidia.MARGIN_BYTES, "the pool is another GPU's"
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetMemoryInfo=lambda handle: types.SimpleNamespace(free=1)))
     fake_cupy(monkeypatch)
-    assert machine.memory_available("gpu") == 0
+    assert facts.memory_available("gpu") == 0
 
 
 def test_cuda_software(monkeypatch):

@@ -11,10 +11,13 @@ from analysis import crossover, fleet_devices
 from analysis import peers as words
 from analysis.report import overview, several_gpus
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
-from workloads import at_once, machine, options, parties, peers, records, suite, windows
+from workloads import options, peers, records, suite
+from workloads.frameworks import windows
+from workloads.harness import at_once, concurrent
+from workloads.harness.timing import Limits
+from workloads.harness.worker import environment
+from workloads.machine import facts
 from workloads.records import Measurement, Row, Settings
-from workloads.timing import Limits
-from workloads.worker import environment
 
 MIB = 1 << 20
 
@@ -123,13 +126,13 @@ def test_what_cannot_be_planned_is_refused(words_, gpus, error, why):
 def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
     assert peers.main(["--fast"]) == 3
     assert capsys.readouterr().err.splitlines()[0].startswith("error: every row of peers takes two GPUs or more: ")
-    monkeypatch.setattr(machine, "describe", lambda: host(1))
+    monkeypatch.setattr(facts, "describe", lambda: host(1))
     assert peers.main(["--dry-run"]) == 3
     assert capsys.readouterr().err.splitlines() == [
         "error: every row of peers takes two GPUs or more: there is one, NVIDIA H200",
         f"  try: {options.typed('python -m workloads.suite --quick')}",
     ]
-    monkeypatch.setattr(machine, "describe", lambda: host(2))
+    monkeypatch.setattr(facts, "describe", lambda: host(2))
     assert peers.main(["--only", "copies", "at-once", "--format", "csv"]) == 2
     assert "name one part with --only" in capsys.readouterr().err
     assert peers.main(["--dry-run", "--only", "copies", "at-once"]) == 0
@@ -152,7 +155,7 @@ def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for():
 
 def test_one_gpu_is_told_that_all_is_the_plain_suite(monkeypatch, capsys, tmp_path):
     seen = []
-    monkeypatch.setattr(machine, "describe", lambda: host(1))
+    monkeypatch.setattr(facts, "describe", lambda: host(1))
     monkeypatch.setattr(suite, "_one", lambda name, *_: seen.append(name) or 0)
     monkeypatch.setattr(suite, "_report", lambda *_: None)
     assert suite.main(["--device", "all", "--quick", "-o", str(tmp_path)]) == 0
@@ -332,7 +335,7 @@ def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):
         return answers, rounds, None
 
     closed = []
-    monkeypatch.setattr(parties, "in_turns", in_turns)
+    monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(
         at_once, "Worker", lambda variables: types.SimpleNamespace(close=lambda: closed.append(variables))
     )
@@ -354,7 +357,7 @@ def test_one_that_fails_ends_its_work_and_no_other(monkeypatch, tmp_path):
         bad = Measurement(rows[1].kernel, rows[1].problem, rows[1].settings, "failed", "out of luck")
         return [bad], [], bad
 
-    monkeypatch.setattr(parties, "in_turns", in_turns)
+    monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(at_once, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
     args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
     outcome = at_once.measure(args, host(2), [0, 1], "command", run=fake.run(host(2)))

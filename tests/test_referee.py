@@ -13,10 +13,15 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, answer, row, samples, sq
 from analysis import comparison, spread, trust
 from analysis.report import method
 from kernels.problems import Matmul, Stream
-from workloads import cuda_bench_child, judging, measure, options, pyperf_child, records, referee, refereeing, sweep
-from workloads.cuda_bench_child import BATCH, CALLS, COLD
+from workloads import options, records
+from workloads.harness import row as measure
+from workloads.harness import sweep
+from workloads.harness.timing import Limits
 from workloads.records import Loaded, Measurement, Row, Run, Samples, Settings
-from workloads.timing import Limits
+from workloads.referee import command as referee
+from workloads.referee import cuda_bench_child, outsiders, pyperf_child
+from workloads.referee import verdicts as judging
+from workloads.referee.cuda_bench_child import BATCH, CALLS, COLD
 
 RUN = Run(records.SCHEMA, CPU_MACHINE, {}, "python -m workloads.referee", 1, "a", "b", "2026-01-01T00:00:00Z")
 ONE = Row("matmul/numpy/blas", Matmul(64, 64, 64), Settings(threads=1))
@@ -118,11 +123,11 @@ def test_cuda_benchs_file():
 
 
 def test_each_gpu_match_is_a_row_of_its_own():
-    rows = refereeing.gpu_rows()
+    rows = outsiders.gpu_rows()
     assert len(rows) == 20 and len({r.key for _, r in rows}) == 20
     assert {r.settings.cache for f, r in rows if f == COLD} == {"cold"}
     assert {r.settings.cache for f, r in rows if f == BATCH} == {"warm"}
-    assert len(refereeing.cpu_rows()) == 10 == len({r.key for r in refereeing.cpu_rows()})
+    assert len(outsiders.cpu_rows()) == 10 == len({r.key for r in outsiders.cpu_rows()})
     spreads = judging.spread_rows(GPU_MACHINE)
     assert any(r.settings.device == "gpu:0" for r in spreads) and len({r.key for r in spreads}) == len(spreads)
     assert all(r.settings.device == "gpu:0" for r in judging.verdict_rows(GPU_MACHINE))
@@ -136,15 +141,15 @@ def test_each_gpu_match_is_a_row_of_its_own():
 
 def test_turns_with_cuda_bench(monkeypatch):
     """What a turn said is there after it; further turns are added to what there is, to each row what it lacks."""
-    rows, order = refereeing.gpu_rows()[:2], []
+    rows, order = outsiders.gpu_rows()[:2], []
 
     def answer(side, asked, seed, path):
         order.append((side, len(asked)))
         return [cuda_bench_child.Timed(r, (2e-6 if side == "ours" else 1e-6) * len(order), 5, 0.25) for _, r in asked]
 
-    monkeypatch.setattr(refereeing, "_gpu_child", answer)
-    monkeypatch.setattr(refereeing, "version", lambda package: "0.3.0")
-    first, made = refereeing.gpu(rows, 2, 1, {})
+    monkeypatch.setattr(outsiders, "_gpu_child", answer)
+    monkeypatch.setattr(outsiders, "version", lambda package: "0.3.0")
+    first, made = outsiders.gpu(rows, 2, 1, {})
     assert order == [("cuda-bench", 2), ("ours", 2), ("ours", 2), ("cuda-bench", 2)]
     assert [m.row for m in made] == [r for _, r in rows] and made[0].notes["form"] == BATCH
     expected = {"ours_s": (4e-6,), "ours_wall_s": (0.25,), "cuda_bench_s": (1e-6,), "theirs_wall_s": (0.25,)}
@@ -154,10 +159,10 @@ def test_turns_with_cuda_bench(monkeypatch):
     assert all(records.sound(m) for m in made)
     before = {rows[0][1].key: first[0], rows[1][1].key: made[1]}
     order.clear()
-    (last,) = refereeing.gpu(rows, 2, 1, before)
+    (last,) = outsiders.gpu(rows, 2, 1, before)
     assert order == [("ours", 1), ("cuda-bench", 1)] and last[1] == made[1]
     assert last[0].series["ours_s"] == (4e-6, 2e-6)
-    assert list(refereeing.gpu(rows, 2, 1, {m.key: m for m in last})) == [last] and len(order) == 2
+    assert list(outsiders.gpu(rows, 2, 1, {m.key: m for m in last})) == [last] and len(order) == 2
 
 
 def test_restarts(monkeypatch):
@@ -168,9 +173,9 @@ def test_restarts(monkeypatch):
         with open(words[2], "w") as file:
             json.dump(told, file)
 
-    monkeypatch.setattr(refereeing, "child", child)
-    monkeypatch.setattr(refereeing, "version", lambda package: "0.3.0")
-    (found,) = trust.restarted([refereeing.restarts(refereeing.gpu_rows()[-1][1], 3, 30.0, 1)])
+    monkeypatch.setattr(outsiders, "child", child)
+    monkeypatch.setattr(outsiders, "version", lambda package: "0.3.0")
+    (found,) = trust.restarted([outsiders.restarts(outsiders.gpu_rows()[-1][1], 3, 30.0, 1)])
     assert (found.count, found.ours, found.theirs, found.ours_s, found.theirs_s) == (3, 2, 1, 0.3, 1.0)
 
 
@@ -190,9 +195,9 @@ def test_turns_with_pyperf(monkeypatch):
                 done = answer(ONE, mine, flags=("cpu-clock",))
                 file.write(msgspec.json.encode(done) + b"\n")
 
-    monkeypatch.setattr(refereeing, "child", child)
-    monkeypatch.setattr(refereeing, "version", lambda package: "2.10.0")
-    made = refereeing.cpu(ONE, 2, 3, Limits(max_time=0.25), 7)
+    monkeypatch.setattr(outsiders, "child", child)
+    monkeypatch.setattr(outsiders, "version", lambda package: "2.10.0")
+    made = outsiders.cpu(ONE, 2, 3, Limits(max_time=0.25), 7)
     assert made.series == {"ours_s": (5e-6, 5e-6), "pyperf_s": (pytest.approx(2.5e-6),) * 2}
     theirs = made.on("pyperf")
     assert theirs.block == (0, 0, 1, 1, 2, 2, 3, 3) and theirs.calls == 512 and theirs.stop_reason == "4 processes"
@@ -254,10 +259,12 @@ def test_each_of_pyperfs_processes_holds_both_in_turns(tmp_path, monkeypatch):
 
 
 def test_a_program_that_fails_says_its_last_words():
-    with pytest.raises(refereeing.Unfit, match=r"workloads.pyperf_child ended with exit code \d: .*(row|pyperf)"):
-        refereeing.child([pyperf_child.MODULE, "--nonsense"])
-    with pytest.raises(refereeing.Unfit, match="pip install nosuch"):
-        refereeing.version("nosuch")
+    with pytest.raises(
+        outsiders.Unfit, match=r"workloads.referee.pyperf_child ended with exit code \d: .*(row|pyperf)"
+    ):
+        outsiders.child([pyperf_child.MODULE, "--nonsense"])
+    with pytest.raises(outsiders.Unfit, match="pip install nosuch"):
+        outsiders.version("nosuch")
 
 
 @pytest.mark.parametrize("processes", [1, 5])
@@ -387,10 +394,10 @@ class TestTheCommand:
     @pytest.fixture(autouse=True)
     def here(self, monkeypatch):
         monkeypatch.setattr(sweep, "header", lambda args, command: msgspec.structs.replace(RUN, command=command))
-        monkeypatch.setattr(refereeing, "version", lambda package: "1")
+        monkeypatch.setattr(outsiders, "version", lambda package: "1")
         both = beside((1.0, 1.0), (1.0, 1.0))
         monkeypatch.setattr(
-            refereeing, "cpu", lambda row, *how: answer(row, *both.samples, series=both.series, notes=both.notes)
+            outsiders, "cpu", lambda row, *how: answer(row, *both.samples, series=both.series, notes=both.notes)
         )
 
     def test_a_match_and_its_resumption(self, tmp_path, capsys, monkeypatch):
@@ -400,7 +407,7 @@ class TestTheCommand:
         assert "stopped by stop-after" in err and "--resume" in err and "1 row" in out
         assert referee.main([*argv, "--resume"]) == options.OK
         assert len(records.read(tmp_path).measurements) == 2
-        monkeypatch.setattr(refereeing, "cpu", lambda *given: pytest.fail("measured again"))
+        monkeypatch.setattr(outsiders, "cpu", lambda *given: pytest.fail("measured again"))
         assert referee.main([*argv, "--resume"]) == options.OK
         lines = (tmp_path / "referee.jsonl").read_text().splitlines()
         assert sum('"measurement"' in line for line in lines) == 2  # none is written twice
@@ -442,9 +449,9 @@ class TestTheCommand:
         assert "left out: gpu: no GPU here" in err and "left out: restarts" in err and "no match could be held" in out
 
         def lacking(*given):
-            raise refereeing.Unfit("pyperf is not installed")
+            raise outsiders.Unfit("pyperf is not installed")
 
-        monkeypatch.setattr(refereeing, "cpu", lacking)
+        monkeypatch.setattr(outsiders, "cpu", lacking)
         assert referee.main(["--only", "cpu", "-q", "-o", str(tmp_path / "b")]) == options.MISSING
         assert "left out: cpu: pyperf is not installed" in capsys.readouterr().err
 
@@ -454,6 +461,6 @@ class TestTheCommand:
             assert message in capsys.readouterr().err
 
     def test_a_failed_row_is_exit_1(self, tmp_path, monkeypatch, capsys):
-        monkeypatch.setattr(refereeing, "cpu", lambda row, *how: answer(row, status="failed", reason="no"))
+        monkeypatch.setattr(outsiders, "cpu", lambda row, *how: answer(row, status="failed", reason="no"))
         assert referee.main(["--only", "cpu", "--rows", "1", "-q", "-o", str(tmp_path)]) == options.FAILED
         assert "failed: matmul/numpy/blas: no" in capsys.readouterr().err

@@ -22,8 +22,8 @@ from kernels.problems import (
     Training,
     Transfer,
 )
-from workloads import switches
 from workloads.records import by_machine
+from workloads.records import settings as switches
 
 REPORTS = pathlib.Path(__file__).parents[1] / "reports"
 # Of each problem the fields, each with another value that is as good.

@@ -140,7 +140,7 @@ def test_a_full_disk_is_said_and_what_was_written_stays(tmp_path, monkeypatch):
         def full(number):
             raise OSError(28, "No space left on device")
 
-        monkeypatch.setattr(records.os, "fsync", full)
+        monkeypatch.setattr("os.fsync", full)
         with pytest.raises(records.Refused, match="No space left on device; what was measured before is in it"):
             writer.append(row(2))
     assert records.read(tmp_path).measurements[0] == row(1)

@@ -11,7 +11,8 @@ from kernels.problems import Stream
 from kernels.problems.arrays import empty
 from kernels.simd import vectors
 from kernels.stream import numba as stream_numba
-from workloads import options, peak, plan, stream, tables
+from workloads import options, peak, stream, tables
+from workloads.harness import plan
 
 LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))
 OURS = [LOOP, NONTEMPORAL]

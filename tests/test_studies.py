@@ -8,8 +8,9 @@ from fake_measurements import GPU_MACHINE
 
 from kernels import networks
 from kernels.problems import Training
-from workloads import asked, cases, forecast, studies, switches, training
-from workloads.records import Row, Settings
+from workloads import training
+from workloads.frameworks import forecast, grid, studies
+from workloads.records import Row, Settings, cases, settings
 
 BOTH = ["cpu", "gpu:0"]
 VISIBLE = {"data": "synthetic", "gpu": "visible"}
@@ -28,10 +29,10 @@ def test_every_row_of_a_study_names_a_network_a_way_of_training_and_switches_tha
     assert len({row.key for row in found}) == len(found)
     for row in found:
         assert networks.known(row.problem.model) is not None
-        chosen = switches.of(row)
-        assert chosen["residence"] in asked.RESIDENCES[asked.KERNELS[row.kernel]]
+        chosen = settings.of(row)
+        assert chosen["residence"] in grid.RESIDENCES[grid.KERNELS[row.kernel]]
         assert row.settings.device == "cpu" or chosen["gpu"] == "hidden"
-        assert row.settings.switches == switches.changed(row.settings.switches)
+        assert row.settings.switches == settings.changed(row.settings.switches)
         assert row.kernel.split("/")[1] != "jax" or chosen["jit_compile"] == "auto"
 
 
@@ -93,7 +94,7 @@ def test_small_data_batches_and_residence_cover_what_they_ask():
     batches = studies.rows(["batches"], BOTH)
     assert {r.problem.batch for r in batches} >= {1, 8192}
     assert not [r for r in batches if r.problem.samples % r.problem.batch]
-    homes = {(r.problem.batch, switches.of(r)["residence"]) for r in studies.rows(["residence"], BOTH)}
+    homes = {(r.problem.batch, settings.of(r)["residence"]) for r in studies.rows(["residence"], BOTH)}
     assert homes >= {(b, home) for b in (8, 64) for home in ("numpy", "tf.data", "resident")}
     assert homes >= {(64, "prefetch"), (64, "generator")}
     assert networks.sample_bytes(networks.find("mnist-cnn"), "float64") * 50_000 == 313_600_000
@@ -164,7 +165,7 @@ def test_a_study_stopped_anywhere_has_both_sides_of_all_configurations_but_the_l
 
 def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():
     args = training.parser().parse_args(["--study", "width", "trials", "--fast"])
-    rows = asked.rows(args, GPU_MACHINE)
+    rows = grid.rows(args, GPU_MACHINE)
     said = forecast.lines(rows, args, GPU_MACHINE)
     assert len(rows) == 10
     assert sum("training/keras/trial" in line for line in said) == 6
@@ -186,7 +187,7 @@ def test_rigorous_starts_five_processes_for_each_environment_and_not_for_each_ro
 def test_the_plan_of_rigorous_says_in_how_many_processes_a_row_is_timed():
     """Not of an experiment's rows, which take no five."""
     args = training.parser().parse_args(["--study", "starts", "width", "trials", "--rigorous", "--device", "cpu"])
-    said = forecast.lines(asked.rows(args, GPU_MACHINE), args, GPU_MACHINE)[:-3]
+    said = forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)[:-3]
     ends = Counter(re.search(r"(in 5 .*|each trial .*)?$", line)[0] for line in said)
     rows = {name: len(studies.rows([name], ["cpu"])) for name in ("starts", "width")}
     trials = sum("/trial " in line for line in said)
@@ -198,5 +199,5 @@ def test_the_plan_of_rigorous_says_in_how_many_processes_a_row_is_timed():
     }
     args.rigorous = False
     assert not any(
-        line.endswith("in 5 processes") for line in forecast.lines(asked.rows(args, GPU_MACHINE), args, GPU_MACHINE)
+        line.endswith("in 5 processes") for line in forecast.lines(grid.rows(args, GPU_MACHINE), args, GPU_MACHINE)
     )

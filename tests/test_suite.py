@@ -9,7 +9,8 @@ import pytest
 
 from analysis import report
 from analysis.report import page as report_page
-from workloads import ends, matmul, options, plan, records, suite, worker
+from workloads import ends, matmul, options, records, suite
+from workloads.harness import plan, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
 

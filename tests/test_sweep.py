@@ -13,9 +13,12 @@ import pytest
 
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import machine, matmul, measure, options, plan, records, sweep, worker
+from workloads import matmul, options, records
+from workloads.harness import plan, sweep, worker
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
+from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
-from workloads.timing import Limits
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
@@ -185,7 +188,7 @@ def test_a_signal_keeps_the_finished_rows_and_ends_the_workers(tmp_path, number,
     kept = records.read(tmp_path)
     assert len(kept.measurements) >= 5 and kept.bad_lines == 0
     alive = subprocess.run(
-        ["pgrep", "-f", f"workloads.worker .*{process.pid}"], capture_output=True, text=True, check=False
+        ["pgrep", "-f", f"workloads.harness.worker .*{process.pid}"], capture_output=True, text=True, check=False
     )
     assert not alive.stdout
 
@@ -340,11 +343,11 @@ def test_bad_input_is_one_error_line_and_a_command(argv, code, message, capsys):
     ],
 )
 def test_what_is_asked_for_and_not_there_exits_3(argv, capsys, monkeypatch):
-    from workloads import machine
+    from workloads.machine import facts
 
-    here = machine.describe()
-    monkeypatch.setattr(machine, "describe", lambda: __import__("msgspec").structs.replace(here, gpus=()))
-    monkeypatch.setattr(machine, "gpu_problem", lambda: "a driver but no device")
+    here = facts.describe()
+    monkeypatch.setattr(facts, "describe", lambda: __import__("msgspec").structs.replace(here, gpus=()))
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
     assert matmul.main(argv) == 3
     assert "a driver but no device" in capsys.readouterr().err
 
@@ -416,7 +419,7 @@ def test_rigorous_keeps_a_frameworks_processes_for_the_rows_to_come_and_no_other
 
     monkeypatch.setattr(sweep, "Worker", Counted)
     args = matmul.parser().parse_args(["--rigorous", "-q"])
-    runner = sweep._Runner(machine.describe(), Limits(), args)
+    runner = sweep._Runner(facts.describe(), Limits(), args)
     kernels = ["matmul/tensorflow/function", "matmul/numpy/blas"]
     for kernel in kernels:
         for n in (8, 16):

@@ -11,7 +11,8 @@ import numba
 import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
-from workloads import cpu_watch, gpu_watch, host, nvidia, telemetry
+from workloads.harness import cpu_watch, gpu_watch, telemetry
+from workloads.machine import cpu, gpu
 
 STAT = "cpu0 {busy} 0 0 900 0 0 0 {stolen} 0 0\n"
 
@@ -57,22 +58,22 @@ def test_uneven(clocks, answer):
 
 
 def test_shares_of_stolen_and_others_time():
-    then = host.Ticks(100.0, 5.0)
+    then = cpu.Ticks(100.0, 5.0)
     # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
-    seen = cpu_watch.shares(10.0, 12.0, then, host.Ticks(114.0, 6.0), 2)
+    seen = cpu_watch.shares(10.0, 12.0, then, cpu.Ticks(114.0, 6.0), 2)
     assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
-    one_tick = host.Ticks(100.1, 5.0 + 1 / host.TICKS_A_SECOND)
+    one_tick = cpu.Ticks(100.1, 5.0 + 1 / cpu.TICKS_A_SECOND)
     assert cpu_watch.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
-    assert cpu_watch.shares(0.05, 0.01, then, host.Ticks(114.0, 6.0), 2) == {}, "too short"
-    assert cpu_watch.shares(1.0, 0.1, host.Ticks(0, 0), host.Ticks(0, 0), 2) == {}, "the kernel does not count"
-    assert cpu_watch.shares(1.0, 0.2, then, host.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
+    assert cpu_watch.shares(0.05, 0.01, then, cpu.Ticks(114.0, 6.0), 2) == {}, "too short"
+    assert cpu_watch.shares(1.0, 0.1, cpu.Ticks(0, 0), cpu.Ticks(0, 0), 2) == {}, "the kernel does not count"
+    assert cpu_watch.shares(1.0, 0.2, then, cpu.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
 
 
 def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
     """What a watch says over `wall` seconds of one CPU in which so many ticks were worked and stolen."""
     now, process = Clock(), Clock()
-    monkeypatch.setattr(host, "affinity", lambda: frozenset({0}))
-    monkeypatch.setattr(host, "TICKS_A_SECOND", 100)
+    monkeypatch.setattr(cpu, "affinity", lambda: frozenset({0}))
+    monkeypatch.setattr(cpu, "TICKS_A_SECOND", 100)
     monkeypatch.setattr(cpu_watch.time, "monotonic", now)
     monkeypatch.setattr(cpu_watch.time, "process_time", process)
     files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": "30 23 0:26 / /cg rw - cgroup2 cgroup rw\n"}
@@ -176,10 +177,10 @@ def test_threads_states(tmp_path):
     me = threading.get_native_id()
     write(tmp_path, {f"proc/self/task/{me}/stat": f"{me} (python) R 1 2"})
     write(tmp_path, {"proc/self/task/9/stat": "9 (a) R (b) S 1 2"})
-    assert host.others_running(tmp_path) is False
+    assert cpu.others_running(tmp_path) is False
     write(tmp_path, {"proc/self/task/10/stat": "10 (openblas) R 1 2"})
-    assert host.others_running(tmp_path) is True
-    assert host.others_running(tmp_path / "none") is None
+    assert cpu.others_running(tmp_path) is True
+    assert cpu.others_running(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(
@@ -298,7 +299,7 @@ def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monke
 
 def test_a_cpu_row_is_watched_without_cupy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
-    monkeypatch.setattr(nvidia, "nvml", lambda: pytest.fail("a CPU row asks NVML nothing"))
+    monkeypatch.setattr(gpu, "nvml", lambda: pytest.fail("a CPU row asks NVML nothing"))
     watch = telemetry.watch("cpu")
     watch.before_block()
     values, flags = watch.seen()
@@ -320,7 +321,7 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
         write(tmp_path, {f"proc/{pid}/stat": f"{pid} (python) S {of} 0 0"})
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
-    monkeypatch.setattr(host, "ROOT", tmp_path)
+    monkeypatch.setattr(cpu, "ROOT", tmp_path)
     assert gpu_watch.foreign([900, 901]) == []  # this one and 71
     assert gpu_watch.foreign([900, 901, 902]) == [902]
     assert gpu_watch.foreign([os.getpid(), 71, 900]) == [900]

@@ -7,9 +7,9 @@ import pytest
 from kernels import registry
 from kernels.problems import Launch, Stream, Transfer
 from kernels.reference import stream as passes
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order
 from workloads.records import Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Order
 
 QUICK = Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3)
 ADDS = ("copy", "scale", "add", "triad", "read")

@@ -12,9 +12,9 @@ from kernels.networks import layers
 from kernels.problems import Conv, Launch, Matmul
 from kernels.reference import stream as passes
 from kernels.tensorflow import calls
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, environment
 from workloads.records import Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Order, environment
 
 QUICK = Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3)
 WAYS = ("eager", "function", "jit")

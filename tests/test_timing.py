@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from workloads import timing
-from workloads.timing import Limits
+from workloads.harness import timing
+from workloads.harness.timing import Limits
 
 
 class FakeClock:

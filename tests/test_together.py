@@ -14,22 +14,15 @@ from analysis import together as said
 from analysis.report import budgets, page
 from analysis.report.material import Material
 from kernels.problems import Inference, Training
-from workloads import (
-    forecast,
-    machine,
-    measure,
-    options,
-    parties,
-    records,
-    sweep,
-    switches,
-    together,
-    training,
-    windows,
-)
+from workloads import options, records, training
+from workloads.frameworks import forecast, side_by_side, windows
+from workloads.harness import concurrent, sweep
+from workloads.harness import row as measure
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order
+from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
-from workloads.timing import Limits
-from workloads.worker import Order
+from workloads.records import settings as switches
 
 STUDENT = Row("training/keras/fit", Training("lenet", 4, 8), Settings("gpu:0"))
 
@@ -47,9 +40,9 @@ def test_only_what_ran_while_all_were_at_work_counts():
     """Two parties: from 1.5 (the later end of a first unit) to 5 both are at work. Units of 2 steps and of 1 step."""
     first = [window((0, 1), (1, 2), (2, 4)), window((4, 5), (5, 6))]
     second = [window((0.5, 1.5), (1.5, 2.5), (2.5, 5), steps=1.0)]
-    assert parties.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
-    assert parties.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
-    assert parties.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
+    assert concurrent.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
+    assert concurrent.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
+    assert concurrent.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
 
 
 @pytest.mark.parametrize(
@@ -83,7 +76,7 @@ def test_all_are_asked_at_the_same_time():
         barrier.wait(timeout=10)
         return made(STUDENT, values={"n": float(n)}, status="failed")
 
-    found = parties.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
+    found = concurrent.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
     assert [m.values["n"] for n in range(3) for m in found[n]] == [0, 1, 2]
 
 
@@ -100,13 +93,13 @@ def test_all_work_on_until_the_slowest_has_done_its_share():
 
         return ask
 
-    found = parties.inside(parties.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
+    found = concurrent.inside(concurrent.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
     assert set(found[0]) == {1.0}
     assert found[1][:3] == [10.0] * 3
     assert len(found[0]) >= 29
-    alone = parties.at_once({0: worker(1.0)}, 5.0)[0]
+    alone = concurrent.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
-    assert len(parties.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
+    assert len(concurrent.at_once({0: worker(100.0)}, 5.0, longest_s=0.0)[0]) == 1
 
 
 VALUES = {"traces": 2.0, "functions": 30.0, "rss_bytes": 2.0**20, "final_loss": 0.5, "jit_compile": 0.0}
@@ -150,11 +143,11 @@ def workers(monkeypatch):
         return {party: [ask() for _ in range(4)] for party, ask in asks.items()}
 
     FakeWorker.every, FakeWorker.asked, FakeWorker.fails = [], [], {}
-    monkeypatch.setattr(parties, "at_once", in_turn)
-    for module in (together, parties):
+    monkeypatch.setattr(concurrent, "at_once", in_turn)
+    for module in (side_by_side, concurrent):
         monkeypatch.setattr(module, "Worker", FakeWorker)
     monkeypatch.setattr(sweep, "header", lambda args, command: run(GPU_MACHINE, command))
-    monkeypatch.setattr(machine, "describe", lambda: GPU_MACHINE)
+    monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
     return FakeWorker
 
 
@@ -174,7 +167,7 @@ def arguments(folder, *words):
 
 def test_a_teacher_beside_a_student_row_by_row(workers, tmp_path):
     shown = []
-    outcome = together.teacher(arguments(tmp_path), GPU_MACHINE, "command", shown.append)
+    outcome = side_by_side.teacher(arguments(tmp_path), GPU_MACHINE, "command", shown.append)
     assert [(m.problem.op, m.problem.model, m.settings.device, m.settings.switches["beside"]) for m in shown] == [
         ("inference", "vgg-small", "cpu", "nothing"),
         ("training", "cifar10-cnn", "gpu:0", "nothing"),
@@ -213,11 +206,11 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
         return window((0, 1), (1, 2))
 
     with pytest.raises(type(error)):
-        parties.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
+        concurrent.at_once({0: works, 1: breaks}, 1.0, longest_s=1.0)
 
 
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
-    outcome = together.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
+    outcome = side_by_side.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
     found = outcome.measurements
     assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == [
         ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")
@@ -336,7 +329,9 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
 def test_a_fast_study_has_rounds_enough_to_tell_one_and_a_half_times_as_long():
     """Three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide."""
     slow = (0.0162, 0.01535, 0.0126, 0.0150)
-    told = [said.slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, together.FAST_ROUNDS)]
+    told = [
+        said.slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)
+    ]
     assert told[0].low < 1 < told[1].low
 
 
@@ -354,8 +349,8 @@ def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
 
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
-    monkeypatch.setattr(together.time, "perf_counter", lambda: float(next(ticks)))
-    outcome = together.trials(
+    monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
+    outcome = side_by_side.trials(
         arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on"), GPU_MACHINE, "command"
     )
     found = outcome.measurements
@@ -382,7 +377,7 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s={"import": 3.0, "build": 1.0}, values=VALUES)] * 3
     warm, fresh = (
-        together.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
+        side_by_side.tried(msgspec.structs.replace(row, settings=Settings(process=process)), taken, [9.0, 4.0, 6.0])
         for process in ("warm", "fresh")
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
@@ -396,7 +391,7 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
 def test_a_phase_that_one_trial_had_is_zero_in_the_others():
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
-    m = together.tried(row, taken, [9.0, 4.0])
+    m = side_by_side.tried(row, taken, [9.0, 4.0])
     assert m.series["import_s"] == (3.0, 0.0)
     assert m.series["build_s"] == (1.0, 2.0)
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
@@ -405,23 +400,23 @@ def test_a_phase_that_one_trial_had_is_zero_in_the_others():
 def test_without_a_gpu_its_rows_are_skipped_with_the_reason_and_the_cpu_may_be_asked_for(
     workers, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(machine, "gpu_problem", lambda: "no NVIDIA driver")
+    monkeypatch.setattr(facts, "gpu_problem", lambda: "no NVIDIA driver")
     monkeypatch.setattr(sweep, "header", lambda args, command: run(CPU_MACHINE, command))
-    for study in (together.teacher, together.side_by_side):
+    for study in (side_by_side.teacher, side_by_side.side_by_side):
         outcome = study(arguments(tmp_path / study.__name__), CPU_MACHINE, "command")
         assert {m.status for m in outcome.measurements} == {"skipped"}
         assert outcome.measurements[0].reason == "no GPU here: no NVIDIA driver; --device cpu runs all of it on the CPU"
         assert outcome.exit_code == options.MISSING
     assert workers.asked == []
-    found = together.rows("teacher", arguments(tmp_path, "--device", "cpu"), CPU_MACHINE)
+    found = side_by_side.rows("teacher", arguments(tmp_path, "--device", "cpu"), CPU_MACHINE)
     assert {row.settings.device for row in found} == {"cpu"}
-    assert {row.settings.device for row in together.rows("trials", arguments(tmp_path), CPU_MACHINE)} == {"cpu"}
+    assert {row.settings.device for row in side_by_side.rows("trials", arguments(tmp_path), CPU_MACHINE)} == {"cpu"}
 
 
 @pytest.mark.parametrize("verb", ["prepare", "window"])
 def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, tmp_path, verb):
     workers.fails[verb] = "no luck"
-    outcome = together.teacher(arguments(tmp_path), GPU_MACHINE, "command")
+    outcome = side_by_side.teacher(arguments(tmp_path), GPU_MACHINE, "command")
     assert [m.status for m in outcome.measurements] == ["failed"] * 4
     assert [m.reason for m in outcome.measurements] == ["no luck", "what ran beside it ended: no luck"] * 2
     assert outcome.exit_code == options.FAILED
@@ -429,20 +424,20 @@ def test_a_party_that_fails_ends_the_experiment_and_every_row_says_so(workers, t
 
 
 def test_a_step_longer_than_the_window_is_said(workers, tmp_path, monkeypatch):
-    monkeypatch.setattr(parties, "inside", lambda windows: {party: [] for party in windows})
-    outcome = together.side_by_side(arguments(tmp_path), GPU_MACHINE, "command")
+    monkeypatch.setattr(concurrent, "inside", lambda windows: {party: [] for party in windows})
+    outcome = side_by_side.side_by_side(arguments(tmp_path), GPU_MACHINE, "command")
     assert {m.status for m in outcome.measurements} == {"failed"}
     assert "no step ended within a window of 2 s" in outcome.measurements[0].reason
 
 
 def test_finished_rows_are_kept_and_not_measured_again(workers, tmp_path):
     args = arguments(tmp_path, "--device", "cpu", "--stop-after", "1e-9")
-    stopped = together.trials(args, GPU_MACHINE, "command")
+    stopped = side_by_side.trials(args, GPU_MACHINE, "command")
     assert (stopped.stopped, stopped.left, stopped.measurements) == ("stop-after", 3, [])
     args.stop_after, args.resume = None, True
-    whole = together.trials(args, GPU_MACHINE, "command")
+    whole = side_by_side.trials(args, GPU_MACHINE, "command")
     asked = len(workers.asked)
-    again = together.trials(args, GPU_MACHINE, "command")
+    again = side_by_side.trials(args, GPU_MACHINE, "command")
     assert (len(workers.asked), asked) == (9, 9)
     assert again.measurements == whole.measurements
 
@@ -456,7 +451,7 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
         return real(self, order, timeout_s)
 
     monkeypatch.setattr(FakeWorker, "ask", ask)
-    outcome = together.trials(arguments(tmp_path, "--device", "cpu"), GPU_MACHINE, "command")
+    outcome = side_by_side.trials(arguments(tmp_path, "--device", "cpu"), GPU_MACHINE, "command")
     assert (outcome.stopped, outcome.left, outcome.exit_code) == ("SIGTERM", 2, options.TERMINATED)
     assert len(records.read(tmp_path).measurements) == 1
     assert all(worker.closed for worker in workers.every)
@@ -468,15 +463,15 @@ def test_a_signal_keeps_what_was_finished_and_closes_the_workers(workers, tmp_pa
 def test_what_cannot_be_studied_is_refused(words, message, tmp_path):
     for study in ("teacher", "together", "trials"):
         with pytest.raises(options.Usage, match=message):
-            together.rows(study, arguments(tmp_path, *words), GPU_MACHINE)
+            side_by_side.rows(study, arguments(tmp_path, *words), GPU_MACHINE)
 
 
 def test_a_teacher_must_take_the_students_samples(tmp_path):
     args = arguments(tmp_path)
     args.teacher = "lenet"
     with pytest.raises(options.Usage, match="cannot be its teacher"):
-        together.rows("teacher", args, GPU_MACHINE)
-    found = together.rows("teacher", arguments(tmp_path, "--model", "lenet"), GPU_MACHINE)
+        side_by_side.rows("teacher", args, GPU_MACHINE)
+    found = side_by_side.rows("teacher", arguments(tmp_path, "--model", "lenet"), GPU_MACHINE)
     assert {row.problem.model for row in found} == {"lenet"}
 
 
@@ -484,17 +479,19 @@ def test_rows_of_these_studies_are_no_ordinary_rows():
     assert switches.ordinary(STUDENT)
     for study in (["--device", "cpu"], []):
         for name in ("teacher", "together", "trials"):
-            assert not any(map(switches.ordinary, together.rows(name, arguments("nowhere", *study), GPU_MACHINE)))
+            assert not any(map(switches.ordinary, side_by_side.rows(name, arguments("nowhere", *study), GPU_MACHINE)))
 
 
 def test_the_plan_has_a_time(tmp_path):
     args = arguments(tmp_path)
-    assert together.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
-    assert together.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
+    assert side_by_side.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
+    assert side_by_side.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
 
 
 def test_the_plan_names_a_process_for_each_trial(tmp_path):
-    named = [forecast.name(row) for row in together.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)]
+    named = [
+        forecast.name(row) for row in side_by_side.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)
+    ]
     assert [name.endswith(" each trial in a fresh process") for name in named] == [False, False, True]
 
 

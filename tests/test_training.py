@@ -13,11 +13,14 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from analysis import budget
 from kernels import networks
 from kernels.problems import Training
-from workloads import data, keras_child, measure, models, options, records, sweep, tensors, trainers, training
-from workloads.handlers import Broken
+from workloads import options, records, training
+from workloads.frameworks import data, models, tensorflow, trainers, training_row
+from workloads.harness import row as measure
+from workloads.harness import sweep
+from workloads.harness.handlers import Broken
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Worker, environment
 from workloads.records import SAMPLES, Row, Settings
-from workloads.timing import Limits
-from workloads.worker import Worker, environment
 
 S0 = networks.find("cifar10-cnn")
 
@@ -186,12 +189,12 @@ def child(monkeypatch):
         backend=SimpleNamespace(clear_session=lambda: None),
     )
     monkeypatch.setitem(sys.modules, "keras", keras)
-    monkeypatch.setattr(tensors, "begin", lambda device, threads, library: {"import": 1.0})
-    monkeypatch.setattr(tensors, "about", lambda row, chosen: {})
-    monkeypatch.setattr(keras_child, "_mark_memory", lambda device, chosen: None)
+    monkeypatch.setattr(tensorflow, "begin", lambda device, threads, library: {"import": 1.0})
+    monkeypatch.setattr(tensorflow, "about", lambda row, chosen: {})
+    monkeypatch.setattr(training_row, "_mark_memory", lambda device, chosen: None)
     monkeypatch.setattr(trainers, "_use_tf32", lambda row, chosen: None)
     monkeypatch.setattr(models, "build", lambda network, jit: fake.model)
-    fake.measure = lambda device="cpu": keras_child.measure(
+    fake.measure = lambda device="cpu": training_row.measure(
         Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device)), Limits(), 1
     )
     return fake
@@ -241,7 +244,7 @@ def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, re
 def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
-    m = measure.guarded(wanted, lambda: keras_child.measure(wanted, Limits(), 1))
+    m = measure.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
     assert m.status == "skipped"
     assert "pip install tensorflow" in m.reason
 
@@ -252,9 +255,9 @@ def test_the_line_that_says_what_tensorflow_missed():
         "I0000 00:00:1.2 1 dso_loader.cc:144] Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file",
         "W0000 00:00:1.3 1 gpu_device.cc:2] Cannot dlopen some GPU libraries.",
     ]
-    assert tensors.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
-    assert tensors.missed(log[::2]) == "Cannot dlopen some GPU libraries."
-    assert tensors.missed(log[:1]) == "its log does not say why"
+    assert tensorflow.missed(log) == "Could not load dynamic library 'libcudnn.so.9'; dlerror: no such file"
+    assert tensorflow.missed(log[::2]) == "Cannot dlopen some GPU libraries."
+    assert tensorflow.missed(log[:1]) == "its log does not say why"
 
 
 @pytest.mark.parametrize(

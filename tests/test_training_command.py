@@ -15,7 +15,10 @@ from test_jobs import trained
 
 from analysis import job_words, jobs, predict
 from kernels.problems import Matmul, Training
-from workloads import asked, machine, options, records, studies, sweep, together, training
+from workloads import options, records, training
+from workloads.frameworks import grid, side_by_side, studies
+from workloads.harness import sweep
+from workloads.machine import facts
 from workloads.records import Measurement, Run, Samples, Settings
 
 FIT = "training/keras/fit"
@@ -68,9 +71,9 @@ def test_peaks_trains_all_samples_in_one_batch_both_ways(monkeypatch):
 
 def test_generators_take_their_sizes_from_flags():
     sizes = "--width 10,100 --depth 1 --inputs 20 --outputs 3 --hidden-layers 2:4:+2"
-    found = asked.models(arguments("--model mlp fashion-mlp", sizes))
+    found = grid.models(arguments("--model mlp fashion-mlp", sizes))
     assert found == ["mlp-20-10x1-3", "mlp-20-100x1-3", "fashion-mlp-2", "fashion-mlp-4"]
-    assert asked.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
+    assert grid.models(arguments("--model", "mlp", "fashion-mlp")) == ["mlp-784-500x2-10", "fashion-mlp"]
 
 
 def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
@@ -184,7 +187,7 @@ def test_a_library_asked_for_by_name_that_is_not_here_exits_3(monkeypatch, capsy
 
 
 def test_the_plan_is_a_guess_in_minutes(monkeypatch, capsys):
-    monkeypatch.setattr(machine, "describe", lambda: GPU_MACHINE)
+    monkeypatch.setattr(facts, "describe", lambda: GPU_MACHINE)
     assert training.main(["--study", "seeds", "--dry-run"]) == 0
     *listed, size, guess, split = capsys.readouterr().out.splitlines()
     assert len(listed) == int(size.split()[0]) > 40
@@ -299,7 +302,7 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
         shown(m)
         return sweep.Outcome(run, tmp_path / "training-together.jsonl", [m])
 
-    monkeypatch.setattr(together, "side_by_side", beside)
+    monkeypatch.setattr(side_by_side, "side_by_side", beside)
     monkeypatch.setattr(sweep, "LOCAL", tmp_path / "local")
     args = arguments("--study epochs together --device cpu -q")
     shown = []
@@ -311,7 +314,7 @@ def test_studies_of_rows_and_those_beside_each_other_share_a_folder(counted, mon
     args = arguments("--study epochs together --device cpu -q --stop-after 1e-9 -o", str(tmp_path / "b"))
     outcome = training.measure(args, "x")
     assert (outcome.stopped, len(seen)) == ("stop-after", 1)
-    assert outcome.left == 1 + len(together.rows("together", args, outcome.run.machine))
+    assert outcome.left == 1 + len(side_by_side.rows("together", args, outcome.run.machine))
     args = arguments("--study", "together", "--device", "cpu", "-q", "-o", str(tmp_path / "c"))
     assert [m.problem.model for m in training.measure(args, "x").measurements] == ["mnist-cnn"]
 

@@ -14,9 +14,11 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
-from workloads import gpu_watch, machine, measure, options, plan, results, telemetry, transfer
+from workloads import ROOT, options, results, transfer
+from workloads.harness import gpu_watch, plan, telemetry
+from workloads.harness import row as measure
+from workloads.machine import facts
 from workloads.records import Row, Settings
-from workloads.worker import ROOT
 
 VARIANTS = {
     "cupy": ("array", "asarray", "memcpy_async", "overlap_copy", "overlap_both"),
@@ -59,12 +61,12 @@ def command(*words, **variables):
 
 
 def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
-    if machine.gpu_problem() == "":
+    if facts.gpu_problem() == "":
         pytest.skip("no GPU is missing here")
     done = command("--sizes", "4KiB:256MiB:x4", "--fast")
     assert done.returncode == 3 and not done.stdout
     said = done.stderr.splitlines()
-    assert said[0] == f"error: every row of transfer copies to or from a GPU: {machine.gpu_problem()}"
+    assert said[0] == f"error: every row of transfer copies to or from a GPU: {facts.gpu_problem()}"
     assert said[1].startswith("  try: ") and "pip install" in said[1] and len(said) == 2
 
 

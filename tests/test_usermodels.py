@@ -9,9 +9,10 @@ import pytest
 
 from kernels.networks.layers import Network
 from kernels.problems import Training
-from workloads import keras_child, switches, usermodels, worker
-from workloads.handlers import Broken
-from workloads.records import Row, Settings
+from workloads.frameworks import training_row, user_model
+from workloads.harness import worker
+from workloads.harness.handlers import Broken
+from workloads.records import Row, Settings, settings
 
 
 def own(train, name, **keywords):
@@ -103,59 +104,59 @@ def losses(request, monkeypatch):
 
 
 def test_targets_are_what_the_loss_takes_and_can_be_learned():
-    x, y = usermodels.samples(model("mean_squared_error"), 200, 1, "float32")
+    x, y = user_model.samples(model("mean_squared_error"), 200, 1, "float32")
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((200, 5), np.float32, (200, 3), np.float32)
     assert 0 <= x.min() < 0.1 and 0.9 < x.max() <= 1
     residual = np.linalg.lstsq(np.c_[x, np.ones(200)], y, rcond=None)[1]
     assert residual.max() < 1e-6  # linear in the inputs
-    _, classes = usermodels.samples(model("sparse_categorical_crossentropy"), 200, 1, "float32")
+    _, classes = user_model.samples(model("sparse_categorical_crossentropy"), 200, 1, "float32")
     assert (classes.shape, classes.dtype) == ((200,), np.int32)
     assert (classes == y.argmax(-1)).all()
-    _, one_hot = usermodels.samples(model("categorical_crossentropy"), 200, 1, "float32")
+    _, one_hot = user_model.samples(model("categorical_crossentropy"), 200, 1, "float32")
     assert (one_hot == np.eye(3)[classes]).all()
-    _, yes = usermodels.samples(model("binary_crossentropy", (1,)), 200, 1, "float32")
+    _, yes = user_model.samples(model("binary_crossentropy", (1,)), 200, 1, "float32")
     assert yes.shape == (200, 1) and set(np.unique(yes)) == {0.0, 1.0} and 40 < yes.sum() < 160
-    _, places = usermodels.samples(model("sparse_categorical_crossentropy", (7, 7, 3)), 4, 1, "float32")
+    _, places = user_model.samples(model("sparse_categorical_crossentropy", (7, 7, 3)), 4, 1, "float32")
     assert places.shape == (4, 7, 7) and (places == places[:, :1, :1]).all()
 
 
 def test_inputs_are_of_the_type_asked_for_or_that_the_model_takes():
-    scaled, _ = usermodels.samples(model("mse"), 50, 1, "float64")
-    levels, _ = usermodels.samples(model("mse"), 50, 1, "uint8")
+    scaled, _ = user_model.samples(model("mse"), 50, 1, "float64")
+    levels, _ = user_model.samples(model("mse"), 50, 1, "uint8")
     assert (scaled.dtype, levels.dtype) == (np.float64, np.uint8)
     assert np.abs(levels / 255 - scaled).max() <= 0.5 / 255 + 1e-6
-    tokens, _ = usermodels.samples(model("mse", dtype="int32", vocabulary=50), 200, 1, "float32")
+    tokens, _ = user_model.samples(model("mse", dtype="int32", vocabulary=50), 200, 1, "float32")
     assert (tokens.dtype, tokens.min(), tokens.max()) == (np.int32, 0, 49)
-    tokens, _ = usermodels.samples(model("mse", vocabulary=50), 200, 1, "float32")
+    tokens, _ = user_model.samples(model("mse", vocabulary=50), 200, 1, "float32")
     assert (tokens.dtype, tokens.max(), (tokens == tokens.round()).all()) == (np.float32, 49, True)
     with pytest.raises(Broken, match="sizes beside the batch must be known"):
-        usermodels.samples(model("mse", shape=(None, 3)), 2, 1, "float32")
+        user_model.samples(model("mse", shape=(None, 3)), 2, 1, "float32")
 
 
 def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
-    assert worker.environment(row, {})[switches.FOLDER] == str(tmp_path)
+    assert worker.environment(row, {})[settings.FOLDER] == str(tmp_path)
     assert row.problem.footprint_bytes == 0
     assert row.problem.patience_s > 0
     (tmp_path / "crossover_own_mine.py").write_text("raise AttributeError('no luck')\n")
-    monkeypatch.setenv(switches.FOLDER, str(tmp_path))
+    monkeypatch.setenv(settings.FOLDER, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
     with pytest.raises(Broken, match="importing crossover_own_mine fails: AttributeError: no luck"):
-        usermodels.load("crossover_own_mine:build", "auto")
+        user_model.load("crossover_own_mine:build", "auto")
     saved = Row("training/keras/fit", Training("a.keras", 4, 8), Settings(switches={"precision": "mixed_bfloat16"}))
     with pytest.raises(ValueError, match="has the precision that it was saved with"):
-        keras_child._own_samples(saved, switches.of(saved), 1)
+        training_row._own_samples(saved, settings.of(saved), 1)
 
 
 def test_a_model_whose_code_ends_the_process_fails_with_that_as_the_reason(tmp_path, monkeypatch):
     (tmp_path / "ends_at_once.py").write_text("raise SystemExit(3)")
     (tmp_path / "ends_when_called.py").write_text("import sys\n\n\ndef build():\n    sys.exit(0)\n")
-    monkeypatch.setenv(switches.FOLDER, str(tmp_path))
+    monkeypatch.setenv(settings.FOLDER, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
     for name, words in (
         ("ends_at_once", "importing ends_at_once fails: SystemExit: 3"),
         ("ends_when_called", r"ends_when_called:build\(\) fails: SystemExit: 0"),
     ):
         with pytest.raises(Broken, match=words):
-            usermodels.load(f"{name}:build", "auto")
+            user_model.load(f"{name}:build", "auto")

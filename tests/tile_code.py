@@ -17,7 +17,7 @@ from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.matmul import numba_simd as vectors
 from kernels.problems.arrays import empty
 from kernels.simd import vectors as simd
-from workloads.worker import ROOT
+from workloads import ROOT
 
 _AVX2 = (
     "+64bit,+cmov,+cx8,+fxsr,+mmx,+sse,+sse2,+sse3,+ssse3,+sse4.1,+sse4.2,+popcnt,"

@@ -6,24 +6,22 @@ import sys
 import textwrap
 from collections import defaultdict
 from collections.abc import Iterator
-from pathlib import Path
 
-from workloads import options
+from workloads import ROOT, options
 
 EXAMPLE = "python -m workloads"
 LONG = "Shows the commands, which backends are ready with what library and threads, and what to type next."
-_PROJECT = Path(__file__).parent.parent
 _WIDTH = 104
 
 
 def commands() -> Iterator[tuple[str, str]]:
     """(module, the first sentence of its docstring) of every command; nothing is imported."""
-    for folder in ("workloads", "analysis", "analysis/report"):
-        for path in sorted((_PROJECT / folder).glob("*.py")):
-            source = path.read_text()
-            if path != Path(__file__) and "options.command(" in source and '__name__ == "__main__"' in source:
-                module = folder.replace("/", ".") + ("" if path.stem == "__main__" else f".{path.stem}")
-                yield module, _sentence(ast.get_docstring(ast.parse(source)) or "")
+    for package in ("workloads", "analysis"):
+        for path in sorted([*(ROOT / package).glob("[!_]*.py"), *(ROOT / package).glob("*/__main__.py")]):
+            if '__name__ == "__main__"' in path.read_text():
+                module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
+                said = path.with_name("command.py") if path.stem == "__main__" else path
+                yield module, _sentence(ast.get_docstring(ast.parse(said.read_text())) or "")
 
 
 def _sentence(text: str) -> str:
@@ -33,17 +31,17 @@ def _sentence(text: str) -> str:
 def backends() -> list[tuple[str, str, str]]:
     """(backend, ready or absent, library versions and threads or the reason) in the order of the registry."""
     from kernels.registry import BACKENDS
-    from workloads import machine
+    from workloads.machine import facts
 
-    software = machine.software()
+    software = facts.software()
     return [(name, *_state(name, software)) for name in BACKENDS]
 
 
 def _state(name: str, software: dict[str, str]) -> tuple[str, str]:
     from kernels import registry
-    from workloads import machine
+    from workloads.machine import facts
 
-    if registry.BACKENDS[name].devices == ("gpu",) and (problem := machine.gpu_problem()):
+    if registry.BACKENDS[name].devices == ("gpu",) and (problem := facts.gpu_problem()):
         return "absent", problem
     if registry.BACKENDS[name].version not in software:
         return "absent", str(registry.NotInstalled(name))
@@ -84,9 +82,9 @@ def _threads(count: str) -> str:
 
 def overview() -> str:
     """The whole page as text."""
-    from workloads import machine
+    from workloads.machine import facts
 
-    here = machine.describe()
+    here = facts.describe()
     lines = [f"Crossover on {here.key}: {here.cpu}, {here.cores} cores, {here.memory_bytes / 2**30:.0f} GiB"]
     lines += [f"  {gpu.name}, {gpu.memory_bytes / 2**30:.0f} GiB, {gpu.multiprocessors} SMs" for gpu in here.gpus]
     lines += ["", "Backends"]

@@ -94,7 +94,7 @@ def works(args: argparse.Namespace) -> list:
 
     Raises: Usage.
     """
-    from workloads import plan
+    from workloads.harness import plan
 
     if args.model is None and (args.shapes or args.vary):
         return []
@@ -126,7 +126,7 @@ def problems(args: argparse.Namespace) -> list:
 def _of_shapes(args: argparse.Namespace) -> list:
     from analysis import families
     from kernels.problems import Conv
-    from workloads import plan
+    from workloads.harness import plan
 
     bases = [_shape(text) for text in options.words(args.shapes) or [_BASE]]
     varies, sizes = _varied(args)
@@ -189,7 +189,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage, Missing.
     """
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Row
 
     wanted = problems(args)
@@ -235,7 +235,7 @@ def _order(row) -> tuple:
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run, varies = run or sweep.header(args, command), axis(args)
     more = (lambda done: refine(done, varies)) if varies and not args.no_refine else lambda done: []
@@ -254,7 +254,8 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
     import msgspec
 
-    from workloads import plan, show, tables
+    from workloads import show, tables
+    from workloads.harness import plan
 
     found = [
         msgspec.structs.replace(w, problem=msgspec.structs.replace(w.problem, layout=args.layout)) for w in works(args)

@@ -38,10 +38,11 @@ def network(model: str, time_limit_s: float = TIME_LIMIT_S):
     Raises: Usage for an unknown name; Missing without TensorFlow, and when the model cannot be built in time.
     """
     from kernels import networks
-    from workloads import asked, switches
+    from workloads.frameworks import grid
+    from workloads.records import settings
 
-    asked.known_model(model)
-    return _built(model, time_limit_s) if switches.own_model(model) else networks.find(model)
+    grid.known_model(model)
+    return _built(model, time_limit_s) if settings.own_model(model) else networks.find(model)
 
 
 def _built(model: str, time_limit_s: float):
@@ -49,13 +50,13 @@ def _built(model: str, time_limit_s: float):
 
     from kernels.networks.layers import Network
     from kernels.problems import Training
-    from workloads import asked, keras_child
+    from workloads.frameworks import grid, training_row
+    from workloads.harness.timing import Limits
+    from workloads.harness.worker import Order, Worker, environment
     from workloads.records import Row, Settings
-    from workloads.timing import Limits
-    from workloads.worker import Order, Worker, environment
 
-    asked.require_keras()
-    row = Row(keras_child.BUILD, Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
+    grid.require_keras()
+    row = Row(training_row.BUILD, Training(model, 1, 1), Settings(switches={"data": "synthetic"}))
     worker = Worker(environment(row, {}))
     try:
         m = worker.ask(Order("measure", row, Limits()), time_limit_s)

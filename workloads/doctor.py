@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Callable
 
-from workloads import health, options
-from workloads.health import Finding
+from workloads import options
+from workloads.machine import health
+from workloads.machine.health import Finding
 
 EXAMPLE = "python -m workloads.doctor"
 LONG = """Checks what the measurements stand on: libraries and their threads, the GPU and why it is or is not used,
@@ -22,10 +23,11 @@ _WATCH_S, _LOOKS = 0.6, 8
 
 def numba() -> list[Finding]:
     """Its threading layer, its threads, and whether compiled code can be kept."""
-    from workloads import cpu_watch, machine
+    from workloads.harness import cpu_watch
+    from workloads.machine import facts
 
-    layer, threads, cores = machine.numba_layer(), machine.numba_threads(), machine.usable_cores()
-    seen = f"{machine.version('numba')}, layer {layer or 'none'}, {threads} threads"
+    layer, threads, cores = facts.numba_layer(), facts.numba_threads(), facts.usable_cores()
+    seen = f"{facts.version('numba')}, layer {layer or 'none'}, {threads} threads"
     if layer not in ("omp", "tbb"):
         fix = "brew install libomp" if platform.system() == "Darwin" else "sudo apt install libgomp1"
         level = "warn" if layer else "problem"
@@ -44,7 +46,7 @@ def numba() -> list[Finding]:
 
 def quiet() -> list[Finding]:
     """What a row's telemetry sees on an idle worker for half a second: clock, steal, quota, other processes."""
-    from workloads import telemetry
+    from workloads.harness import telemetry
 
     watch = telemetry.watch("cpu")
     for _ in range(_LOOKS):
@@ -98,9 +100,10 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
 def timings() -> list[Finding]:
     """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
     from analysis import row_checks
-    from workloads import machine, row_flags
+    from workloads.machine import facts
+    from workloads.records import row_flags
 
-    here = machine.describe()
+    here = facts.describe()
     done = [row_flags.flagged(m) for m in trials(here)]
     lost = [
         Finding(
@@ -124,9 +127,9 @@ def trials(here) -> list:
     import contextlib
 
     from kernels.problems import Matmul, Stream
+    from workloads.harness.timing import Limits
+    from workloads.harness.worker import Order, Worker, environment
     from workloads.records import Row, Settings
-    from workloads.timing import Limits
-    from workloads.worker import Order, Worker, environment
 
     cpu, gpu = Settings(threads=here.cores), [Settings(f"gpu:{i}") for i in range(min(1, len(here.gpus)))]
     half = max(here.caches_bytes.values(), default=1 << 22) // 4

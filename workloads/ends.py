@@ -9,9 +9,12 @@ from collections import Counter
 
 import msgspec
 
-from workloads import machine, options, studies, sweep, switches
-from workloads.plan import name, note
-from workloads.records import Measurement
+from workloads import options
+from workloads.frameworks import studies
+from workloads.harness import sweep
+from workloads.harness.plan import name, note
+from workloads.machine import facts
+from workloads.records import Measurement, settings
 
 _DOCTOR = "python -m workloads.doctor"
 _SMALL = 1000  # samples of the command that fits
@@ -64,7 +67,7 @@ def said(outcome, workload: str, example: str, names: list[str] | None = None) -
         if m.status == "failed" and hasattr(m.problem, "model")
     }
     for model, m in sorted(failed.items()):
-        tip = example if switches.own_model(model) else _DOCTOR
+        tip = example if settings.own_model(model) else _DOCTOR
         print(f"error: {model} on {m.settings.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
     if outcome.exit_code != options.MISSING:
         return
@@ -97,7 +100,7 @@ def _instead(m: Measurement, workload: str, example: str, names: list[str]) -> s
         {"samples": _SMALL} if hasattr(m.problem, "samples") else {"batch": 1}
     )
     fits = msgspec.structs.replace(m.problem, **small)
-    if "GiB" in m.reason and 2 * fits.footprint_bytes < machine.memory_available("cpu"):
+    if "GiB" in m.reason and 2 * fits.footprint_bytes < facts.memory_available("cpu"):
         sizes = f"--samples {_SMALL}" if "samples" in small else "--batch 1"
         return f"python -m workloads.{workload} --model {m.problem.model} {sizes}"
     return example

@@ -80,12 +80,12 @@ def names(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown one.
     """
-    from workloads import asked
+    from workloads.frameworks import grid
 
     words = options.words([args.model] if isinstance(args.model, str) else args.model)
     no_flags = dict.fromkeys(("inputs", "width", "depth", "outputs", "hidden_layers"))
     every = [name for word in words for name in (SEEDS if word == "seeds" else (word,))]
-    return asked.models(argparse.Namespace(model=every, **no_flags))
+    return grid.models(argparse.Namespace(model=every, **no_flags))
 
 
 def rows(args: argparse.Namespace, here) -> list:
@@ -95,17 +95,18 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage; Missing for a device that is not here.
     """
     from kernels.problems import Inference
-    from workloads import forecast, plan, switches
-    from workloads.records import Row, Settings
+    from workloads.frameworks import forecast
+    from workloads.harness import plan
+    from workloads.records import Row, Settings, settings
 
     _known("backend", options.words(args.backends), ("keras",))
     variants = _known("variant", options.words(args.variants), VARIANTS) or list(
         VARIANTS if args.in_flight else VARIANTS[:2]
     )
     modes = _known("mode", options.words(args.modes), MODES)
-    jits = _known("word of --jit", options.words(args.jit), switches.KNOWN["jit_compile"])
+    jits = _known("word of --jit", options.words(args.jit), settings.KNOWN["jit_compile"])
     onednn = _known("word of --onednn", options.words(args.onednn), tuple(ONEDNN))
-    precisions = _known("precision", options.words(args.precision), switches.KNOWN["precision"])
+    precisions = _known("precision", options.words(args.precision), settings.KNOWN["precision"])
     ways = [
         (f"inference/keras/{v}", mode)
         for v in variants
@@ -130,7 +131,7 @@ def rows(args: argparse.Namespace, here) -> list:
         Row(
             kernel,
             Inference(model, batch),
-            Settings(device, count, mode, switches=switches.changed({**given, **more, **own})),
+            Settings(device, count, mode, switches=settings.changed({**given, **more, **own})),
         )
         for device, count, more in where
         for model in names(args)
@@ -170,9 +171,10 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
-    from workloads import asked, sweep
+    from workloads.frameworks import grid
+    from workloads.harness import sweep
 
-    asked.require_keras()
+    grid.require_keras()
     run = run or sweep.header(args, command)
     more = (lambda done: []) if args.no_refine else refine
     outcome = sweep.sweep(rows(args, run.machine), args, "inference", command, shown, more, run)

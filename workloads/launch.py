@@ -60,7 +60,7 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage for an unknown call or variant; Missing for a backend or device asked for that is not here.
     """
     from kernels.problems import Launch
-    from workloads import plan
+    from workloads.harness import plan
 
     calls = options.words(args.calls) or list(Launch.CALLS)
     if unknown := set(calls) - set(Launch.CALLS):
@@ -88,7 +88,7 @@ def rows(args: argparse.Namespace, here) -> list:
 def _repeated(kernel, calls: list[str], device: str, args: argparse.Namespace):
     """The rows of a kernel on a device: every call it has, every count, every number of threads."""
     from kernels.problems import Launch
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Row
 
     has = getattr(kernel.bind, "calls", calls)  # a kernel that does not say is asked when it is bound
@@ -104,7 +104,7 @@ def _once(backends: list[str], calls: list[str], device: str, on: list[str], arg
     """The rows of what happens once in a process, five fresh processes each. An import needs no device: it has one row."""
     from kernels import registry
     from kernels.problems import Launch
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Row, Settings
 
     named = [*backends, *(["keras"] if "tensorflow" in backends else [])]
@@ -120,7 +120,7 @@ def _once(backends: list[str], calls: list[str], device: str, on: list[str], arg
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run = run or sweep.header(args, command)
     return sweep.sweep(rows(args, run.machine), args, "launch", command, shown, run=run)

@@ -66,7 +66,7 @@ def works(args: argparse.Namespace) -> list:
     """
     import msgspec
 
-    from workloads import plan
+    from workloads.harness import plan
 
     if args.model is None:
         for flag in ("batch", "direction"):
@@ -131,7 +131,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage, Missing.
     """
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Row
 
     wanted = problems(args)
@@ -179,7 +179,7 @@ def _order(row) -> tuple:
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run, in_batch = run or sweep.header(args, command), args.model is not None
     more = (lambda done: []) if args.no_refine else lambda done: refine(done, in_batch)
@@ -196,7 +196,8 @@ def run(**keywords):
 
 def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import plan, show, tables
+    from workloads import show, tables
+    from workloads.harness import plan
 
     found, planned = works(args), problems(args)
     named, cold = tables.layer_names(found, directions=True) if found else None, "cold" in plan.caches(args)

@@ -32,7 +32,7 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage for an unknown dtype.
     """
     from kernels.problems.arrays import MATHS
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Row
 
     on = plan.devices(args, here)
@@ -58,7 +58,7 @@ def refusal(kernel, math: str) -> str:
 
     Raises: ValueError for an unknown arithmetic.
     """
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Settings
 
     some = plan.peak_problem(math, Settings(threads=1))
@@ -73,7 +73,7 @@ def refusal(kernel, math: str) -> str:
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run = run or sweep.header(args, command)
     return sweep.sweep(rows(args, run.machine), args, "peak", command, shown, run=run)

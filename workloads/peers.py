@@ -46,11 +46,12 @@ def gpus(args: argparse.Namespace, here) -> list[int]:
 
     Raises: Usage; Missing where they are fewer than two.
     """
-    from workloads import machine, plan
+    from workloads.harness import plan
+    from workloads.machine import facts
 
     if not here.gpus:
         raise options.Missing(
-            f"every row of peers takes two GPUs or more: {machine.gpu_problem()}", plan.no_device("cupy")[1]
+            f"every row of peers takes two GPUs or more: {facts.gpu_problem()}", plan.no_device("cupy")[1]
         )
     asked = argparse.Namespace(**{**vars(args), "device": args.device or ["all"]})
     found = [int(device[4:]) for device in plan.devices(asked, here) if device != "cpu"]
@@ -128,7 +129,7 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep of copies and sums; the sweep.Outcome. What runs at once is measured by `measure_at_once`."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run = run or sweep.header(args, command)
     return sweep.sweep(rows(args, run.machine), args, "peers", command, shown, run=run)
@@ -136,7 +137,7 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
 
 def measure_at_once(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Every GPU alone and all at once, into a file of its own beside the other; the sweep.Outcome."""
-    from workloads import at_once, sweep
+    from workloads.harness import at_once, sweep
 
     run = run or sweep.header(args, command)
     return at_once.measure(args, run.machine, gpus(args, run.machine), command, shown, run)
@@ -190,7 +191,9 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
     Raises: Usage for a table for machines of more than one part.
     """
-    from workloads import at_once, ends, machine, plan, show, sweep
+    from workloads import ends, show
+    from workloads.harness import at_once, plan, sweep
+    from workloads.machine import facts
 
     parts = _parts(args)
     if args.format in ("csv", "json") and len(parts) != 1:
@@ -199,7 +202,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
             f"python -m workloads.peers --only copies --format {args.format}",
         )
     if args.dry_run:
-        here = machine.describe()
+        here = facts.describe()
         plan.dry_run([*rows(args, here), *(at_once.rows(gpus(args, here)) if "at-once" in parts else [])], args)
         return options.OK
     show.check_flags(args)

@@ -92,10 +92,12 @@ def session(
 ) -> int:
     """The body of a workload's command: the plan for --dry-run, else rows as they finish, then what `said` prints
     under a table; the exit code. `run` is the suite's own Run line, where there is one."""
-    from workloads import ends, machine, plan, sweep
+    from workloads import ends
+    from workloads.harness import plan, sweep
+    from workloads.machine import facts
 
     if args.dry_run:
-        plan.dry_run(rows(args, machine.describe()), args)
+        plan.dry_run(rows(args, facts.describe()), args)
         return 0
     check_flags(args)
     run = run or sweep.header(args, command)
@@ -136,7 +138,7 @@ def refined(done: Iterable[Measurement], answers: Iterable, sizes: Iterable[int]
 def check_flags(args: argparse.Namespace) -> None:
     """Raises Usage, before anything is measured, for a baseline to save that exists and for one to compare with that does not."""
     from analysis import compare
-    from workloads import baselines
+    from workloads.records import baselines
 
     if args.fail_on is not None and not args.against:
         raise options.Usage(
@@ -153,7 +155,7 @@ def beside(args: argparse.Namespace, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
     where a row is."""
     from analysis import compare
-    from workloads import baselines
+    from workloads.records import baselines
 
     if code not in (options.OK, options.FAILED):
         return code

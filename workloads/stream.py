@@ -52,7 +52,7 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage for an unknown operation, dtype or size, and where none of the kernels has any of the operations.
     """
     from kernels.problems import Stream
-    from workloads import plan
+    from workloads.harness import plan
     from workloads.records import Row
 
     try:
@@ -98,7 +98,7 @@ def refusal(kernel, operation: str, dtype: str) -> str:
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run = run or sweep.header(args, command)
     return sweep.sweep(rows(args, run.machine), args, "stream", command, shown, run=run)

@@ -10,13 +10,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from workloads import options
+from workloads import ROOT, options
 
 EXAMPLE = "python -m workloads.suite --quick"
 LONG = """Roofs, memory levels, launches, copies, matrix products, their crossover and one Keras row in one folder, with a report.
 --quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
 what several do with each other and what they take from each other at once."""
-STORED = pathlib.Path(__file__).parent.parent / "reports"
+STORED = ROOT / "reports"
 SHARED = (
     "device",
     "threads",
@@ -138,13 +138,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(args: argparse.Namespace, command: str) -> int:
-    from workloads import ends, machine, show, sweep
+    from workloads import ends, show
+    from workloads.harness import sweep
+    from workloads.machine import facts
 
     if args.ray:
-        from workloads import fleet
+        from workloads.fleet import nodes
 
         chosen(args, True, _all(args))  # what is unknown is said here, not by every node
-        return fleet.run(args, command)
+        return nodes.run(args, command)
     if args.format in ("csv", "json") and len(options.words(args.only) or []) != 1:
         raise options.Usage(
             f"--format {args.format} takes one table; name one workload with --only, or read the run's files",
@@ -159,7 +161,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
         print(
-            f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, machine.gpu_problem)}",
+            f"{run.machine.cpu}, {run.machine.cores} cores; {gpu_words(run.machine, facts.gpu_problem)}",
             file=sys.stderr,
         )
         if every and len(run.machine.gpus) == 1:
@@ -215,14 +217,16 @@ def on_node(folder: str) -> int:
     plan, for what is lost should the node die. Every GPU works alone; with --device all they also work together."""
     import msgspec
 
-    from workloads import fleet, fleet_cluster, machine, sweep
+    from workloads.fleet import cluster, nodes
+    from workloads.harness import sweep
+    from workloads.machine import facts
 
     args, place = argparse.Namespace(**json.loads(sys.stdin.buffer.readline())), pathlib.Path(folder)
     threading.Thread(target=_leave_with_parent, daemon=True).start()
     run = sweep.header(args, args.command)
-    planned, wanted = fleet.Plan(run, {}), []
+    planned, wanted = nodes.Plan(run, {}), []
     if not run.machine.gpus:
-        print(f"no GPU ({machine.gpu_problem()}): its CPU is measured", flush=True)
+        print(f"no GPU ({facts.gpu_problem()}): its CPU is measured", flush=True)
     try:
         parts = _parts(args, run.machine, True)
         args.device = args.device or ["all"]
@@ -233,7 +237,7 @@ def on_node(folder: str) -> int:
                 wanted.append((name, flags))
             except options.Missing as missing:
                 print(f"{name} left out: {missing}", flush=True)
-        (place / fleet_cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
+        (place / cluster.PLAN).write_bytes(msgspec.json.encode(planned) + b"\n")
         _each([] if args.dry_run else wanted, args, args.command, run, place, _measured)
     except options.Stop as stop:
         print(stop, flush=True)
@@ -253,7 +257,7 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
     args.quiet = True  # what is left out is said when it is measured
     yield name, list(module.rows(args, here))
     if name == "peers":
-        from workloads import at_once
+        from workloads.harness import at_once
 
         yield "at-once", at_once.rows(module.gpus(args, here))
 

@@ -112,13 +112,13 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage for what trains nothing; Missing for a device or library that is not here.
     """
-    from workloads import asked
+    from workloads.frameworks import grid
 
     if args.predicted is None or args.study:
-        return asked.rows(args, here)
+        return grid.rows(args, here)
     from analysis import prediction
 
-    return asked.predicted(args, here, prediction.load, prediction.MAKES)
+    return grid.predicted(args, here, prediction.load, prediction.MAKES)
 
 
 def products(here, done: list) -> list:
@@ -143,11 +143,13 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
 
     Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
     """
-    from workloads import asked, forecast, studies, sweep, switches
+    from workloads.frameworks import forecast, grid, studies
+    from workloads.harness import sweep
+    from workloads.records import settings as switches
 
     run = run or sweep.header(args, command)
     every = rows(args, run.machine)
-    asked.require_keras({switches.of(row)["keras_backend"] for row in every} or {"tensorflow"})
+    grid.require_keras({switches.of(row)["keras_backend"] for row in every} or {"tensorflow"})
     # A study of several GPUs goes case by case, so that what stops it leaves whole cases; its two processes live side by side.
     wanted = every if options.words(args.study) == [studies.DATA_PARALLEL] else forecast.in_turns(every)
     apart = studies.experiments(options.words(args.study) or [])
@@ -172,16 +174,16 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
     """The studies whose rows run beside each other, each in its file beside the others; all rows in one Outcome."""
     import time
 
-    from workloads import together
+    from workloads.frameworks import side_by_side
 
     begin, args = time.monotonic(), argparse.Namespace(**vars(args))
-    work = {"together": together.side_by_side, "trials": together.trials, "teacher": together.teacher}
+    work = {"together": side_by_side.side_by_side, "trials": side_by_side.trials, "teacher": side_by_side.teacher}
     limit = args.stop_after
     for name in names:
         if outcome is not None:
             args.output = str(outcome.path.parent)
             if outcome.stopped:
-                outcome.left += len(together.rows(name, args, run.machine))
+                outcome.left += len(side_by_side.rows(name, args, run.machine))
                 continue
             args.stop_after = limit and max(1e-3, limit - (time.monotonic() - begin))
         made = work[name](args, run.machine, command, shown, run)
@@ -296,10 +298,12 @@ class Table:
 
 def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import ends, forecast, machine, show
+    from workloads import ends, show
+    from workloads.frameworks import forecast
+    from workloads.machine import facts
 
     if args.dry_run:
-        here = machine.describe()
+        here = facts.describe()
         print("\n".join(forecast.lines(rows(args, here), args, here)))
         return options.OK
 

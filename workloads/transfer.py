@@ -95,13 +95,14 @@ def rows(args: argparse.Namespace, here) -> list:
 
     Raises: Usage; Missing without a GPU, which every copy needs.
     """
-    from workloads import machine, plan
+    from workloads.harness import plan
+    from workloads.machine import facts
     from workloads.records import Row
 
     wanted = problems(args)
     on = [device for device in plan.devices(args, here) if device != "cpu"]
     if not here.gpus:
-        why = f"every row of transfer copies to or from a GPU: {machine.gpu_problem()}"
+        why = f"every row of transfer copies to or from a GPU: {facts.gpu_problem()}"
         raise options.Missing(why, plan.no_device("cupy")[1])
     if not on:
         raise options.Usage(
@@ -121,7 +122,7 @@ def rows(args: argparse.Namespace, here) -> list:
 
 def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads import sweep
+    from workloads.harness import sweep
 
     run = run or sweep.header(args, command)
     return sweep.sweep(rows(args, run.machine), args, "transfer", command, shown, run=run)

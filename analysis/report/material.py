@@ -12,8 +12,7 @@ from analysis.bounds import judge, roofs
 from analysis.budget import Budget, budget
 from analysis.crossover import crossovers
 from analysis.report import layers, rows
-from workloads import switches
-from workloads.records import by_machine, read
+from workloads.records import by_machine, read, settings
 
 if TYPE_CHECKING:
     from analysis.bounds import Judged, Roof
@@ -91,7 +90,7 @@ class Material:
     @functools.cached_property
     def budgets(self) -> list[Budget]:
         """One for every training row that has a time, in their order."""
-        return [budget(m, self.profile) for m in self.profile.trainings if switches.ordinary(m)]
+        return [budget(m, self.profile) for m in self.profile.trainings if settings.ordinary(m)]
 
     @functools.cached_property
     def pairs(self) -> "list[Pair]":

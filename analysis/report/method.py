@@ -8,8 +8,8 @@ from analysis.estimate import is_gpu
 from analysis.report.cells import table, text
 from analysis.units import join, percent, seconds
 from kernels import networks
-from workloads import switches
-from workloads.cases import CASES
+from workloads.records import settings
+from workloads.records.cases import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -84,7 +84,7 @@ def how_section(loaded: "Loaded") -> list[str]:
             "A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level "
             "that holds them, where it was measured."
         )
-    if any(m.problem.op == "training" and m.on("host-latency") and switches.ordinary(m) for m in ms):
+    if any(m.problem.op == "training" and m.on("host-latency") and settings.ordinary(m) for m in ms):
         lines.append(
             "What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its "
             "fastest form, with the threads that the framework takes."

@@ -28,7 +28,7 @@ def allow(problem: Matmul | Conv, tensor, way: str) -> None:
     """Lets this process multiply in the problem's arithmetic and no other; `way` is how the kernel is called.
 
     On a GPU the switch for TF32 must stay as it is for the rest of the process, since TensorFlow keeps the plans of a
-    product by its shape alone: rows with and without TF32 need processes of their own (workloads.worker.environment).
+    product by its shape alone: rows with and without TF32 need processes of their own (workloads.harness.worker.environment).
     Raises: ValueError where the device has no such arithmetic.
     """
     import tensorflow

@@ -12,7 +12,7 @@ from analysis.estimate import Estimate
 from kernels.problems import Training
 from tests.validation import traces, xspace
 from tests.validation.xspace import Op, Trace
-from workloads import switches
+from workloads.records import settings as switches
 
 US = 1_000_000  # ps
 MS = 1e-3

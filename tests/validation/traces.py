@@ -32,11 +32,12 @@ from analysis.prediction import Lacking, predict
 from analysis.units import join, percent, seconds
 from tests.validation import xspace
 from tests.validation.xspace import COPY, KERNEL, OP, Op, Trace
-from workloads import keras_child, studies, sweep, trainers
+from workloads.frameworks import studies, trainers, training_row
+from workloads.frameworks.tensorflow import Broken
+from workloads.harness import sweep
+from workloads.harness.timing import Limits
+from workloads.harness.worker import environment
 from workloads.records import Measurement, Row, Writer
-from workloads.tensors import Broken
-from workloads.timing import Limits
-from workloads.worker import environment
 
 REPORTS, FOLDER = pathlib.Path(__file__).parents[2] / "reports", "training-trace"
 NOTE, UNTOLD = "trace", "untraced"  # the notes of a row that hold its trace, or say why there is none
@@ -274,7 +275,7 @@ def measured(row: Row, limits: Limits) -> Measurement:
         )
 
     with mock.patch.object(trainers, "way", return_value=fit):
-        made = keras_child.measure(row, limits, 1)
+        made = training_row.measure(row, limits, 1)
     return _switched(made, made.settings.switches | SWITCH)
 
 

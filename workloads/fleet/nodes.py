@@ -1,0 +1,311 @@
+"""The suite on every node of a Ray cluster, into one run folder: a folder a node, in it a result file a workload.
+
+Ray places the tasks, carries what their folders grow by and notices what died. Each node is one task that holds all its CPUs and
+GPUs while it measures. A node is told apart by Ray's node id, a GPU by its UUID.
+"""
+
+import argparse
+import contextlib
+import os
+import pathlib
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from workloads import options, records
+from workloads.fleet import cluster
+from workloads.fleet.cluster import LOG, PLAN, Node
+from workloads.harness import sweep
+from workloads.results import Measurement, Row, Run
+
+LOST = "lost"  # the flag of a row that its node did not live to measure
+_POLL_S = 1.0
+_DEATH_KNOWN_S = 5.0
+_SAID_EVERY_S = 10.0
+_NOT_BEGUN = "did not begin (others hold its CPUs and GPUs, or it hangs) within"
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """The rows that a node will measure, by result file; those that depend on what is seen are not known yet."""
+
+    run: Run
+    rows: dict[str, list[Row]]
+
+
+class Part:
+    """One node's side of the run: the copy of its folder, and what it plans. `kept`: an earlier run's files, whole lines."""
+
+    def __init__(self, node: Node, folder: pathlib.Path, dry_run: bool = False):
+        self.node, self.folder, self.dry_run = node, folder / node.name, dry_run
+        self.plan: Plan | None = None
+        self.lost, self.heard = "", time.monotonic()
+        self.kept: dict[str, bytes] = {}
+        for file in sorted(self.folder.glob("*.jsonl")):
+            text = file.read_bytes()
+            self.kept[file.name] = text[: text.rfind(b"\n") + 1]
+            if not dry_run:
+                os.truncate(file, len(self.kept[file.name]))
+
+    def take(self, name: str, text: bytes) -> None:
+        """Writes what a file of the node's folder grew by.
+
+        Raises: Refused when it cannot be written, or the earlier files are of other GPUs.
+        """
+        self.heard, path = time.monotonic(), self.folder / name
+        if name == PLAN:
+            self.plan = msgspec.json.decode(text, type=Plan)
+            before = [run for old in self.kept.values() for run in records.decode(old.splitlines())[0]]
+            if before and _uuids(before[-1]) != _uuids(self.plan.run):
+                raise records.Refused(f"{self.folder} was measured on other GPUs; leave --resume out")
+        elif name != LOG:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                with path.open("ab") as copy:
+                    copy.write(text)
+            except OSError as error:
+                raise records.Refused(f"cannot write {path}: {error.strerror}") from error
+
+    def lose(self, why: str) -> None:
+        """Marks the rows that it did not live to measure: they have failed, and --resume measures them."""
+        self.lost = why
+        if self.plan and not self.dry_run:
+            done = self.done()
+            for name, rows in self.plan.rows.items():
+                if gone := [(row.kernel, row.problem, row.settings) for row in rows if row.key not in done]:
+                    with records.Writer(self.folder / f"{name}.jsonl", self.plan.run, resume=True) as writer:
+                        for row in gone:
+                            writer.append(Measurement(*row, "failed", f"lost: {why}", flags=(LOST,)))
+
+    def done(self) -> dict[str, Measurement]:
+        """What its files have, by key."""
+        texts = [file.read_bytes() for file in sorted(self.folder.glob("*.jsonl"))]
+        return {m.key: m for text in texts for m in records.decode(text.splitlines())[1]}
+
+    @property
+    def planned(self) -> set[str]:
+        return {row.key for rows in self.plan.rows.values() for row in rows} if self.plan else set()
+
+    def tally(self) -> Counter[str]:
+        """How many rows are ok, skipped, failed, lost and to go; how many GPUs there are."""
+        done = self.done()
+        counts = Counter("lost" if LOST in m.flags else m.status for m in done.values())
+        counts["failed"] += counts.pop("wrong", 0)
+        counts["to go"], counts["GPUs"] = len(self.planned - set(done)), len(_uuids(self.plan.run)) if self.plan else 0
+        return +counts
+
+
+def _uuids(run: Run) -> list[str]:
+    return [gpu.uuid for gpu in run.machine.gpus]
+
+
+def gather(
+    ray,
+    parts: list[Part],
+    order: bytes,
+    limit_s: float,
+    seen: Callable[[Part, str], None],
+    stopped: list[str],
+) -> None:
+    """Runs every node's suite at once and copies its folder as it grows, until all have ended, died, or said nothing for
+    `limit_s`, or something is in `stopped`. `seen` gets each line that a suite says."""
+    task, running = ray.remote(cluster.measure_node), {}
+    for part in parts:
+        node, cpus = part.node, int(part.node.cpus)
+        held = {"num_cpus": cpus, "num_gpus": int(node.gpus), "scheduling_strategy": cluster.on(node)}
+        placed = task.options(num_returns="streaming", max_retries=0, name=f"suite on {node.name}", **held)
+        running[placed.remote(order, part.kept, cpus)] = part
+        part.heard = time.monotonic()
+    try:
+        while running and not stopped:
+            ready, _ = ray.wait(list(running), num_returns=1, timeout=_POLL_S)
+            for stream in ready:
+                part = running[stream]
+                try:
+                    file, text = ray.get(next(stream))
+                    part.take(file, text)
+                    for line in text.decode(errors="replace").splitlines() if file == LOG else ():
+                        seen(part, line)
+                except StopIteration:
+                    del running[stream]
+                except records.Refused as refused:
+                    seen(part, str(refused))
+                    ray.cancel(stream, force=True)
+                    del running[stream]
+                except ray.exceptions.RayError as error:
+                    part.lose(_why_lost(ray, part, error))
+                    del running[stream]
+            for stream, part in [*running.items()]:
+                if time.monotonic() - part.heard > limit_s:
+                    ray.cancel(stream, force=True)
+                    silent = "said nothing for" if part.plan else _NOT_BEGUN
+                    part.lose(f"{part.node.name} {silent} {limit_s:.3g} s")
+                    del running[stream]
+    finally:
+        for stream in running:
+            ray.cancel(stream, force=True)
+
+
+def _why_lost(ray, part: Part, error: Exception) -> str:
+    """A dying node takes its suite with it, which may be told before its own death is known."""
+    if isinstance(error, ray.exceptions.NodeDiedError):
+        return f"{part.node.name} died"
+    until = time.monotonic() + (_DEATH_KNOWN_S if cluster.KILLED in str(error) else 0.0)
+    while any(n["NodeID"] == part.node.id and n["Alive"] for n in ray.nodes()):
+        if time.monotonic() >= until:
+            return f"{part.node.name}: {cluster.first_line(error)}"
+        time.sleep(0.2)
+    return f"{part.node.name} died"
+
+
+def place(args: argparse.Namespace) -> pathlib.Path:
+    """The run's folder: -o DIR, or a new one under reports/local/fleet (with --resume the newest there).
+
+    Raises: Usage when there is something in it and it is not resumed, or nothing to resume.
+    """
+    from workloads.machine.facts import now
+
+    old = sorted(p for p in (sweep.LOCAL / "fleet").glob("*") if any(p.glob("*/*.jsonl")))
+    if args.output:
+        folder = pathlib.Path(args.output)
+    elif not args.resume:
+        return sweep.LOCAL / "fleet" / now().replace(":", "").replace("-", "")
+    elif not old:
+        raise options.Usage("no fleet's run to resume; start one", f"python -m workloads.suite --ray {args.ray}")
+    else:
+        folder = old[-1]
+    if any(folder.glob("**/*.jsonl")) and not args.resume:
+        raise records.Refused(f"{folder} has results; add --resume to finish them, or choose another folder with -o")
+    return folder
+
+
+def run(args: argparse.Namespace, command: str) -> int:
+    """The body of `suite --ray`: every node's suite into one folder, then each device in a line; the exit code.
+
+    Raises: Usage, Missing.
+    """
+    if args.format != "table":
+        raise options.Usage(
+            "--ray prints a table; its files are read by python -m analysis.fleet RUN --format json",
+            f"python -m workloads.suite --ray {args.ray}",
+        )
+    if args.against or args.fail_on is not None:
+        tip = (
+            f"python -m analysis.fleet RUN{' --against ' + args.against if args.against else ''} --fail-on 'slower>3%'"
+        )
+        raise options.Usage("a fleet is compared device by device, after it was measured", tip)
+    if args.save:
+        from workloads.records import baselines
+
+        baselines.require_free(args.save)
+    folder = place(args)
+    ray = cluster.connect(args.ray, _note)
+    try:
+        return _run(ray, args, command, folder)
+    finally:
+        ray.shutdown()
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path) -> int:
+    found = cluster.nodes(ray.nodes())
+    asked = options.words(args.device)
+    if args.require_gpu or (asked and "all" not in asked and "cpu" not in asked):
+        for node in (n for n in found if not n.gpus):
+            _note(f"{node.name} left out: Ray counts no GPU on it")
+        found = [n for n in found if n.gpus]
+    for node in (n for n in found if not n.cpus):
+        _note(f"{node.name} left out: Ray counts no CPU on it to measure with")
+    found = cluster.usable(ray, [n for n in found if n.cpus], _note, args.ray_timeout)
+    if len({node.name for node in found}) < len(found):
+        _note(
+            "some nodes share a name: they are told apart by their node ids, which change when the cluster is started anew"
+        )
+    found = cluster.told_apart(found)
+    if not found:
+        raise options.Missing("no node of this cluster can run the suite", "ray status  # and each node's line above")
+    parts = [Part(node, folder, args.dry_run) for node in found]
+    order = msgspec.json.encode({**vars(args), "resume": True, "command": command}) + b"\n"
+    said = time.monotonic()
+
+    def seen(part: Part, line: str) -> None:
+        nonlocal said
+        if line.startswith("["):  # a row begins
+            if not args.verbose and time.monotonic() - said < _SAID_EVERY_S:
+                return
+            said = time.monotonic()
+        _note(f"{part.node.name}: {line}")
+
+    with _signals() as stopped:
+        gather(ray, parts, order, args.ray_timeout, seen, stopped)
+    if args.dry_run:
+        for part in parts:
+            print(f"{part.node.name}: {len(part.planned)} rows" + (f"; {part.lost}" if part.lost else ""))
+        return options.OK if any(part.planned for part in parts) else options.MISSING
+    return _ended(args, command, folder, parts, stopped[0] if stopped else "")
+
+
+@contextlib.contextmanager
+def _signals() -> Iterator[list[str]]:
+    """The names of SIGINT and SIGTERM as they come. Noted, not raised: what is raised inside Ray's own calls gets lost there."""
+    noted: list[str] = []
+    old = {
+        s: signal.signal(s, lambda number, frame: noted.append(signal.Signals(number).name))
+        for s in (signal.SIGINT, signal.SIGTERM)
+    }
+    try:
+        yield noted
+    finally:
+        for number, handler in old.items():
+            signal.signal(number, handler)
+
+
+def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: list[Part], stopped: str) -> int:
+    """Prints a line a node, what was lost, how to go on; the exit code."""
+    head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
+    lines: list[tuple[str, ...]] = [("node", *head)]
+    lines += [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    for line in lines:
+        print("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip())
+    for p in (p for p in parts if p.lost):
+        _note(f"lost: {p.lost}")
+    here = {p.node.name for p in parts}
+    for name in sorted(p.name for p in folder.glob("*") if p.is_dir() and p.name not in here):
+        _note(f"{name} was measured before and is not among the nodes now")
+    if stopped or (args.stop_after and any(tally["to go"] for tally in tallies)) or any(p.lost for p in parts):
+        base = sweep.command_without(command, "--resume")
+        again = f"{base}{'' if args.output else f' -o {os.path.relpath(folder)}'} --resume"
+        _note(f"{'stopped by ' + stopped + '; ' if stopped else ''}finish with:\n  {options.typed(again)}")
+    code = exit_code(tallies, any(p.lost for p in parts), stopped)
+    if code == options.MISSING:
+        raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")
+    if code in (options.OK, options.FAILED):
+        from analysis import fleet_devices, fleet_judged, fleet_words
+
+        for said in fleet_words.lines(fleet_judged.judge(fleet_devices.devices(folder), fleet_devices.saved())):
+            print(said)
+        if args.save:
+            from workloads.records import baselines
+
+            kept = baselines.save(args.save, records.files_of(folder), apart=True)
+            if not args.quiet:
+                _note(f"saved as the baseline {args.save!r}: {os.path.relpath(kept)}")
+        print(f"results: {os.path.relpath(folder)}")
+        print(f"next:    {options.typed(f'python -m analysis.fleet {os.path.relpath(folder)}')}")
+    return code
+
+
+def exit_code(tallies: list[Counter[str]], lost: bool, stopped: str) -> int:
+    """130 or 143 after a signal, 3 when no node measured anything, 1 when rows failed or were lost, else 0."""
+    if stopped:
+        return options.INTERRUPTED if stopped == "SIGINT" else options.TERMINATED
+    if not any(tally["ok"] for tally in tallies):
+        return options.MISSING
+    return options.FAILED if lost or any(tally["failed"] for tally in tallies) else options.OK

@@ -1,0 +1,128 @@
+"""The samples a model is trained on: made up but learnable, or the real data set; never the one for the other."""
+
+import math
+
+import numpy as np
+
+from kernels.networks import Network
+from workloads.harness.handlers import Broken
+
+KINDS = ("synthetic", "real")
+DTYPES = ("float32", "float64", "uint8")
+LEVELS = 255  # of uint8 images: they are fed as they are, 0..255, and nothing scales them but the weights
+NOISE = 0.25  # of the pattern's range: enough that a class is not one image, little enough that it is learned
+# How clearly a sample shows its class's pattern: a number from 0 to 1 to this power. Clear ones are learned in the first epochs
+# and faint ones in later ones, so that accuracy rises from epoch to epoch about as it does on the articles' images; with all
+# of them clear, the first epoch of 50,000 samples learned everything.
+FAINTNESS = 2
+VERSION = "2"  # of made-up samples: another one whenever the same seed gives others (1: all of them clear)
+_CHUNK, _CHUNK_VALUES = 1024, 1 << 26  # samples, and numbers in them, made at a time
+PEAKS_SIDE = 200
+_FINEST = 64  # a class's pattern has at most so many rows and columns; larger images repeat each value
+
+
+class Unavailable(Broken):
+    """The real data set cannot be had here; the message begins with `no data:`."""
+
+    def __init__(self, message: str):
+        super().__init__(f"no data: {message}")
+
+
+def load(kind: str, network: Network, samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+    """(x, y): `samples` inputs in [0, 1] (uint8: whole numbers 0..255) of the network's shape, and their classes as int32
+    (one-hot as float32 where the loss is categorical cross-entropy). Of a regression: points and the numbers to learn, made
+    by formula and so always real.
+
+    Raises: ValueError for an unknown kind or dtype and for more samples than there are; Unavailable.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"inputs can be {', '.join(DTYPES)}, not {dtype}")
+    if network.regression and dtype == "uint8":
+        raise ValueError(f"{network.name} learns from points that are no whole numbers: not as uint8")
+    if kind not in KINDS:
+        raise ValueError(f"unknown data {kind!r}; known: {', '.join(KINDS)}")
+    if network.regression:
+        return peaks(samples, seed, dtype)
+    return synthetic(network, samples, seed, dtype) if kind == "synthetic" else real(network, samples, dtype)
+
+
+def synthetic(network: Network, samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+    """A pattern for each class, shown faintly or clearly over gray, plus noise, cut to [0, 1]; every class about equally often,
+    in random order."""
+    rng = np.random.default_rng(seed)
+    sides: tuple[int, ...] = network.input[:2] if len(network.input) == 3 else ()
+    cell = max((-(-side // _FINEST) for side in sides), default=1)
+    coarse = (*(-(-side // cell) for side in sides), *network.input[len(sides) :])
+    patterns = rng.random((network.classes, *coarse), dtype=np.float32)
+    y = rng.integers(0, network.classes, samples, dtype=np.int32)
+    shown = rng.random((samples, *(1,) * len(network.input)), dtype=np.float32) ** FAINTNESS
+    x = np.empty((samples, *network.input), dtype)
+    chunk = max(1, min(_CHUNK, _CHUNK_VALUES // math.prod(network.input)))
+    for begin in range(0, samples, chunk):  # in pieces: no temporary as large as the data set
+        labels = y[begin : begin + chunk]
+        images: np.ndarray = patterns[labels]
+        if cell > 1:
+            images = images.repeat(cell, axis=1).repeat(cell, axis=2)[:, : sides[0], : sides[1]]
+        noise = NOISE * rng.standard_normal((len(labels), *network.input), dtype=np.float32)
+        images = np.clip(0.5 + shown[begin : begin + chunk] * (images - 0.5) + noise, 0, 1)
+        x[begin : begin + chunk] = np.rint(images * LEVELS) if dtype == "uint8" else images
+    return x, _targets(network, y)
+
+
+def _targets(network: Network, classes: np.ndarray) -> np.ndarray:
+    """Classes as the network's loss wants them."""
+    if network.loss == "categorical_crossentropy":
+        return np.eye(network.classes, dtype=np.float32)[classes]
+    return classes
+
+
+def peaks(samples: int, seed: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+    """(points (samples, 2), heights (samples, 1)) of MATLAB's peaks on [-3, 3]^2: in random order the 200 x 200 grid of the
+    article, and beyond its 40,000 points ones between."""
+    rng = np.random.default_rng(seed)
+    axis = np.linspace(-3, 3, PEAKS_SIDE)
+    grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
+    points = rng.permutation(grid)[:samples]
+    points = np.concatenate([points, rng.uniform(-3, 3, (samples - len(points), 2))])
+    x, y = points.T
+    heights = (
+        3 * (1 - x) ** 2 * np.exp(-(x**2) - (y + 1) ** 2)
+        - 10 * (x / 5 - x**3 - y**5) * np.exp(-(x**2) - y**2)
+        - np.exp(-((x + 1) ** 2) - y**2) / 3
+    )
+    return points.astype(dtype), heights.astype(dtype)[:, np.newaxis]
+
+
+def _download(name: str):
+    """The training images and labels of one of Keras's data sets."""
+    import keras
+
+    return getattr(keras.datasets, name).load_data()[0]
+
+
+# Network.data -> the data set's name and what gets it.
+REAL = {
+    "cifar10": ("CIFAR-10", lambda: _download("cifar10")),
+    "mnist": ("MNIST", lambda: _download("mnist")),
+    "fashion_mnist": ("Fashion-MNIST", lambda: _download("fashion_mnist")),
+}
+
+
+def real(network: Network, samples: int, dtype: str = "float32") -> tuple[np.ndarray, np.ndarray]:
+    """The first training images of the network's own data set, scaled to [0, 1] (uint8: as they are); Keras downloads and
+    keeps them.
+
+    Raises: Unavailable when they cannot be had; ValueError for more samples than there are.
+    """
+    if network.data not in REAL:
+        raise ValueError(f"{network.name} has no real data set here")
+    name, download = REAL[network.data]
+    try:
+        x, y = download()
+    except Exception as error:  # Keras raises a bare Exception when a download fails
+        raise Unavailable(f"{name} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
+    if samples > len(x):
+        raise ValueError(f"{name} has {len(x)} training images, {samples} were asked for")
+    images = x[:samples].astype(dtype).reshape(samples, *network.input)
+    scaled = images if dtype == "uint8" else images / np.asarray(LEVELS, dtype)
+    return scaled, _targets(network, y[:samples].reshape(-1).astype(np.int32))

@@ -1,0 +1,199 @@
+"""Inside a worker: a built Keras model as a Network. What nothing here prices becomes a layer of an unknown kind, named.
+
+A new Keras class that is one of the kinds of kernels.networks.layers is an entry of _KINDS. Keras is imported in no line of
+this file: its objects bring what is asked of them.
+"""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from kernels.networks.layers import INPUT, Layer, Network, Shape
+from workloads.frameworks import user_model
+from workloads.harness.handlers import Broken
+
+_POOLS = {"MaxPooling2D": "pool", "AveragePooling2D": "avgpool"}
+_SQUARED = ("mse", "mean_squared_error")
+
+
+def network(model, name: str) -> Network:
+    """The layers of a compiled Keras model with one input and one output, nested models taken apart, and how it is trained.
+
+    Raises: Broken for sizes beside the batch that are not known.
+    """
+    shape, out = tuple(model.input_shape[1:]), tuple(model.output_shape[1:])
+    if None in shape or None in out:
+        raise Broken(
+            f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
+        )
+    found: list[Layer] = []
+    graph = _graph(model)
+    _walk(graph, {id(graph.inputs[0]): INPUT}, "", found, {}, set(), model.trainable)
+    loss = user_model.loss_name(model)
+    return Network(
+        name,
+        "",
+        shape,
+        out[-1] if out else 1,
+        tuple(_in_a_row(found)),
+        type(model.optimizer).__name__.lower(),
+        "mean_squared_error" if loss in _SQUARED else loss,
+    )
+
+
+def text(model, name: str) -> str:
+    """The same as JSON, for the notes of a row."""
+    return msgspec.json.encode(network(model, name)).decode()
+
+
+def _graph(model):
+    """The functional model inside a Sequential; a functional model itself."""
+    return getattr(model, "_functional", None) or model
+
+
+def _walk(
+    graph, names: dict[int, str], prefix: str, found: list[Layer], used: dict[str, int], seen: set[int], trainable: bool
+) -> str:
+    """Appends the layers of a graph in the order in which they can run; `names` are those of the tensors that are there.
+    Returns the name of what gives the graph's output."""
+    for _, nodes in sorted(graph._nodes_by_depth.items(), reverse=True):
+        for node in nodes:
+            operation, taken = node.operation, node.input_tensors
+            if not taken:  # an input
+                continue
+            sources = tuple(names[id(tensor)] for tensor in taken)
+            learns = trainable and getattr(operation, "trainable", True)
+            if hasattr(_graph(operation), "_nodes_by_depth") and len(taken) == len(node.outputs) == 1:
+                inner = _graph(operation)
+                own = dict(zip([id(tensor) for tensor in inner.inputs], sources, strict=True))
+                last = _walk(inner, own, f"{prefix}{operation.name}/", found, used, seen, learns)
+            else:
+                last = _named(f"{prefix}{operation.name}", used)
+                found.append(_layer(operation, last, sources, taken, node.outputs[0], learns, seen))
+            names |= {id(tensor): last for tensor in node.outputs}
+    return names[id(graph.outputs[0])]
+
+
+def _named(name: str, used: dict[str, int]) -> str:
+    """The name, numbered where a layer is used again."""
+    used[name] = used.get(name, 0) + 1
+    return name if used[name] == 1 else f"{name} ({used[name]})"
+
+
+def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, learns: bool, seen: set[int]) -> Layer:
+    kind = type(operation).__name__
+    of_keras = type(operation).__module__.startswith(("keras.", "keras_core."))
+    again, weights = id(operation) in seen, _weights(operation)
+    seen.add(id(operation))
+    shapes = [tuple(tensor.shape[1:]) for tensor in taken]
+    after = tuple(given.shape[1:]) or (1,)
+    if None in after or any(None in shape for shape in shapes):
+        raise Broken(f"{name} gives {given.shape}: sizes beside the batch must be known")
+    known = _KINDS.get(kind) if of_keras and not (again and weights) else None
+    made = known(operation, name, shapes, after) if known else None
+    if made is None:  # the weights of a layer that is used again are counted once
+        made = Layer(name, kind, shape=after, weights=0 if again else weights)
+    return msgspec.structs.replace(made, inputs=sources, trainable=bool(learns) or not weights)
+
+
+def _weights(operation) -> int:
+    return int(operation.count_params()) if hasattr(operation, "count_params") else 0
+
+
+def _in_a_row(found: list[Layer]) -> Iterator[Layer]:
+    """The layers without the inputs that go without saying."""
+    before = INPUT
+    for layer in found:
+        yield msgspec.structs.replace(layer, inputs=() if layer.inputs == (before,) else layer.inputs)
+        before = layer.name
+
+
+def _activation(operation) -> str:
+    name = getattr(getattr(operation, "activation", None), "__name__", "")
+    return "" if name == "linear" else name
+
+
+def _sides(pair) -> int | tuple[int, int]:
+    pair = tuple(pair)
+    return pair[0] if pair[0] == pair[1] else pair
+
+
+def _conv(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    height, width = operation.strides
+    if tuple(operation.dilation_rate) != (1, 1) or operation.data_format != "channels_last" or height != width:
+        return None
+    return Layer(
+        name,
+        "conv",
+        operation.filters,
+        _sides(operation.kernel_size),
+        height,
+        operation.padding,
+        operation.groups,
+        _activation(operation),
+        bias=bool(operation.use_bias),
+    )
+
+
+def _dense(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:
+    return Layer(name, "dense", operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
+
+
+def _pool(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    height, width = operation.strides
+    if operation.data_format != "channels_last" or height != width:
+        return None
+    return Layer(
+        name, _POOLS[type(operation).__name__], size=_sides(operation.pool_size), stride=height, pad=operation.padding
+    )
+
+
+def _global_pool(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    return None if operation.keepdims or operation.data_format != "channels_last" else Layer(name, "globalpool")
+
+
+def _zero_pad(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    (top, bottom), (left, right) = operation.padding
+    if top != bottom or left != right or operation.data_format != "channels_last":
+        return None
+    return Layer(name, "zeropad", size=_sides((top, left)))
+
+
+def _batch_norm(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    last = operation.axis in (-1, len(shapes[0]))
+    return Layer(name, "batchnorm", scale=bool(operation.scale)) if last and operation.center else None
+
+
+def _add(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    return Layer(name, "add") if len(shapes) > 1 and len(set(shapes)) == 1 else None
+
+
+def _concatenate(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+    return Layer(name, "concat") if len(shapes) > 1 and operation.axis in (-1, len(shapes[0])) else None
+
+
+def _embedding(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:
+    return Layer(name, "embedding", operation.output_dim, weights=operation.input_dim * operation.output_dim)
+
+
+def _element_wise(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:
+    return Layer(name, "activation", activation=_activation(operation) or type(operation).__name__.lower())
+
+
+# Keras class -> what makes its Layer from the operation, its name, the shapes it takes and the one it gives; None: not as it is.
+_KINDS: dict[str, Callable] = {
+    "Conv2D": _conv,
+    "Dense": _dense,
+    "MaxPooling2D": _pool,
+    "AveragePooling2D": _pool,
+    "GlobalAveragePooling2D": _global_pool,
+    "ZeroPadding2D": _zero_pad,
+    "BatchNormalization": _batch_norm,
+    "Add": _add,
+    "Concatenate": _concatenate,
+    "Embedding": _embedding,
+    "Flatten": lambda operation, name, shapes, after: Layer(name, "flatten"),
+    "Reshape": lambda operation, name, shapes, after: Layer(name, "reshape", shape=after),
+    "Dropout": lambda operation, name, shapes, after: Layer(name, "dropout", rate=float(operation.rate)),
+    **dict.fromkeys(("Activation", "ReLU", "Relu", "LeakyReLU", "ELU", "Softmax", "Rescaling"), _element_wise),
+}

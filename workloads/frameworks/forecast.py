@@ -1,0 +1,122 @@
+"""What a plan of trainings will take: a guess from rates that are said, and the order in which devices take turns."""
+
+import argparse
+from collections.abc import Iterable
+
+from kernels import networks
+from kernels.problems import Training
+from workloads import options
+from workloads.frameworks import keras_fit, side_by_side, studies
+from workloads.harness import plan
+from workloads.harness.worker import environment
+from workloads.records import Machine, Row, settings
+
+# The guess: seconds of a step before any arithmetic, of an epoch, of a compilation and of a process's start, FLOP/s of a CPU
+# core and of a GPU in small steps, seconds to make a number of the data. Rounded from one look at an H200 with 16 cores.
+EPOCH_S, CORE_FLOPS, GPU_FLOPS, NUMBER_S = 0.05, 55e9, 8e12, 15e-9
+STEP_S = {"cpu": 3e-3, "gpu": 1.5e-3}
+LOOP_STEP_S = 0.4e-3
+COMPILE_S = {"cpu": 1.5, "jit": 4.0, "gpu": 4.0}
+START_S = 10.0
+UNKNOWN_FLOPS = 1e8  # a sample, of a user's model
+LAW_EPOCHS, LAW_STEPS = (
+    42,
+    90,
+)  # of the fits that the law of costs is read from, of compiling and of the run for the losses
+FRESH = plan.RIGOROUS_PROCESSES
+
+
+def in_turns(rows: Iterable[Row]) -> list[Row]:
+    """The same rows, those that differ in their device alone after one another: what ends a plan early leaves both sides of
+    what it has. The processes of the devices, and of each set of variables, live side by side meanwhile: none is started twice,
+    and each has its own GPU, or none, in sight. What takes fresh processes comes last."""
+    found: dict[tuple, list[Row]] = {}
+    for row in rows:
+        s = row.settings
+        own = ((name, text) for name, text in s.switches.items() if not name.startswith(settings.VARIABLES))
+        found.setdefault((s.process == "fresh", row.kernel, row.problem, s.mode, *sorted(own)), []).append(row)
+    return [row for key in sorted(found, key=lambda key: key[0]) for row in found[key]]
+
+
+def step_s(row: Row, cores: int) -> float:
+    """Seconds that one step is guessed to take."""
+    p, s = row.problem, row.settings
+    network = networks.known(p.model)
+    flops = min(p.batch, p.samples) * (networks.training_flops(network) if network else UNKNOWN_FLOPS)
+    rate = GPU_FLOPS if s.device != "cpu" else CORE_FLOPS * (s.threads or cores)
+    return (
+        LOOP_STEP_S if row.kernel.endswith("loop") else STEP_S["cpu" if s.device == "cpu" else "gpu"]
+    ) + flops / rate
+
+
+def seconds(row: Row, cores: int, max_time: float, rigorous: bool = False) -> float:
+    """Seconds that a row is guessed to take in a process that runs already; `rigorous`: in five of them; a row of fresh
+    processes: in five, with their starts."""
+    p, s = row.problem, row.settings
+    if not isinstance(p, Training):
+        return 1.0
+    step, network = step_s(row, cores), networks.known(p.model)
+    numbers = p.samples * (networks.sample_bytes(network, "uint8") if network else 3000)
+    shapes = 2 if p.samples > p.batch and p.samples % p.batch else 1
+    where = (
+        "gpu" if s.device != "cpu" else "jit" if s.switches.get("jit_compile") == "on" or "gpu" in s.switches else "cpu"
+    )
+    loop = row.kernel.endswith("loop")
+    epoch = 0.0 if loop else EPOCH_S
+    fit = p.epochs * (p.steps * step + epoch)
+    again = (
+        0.0
+        if fit > max_time and p.epochs >= 3
+        else max(keras_fit.FEWEST_FITS * fit, min(max_time, keras_fit.MOST_FITS * fit))
+    )
+    law = LAW_EPOCHS * epoch + min(keras_fit.REPEATS * max_time / 3 + LAW_STEPS * step, LAW_STEPS * 10 * step)
+    whole = numbers * NUMBER_S + shapes * COMPILE_S[where] + fit + again + law
+    if s.process == "fresh":
+        return FRESH * (whole + START_S)
+    return FRESH * whole if rigorous else whole
+
+
+def total(rows: Iterable[Row], cores: int, max_time: float, rigorous: bool = False) -> float:
+    """Seconds that all rows are guessed to take, with the processes that they need, which live side by side: one for each set
+    of variables, `rigorous` five, kept for all its rows."""
+    rows = list(rows)
+    warm = {tuple(sorted(environment(r, {}).items())) for r in rows if r.settings.process != "fresh"}
+    return sum(seconds(r, cores, max_time, rigorous) for r in rows) + len(warm) * START_S * (FRESH if rigorous else 1)
+
+
+def lines(rows: list[Row], args: argparse.Namespace, here: Machine) -> list[str]:
+    """The plan in words: a line a row, how many, the largest data set, and the minutes with what they are guessed from."""
+    limits = options.limits(args)
+    time = total(rows, here.cores, limits["max_time"], args.rigorous)
+    many = {row.key for row in rows if args.rigorous}  # an experiment has processes of its own
+    for study in studies.experiments(args.study or []):
+        time += side_by_side.seconds(study, args, here)
+        rows = [*rows, *side_by_side.rows(study, args, here)]
+    guess = (
+        f"about {time / 60:.1f} minutes, a guess: {START_S:g} s a process, {COMPILE_S['cpu']:g} to {COMPILE_S['gpu']:g} s "
+        f"a compilation, {1e3 * EPOCH_S:g} ms an epoch, {1e3 * STEP_S['gpu']:g} to {1e3 * STEP_S['cpu']:g} ms a step "
+        f"({1e3 * LOOP_STEP_S:g} ms of a bare loop), {CORE_FLOPS / 1e9:g} GFLOP/s a core, {GPU_FLOPS / 1e9:g} a GPU"
+    )
+    split = "--stop-after 500 ends it after a row and prints the command that goes on (--resume)"
+    size = f"{len(rows)} rows, at most {_largest(rows) / 2**20:.4g} MiB of arrays at a time"
+    return [*(name(row, row.key in many) for row in in_turns(rows)), size, guess, split]
+
+
+def _largest(rows: Iterable[Row]) -> int:
+    found = [0]
+    for row in rows:
+        try:
+            found.append(row.problem.footprint_bytes)
+        except ValueError:  # a user's model: known when it is built
+            continue
+    return max(found)
+
+
+def name(row: Row, rigorous: bool = False) -> str:
+    """A row in a few words, its switches and how many processes it takes among them."""
+    said = [("data", "synthetic"), ("residence", row.settings.switches.get("residence"))]  # the latter by plan.name
+    given = [f"{switch}={text}" for switch, text in row.settings.switches.items() if (switch, text) not in said]
+    many = [f"in {FRESH} processes"] * rigorous
+    if row.settings.process == "fresh":
+        many = ["each trial in a fresh process" if row.kernel.endswith("/trial") else f"in {FRESH} fresh processes"]
+    return " ".join([plan.name(row), getattr(row.problem, "dtype", ""), *given, *many])

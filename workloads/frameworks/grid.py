@@ -1,0 +1,374 @@
+"""What the words of `python -m workloads.training` ask for: models, shapes, ways of training and switches, as rows."""
+
+import argparse
+import importlib.util
+import itertools
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+from kernels import networks, registry
+from kernels.problems import Training
+from workloads import options
+from workloads.frameworks import data, findable, several_gpus, studies
+from workloads.harness import plan
+from workloads.machine import facts
+from workloads.records import Machine, Row, Settings, settings
+from workloads.records.settings import KNOWN
+
+MODEL, BATCH, STEPS = "cifar10-cnn", 32, 300
+VARIANTS = ("fit", "resident", "loop")
+# Where the samples live, by variant.
+RESIDENCES = {
+    "fit": ("numpy", "tf.data", "prefetch", "generator"),
+    "resident": ("resident",),
+    "loop": ("resident", "fed"),
+}
+BACKENDS = ("keras", "tensorflow", "jax")
+KERNELS = {studies.FIT: "fit", studies.RESIDENT: "resident", **dict.fromkeys(studies.LOOPS, "loop")}  # -> its variant
+# Switches that change nothing there: of a device, and of a way of training.
+_ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
+_FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
+_NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
+# Flags that a study has its own of.
+_STUDY_HAS = (
+    "model",
+    "inputs",
+    "width",
+    "depth",
+    "outputs",
+    "hidden_layers",
+    "batch",
+    "samples",
+    "steps",
+    "epochs",
+    "dtypes",
+    "targets",
+    "residence",
+    "jit",
+    "steps_per_execution",
+    "precision",
+    "tf32",
+    "dropout",
+    "shuffle",
+    "keras_backend",
+    "onednn",
+    "cpu_forms",
+    "variants",
+    "backends",
+    "threads",
+    "gpus",
+)
+_SEEDS = "python -m workloads.training --study seeds"
+_ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
+
+
+def models(args: argparse.Namespace) -> list[str]:
+    """The models asked for, generators and user's own by the names that rows have.
+
+    Raises: Usage for an unknown one and for flags of a model that was not asked for.
+    """
+    asked, found = _words(args.model) or [MODEL], []
+    for flag, of in _ONLY_OF.items():
+        if getattr(args, flag) and of not in asked:
+            raise options.Usage(
+                f"--{flag.replace('_', '-')} is for the model {of}, which was not asked for",
+                f"python -m workloads.training --model {of} --{flag.replace('_', '-')} 3",
+            )
+    for name in asked:
+        if name == "mlp":
+            counts = [
+                _sizes(getattr(args, flag) or default)
+                for flag, default in (("inputs", 784), ("width", 500), ("depth", 2), ("outputs", 10))
+            ]
+            found += [
+                f"mlp-{i}-{w}x{d}-{o}" for i in counts[0] for w in counts[1] for d in counts[2] for o in counts[3]
+            ]
+        elif name == "fashion-mlp" and args.hidden_layers:
+            found += [f"fashion-mlp-{layers}" for layers in _sizes(args.hidden_layers)]
+        else:
+            found.append(known_model(name))
+    return list(dict.fromkeys(found))
+
+
+def known_model(name: str) -> str:
+    """The name of a network, or of the user's own model.
+
+    Raises: Usage.
+    """
+    if ":" in name or "/" in name or name.endswith((".py", ".keras")):
+        if not settings.own_model(name):
+            raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file")
+        if lost := findable.missing(name):
+            raise options.Usage(lost)
+        return name
+    try:
+        return networks.find(name).name
+    except ValueError as error:
+        known = (
+            f"{error}, package.module:function, file.keras" if str(error).startswith("unknown model") else str(error)
+        )
+        raise options.Usage(known) from error
+
+
+def problems(args: argparse.Namespace) -> list:
+    """The trainings asked for: model by model, by batch, samples, epochs and type.
+
+    A model that its article trains in one batch has all samples in one, unless --batch says otherwise.
+    Raises: Usage for an unknown model or type and for words that are no sizes.
+    """
+    dtypes = _chosen("type", args.dtypes, data.DTYPES) or ["float32"]
+    found = []
+    for model in models(args):
+        network = networks.known(model)
+        whole = _whole(network)
+        if args.data == "real" and network and not network.data:
+            raise options.Usage(
+                f"{model} has no real data set", f"python -m workloads.training --model {model} --data synthetic"
+            )
+        if network and network.regression and "uint8" in dtypes:
+            raise options.Usage(
+                f"{model} learns from points that are no whole numbers: not as uint8",
+                f"python -m workloads.training --model {model} --dtypes float32 float64",
+            )
+        if network and whole and not args.batch:
+            shapes = [(count, count) for count in _sizes(args.samples or network.samples)]
+        else:
+            batches = _sizes(args.batch or BATCH)
+            shapes = [
+                (batch, count)
+                for batch in batches
+                for count in (_sizes(args.samples) if args.samples else [batch * (args.steps or STEPS)])
+            ]
+        epochs = _sizes(args.epochs or (studies.FULL_BATCH_EPOCHS if whole else 1))
+        found += [
+            Training(model, batch, count, e, dtype) for batch, count in shapes for e in epochs for dtype in dtypes
+        ]
+    return found
+
+
+def _whole(network) -> bool:
+    """Whether the network's article trains it on all samples in one batch."""
+    return network is not None and network.batch == network.samples
+
+
+def _sizes(given) -> list[int]:
+    """Sizes from words, or from a number where a function call gave one."""
+    return options.sizes([str(v) for v in (given if isinstance(given, (list, tuple)) else [given])])
+
+
+def _words(given) -> list[str] | None:
+    return options.words([given] if isinstance(given, str) else given)
+
+
+def _chosen(what: str, given, known, where: str = "", tip: str = "") -> list[str]:
+    """The words given, each of them known; none for a flag that was not given. `tip`: a command that works.
+
+    Raises: Usage.
+    """
+    found = _words(given) or []
+    for word in found:
+        if word not in known:
+            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}", tip)
+    return list(dict.fromkeys(found))
+
+
+def kernels(args: argparse.Namespace) -> list[str]:
+    """The ways of training asked for. By default Keras's fit; what --residence names besides; for a model that its article
+    trains in one batch the bare loops too, JAX's where it is installed.
+
+    Raises: Usage for an unknown backend or variant; Missing for a library that was asked for and is not here.
+    """
+    backends = _chosen("backend", args.backends, BACKENDS, " for training") or list(BACKENDS)
+    variants = _chosen("variant", args.variants, VARIANTS, " for training")
+    if "jax" in backends and not studies.available("jax"):
+        if args.backends:
+            raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
+        backends.remove("jax")
+    found = [
+        kernel
+        for backend in backends
+        for kernel, variant in KERNELS.items()
+        if kernel.split("/")[1] == backend and (not variants or variant in variants)
+    ]
+    if not found:
+        raise options.Usage(
+            f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",
+            "python -m workloads.training --backends tensorflow --variants loop",
+        )
+    return found
+
+
+def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str, str]]:
+    """(kernel, residence) of a problem.
+
+    Raises: Usage for a residence that none of the kernels has.
+    """
+    known = list(dict.fromkeys(word for words in RESIDENCES.values() for word in words))
+    residences = _chosen("residence", args.residence, known)
+    named = bool(args.variants or args.backends)
+    found = []
+    for kernel in every:
+        variant = KERNELS[kernel]
+        own = [word for word in residences or RESIDENCES[variant] if word in RESIDENCES[variant]]
+        if not residences and variant == "fit":
+            own = ["numpy"]
+        usual = variant == "fit" or (variant == "loop" and _whole(networks.known(problem.model)))
+        if not named and not usual and not (residences and variant == "resident"):
+            own = []
+        found += [(kernel, word) for word in own]
+    if not found:
+        raise options.Usage(
+            f"nothing asked for trains with --residence {' '.join(residences)}",
+            "python -m workloads.training --variants resident loop --residence resident",
+        )
+    return found
+
+
+def _given(args: argparse.Namespace) -> dict[str, list[str]]:
+    """The switches asked for, a list of texts each.
+
+    Raises: Usage for a text that a switch cannot have.
+    """
+    flags = {
+        "jit_compile": "jit",
+        "precision": "precision",
+        "tf32": "tf32",
+        "dropout": "dropout",
+        "shuffle": "shuffle",
+        "targets": "targets",
+        "keras_backend": "keras_backend",
+    }
+    found = {
+        switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()
+    }
+    found["steps_per_execution"] = (
+        [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
+    )
+    found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]
+    found["replicas"] = [str(n) for n in _sizes(args.gpus)] if args.gpus else []
+    return {switch: texts for switch, texts in found.items() if texts}
+
+
+def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
+    """Whether a switch does something to such a row; else the row is made once, without it."""
+    if not device.startswith(_ON.get(switch, "")) or (switch == "targets" and not regression):
+        return False
+    if kernel.split("/")[1] == "jax" and switch in _NOT_JAX:
+        return False
+    return kernel == studies.FIT or switch not in _FIT_ALONE
+
+
+def rows(args: argparse.Namespace, here) -> list:
+    """The trainings in every way asked for; the products for their budget are known when they have run.
+
+    Raises: Usage for what trains nothing; Missing for a device or library that is not here.
+    """
+    on = plan.devices(args, here)
+    most = several_gpus.require(args, here)
+    if args.study:
+        return _studied(args, on, most)
+    if args.gpus:
+        on = several_gpus.devices(args, on)
+    every, given = kernels(args), _given(args)
+    shown = _cpu_forms(args, here)
+    threads = options.sizes(args.threads) if args.threads else [None]
+    found = {}
+    for problem in problems(args):
+        network = networks.known(problem.model)
+        if "targets" in given and network and not network.regression:
+            raise options.Usage(
+                f"--targets is for a regression, which {problem.model} is not",
+                "python -m workloads.training --model peaks --targets float32 float64",
+            )
+        for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
+            own = {
+                s: texts for s, texts in given.items() if _applies(s, device, kernel, not network or network.regression)
+            }
+            for (form, count), texts in itertools.product(
+                itertools.product(
+                    studies.forms(device, bool(here.gpus), shown), threads if device == "cpu" else [None]
+                ),
+                itertools.product(*own.values()),
+            ):
+                chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
+                if chosen.get("replicas", "1") != "1":
+                    chosen["strategy"] = several_gpus.STRATEGY[chosen.get("keras_backend", "tensorflow")]
+                row = Row(kernel, problem, Settings(device, count, switches=settings.changed(chosen)))
+                found[row.key] = row
+    return list(found.values())
+
+
+def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
+    """The forms of the CPU asked for.
+
+    Raises: Usage; Missing for `visible` by name without a GPU.
+    """
+    asked = _chosen("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
+    if "visible" in asked and not here.gpus:
+        raise options.Missing(f"no GPU here that could be visible: {facts.gpu_problem()}", "python -m workloads.doctor")
+    return list(studies.CPU_FORMS) if "all" in asked else asked
+
+
+def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
+    """The rows of the studies asked for, without those of `side_by_side`. `all` has those of several GPUs where there are.
+
+    Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
+    """
+    names = _chosen("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
+    own = (*several_gpus.TAKES, "predicted") if names == [studies.DATA_PARALLEL] else ("predicted",)
+    tip = f"python -m workloads.training --study {' '.join(names)}"
+    _alone(args, "--study", own, tip)
+    if args.predicted is not None:
+        raise options.Usage("--study and --predicted bring rows of their own each; give one of them", tip)
+    several = studies.DATA_PARALLEL in names or ("all" in names and most > 1)
+    return studies.rows(names, on) + (several_gpus.rows(args, most) if several else [])
+
+
+def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
+    """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
+    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None and a not in own] + ["data"] * (
+        args.data != "synthetic"
+    )
+    if fixed:
+        flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
+        raise options.Usage(f"{flag} brings its own rows; leave {flags} out", tip)
+
+
+def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], list], makes: str) -> list[Row]:
+    """The trainings of saved predictions, as these say them, on the devices asked for; how many are of others is said.
+
+    `load` reads them; `makes`: a command that saves some.
+    Raises: Usage for a file that holds none, none of these devices, a model that is not known, or flags that say otherwise;
+    Missing for a device that is not here.
+    """
+    on, file = plan.devices(args, here), args.predicted
+    several_gpus.require(args, here)
+    saved = load(file)
+    _alone(args, "--predicted", (), f"python -m workloads.training --predicted {shlex.quote(file)}")
+    others = Counter(p.settings.device for p in saved if p.settings.device not in on)
+    if others.total() == len(saved):
+        raise options.Usage(f"{file} has predictions for {', '.join(others)}; asked for: {', '.join(on)}", makes)
+    for device, count in others.items():
+        plan.note(
+            args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}"
+        )
+    found = {}
+    for p in saved:
+        if p.settings.device in on:
+            try:
+                known_model(p.training.model)
+            except options.Usage as error:
+                raise options.Usage(f"{file}: {error}", makes) from error
+            resident = p.settings.switches.get("residence") == "resident"
+            row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
+            found[row.key] = row
+    return list(found.values())
+
+
+def require_keras(libraries: Iterable[str] = ("tensorflow",)) -> None:
+    """Raises Missing, with what installs it, unless Keras is here, and TensorFlow where it is among what Keras is to run on;
+    imports neither."""
+    if any(importlib.util.find_spec(name) is None for name in {"keras", *libraries} & {"keras", "tensorflow"}):
+        said, _, tip = str(registry.NotInstalled("keras")).partition("; install it with: ")
+        raise options.Missing(said, tip)

@@ -1,0 +1,310 @@
+"""Inside a worker: the answers of a Keras model to batches of samples. The worker's environment chose its device."""
+
+import dataclasses
+import functools
+import itertools
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kernels import networks
+from kernels.problems import Inference
+from workloads.frameworks import data, models, serving, user_model
+from workloads.frameworks import tensorflow as tensors
+from workloads.frameworks.tensorflow import timed
+from workloads.harness import energy, telemetry, timing
+from workloads.harness.handlers import Broken
+from workloads.harness.row import require_memory
+from workloads.harness.timing import Limits
+from workloads.machine.facts import now
+from workloads.records import Measurement, Row, Samples, settings
+
+# The largest error of an answer, as a share of how far the reference's answers to different samples lie apart, by the
+# arithmetic: some hundred roundings one after the other.
+BOUNDS = {"float32": 1e-2, "tf32": 0.1, "mixed_bfloat16": 0.5, "mixed_float16": 0.1}
+_SUM_BOUNDS = {"float32": 1e-4, "tf32": 1e-4, "mixed_bfloat16": 2e-2, "mixed_float16": 5e-3}
+_OBEYED = {"data", "jit_compile", "gpu", "precision", "tf32", "in_flight", "beside", "at_once"}
+PREDICT, CALL, SERVE = (f"inference/keras/{name}" for name in ("predict", "call", "serve"))
+
+
+@dataclasses.dataclass(frozen=True)
+class Ready:
+    """A model that answers: its graph, `first` samples with what it answers to them one operation at a time, and where it runs.
+
+    `softmax`: whether its answers are
+    probabilities. `compiled`: (whether by predict, batch) of the graphs that this process has made already.
+    """
+
+    model: Any
+    function: Callable
+    first: np.ndarray
+    reference: np.ndarray
+    softmax: bool
+    device: str
+    wait: Callable | None
+    about: dict[str, str]
+    compiled: set = dataclasses.field(default_factory=set)
+
+
+def measure(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Checks the answers, then times them: `host-latency`, and on a GPU, for samples that are there already,
+    `host-throughput` (queued calls); of `serve` both are of a request, which waits its turn among those in flight.
+
+    phases_s: import and device_start (in a process's first row), build (in a model's first), first_call (a batch's first).
+    values: parameters, jit_compile, tf32, joules_per_sample and watts (where a counter is readable), peak_memory_bytes.
+    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit.
+    """
+    phases: dict[str, float] = {}
+    values: dict[str, float] = {}
+    notes: dict[str, str] = {}
+    try:
+        fields = _answered(row, limits, seed, phases, values, notes)
+    except Broken as error:
+        fields = {"status": "failed", "reason": str(error)}
+    about = {"phases_s": phases, "values": values, "notes": notes, "at": now()}
+    return row.result(**{"status": "ok", **fields, **about})
+
+
+def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, notes: dict) -> dict:
+    """The fields of the Measurement beside those that are filled on the way.
+
+    Raises: Broken; data.Unavailable.
+    """
+    ready, x = prepare(row, seed, phases, values)
+    if row.settings.device != "cpu":
+        import tensorflow
+
+        tensorflow.config.experimental.reset_memory_stats("GPU:0")
+    notes |= tensors.about(row, settings.of(row)) | ready.about
+    in_flight = int(settings.of(row)["in_flight"])
+    with serving.placed(ready.device):
+        call = caller(row, ready, x)
+        made = (row.kernel == PREDICT, row.problem.batch)  # predict has a graph of its own
+        with timed({} if made in ready.compiled else phases, "first_call"):
+            _waited(call, ready.wait)()
+        ready.compiled.add(made)
+        error, wrong = checked(row, ready, x, in_flight)
+        about = {"check": "bound", "max_error": error if math.isfinite(error) else None}
+        if wrong:
+            return {"status": "wrong", "reason": wrong, **about}
+        watch = telemetry.watch(row.settings.device, framework=True)
+        if row.kernel == SERVE:
+            answers, latencies = serving.serve(ready, x, row.problem.batch, in_flight, limits, watch.before_block)
+            samples: tuple[Samples, ...] = (latencies, answers)
+        else:
+            samples = tuple(
+                timing.collect(take, limits, clock, watch.before_block)
+                for clock, take in _clocks(row, ready, call).items()
+            )
+        seen, flags = watch.seen()
+        values |= seen | _joules(row, ready, call, x, in_flight, notes) | _memory(row)
+    return {"samples": samples, "flags": flags, **about}
+
+
+def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.ndarray]:
+    """(the model of a row, ready to answer; the row's batch of samples, at least serving.COMPARED of them).
+
+    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; Broken; data.Unavailable.
+    """
+    problem, wanted = row.problem, settings.of(row)
+    if not isinstance(problem, Inference):
+        raise ValueError(f"{row.kernel} answers, it does no {problem.op}")
+    if row.kernel not in (PREDICT, CALL, SERVE):
+        raise ValueError(f"unknown way to answer {row.kernel!r}; known: {PREDICT}, {CALL}, {SERVE}")
+    changed = {name for name, text in wanted.items() if text != settings.default(name)}
+    if aside := changed - _OBEYED:
+        raise ValueError(f"an inference has no {', '.join(sorted(aside))}")
+    if (row.kernel != CALL and row.settings.mode != "roundtrip") or row.settings.mode not in ("resident", "roundtrip"):
+        raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.settings.mode}")
+    if wanted["in_flight"] != "1" and row.kernel != SERVE:
+        raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
+    if not settings.own_model(problem.model):
+        networks.find(problem.model)  # before anything is imported
+    require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
+    phases |= tensors.begin(row.settings.device, row.settings.threads)
+    made = _ready.cache_info().misses
+    begun = time.perf_counter()
+    of_model = (problem.model, row.settings.device, row.settings.threads, problem.dtype, seed)
+    ready = _ready(*of_model, *(wanted[name] for name in ("data", "jit_compile", "precision", "tf32")))
+    if _ready.cache_info().misses > made:
+        phases["build"] = time.perf_counter() - begun
+    values |= {
+        "parameters": float(ready.model.count_params()),
+        "jit_compile": float(ready.model.jit_compile is True),
+        "tf32": float(_arithmetic(row) == "tf32"),
+    }
+    x = _samples(ready.model, problem.model, wanted["data"], max(problem.batch, serving.COMPARED), seed, problem.dtype)
+    x[: serving.COMPARED] = ready.first  # made-up samples are others in a larger set
+    return ready, x
+
+
+@functools.lru_cache(maxsize=1)
+def _ready(
+    name: str, device: str, threads: int | None, dtype: str, seed: int, kind: str, jit: str, precision: str, tf32: str
+) -> Ready:
+    """The model with seeded weights, its batch normalization set to the samples' own means and variances: with the first
+    weights' 0 and 1 a deep network would answer all samples alike, and nothing could be compared.
+
+    Raises: Broken.
+    """
+    import keras
+    import tensorflow
+
+    network = networks.known(name)
+    where, wait = tensors.start(device, threads)
+    tensorflow.config.experimental.enable_tensor_float_32_execution(tf32 == "on")
+    keras.utils.set_random_seed(seed)
+    keras.config.set_dtype_policy(precision)
+    try:
+        with serving.placed(where):
+            made = (
+                (models.build(network, settings.JIT[jit]), {}) if network else user_model.load(name, settings.JIT[jit])
+            )
+    finally:
+        keras.config.set_dtype_policy("float32")
+    model, about = made
+    if network and (wrong := models.differences(model, network)):
+        raise Broken("; ".join(wrong)[:500])
+    tensors.require_device(model, device, "tensorflow")
+    x = _samples(model, name, kind, serving.COMPARED, seed, dtype)
+    if network:  # a user's own model may have learned its own
+        with serving.placed(where):
+            _normalize(model, x)
+    with serving.placed("/CPU:0"):
+        reference = np.asarray(model(tensorflow.constant(x), training=False), np.float64)
+    function = tensorflow.function(
+        lambda batch: model(batch, training=False), jit_compile=model.jit_compile is True, autograph=False
+    )
+    softmax = getattr(getattr(model.layers[-1], "activation", None), "__name__", "") == "softmax"
+    return Ready(model, function, x, reference, softmax, where, wait, about)
+
+
+def _samples(model, name: str, kind: str, count: int, seed: int, dtype: str) -> np.ndarray:
+    """So many samples for a model of the tables or a user's own.
+
+    Raises: ValueError for real data of a user's own model, of which nothing is known; Broken; data.Unavailable.
+    """
+    if network := networks.known(name):
+        return data.load(kind, network, count, seed, dtype)[0]
+    if kind != "synthetic":
+        raise ValueError(f"no real samples are known of {name}")
+    return user_model.samples(model, count, seed, dtype)[0]
+
+
+def _normalize(model, x: np.ndarray) -> None:
+    """Sets the running means and variances of every batch normalization to those of the samples."""
+    import keras
+
+    layers = [layer for layer in model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+    kept = [layer.momentum for layer in layers]
+    if not layers:
+        return
+    for layer in layers:
+        layer.momentum = 0.0
+    model(x, training=True)
+    for layer, momentum in zip(layers, kept, strict=True):
+        layer.momentum = momentum
+
+
+def caller(row: Row, ready: Ready, x: np.ndarray) -> Callable:
+    """One call that answers the row's batch: `predict` and `roundtrip` take an array and give one, which is waited for."""
+    import tensorflow
+
+    batch, function = np.ascontiguousarray(x[: row.problem.batch]), ready.function
+    if row.kernel == PREDICT:
+        return lambda: ready.model.predict(batch, batch_size=len(batch), verbose=0)
+    if row.settings.mode == "roundtrip":
+        return lambda: function(tensorflow.constant(batch)).numpy()
+    (there,) = tensors.place((batch,), ready.device)
+    return lambda: function(there)
+
+
+def _waited(call: Callable, wait: Callable | None) -> Callable:
+    def waited() -> None:
+        call()
+        if wait:
+            wait()
+
+    return waited
+
+
+def _clocks(row: Row, ready: Ready, call: Callable) -> dict[str, timing.Take]:
+    """Clock -> how its samples are taken. Calls that give arrays have waited; so have the CPU's."""
+    if ready.wait is None or row.settings.mode != "resident":
+        return {"host-latency": timing.host(call)}
+    return {"host-latency": timing.latency(call, ready.wait), "host-throughput": timing.throughput(call, ready.wait)}
+
+
+def _arithmetic(row: Row) -> str:
+    """The arithmetic that a row is allowed, a key of BOUNDS."""
+    wanted = settings.of(row)
+    if wanted["precision"] != "float32":
+        return wanted["precision"]
+    return "tf32" if row.settings.device != "cpu" and wanted["tf32"] == "on" else "float32"
+
+
+def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[float, str]:
+    """(the largest error of a call's answers as a share of the reference's range, what is wrong with them)."""
+    kind = _arithmetic(row)
+    if row.kernel == SERVE:
+        size = row.problem.batch
+        asked = list(itertools.islice(itertools.cycle(serving.requests(x, size)), 4 * in_flight))
+        found, _ = serving.asked(ready, [request for _, request in asked], in_flight)
+        pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
+    else:
+        pairs = [(tensors.on_host(caller(row, ready, x)()), ready.reference)]
+    errors, wrongs = zip(*(compared(a, b, ready.reference, ready.softmax, kind) for a, b in pairs), strict=True)
+    return max(errors), next(filter(None, wrongs), "")
+
+
+def compared(
+    answers: np.ndarray, wanted: np.ndarray, reference: np.ndarray, softmax: bool, kind: str
+) -> tuple[float, str]:
+    """(error, what is wrong) of answers, the first of which are those to the reference's samples.
+
+    The error is the largest difference from `wanted`, as a share of how far the reference's answers to different samples
+    lie apart. All answers must be finite, and a softmax's sum to 1.
+    """
+    answers = np.asarray(answers, np.float64)
+    if not np.isfinite(answers).all():
+        return math.inf, "an answer is not a finite number"
+    if softmax and (off := float(np.abs(answers.sum(axis=-1) - 1).max())) > _SUM_BOUNDS[kind]:
+        return math.inf, f"the probabilities of a sample sum to 1 +- {off:.3g}"
+    apart = float(np.ptp(reference, axis=0).max())
+    if apart <= 1e-6 * float(np.abs(reference).max()):
+        return math.inf, "the reference answers all samples alike, so nothing can be compared"
+    both = min(len(answers), len(wanted))
+    error = float(np.abs(answers[:both] - wanted[:both]).max()) / apart
+    wrong = f"the answers are {error:.3g} of their range off those of one operation at a time, more than {BOUNDS[kind]}"
+    return error, wrong if error > BOUNDS[kind] else ""
+
+
+def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: int, notes: dict) -> dict[str, float]:
+    """joules_per_sample and watts, with what they are of in `notes`; there, too, why there are none."""
+    read, said = energy.counter(row.settings.device)
+    notes["energy"] = said
+    if read is None:
+        return {}
+    wait, samples = ready.wait or (lambda: None), row.problem.batch
+    if row.kernel == SERVE:
+        requests = [
+            request for _, request in itertools.islice(itertools.cycle(serving.requests(x, samples)), 4 * in_flight)
+        ]
+        call, samples = lambda: serving.asked(ready, requests, in_flight), samples * len(requests)
+    used = energy.used(read, call, wait, samples)
+    if used is None:
+        notes["energy"] = f"{said}: the counter did not move"
+        return {}
+    return {"joules_per_sample": used.joules_per_sample, "watts": used.watts}
+
+
+def _memory(row: Row) -> dict[str, float]:
+    """The most GPU memory that TensorFlow held for tensors since the row began, other models of this process included."""
+    if row.settings.device == "cpu":
+        return {}
+    import tensorflow
+
+    return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}

@@ -1,0 +1,133 @@
+"""Trainings on several GPUs, as rows: what --gpus asks for, and the study of what more GPUs buy (S3c)."""
+
+import argparse
+import itertools
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from kernels import networks
+from workloads import options
+from workloads.frameworks import studies
+from workloads.harness import plan
+from workloads.machine import facts
+from workloads.records import Machine, Row
+
+# Of data-parallel training: (model, inputs, total batches), what says most first. The articles', of few and of many samples a
+# batch; two of which the second is the first with twice the layers; one whose arithmetic takes longer than feeding it.
+CASES = (
+    ("cifar10-cnn", "float32", (32, 2048)),
+    ("cifar10-mlp", "float32", (32, 2048)),
+    ("mlp-784-4096x4-10", "float32", (8192,)),
+    ("mlp-784-4096x8-10", "float32", (8192,)),
+    ("vgg-small", "uint8", (2048,)),
+    ("mnist-cnn", "float32", (32,)),
+)
+STRATEGY = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}
+STEPS = 8
+TAKES = ("model", "batch", "jit", "keras_backend", "gpus")  # the flags that the study obeys
+
+
+def data_parallel(
+    counts: Iterable[int],
+    library: str,
+    jit: Iterable[str] = (),
+    models: Iterable[str] = (),
+    batches: Iterable[int] = (),
+) -> list[Row]:
+    """S3c: what more GPUs buy. For each number of them, model and total batch: one GPU with that batch; all of them with it; one
+    with a GPU's part of it under the same strategy, the base of the prediction; and a model of one unit, whose step is what
+    feeding such batches to one and to all takes. The jit setting is the same on one and on several; one case has the other
+    setting too: JAX's without jit is op by op, and of a MirroredStrategy's step Keras leaves jit off.
+
+    Dropout and shuffling are off: the losses of one GPU and of several are the same, and compared.
+    """
+    usual = "on" if library == "jax" else "off"
+    asked, wanted = list(models), list(jit) or ["on", "off"]
+    other = ("mnist-cnn", 32) if library == "jax" else ("cifar10-cnn", 32)
+    found = []
+    for setting in sorted(wanted, key=lambda word: word != usual):
+        for model, dtype, sizes in CASES:
+            for batch in batches or sizes:
+                if (asked and model not in asked) or (setting != usual and (model, batch) != other):
+                    continue
+                for count in (n for n in counts if n > 1):
+                    found += _spread(model, dtype, batch, count, library, setting, setting == usual)
+    return list({r.key: r for r in found}.values())
+
+
+def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: str, whole: bool) -> list[Row]:
+    """The rows of one case; `whole`: those too that a prediction is made from."""
+    own: dict[str, Any] = {"keras_backend": library, "jit_compile": jit, "dropout": "off", "shuffle": "off"}
+    over = {"strategy": STRATEGY[library]}
+
+    def of(name: str, size: int, **given: Any) -> Row:
+        samples = max(STEPS * size, min(studies.SHORT, 256 * size))
+        return studies.row(name, size, samples, device="gpu:0", dtype=dtype, **own, **given)
+
+    ends = [of(model, batch), of(model, batch, replicas=str(count), **over)]
+    if not whole:
+        return ends
+    idle = f"mlp-{math.prod(networks.find(model).input)}-1x1-10"
+    return [
+        *ends,
+        of(model, batch // count, **over),
+        of(idle, batch, **over),
+        of(idle, batch, replicas=str(count), **over),
+    ]
+
+
+def require(args: argparse.Namespace, here: Machine) -> int:
+    """How many GPUs this machine has.
+
+    Raises: Missing where more were asked for.
+    """
+    there = len(here.gpus)
+    study = studies.DATA_PARALLEL in (options.words(args.study) or [])
+    wanted = max(options.sizes(args.gpus)) if args.gpus else 2 if study else 1
+    if wanted > max(there, 1):
+        reason = f"there {'is' if there == 1 else 'are'} {there}" if there else facts.gpu_problem()
+        raise options.Missing(f"no {wanted} GPUs here: {reason}", "python -m workloads.doctor")
+    return there
+
+
+def devices(args: argparse.Namespace, on: list[str]) -> list[str]:
+    """The devices of trainings by --gpus: the first GPU, which those after it join.
+
+    Raises: Usage for another device and for a backend that has no strategy; Missing without a GPU.
+    """
+    example = "python -m workloads.training --gpus 1 2 --keras-backend jax --batch 32 2048"
+    if options.words(args.device) and on != ["gpu:0"]:
+        raise options.Usage(f"--gpus counts GPUs from the first one: not on {' '.join(on)}", example)
+    if "gpu:0" not in on:
+        raise options.Missing(f"no GPU here: {facts.gpu_problem()}", "python -m workloads.doctor")
+    for library in options.words(args.keras_backend) or []:
+        if library not in STRATEGY:
+            raise options.Usage(
+                f"Keras on {library} has no strategy for several GPUs; on {' and '.join(STRATEGY)} it has", example
+            )
+    return ["gpu:0"]
+
+
+def rows(args: argparse.Namespace, most: int) -> list[Row]:
+    """The rows of the study on a machine of so many GPUs.
+
+    Raises: Usage for words that it does not know; Missing for a library that was asked for and is not here.
+    """
+    counts = options.sizes(args.gpus) if args.gpus else [n for n in (2, 4, 8) if n <= most]
+    libraries = plan.known("keras backend", options.words(args.keras_backend) or [], tuple(STRATEGY))
+    for library in libraries:
+        if not studies.available(library):
+            raise options.Missing(f"{library} is not installed", f"{options.python()} -m pip install {library}")
+    models = plan.known("model of this study", options.words(args.model) or [], tuple(model for model, *_ in CASES))
+    jit = plan.known("jit", options.words(args.jit) or [], ("on", "off"))
+    batches = options.sizes(args.batch) if args.batch else []
+    for batch, count in itertools.product(batches, counts):
+        if batch % count:
+            example = f"python -m workloads.training --study {studies.DATA_PARALLEL} --batch {count * batch}"
+            raise options.Usage(f"a batch of {batch} does not divide among {count} GPUs", example)
+    return [
+        row
+        for library in libraries or filter(studies.available, STRATEGY)
+        for row in data_parallel(counts, library, jit, models, batches)
+    ]

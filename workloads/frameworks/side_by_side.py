@@ -1,0 +1,259 @@
+"""Trainings beside others: a teacher's answers on the CPU beside a student's training on the GPU, several trainings on one
+device at once, and many trainings one after another in one process or in many.
+
+The experiments: what is asked of whom. How rows take turns alone and together is workloads.harness.concurrent'.
+"""
+
+import argparse
+import time
+from collections.abc import Generator
+
+import msgspec
+
+from kernels import networks
+from kernels.problems import Inference, Training
+from workloads import options
+from workloads.harness import concurrent, plan, sweep
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
+from workloads.machine import facts
+from workloads.records import Machine, Measurement, Row, Samples, Settings
+from workloads.records import settings as switches
+
+WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
+ROUNDS, FAST_ROUNDS = (
+    5,
+    4,
+)  # the interval of three is so much widened that 1.5 times as long cannot be told from as long
+PROCESSES = (1, 2, 4)  # trainings at once
+TRIALS, FAST_TRIALS = 5, 3
+SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"
+STEPS = 64
+
+
+def teacher(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
+    """S3d: a frozen teacher's forward pass on the CPU while the student trains on the GPU, each against itself alone.
+
+    Without a GPU its rows are skipped, unless `--device cpu` asks for both on the CPU.
+    """
+    return concurrent.studied("training-teacher", _teacher_groups(args, here), args, command, shown, run)
+
+
+def side_by_side(
+    args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None
+) -> sweep.Outcome:
+    """1, 2 and 4 processes that train the same small model on one device at once: steps a second in all, against one."""
+    return concurrent.studied("training-together", _side_groups(args, here), args, command, shown, run)
+
+
+def trials(args: argparse.Namespace, here: Machine, command: str, shown=lambda m: None, run=None) -> sweep.Outcome:
+    """Folds and trials: the same training again and again in one process, with keras.utils.clear_session and without, and in a
+    fresh process each; the model is built and compiled anew every time."""
+    return concurrent.studied("training-trials", _trial_groups(args, here), args, command, shown, run)
+
+
+def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
+    """The rows of a study (teacher, together, trials), for the plan.
+
+    Raises: Usage; Missing for a device that is not here.
+    """
+    groups = {"teacher": _teacher_groups, "together": _side_groups, "trials": _trial_groups}[study]
+    return [row for group in groups(args, here) for row in group.rows]
+
+
+def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
+    """About how long a study takes: its windows, or its trials at 10 s each, and 20 s for each process that starts."""
+    planned = rows(study, args, here)
+    sets = 0 if study == "trials" else len(planned)
+    return sets * _rounds(args) * (_window_s(args) * 1.3 + 0.5) + sum(
+        _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20
+        for row in planned
+    )
+
+
+def _words(args: argparse.Namespace, flag: str, default: str) -> list[str]:
+    given = getattr(args, flag, None)
+    return options.words([given] if isinstance(given, str) else given) or [default]
+
+
+def _sizes(args: argparse.Namespace, flag: str, default: int) -> list[int]:
+    given = getattr(args, flag, None)
+    given = [default] if given is None else given if isinstance(given, (list, tuple)) else [given]
+    return options.sizes([str(v) for v in given])
+
+
+def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
+    """The trainings asked for, of `model` where none was named.
+
+    Raises: Usage for an unknown one: these studies take networks from the tables.
+    """
+    found = []
+    for name in _words(args, "model", model):
+        try:
+            network = networks.find(name)
+        except ValueError as error:
+            raise options.Usage(
+                f"{error} (this study takes no others)", "python -m workloads.training --study trials"
+            ) from error
+        for batch in _sizes(args, "batch", min(network.batch, network.samples)):
+            for samples in _sizes(args, "samples", batch * (getattr(args, "steps", None) or STEPS)):
+                found += [Training(name, batch, samples, epochs) for epochs in _sizes(args, "epochs", 1)]
+    return found
+
+
+def _chosen(args: argparse.Namespace, **own: str) -> dict[str, str]:
+    """The switches of a study's rows: the data, jit where it was asked for, and its `own`."""
+    return {**switches.changed({"data": args.data, "jit_compile": _words(args, "jit", "auto")[0]}), **own}
+
+
+def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
+    """(the devices for what is asked of a GPU: those named, else the first GPU; why there is none)."""
+    on = plan.devices(args, here)
+    if options.words(args.device):
+        return on, ""
+    gpus = [device for device in on if device != "cpu"]
+    return gpus, "" if gpus else f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU"
+
+
+def _skipped(rows_: list[Row], reason: str) -> concurrent.Group:
+    return concurrent.Group(rows_, lambda: (r.result("skipped", reason) for r in rows_))
+
+
+def _threads(args: argparse.Namespace, device: str) -> int | None:
+    return _sizes(args, "threads", 0)[0] if device == "cpu" and args.threads else None
+
+
+def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+    on, missing = _devices(args, here)
+    groups = []
+    for training in _trainings(args, STUDENT):
+        shape = networks.find(training.model).input
+        name = getattr(args, "teacher", None) or (TEACHER if networks.find(TEACHER).input == shape else training.model)
+        if networks.find(name).input != shape:
+            raise options.Usage(f"{name} takes other samples than {training.model}: it cannot be its teacher")
+        for device in [d for d in on if d != "cpu"] or ["cpu" if on else "gpu:0"]:
+            made = []
+            for student, teacher_ in (("nothing", "nothing"), ("teacher", "student")):
+                cpu = Settings("cpu", _threads(args, "cpu"), switches=_chosen(args, beside=teacher_))
+                made.append(Row("inference/keras/call", Inference(name, training.batch, training.dtype), cpu))
+                own = Settings(device, _threads(args, device), switches=_chosen(args, beside=student))
+                made.append(Row("training/keras/fit", training, own))
+            groups.append(
+                _skipped(made, missing)
+                if missing
+                else concurrent.Group(made, lambda made=made: _beside(made, args, here))
+            )
+    return groups
+
+
+def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+    """The rows teacher alone, student alone, teacher beside, student beside."""
+    sets = ((0,), (1,), (0, 1))
+    answers, rounds, bad = concurrent.alternated(four[:2], sets, _turns(args), here)
+    for i, row in enumerate(four):
+        taken = [r[sets[i]] if i < 2 else r[sets[2]] for r in rounds]
+        yield (
+            concurrent.lost(row, four[i % 2], bad) if bad else concurrent.measured(row, answers[i % 2], taken, [i % 2])
+        )
+
+
+def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+    on, missing = _devices(args, here)
+    groups = []
+    for training in _trainings(args, SMALL):
+        for device in on or ["gpu:0"]:
+            made = []
+            for k in PROCESSES:
+                own = _chosen(args, beside="fits" if k > 1 else "nothing", at_once=str(k))
+                made.append(Row("training/keras/fit", training, Settings(device, _threads(args, device), switches=own)))
+            groups.append(
+                _skipped(made, missing)
+                if missing
+                else concurrent.Group(made, lambda made=made: _at_once(made, args, here))
+            )
+    return groups
+
+
+def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+    """The rows of 1, 2, 4 processes that do the same at once."""
+    sets = [tuple(range(int(row.settings.switches["at_once"]))) for row in made]
+    answers, rounds, bad = concurrent.alternated([made[0]] * max(map(len, sets)), sets, _turns(args), here)
+    for row, members in zip(made, sets, strict=True):
+        yield (
+            concurrent.lost(row, made[0], bad)
+            if bad
+            else concurrent.measured(row, answers[0], [r[members] for r in rounds], members)
+        )
+
+
+def _trial_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
+    groups = []
+    for training in _trainings(args, SMALL):
+        for device in plan.devices(args, here):
+            for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
+                own = Settings(
+                    device, _threads(args, device), process=process, switches=_chosen(args, clear_session=clear)
+                )
+                row = Row("training/keras/trial", training, own)
+                groups.append(concurrent.Group([row], lambda row=row: _tried(row, args, here)))
+    return groups
+
+
+def _tried(row: Row, args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+    """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
+    start and end are in it; a fresh process starts when its trial does."""
+    variables, fresh = environment(row, here.uuids), row.settings.process == "fresh"
+    limits = Limits(**options.limits(args))
+    taken: list[Measurement] = []
+    took: list[float] = []
+    worker = Worker(variables)
+    try:
+        for _ in range(_trial_count(args)):
+            begin = time.perf_counter()
+            taken.append(worker.ask(Order("trial", row, limits, args.seed), concurrent.timeout(row.problem)))
+            if fresh:
+                worker.close()
+            took.append(time.perf_counter() - begin)
+            if taken[-1].status != "ok":
+                break
+    finally:
+        worker.close()
+    yield tried(row, taken, took)
+
+
+def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
+    """A row of trials: `host-latency` samples are whole trials in their order. series: each phase and value of every trial
+    (0 where one did not have it). values: total_s, trials, traces of all."""
+    if taken[-1].status != "ok":
+        return msgspec.structs.replace(taken[-1], settings=row.settings)
+    samples = Samples("host-latency", tuple(took), 1, tuple(range(len(took))), f"{len(took)} trials")
+    phases = dict.fromkeys(name for m in taken for name in m.phases_s)
+    series = {f"{name}_s": tuple(m.phases_s.get(name, 0.0) for m in taken) for name in phases}
+    series |= {
+        name: tuple(m.values[name] for m in taken) for name in ("traces", "functions", "rss_bytes", "final_loss")
+    }
+    values = {
+        "total_s": sum(took),
+        "trials": float(len(took)),
+        "traces": sum(series["traces"]),
+        "jit_compile": taken[-1].values["jit_compile"],
+    }
+    return msgspec.structs.replace(
+        taken[-1], samples=(samples,), phases_s=taken[0].phases_s, values=values, series=series
+    )
+
+
+def _turns(args: argparse.Namespace) -> concurrent.Turns:
+    return concurrent.Turns(_rounds(args), _window_s(args), args.seed)
+
+
+def _rounds(args: argparse.Namespace) -> int:
+    return FAST_ROUNDS if args.fast else ROUNDS
+
+
+def _window_s(args: argparse.Namespace) -> float:
+    return FAST_WINDOW_S if args.fast else WINDOW_S
+
+
+def _trial_count(args: argparse.Namespace) -> int:
+    return getattr(args, "trials", None) or (FAST_TRIALS if args.fast else TRIALS)

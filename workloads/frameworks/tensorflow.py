@@ -1,0 +1,254 @@
+"""TensorFlow in this process: started on one device with its threads, its tensors, and the wait for its work."""
+
+import contextlib
+import functools
+import importlib
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from kernels import registry
+from kernels.problems import Problem
+from workloads.harness import copy_modes
+from workloads.harness.handlers import Broken
+from workloads.options import python
+from workloads.records import Row, Settings
+from workloads.records import settings as switches
+
+_PIP = f"{python()} -m pip install"
+_LOG = "/proc/self/fd/2"
+# Words that tell a line of TensorFlow's log about a missing library from the rest, the most telling first.
+_TELLING = ("could not load dynamic library", "cannot dlopen", "cuinit", "cuda error", "could not find cuda")
+_started = False
+
+
+@contextlib.contextmanager
+def timed(phases: dict[str, float], name: str) -> Iterator[None]:
+    """Puts the seconds of its block into `phases` under a name."""
+    begun = time.perf_counter()
+    yield
+    phases[name] = time.perf_counter() - begun
+
+
+def begin(device: str, threads: int | None, library: str = "tensorflow") -> dict[str, float]:
+    """Imports Keras, on the backend of that name, and starts the device; the seconds of both, empty when this process has done
+    so before.
+
+    Raises: NotInstalled; ValueError for a backend of Keras that is not installed, and when the process already runs with other
+    threads; Broken without the GPU asked for.
+    """
+    global _started
+    phases: dict[str, float] = {}
+    if device != "cpu" and not _started:  # TensorFlow says only when asked which library it missed
+        os.environ |= {"TF_CPP_MIN_LOG_LEVEL": "0", "TF_CPP_VMODULE": "dso_loader=1"}
+    with timed(phases, "import"):
+        try:
+            import keras  # noqa: F401
+
+            importlib.import_module(library)
+        except ImportError as error:
+            missing = (error.name or "").split(".")[0]
+            if missing in ("keras", "tensorflow"):
+                raise registry.NotInstalled("keras") from error
+            if missing == library:
+                raise ValueError(
+                    f"Keras's backend {library} is not installed; install it with: {_PIP} {library}"
+                ) from error
+            raise
+    with timed(phases, "device_start"):
+        _START[library](device, threads)
+    first, _started = not _started, True
+    return phases if first else {}
+
+
+def _start_tensorflow(device: str, threads: int | None) -> None:
+    import tensorflow
+
+    _limit_threads(tensorflow.config.threading, threads)
+    if not _started and (parts := int(os.environ.get(switches.PARTS, "1"))) > 1:
+        cpu, each = tensorflow.config.list_physical_devices("CPU")[0], tensorflow.config.LogicalDeviceConfiguration()
+        tensorflow.config.set_logical_device_configuration(cpu, [each] * parts)
+    gpus = tensorflow.config.list_physical_devices("GPU")
+    if device != "cpu" and not gpus:
+        raise Broken(f"TensorFlow finds no GPU: {missed(log_lines())}")
+    if not _started:
+        for gpu in gpus:
+            tensorflow.config.experimental.set_memory_growth(gpu, True)
+    tensorflow.zeros(1).numpy()
+
+
+def _start_jax(device: str, threads: int | None) -> None:
+    import jax
+
+    if threads:
+        raise ValueError("JAX has no switch for its number of threads")
+    found = jax.default_backend()
+    if (device == "cpu") != (found == "cpu"):
+        raise Broken(f"JAX runs on {found}, not on {device}")
+    jax.numpy.zeros(1).block_until_ready()
+
+
+def _start_torch(device: str, threads: int | None) -> None:
+    import torch
+
+    if device != "cpu" and not torch.cuda.is_available():
+        raise Broken("PyTorch finds no GPU")
+    if threads:
+        torch.set_num_threads(threads)
+    torch.zeros(1, device="cpu" if device == "cpu" else "cuda").cpu()
+
+
+_START: dict[str, Callable[[str, int | None], None]] = {
+    "tensorflow": _start_tensorflow,
+    "jax": _start_jax,
+    "torch": _start_torch,
+}
+
+
+def require_device(model, device: str, library: str) -> None:
+    """Raises Broken unless the model's variables live where the row says."""
+    if not model.trainable_variables:
+        raise Broken("the model has nothing to train")
+    value = model.trainable_variables[0].value
+    if library == "jax":
+        lives = ", ".join(d.platform for d in value.devices())
+    else:
+        lives = str(value.device)
+    wanted = "cpu" if device == "cpu" else "gpu"
+    if not any(word in lives.lower() for word in ((wanted,) if wanted == "cpu" else ("gpu", "cuda"))):
+        why = f": {missed(log_lines())}" if library == "tensorflow" else ""
+        raise Broken(f"the model's variables are on {lives or 'no device'}, not on a {wanted.upper()}{why}")
+
+
+def about(row: Row, chosen: dict[str, str]) -> dict[str, str]:
+    """What a training or inference row should say of its software: Keras's version and backend, the oneDNN flag, threads, and
+    for which CUDA TensorFlow was built and which libraries it runs on."""
+    import keras
+
+    library = chosen["keras_backend"]
+    found = {"keras": keras.__version__, "backend": f"{library} {sys.modules[library].__version__}"}
+    if library != "tensorflow":
+        return found
+    import tensorflow
+
+    threads = tensorflow.config.threading.get_intra_op_parallelism_threads()
+    found["threads"] = str(threads) if threads else "TensorFlow's choice"
+    if row.settings.device == "cpu":
+        found["onednn"] = _onednn()
+        found["gpu"] = chosen["gpu"]
+    else:
+        found["cuda"] = f"built for {tensorflow.sysconfig.get_build_info().get('cuda_version', 'none')}"
+        if major := _cublas_loaded():
+            found["cuda"] += f", on cuBLAS {major}"
+    return found
+
+
+def _onednn() -> str:
+    """Whether TensorFlow's CPU kernels are oneDNN's, as it decided itself; where it does not tell, what it was told."""
+    try:
+        from tensorflow.python.util import _pywrap_util_port  # no public way to it
+
+        return "on" if _pywrap_util_port.IsMklEnabled() else "off"
+    except (ImportError, AttributeError):
+        return {"0": "off", "1": "on"}.get(os.environ.get("TF_ENABLE_ONEDNN_OPTS", ""), "TensorFlow's choice")
+
+
+def _cublas_loaded() -> str:
+    """The major version of the cuBLAS in this process, by the name of the file behind it; "" when there is none."""
+    try:
+        with open("/proc/self/maps") as maps:
+            return next((m[1] for m in map(re.compile(r"libcublas\.so\.(\d+)").search, maps) if m), "")
+    except OSError:
+        return ""
+
+
+def _limit_threads(threading, threads: int | None) -> None:
+    """Gives TensorFlow that many threads for an operation and for operations side by side (None: its own choice).
+
+    Raises: ValueError when it already runs with others.
+    """
+    wanted = threads or 0
+    if (threading.get_intra_op_parallelism_threads(), threading.get_inter_op_parallelism_threads()) == (wanted, wanted):
+        return
+    try:
+        threading.set_intra_op_parallelism_threads(wanted)
+        threading.set_inter_op_parallelism_threads(wanted)
+    except RuntimeError as error:
+        raise ValueError(f"TensorFlow already runs with other threads in this process: {error}") from error
+
+
+def log_lines() -> list[str]:
+    """The last lines that this process wrote to its log."""
+    try:
+        with open(_LOG, "rb") as log:
+            return log.read()[-20000:].decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def missed(lines: list[str]) -> str:
+    """The line of TensorFlow's log that says best why it sees no GPU, without its time stamp."""
+    for words in _TELLING:
+        for line in reversed(lines):
+            if words in line.lower():
+                return line.partition("] ")[2][:300] or line[:300]
+    return "its log does not say why"
+
+
+@functools.cache
+def start(device: str, threads: int | None) -> tuple[str, Callable | None]:
+    """(TensorFlow's name of the device, what waits for its work: None on the CPU, whose calls return when done).
+
+    Raises: NotInstalled; Broken without the GPU asked for.
+    """
+    begin(device, threads)
+    import tensorflow
+
+    if device == "cpu":
+        return "/CPU:0", None
+    return "/GPU:0", tensorflow.test.experimental.sync_devices
+
+
+def prepared(kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> copy_modes.Prepared:
+    """A kernel bound to TensorFlow's own device and tensors; a copy or a launch places its data itself.
+
+    Raises: ValueError for a copy mode, and for what the kernel cannot do.
+    """
+    if settings.mode != "resident":
+        raise ValueError("TensorFlow's copies are kernels of workloads.transfer")
+    device, wait = start(settings.device, settings.threads)
+    if problem.op not in ("transfer", "launch"):
+        inputs = place(inputs, device)
+    run = on(device, kernel.bind, problem, *inputs)
+    if wait:
+        wait()
+    return copy_modes.Prepared(run, on_host, wait)
+
+
+def place(arrays: tuple[np.ndarray, ...], device: str) -> tuple:
+    """The arrays as tensors on the device."""
+    import tensorflow
+
+    with tensorflow.device(device):
+        return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
+
+
+def on(device: str, bind: Callable, *arguments) -> Callable:
+    """`bind(*arguments)` with the device chosen: where variables and constants made in it go."""
+    import tensorflow
+
+    with tensorflow.device(device):
+        return bind(*arguments)
+
+
+def on_host(value) -> np.ndarray:
+    """What a call gave, as an array on the host; of several parts, their values one after another."""
+    if value is None:
+        return np.empty(0)
+    if isinstance(value, tuple):
+        return np.concatenate([on_host(part).ravel() for part in value])
+    return np.asarray(value.numpy() if hasattr(value, "numpy") else value)

@@ -1,0 +1,300 @@
+"""Training without model.fit: what bare loops share, an epoch as one tf.function, and a loop over one. JAX's is in jax_loop."""
+
+import functools
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from workloads.frameworks.trainers import Built, Fitted, Order, Trainer, built, finite, placed
+
+STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter ones run on as they do unstamped
+
+
+class Stamps:
+    """Seconds of epochs whose end nobody need wait for. The first is waited for, and any that ends STRETCH_S after the last
+    wait; those in between share the time, so that work that is still queued is never taken for work done."""
+
+    def __init__(self, wait: Callable[[], object]):
+        self.seconds: list[float] = []
+        self._wait, self._ended, self._since = wait, 0, time.perf_counter()
+
+    def epoch_ended(self, last: bool = False) -> None:
+        self._ended += 1
+        if not (last or not self.seconds or time.perf_counter() - self._since > STRETCH_S):
+            return
+        self._wait()
+        now = time.perf_counter()
+        self.seconds += [(now - self._since) / self._ended] * self._ended
+        self._ended, self._since = 0, now
+
+
+def sizes(samples: int, batch: int) -> list[int]:
+    """The sizes of an epoch's batches, in order; the last may be smaller."""
+    return [min(batch, samples - begin) for begin in range(0, samples, batch)]
+
+
+def looped(
+    order: Order,
+    batches: Callable[[int], Iterable[tuple]],
+    step: Callable,
+    wait: Callable,
+    read: Callable,
+    samples: int,
+    epochs: int,
+    stamped: bool = False,
+) -> Fitted:
+    """A fit as people write it: `step(*batch)` for each of `batches(samples)`, epoch after epoch, no waiting in between.
+
+    A step gives its loss, still on the device; `read` brings them over at the end, and Keras's mean of an epoch is theirs,
+    each weighted by its batch's samples. A bare loop keeps no accuracy.
+    """
+    losses, stamps = [], Stamps(wait)
+    for epoch in range(epochs):
+        for batch in batches(samples):
+            losses.append(step(*batch))
+        if stamped:
+            stamps.epoch_ended(epoch == epochs - 1)
+    wait()
+    weights = sizes(samples, order.row.problem.batch)
+    means = np.average(np.reshape(read(losses), (epochs, len(weights))), axis=1, weights=weights)
+    return Fitted(finite(means), (), tuple(stamps.seconds))
+
+
+def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None) -> Iterator[tuple]:
+    """Batches of that many samples out of arrays of the host, one after the other or, with `rng`, mixed."""
+    order = None if rng is None or len(counts) == 1 else rng.permutation(sum(counts))
+    for begin, end in itertools.pairwise([0, *itertools.accumulate(counts)]):
+        part = slice(begin, end) if order is None else order[begin:end]
+        yield x[part], y[part]
+
+
+def cut_once(kept: dict[tuple[int, int], tuple], x, y, counts: list[int]) -> list[tuple]:
+    """The batches of that many samples, cut out of arrays of the device when they are first asked for."""
+    parts = list(itertools.pairwise([0, *itertools.accumulate(counts)]))
+    kept |= {(begin, end): (x[begin:end], y[begin:end]) for begin, end in parts if (begin, end) not in kept}
+    return [kept[part] for part in parts]
+
+
+def residence_of(order: Order, residences: tuple[str, ...]) -> str:
+    """The row's residence, the first of these where it names none.
+
+    Raises: ValueError for switches that no loop has.
+    """
+    chosen, given, kernel = order.switches, order.row.settings.switches, order.row.kernel
+    residence = given.get("residence", residences[0])
+    if residence not in residences:
+        raise ValueError(f"{kernel} has its samples {' or '.join(residences)}, not {residence}")
+    if chosen["steps_per_execution"] != "1":
+        raise ValueError(f"steps_per_execution is model.fit's; {kernel} decides by itself how many steps a call does")
+    if chosen["strategy"] != "none" or chosen["replicas"] != "1":
+        raise ValueError(f"strategy and replicas are model.fit's; {kernel} trains on one device")
+    backend = "jax" if kernel.split("/")[1] == "jax" else "tensorflow"
+    if given.get("keras_backend", backend) != backend:
+        raise ValueError(f"{kernel} runs on {backend}, not on {chosen['keras_backend']}")
+    return residence
+
+
+def typed_samples(order: Order) -> tuple[np.ndarray, np.ndarray]:
+    """The samples; a regression's targets in the type that the row says.
+
+    Raises: ValueError for classes in another type.
+    """
+    x, y, wanted = order.x, order.y, order.switches["targets"]
+    if np.issubdtype(y.dtype, np.floating) and y.shape[-1] == 1:
+        return x, y.astype(wanted, copy=False)
+    if wanted != "float32":
+        raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
+    return x, y
+
+
+def _waiter(order: Order) -> Callable[[], object]:
+    """What waits for TensorFlow's work: on the CPU a call returns when it is done."""
+    import tensorflow
+
+    return tensorflow.test.experimental.sync_devices if order.row.settings.device != "cpu" else lambda: None
+
+
+def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
+    """The arrays as tensors on the row's device."""
+    import tensorflow
+
+    with tensorflow.device("/CPU:0" if order.row.settings.device == "cpu" else "/GPU:0"):
+        return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
+
+
+def _kept_on_device(order: Order) -> tuple:
+    """(x, y) on the row's device. Classes as int64: TensorFlow leaves int32 in the host's memory, and each step would copy."""
+    x, y = typed_samples(order)
+    return _on_device(order, x, y.astype(np.int64) if np.issubdtype(y.dtype, np.integer) else y)
+
+
+def _mixed(samples: int):
+    """The whole numbers below `samples` in random order, as a tensor made where the row's work is done."""
+    import tensorflow
+
+    return tensorflow.cast(tensorflow.argsort(tensorflow.random.uniform((samples,))), "int64")
+
+
+def _read_tensors(scalars: list) -> np.ndarray:
+    import tensorflow
+
+    return np.concatenate([tensorflow.stack(scalars[i : i + 1024]).numpy() for i in range(0, len(scalars), 1024)])
+
+
+def resident(order: Order) -> Trainer:
+    """The whole set on the device; one tf.function does an epoch: a loop over tf.range, in it the model's own train_step on
+    a batch cut out of the set (gathered in mixed order when it is shuffled), and the smaller last batch after it."""
+    residence_of(order, ("resident",))
+    import tensorflow as tf
+
+    made = built(order)
+    model, batch, shuffle = made.model, order.row.problem.batch, order.switches["shuffle"] == "on"
+    held = len(order.x)
+    with placed(order.row):
+        x, y = _kept_on_device(order)
+        (in_order,) = _on_device(order, np.arange(held))
+        _make_metrics(model, x[:1], y[:1])
+    wait = _waiter(order)
+
+    @functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
+    def epoch(x, y, mixed, first, steps, last: int):
+        """Steps first ... first + steps - 1 and, where `last` is not 0, one over so many samples behind them."""
+        model.reset_metrics()
+
+        def train(step, count: int):
+            def cut(values):
+                if shuffle:
+                    return tf.gather(
+                        values, tf.slice(mixed, (step * batch,), (count,))
+                    )  # a slice of known size, as XLA needs
+                return tf.slice(values, (step * batch, *(0 for _ in values.shape[1:])), (count, *values.shape[1:]))
+
+            model.train_step(
+                (tf.ensure_shape(cut(x), (count, *x.shape[1:])), tf.ensure_shape(cut(y), (count, *y.shape[1:])))
+            )
+            return (step + 1,)
+
+        (step,) = tf.while_loop(lambda step: step < first + steps, lambda step: train(step, batch), (first,))
+        if last:
+            train(step, last)
+        return model.get_metrics_result()
+
+    def one_epoch(samples: int, first: int = 0, steps: int | None = None) -> dict:
+        steps, last = (samples // batch, samples % batch) if steps is None else (steps, 0)
+        mixed = in_order
+        if shuffle and samples > batch:  # the order within one batch changes nothing
+            mixed = tf.concat([_mixed(samples), in_order[samples:]], 0)
+        return epoch(x, y, mixed, tf.constant(first), tf.constant(steps), last)
+
+    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        results, stamps = [], Stamps(wait)
+        with placed(order.row):
+            for i in range(epochs):
+                results.append(one_epoch(samples))
+                if stamped:
+                    stamps.epoch_ended(i == epochs - 1)
+            wait()
+            columns = {name: _read_tensors([result[name] for result in results]) for name in results[0]}
+        accuracies = next((columns[name] for name in columns if name.endswith("accuracy")), ())
+        return Fitted(finite(columns["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
+
+    def step_losses(count: int) -> list[float]:
+        with placed(order.row):
+            return [float(one_epoch(held, i, 1)["loss"]) for i in range(min(count, held // batch))]
+
+    return _trainer(made, fit, step_losses)
+
+
+def _make_metrics(model, x, y) -> None:
+    """Makes the variables of the model's metrics, which Keras makes when it first sees what they take: none may be made in a
+    tf.function."""
+    predicted = model(x, training=False)
+    model.compute_loss(x, y, predicted)
+    model.compute_metrics(x, y, predicted)
+    model.reset_metrics()
+
+
+def _trainer(made: Built, fit: Callable, step_losses: Callable) -> Trainer:
+    return Trainer(fit, made.restore, made.values, made.notes, step_losses, made.wrong)
+
+
+def tensorflow_loop(order: Order) -> Trainer:
+    """A bare Python loop over one tf.function: tape, gradients, the Keras optimizer. `resident`: the batches lie on the
+    device, or are gathered there in mixed order; `fed`: each step is given arrays of the host."""
+    residence = residence_of(order, ("resident", "fed"))
+    import tensorflow as tf
+
+    made = built(order)
+    model, optimizer, loss_of = made.model, made.model.optimizer, _loss(made.model, order)
+
+    def body(x, y):
+        with tf.GradientTape() as tape:
+            loss = loss_of(x, y, model(x, training=True))
+            scaled = optimizer.scale_loss(loss)
+        optimizer.apply(tape.gradient(scaled, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    compiled = functools.partial(tf.function, autograph=False, jit_compile=model.jit_compile is True)
+    step = compiled(body)
+    gathering = compiled(lambda x, y, chosen: body(tf.gather(x, chosen), tf.gather(y, chosen)))
+
+    if residence == "fed":
+        arrays = typed_samples(order)
+
+        def run(x, y, *chosen):
+            return step(*_on_device(order, x, y))
+    else:
+        with placed(order.row):
+            arrays = _kept_on_device(order)
+
+        def run(x, y, *chosen):
+            return gathering(x, y, *chosen) if chosen else step(x, y)
+
+    def mixed(counts: list[int]):
+        return ((*arrays, chosen) for chosen in tf.split(_mixed(sum(counts)), counts))
+
+    return bare(order, made, arrays, mixed, run, _waiter(order), _read_tensors)
+
+
+def bare(
+    order: Order, made: Built, arrays: tuple, mixed: Callable, run: Callable, wait: Callable, read: Callable
+) -> Trainer:
+    """The Trainer of a bare loop over `run(*batch)`.
+
+    Args:
+        arrays: the samples, on the host where each step is fed. mixed(counts): batches of that many samples out of samples of
+        the device in mixed order. wait, read: as in `looped`.
+    """
+    batch, shuffle = order.row.problem.batch, order.switches["shuffle"] == "on"
+    rng = np.random.default_rng(order.seed) if shuffle else None
+    kept: dict[tuple[int, int], tuple] = {}
+    x, y = arrays
+
+    def batches(samples: int) -> Iterable[tuple]:
+        counts = sizes(samples, batch)
+        if isinstance(x, np.ndarray):
+            return cut(x, y, counts, rng)
+        return mixed(counts) if shuffle and len(counts) > 1 else cut_once(kept, x, y, counts)
+
+    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        with placed(order.row):
+            return looped(order, batches, run, wait, read, samples, epochs, stamped)
+
+    def step_losses(count: int) -> list[float]:
+        with placed(order.row):
+            return [float(run(*part)) for part in batches(min(count, len(order.x) // batch) * batch)]
+
+    return _trainer(made, fit, step_losses)
+
+
+def _loss(model, order: Order) -> Callable:
+    """loss(x, y, predicted): the model's own, or against float64 targets the same function in float64. Keras's own would
+    take the targets to float32 first."""
+    if order.switches["targets"] == "float32":
+        return lambda x, y, predicted: model.compute_loss(x, y, predicted)
+    import keras
+
+    function = keras.losses.get(model.loss if order.network is None else order.network.loss)
+    return lambda x, y, predicted: keras.ops.mean(function(y, keras.ops.cast(predicted, "float64")))

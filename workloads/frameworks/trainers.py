@@ -1,0 +1,245 @@
+"""Ways to train a model behind one face, a Trainer: what keras_child times, whatever does the training. Runs in a worker."""
+
+import contextlib
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kernels.networks import Network
+from workloads.frameworks import data_parallel, description, input_pipeline, models, user_model
+from workloads.frameworks import tensorflow as tensors
+from workloads.frameworks.tensorflow import timed
+from workloads.harness.handlers import HANDLERS, Broken, handler
+from workloads.records import Row, settings
+
+STEP_LOSSES = 20  # first steps whose losses two devices are compared by
+
+
+@dataclasses.dataclass(frozen=True)
+class Fitted:
+    """What a fit gave: each epoch's mean loss, its accuracy (none of a regression), and its seconds where they were stamped."""
+
+    losses: tuple[float, ...]
+    accuracies: tuple[float, ...] = ()
+    epochs_s: tuple[float, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True)
+class Trainer:
+    """A model with its samples, ready to train.
+
+    fit(samples, epochs, stamped=False): trains from the weights as they are over the first `samples` samples in the
+    problem's batches, and returns when the device is done; `stamped` asks for the seconds of each epoch.
+    restore(): weights, optimizer and seeds as they were first. step_losses(n): the losses of the first n steps from there
+    (None where nothing can say them one by one). wrong: why the model is not the one that was asked for; then nothing is timed.
+    also(): further values, series and notes, taken when all else has been timed.
+    """
+
+    fit: Callable[..., Fitted]
+    restore: Callable[[], None]
+    values: dict[str, float]
+    notes: dict[str, str]
+    step_losses: Callable[[int], list[float]] | None = None
+    wrong: str = ""
+    also: Callable[[], dict[str, dict]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Order:
+    """What a way of training is given: the row, its switches with every default, the network (None: the user's own model), the
+    samples (at least the problem's), the seed, and where the seconds of `build` go."""
+
+    row: Row
+    switches: dict[str, str]
+    network: Network | None
+    x: np.ndarray
+    y: np.ndarray
+    seed: int
+    phases: dict[str, float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Built:
+    """A compiled Keras model on its device, its first state kept. `wrong`: how it differs from its table."""
+
+    model: Any
+    restore: Callable[[], None]
+    values: dict[str, float]
+    notes: dict[str, str]
+    wrong: str = ""
+    spread: data_parallel.Strategy = data_parallel.ALONE
+
+
+def placed(row: Row):
+    """The context in which a CPU row runs whose process sees a GPU: everything is put on the CPU by hand."""
+    if row.settings.device == "cpu" and row.settings.switches.get("gpu") == "visible":
+        import tensorflow
+
+        return tensorflow.device("/CPU:0")
+    return contextlib.nullcontext()
+
+
+def built(order: Order) -> Built:
+    """The model of an order: built under its precision, compared with its table, and looked up where its variables are.
+
+    Raises: Broken when it is on another device; ValueError for a model that the row's switches do not fit.
+    """
+    import keras
+
+    row, network, chosen = order.row, order.network, order.switches
+    keras.utils.set_random_seed(order.seed)
+    keras.config.set_dtype_policy(chosen["precision"])
+    _use_tf32(row, chosen)
+    spread = data_parallel.strategy(row, chosen)
+    try:
+        with timed(order.phases, "build"), placed(row), spread.scope():
+            if network is None:
+                model, about = user_model.load(row.problem.model, settings.JIT[chosen["jit_compile"]])
+                about["layers"] = description.text(model, row.problem.model)
+            else:
+                own = network if chosen["dropout"] == "on" else without_dropout(network)
+                model, about = models.build(own, settings.JIT[chosen["jit_compile"]]), {}
+            model.steps_per_execution = int(chosen["steps_per_execution"])
+            if model.optimizer:
+                model.optimizer.build(model.trainable_variables)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    wrong = models.differences(model, network) if network else []
+    tensors.require_device(model, row.settings.device, chosen["keras_backend"])
+    data_parallel.require(model, spread)
+    snapshot = [(v, v.numpy().copy() if hasattr(v, "numpy") else np.array(v)) for v in _variables(model)]
+
+    def restore() -> None:
+        for variable, value in snapshot:
+            variable.assign(value)
+        keras.utils.set_random_seed(order.seed)
+
+    values = {
+        "parameters": float(model.count_params()),
+        "jit_compile": float(model.jit_compile is True),
+        "tf32": float(row.settings.device != "cpu" and chosen["tf32"] == "on"),
+    }
+    notes = {**about, **tensors.about(row, chosen), **spread.notes}
+    return Built(model, restore, values | spread.values, notes, "; ".join(wrong)[:500], spread)
+
+
+def without_dropout(network: Network) -> Network:
+    """The network with every dropout layer letting everything through."""
+    layers = tuple(msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers)
+    return msgspec.structs.replace(network, layers=layers)
+
+
+def _variables(model) -> list:
+    """Every variable of the model and its optimizer once; seeds of dropout are among them."""
+    every = {id(v): v for v in (*model.variables, *(model.optimizer.variables if model.optimizer else ()))}
+    return list(every.values())
+
+
+def _use_tf32(row: Row, chosen: dict[str, str]) -> None:
+    """Allows TF32 on a GPU or not, in the words of Keras's backend, whatever a row before left behind in this process."""
+    allowed, on_gpu = chosen["tf32"] == "on", row.settings.device != "cpu"
+    match chosen["keras_backend"]:
+        case "tensorflow":
+            import tensorflow
+
+            tensorflow.config.experimental.enable_tensor_float_32_execution(allowed)
+        case "jax":
+            import jax
+
+            jax.config.update("jax_enable_x64", False)
+            precision = ("tensorfloat32" if allowed else "highest") if on_gpu else None
+            jax.config.update("jax_default_matmul_precision", precision)
+        case "torch":
+            import torch
+
+            torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
+def finite(losses) -> tuple[float, ...]:
+    """The losses of a fit; raises Broken when one is not a finite number."""
+    for epoch, loss in enumerate(losses, 1):
+        if not np.isfinite(loss):
+            raise Broken(f"the loss is {loss} after epoch {epoch}")
+    return tuple(float(loss) for loss in losses)
+
+
+def keras_fit(order: Order) -> Trainer:
+    """model.fit as people call it, its samples where the residence says."""
+    made, problem = built(order), order.row.problem
+    model, feed = made.model, input_pipeline.feeder(order.switches, order.x, order.y, problem.batch, order.seed)
+
+    def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
+        stamps = _EpochSeconds()
+        data, how = feed(samples)
+        with placed(order.row):
+            history = model.fit(
+                data, epochs=epochs, verbose=0, callbacks=[stamps.callback()] if stamped else None, **how
+            ).history
+        accuracies = next((history[name] for name in history if name.endswith("accuracy")), ())
+        return Fitted(finite(history["loss"]), tuple(map(float, accuracies)), tuple(stamps.seconds))
+
+    def step_losses(count: int) -> list[float]:
+        found = []
+        for i in range(min(count, len(order.x) // problem.batch)):
+            part = slice(i * problem.batch, (i + 1) * problem.batch)
+            model.reset_metrics()
+            with placed(order.row):
+                found.append(float(model.train_on_batch(order.x[part], order.y[part], return_dict=True)["loss"]))
+        return found
+
+    def fit_losses(count: int) -> list[float]:
+        """The same where train_on_batch would give each replica the whole batch: out of a fit's running means."""
+        means: list[float] = []
+        stamp = keras_callback(on_train_batch_end=lambda step, logs: means.append(logs["loss"]))
+        held = min(count, len(order.x) // problem.batch) * problem.batch
+        model.fit(order.x[:held], order.y[:held], problem.batch, shuffle=False, verbose=0, callbacks=[stamp])
+        return [
+            float(k * means[k - 1] - (k - 1) * means[k - 2]) if k > 1 else float(means[0])
+            for k in range(1, len(means) + 1)
+        ]
+
+    def also() -> dict[str, dict]:
+        return data_parallel.also(order.row, order.switches, made.spread, model)
+
+    mirrored, single = order.switches["strategy"] == "MirroredStrategy", order.switches["steps_per_execution"] == "1"
+    told = step_losses if not mirrored else fit_losses if single else None
+    return Trainer(fit, made.restore, made.values, made.notes, told, made.wrong, also)
+
+
+def keras_callback(**events: Callable):
+    """A Keras callback that calls these."""
+    import keras
+
+    return keras.callbacks.LambdaCallback(**events)
+
+
+class _EpochSeconds:
+    """A callback that stamps epochs, never batches: those would wait for each step."""
+
+    def __init__(self):
+        self.seconds: list[float] = []
+        self._begin = 0.0
+
+    def callback(self):
+        def on_begin(epoch, logs=None):
+            self._begin = time.perf_counter()
+
+        def on_end(epoch, logs=None):
+            self.seconds.append(time.perf_counter() - self._begin)
+
+        return keras_callback(on_epoch_begin=on_begin, on_epoch_end=on_end)
+
+
+def way(kernel: str) -> Callable[[Order], Trainer]:
+    """What makes the Trainer of a kernel.
+
+    Raises: ValueError for a kernel that trains nothing.
+    """
+    known = [name for name in HANDLERS if name.startswith("training/")]
+    if kernel not in known:
+        raise ValueError(f"{kernel} trains nothing; known: {', '.join(known)}")
+    return handler(kernel)

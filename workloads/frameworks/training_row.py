@@ -1,0 +1,234 @@
+"""Inside a worker: one training, from import to Measurement. The worker's environment chose its device."""
+
+import gc
+import math
+import os
+import re
+import resource
+import sys
+import traceback
+
+import msgspec
+
+from kernels import networks
+from kernels.problems import Training
+from kernels.problems.arrays import ITEM_BYTES
+from workloads.frameworks import data, data_parallel, keras_fit, trainers, user_model
+from workloads.frameworks import tensorflow as tensors
+from workloads.frameworks.tensorflow import timed
+from workloads.harness import telemetry
+from workloads.harness.handlers import Broken
+from workloads.harness.row import DoesNotFit, require_memory
+from workloads.harness.timing import Limits
+from workloads.machine import facts
+from workloads.machine.facts import now
+from workloads.records import SAMPLES, Measurement, Row, settings
+
+CHECK = "weights"  # what every row is checked by: its model against the table
+BUILD = "training/keras/build"  # a row that builds and compares the model and trains nothing
+_OUT_OF_MEMORY = ("RESOURCE_EXHAUSTED", "out of memory", "OOM when allocating", "Out of memory")
+
+
+class OutOfMemory(Exception):
+    """A training that does not fit: its row is skipped, and the process goes on."""
+
+
+def measure(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Trains the row's model: `host-latency` samples are seconds a step, each the mean over one warm `fit`, or over an epoch of
+    one that takes long (the stop_reason says so); the cost of a fit is then in none of them.
+
+    A warm fit runs the problem's epochs as a user's would; nothing of ours runs in it but, where epochs count, their stamps.
+    phases_s: import and device_start (in a process's first row), build, compile and compile_last (fits), first_call (the
+    first fit, what was compiled for it included). Series: the seconds of fits that vary one thing each, of the first fit's
+    epochs, and the losses and accuracies of a run of its own, from the first weights again.
+    A row of process `fresh` has import, start, build and the first step alone.
+    Raises: ValueError for what cannot be run so; registry.NotInstalled; measure.DoesNotFit; OutOfMemory.
+    """
+    phases: dict[str, float] = {}
+    values: dict[str, float] = {}
+    fields: dict = {}
+    try:
+        fields = _trained(row, limits, seed, phases, values)
+    except Broken as error:
+        fields = {"status": "failed", "reason": str(error)}
+    except Exception as error:
+        if said := data_parallel.refused(row, error):
+            raise ValueError(said) from error
+        if isinstance(error, MemoryError) or not any(words in str(error) for words in _OUT_OF_MEMORY):
+            raise
+        traceback.clear_frames(error.__traceback__)  # they hold the model and its samples
+        _forget()
+        if row.settings.device == "cpu":
+            raise MemoryError from None
+        raise OutOfMemory(" ".join(str(error).split())[:200]) from None
+    return row.result(
+        **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()},
+    )
+
+
+def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:
+    """The fields of the Measurement beside `phases` and `values`, which are filled on the way.
+
+    Raises: Broken; data.Unavailable.
+    """
+    problem, chosen = row.problem, settings.of(row)
+    if not isinstance(problem, Training):
+        raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
+    network = None if settings.own_model(problem.model) else networks.find(problem.model)
+    if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
+        problem = msgspec.structs.replace(problem, batch=problem.samples)
+        row = msgspec.structs.replace(row, problem=problem)
+    require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
+    phases |= tensors.begin(row.settings.device, row.settings.threads, chosen["keras_backend"])
+    _require_sight(chosen)
+    _forget()
+    _mark_memory(row.settings.device, chosen)
+    x, y = _samples(row, chosen, network, seed)
+    order = trainers.Order(row, chosen, network, x, y, seed, phases)
+    if row.kernel == BUILD:
+        made = trainers.built(order)
+        values |= made.values
+        return {"check": CHECK, "notes": made.notes} | ({"status": "wrong", "reason": made.wrong} if made.wrong else {})
+    trainer = trainers.way(row.kernel)(order)
+    values |= trainer.values
+    if row.settings.device == "cpu":  # untold, TensorFlow takes every CPU that it may run on, and so do JAX and PyTorch
+        values["threads"] = float(row.settings.threads or len(os.sched_getaffinity(0)))
+    if trainer.wrong:
+        return {"status": "wrong", "reason": trainer.wrong, "check": CHECK}
+    if row.settings.process == "fresh":
+        with timed(phases, "first_call"):
+            trainer.fit(min(problem.batch, problem.samples), 1)
+        return {"check": CHECK, "notes": trainer.notes}
+    return _timed(row, trainer, len(x), limits, phases, values)
+
+
+def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phases: dict, values: dict) -> dict:
+    """The clocks of a Trainer, in order: compilation, its own first fit, warm fits, fits that vary one thing, losses.
+
+    Nothing is put back before the last: a seed set anew makes TensorFlow optimize its graphs again, in the next fit's time.
+    """
+    problem, chosen = row.problem, settings.of(row)
+    unit = int(chosen["steps_per_execution"])
+    try:
+        keras_fit.compiled(trainer, problem, phases, unit)
+    except (TypeError, ValueError) as error:
+        if not settings.own_model(problem.model):
+            raise
+        raise Broken(
+            f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}"
+        ) from error
+    once = phases["compile"] + phases.get("compile_last", 0.0)
+    found: list[trainers.Fitted] = []
+    own_s = keras_fit.seconds(lambda: found.append(trainer.fit(problem.samples, problem.epochs, stamped=True)))
+    (first,) = found
+    phases["first_call"] = once + own_s
+    values["first_epoch_s"] = once + first.epochs_s[0]
+    watch = telemetry.watch(row.settings.device, framework=True)
+    samples = keras_fit.repeated(trainer, problem, first, own_s, limits, watch.before_block)
+    series = {"epoch_s": first.epochs_s} | keras_fit.apart(trainer, problem, held, limits, unit)
+    seen, flags = watch.seen()
+    values |= seen | _peak_memory(row.settings.device, chosen)
+    if problem.epochs > 1:
+        series |= {"job_loss": first.losses} | ({"job_accuracy": first.accuracies} if first.accuracies else {})
+    learned = keras_fit.learned(trainer, problem, unit)
+    series |= {"loss": learned.losses} | ({"accuracy": learned.accuracies} if learned.accuracies else {})
+    values["final_loss"] = learned.losses[-1]
+    if trainer.step_losses and chosen["dropout"] == chosen["shuffle"] == "off":
+        trainer.restore()
+        series["step_loss"] = trainers.finite(trainer.step_losses(trainers.STEP_LOSSES))
+    more = trainer.also() if trainer.also else {}
+    values |= more.get("values", {})
+    series |= more.get("series", {})
+    series = {name: keras_fit.kept(values_) for name, values_ in series.items()}
+    notes = trainer.notes | more.get("notes", {}) | {SAMPLES: data.VERSION}
+    return {"samples": (samples,), "series": series, "check": CHECK, "flags": flags, "notes": notes}
+
+
+def _samples(row: Row, chosen: dict[str, str], network, seed: int):
+    """(x, y) for the problem, more of them where its fits are too short to tell what a step costs; none twice as long."""
+    problem, unit = row.problem, int(chosen["steps_per_execution"])
+    if network is None:
+        return _own_samples(row, chosen, seed)
+    x, y = data.load(chosen["data"], network, problem.samples, seed, problem.dtype)
+    if network.regression:
+        y = y.astype(chosen["targets"])
+    elif chosen["targets"] != "float32":
+        raise ValueError("only the targets of a regression can be float64; classes are whole numbers")
+    if row.settings.process == "fresh":
+        return x, y
+    return keras_fit.resized(x, y, keras_fit.samples_held(problem, networks.sample_bytes(network, problem.dtype), unit))
+
+
+def _own_samples(row: Row, chosen: dict[str, str], seed: int):
+    """(x, y) for a user's own model, which is built once to see what it takes.
+
+    Raises: ValueError for switches that such a model cannot obey; DoesNotFit.
+    """
+    problem = row.problem
+    for name, text in (("data", "synthetic"), ("dropout", "on"), ("targets", "float32")):
+        if chosen[name] != text:
+            raise ValueError(f"{problem.model} is a model of your own: {name} can only be {text}")
+    if problem.model.endswith(".keras") and chosen["precision"] != "float32":
+        raise ValueError(f"{problem.model} has the precision that it was saved with")
+    model, _ = user_model.load(problem.model, "auto")
+    each = ITEM_BYTES.get(problem.dtype, 1) * math.prod(side or 1 for side in model.input_shape[1:])
+    held = keras_fit.samples_held(problem, each, int(chosen["steps_per_execution"]))
+    if 3 * held * each > (free := facts.memory_available("cpu")):
+        raise DoesNotFit(f"needs {3 * held * each / 2**30:.3g} GiB of host memory, {free / 2**30:.3g} GiB are free")
+    x, y = user_model.samples(model, held, seed, problem.dtype)
+    del model
+    _forget()
+    return x, y
+
+
+def _require_sight(chosen: dict[str, str]) -> None:
+    """Raises ValueError for a row whose process should see a GPU where there is none."""
+    if chosen["gpu"] == "visible":
+        if chosen["keras_backend"] != "tensorflow":
+            raise ValueError(
+                f"gpu=visible is TensorFlow's way of choosing the CPU; Keras runs on {chosen['keras_backend']} here"
+            )
+        import tensorflow
+
+        if not tensorflow.config.list_physical_devices("GPU"):
+            raise ValueError("gpu=visible puts a training on the CPU beside a GPU that TensorFlow sees; it sees none")
+
+
+def _forget() -> None:
+    """Lets go of the models before, and of what was traced for them."""
+    if "keras" in sys.modules:
+        import keras
+
+        keras.backend.clear_session()
+    gc.collect()
+
+
+def _mark_memory(device: str, chosen: dict[str, str]) -> None:
+    """From now on peaks of memory count."""
+    if device == "cpu":
+        try:
+            with open("/proc/self/clear_refs", "w") as file:
+                file.write("5")  # resets VmHWM (proc(5))
+        except OSError:
+            pass
+    elif chosen["keras_backend"] == "tensorflow":
+        import tensorflow
+
+        tensorflow.config.experimental.reset_memory_stats("GPU:0")
+
+
+def _peak_memory(device: str, chosen: dict[str, str]) -> dict[str, float]:
+    """peak_memory_bytes: of this process on the CPU; what TensorFlow's tensors took at most on a GPU."""
+    if device == "cpu":
+        try:
+            with open("/proc/self/status") as status:
+                peak = re.search(r"VmHWM:\s+(\d+) kB", status.read())
+        except OSError:
+            peak = None
+        held = int(peak[1]) if peak else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return {"peak_memory_bytes": held * 1024.0}
+    if chosen["keras_backend"] != "tensorflow":
+        return {}
+    import tensorflow
+
+    return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}

@@ -1,0 +1,148 @@
+"""A user's own Keras model: `package.module:function`, called in the worker, or a `.keras` file, read in Keras's safe mode."""
+
+import importlib
+import os
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from workloads.frameworks.data import LEVELS
+from workloads.harness.handlers import Broken
+from workloads.records.settings import FOLDER
+
+WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
+_MAPPED = 64  # inputs that decide a target
+
+
+def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
+    """(the compiled model, what was decided for it). A model that comes compiled stays as it is, but for `jit_compile`
+    where a switch asks for it; another gets Adam and the loss that its last layer suggests.
+
+    Raises: Broken with the reason when it cannot be loaded, built or compiled.
+    """
+    model = _from_file(name) if name.endswith(".keras") else _from_function(name)
+    if not getattr(model, "built", False) or not getattr(model, "inputs", None):
+        raise Broken(f"{name} gives a model whose input shape is not known; begin it with keras.Input or call build()")
+    if len(model.inputs) != 1 or len(model.outputs) != 1:
+        raise Broken(
+            f"{name} has {len(model.inputs)} inputs and {len(model.outputs)} outputs; models of one each can be timed"
+        )
+    about = {}
+    if not getattr(model, "compiled", False) or model.optimizer is None:
+        loss = _loss(model)
+        about["compiled"] = f"it came without; compiled with adam and {loss}"
+        try:
+            model.compile("adam", loss, metrics=[] if loss == "mse" else ["accuracy"], jit_compile=jit_compile)
+        except Exception as error:
+            raise Broken(f"{name} does not compile: {_short(error)}") from error
+    elif jit_compile != "auto":
+        model.jit_compile = jit_compile
+    return model, about
+
+
+def _from_file(name: str):
+    import keras
+
+    path = pathlib.Path(os.environ.get(FOLDER, "")) / name
+    if not path.is_file():
+        raise Broken(f"there is no file {path}")
+    try:
+        return keras.saving.load_model(path, safe_mode=True)
+    except Exception as error:
+        said = _short(error)
+        if "lambda" in said.lower():
+            raise Broken(
+                f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the "
+                "model in Python and name its function as package.module:function"
+            ) from error
+        raise Broken(f"{name} is no Keras model that loads: {said}") from error
+
+
+def _from_function(name: str):
+    module, _, function = name.partition(":")
+    here = os.environ.get(FOLDER) or os.getcwd()
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        build = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        raise Broken(f"there is no module {error.name} (looked in {here} and the installed packages)") from error
+    except (Exception, SystemExit) as error:
+        raise Broken(f"importing {module} fails: {_short(error)}") from error
+    if not callable(build):
+        raise Broken(f"{module} has no function {function}")
+    try:
+        model = build()
+    except (Exception, SystemExit) as error:
+        raise Broken(f"{name}() fails: {_short(error)}") from error
+    import keras
+
+    if not isinstance(model, keras.Model):
+        given = type(model).__name__
+        raise Broken(f"{name}() gives {'an' if given[0].lower() in 'aeiou' else 'a'} {given}, not a keras.Model")
+    return model
+
+
+def _short(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"
+
+
+def _loss(model) -> str:
+    """What the last layer suggests: classes end in a softmax, a yes or no in a sigmoid, numbers in nothing."""
+    last = getattr(getattr(model.layers[-1], "activation", None), "__name__", "linear")
+    width = model.output_shape[-1]
+    return {
+        "softmax": "sparse_categorical_crossentropy",
+        "sigmoid": "binary_crossentropy" if width == 1 else "categorical_crossentropy",
+    }.get(last, "mse")
+
+
+def samples(model, count: int, seed: int, dtype: str) -> tuple[np.ndarray, np.ndarray]:
+    """(x, y): made-up inputs in [0, 1] of the model's shape (uint8: whole numbers 0..255; whole numbers below the vocabulary
+    where it takes these), and targets that its loss takes, learnable from them: a random linear map of some inputs decides
+    the class or is the number.
+
+    Raises: Broken for a shape that is not known (None beside the batch).
+    """
+    shape, out = model.input_shape[1:], model.output_shape[1:]
+    if None in shape or None in out:
+        raise Broken(
+            f"the model takes {model.input_shape} and gives {model.output_shape}: sizes beside the batch must be known"
+        )
+    rng, wants = np.random.default_rng(seed), str(model.inputs[0].dtype)
+    if words := _vocabulary(model, wants):
+        x = rng.integers(0, words, (count, *shape)).astype(wants if "int" in wants else dtype)
+        seen: np.ndarray = x.reshape(count, -1)[:, :_MAPPED] / words
+    else:
+        x = rng.random((count, *shape), dtype=np.float32)
+        seen = x.reshape(count, -1)[:, :_MAPPED] - 0.5
+        x = np.rint(x * LEVELS).astype(np.uint8) if dtype == "uint8" else x.astype(dtype, copy=False)
+    scores: np.ndarray = seen @ rng.standard_normal((seen.shape[1], out[-1] if out else 1))
+    inner = (1,) * (len(out) - 1)  # the same target for each of a sample's places
+    loss = loss_name(model)
+    if "sparse" in loss:
+        return x, np.broadcast_to(scores.argmax(-1).reshape(count, *inner), (count, *out[:-1])).astype(np.int32)
+    if "categorical" in loss:
+        scores = np.eye(out[-1])[scores.argmax(-1)]
+    elif "binary" in loss:
+        scores = scores > 0
+    return x, np.broadcast_to(scores.reshape(count, *inner, *out[-1:]), (count, *out)).astype(np.float32)
+
+
+def loss_name(model) -> str:
+    """The loss of a compiled model by its name in Keras; of a function or class of the user's own, its own."""
+    import keras
+
+    try:
+        loss = keras.losses.get(model.loss)
+    except (TypeError, ValueError):
+        loss = model.loss
+    return str(getattr(loss, "name", None) or getattr(loss, "__name__", type(loss).__name__)).lower()
+
+
+def _vocabulary(model, wants: str) -> int:
+    """How many whole numbers the model takes, as an Embedding says; 0 where it takes other numbers."""
+    words = next((int(la.input_dim) for la in model.layers if getattr(la, "input_dim", None)), 0)
+    return words or (WORDS if "int" in wants else 0)

@@ -1,0 +1,116 @@
+"""Cold calls: what empties the caches before each of them, untimed, by reading something else.
+
+Reading, as writing leaves lines that are written back while the call is timed. Four times the last cache is read: caches
+replace lines roughly in the order of their use, so that once its size leaves some of the old data there.
+"""
+
+import concurrent.futures
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels import registry
+from kernels.problems import Stream
+from kernels.registry import Kernel
+from workloads.machine import cpu as host
+from workloads.machine import facts
+
+TIMES = 4
+OPS = ("matmul", "conv", "stream")
+_L2_CACHE_SIZE = 38  # CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, from cuda.h
+
+
+def flush(kernel: Kernel, device: str) -> Callable:
+    """What makes a kernel's data cold on `cpu` or a GPU, where it is queued ahead of the kernel's work.
+
+    Raises: ValueError where there is nothing to make cold, or no way to.
+    """
+    if kernel.op not in OPS:
+        raise ValueError(f"cold rows are for data that a cache may hold, of {', '.join(OPS)}; a {kernel.op} has none")
+    if device == "cpu":
+        return _cpu(host.affinity())
+    return _tensorflow() if kernel.backend in registry.FRAMEWORKS else _cupy()
+
+
+@functools.cache
+def _cpu(cpus: frozenset[int]) -> Callable:
+    """Reads on every CPU of the process, each its share, so that no core's own caches stay warm. By Python's threads, which
+    sleep when they are done: those of OpenMP and BLAS spin, and would hold the cores that the timed call needs.
+
+    A virtual machine may claim a larger cache than it has; then more is read than is needed, which costs time only.
+    """
+    last = max(host.caches(cpus).values(), default=0)
+    if not last:
+        raise ValueError("how large this CPU's caches are is not known, so nothing can be told to be cold")
+    nbytes, free = TIMES * last * last_caches(cpus), facts.memory_available()
+    if nbytes > free // 4:
+        raise ValueError(
+            f"emptying the caches takes {nbytes / 2**30:.3g} GiB to read, and at most a quarter of what is free, "
+            f"{free / 2**30:.3g} GiB, is taken for that"
+        )
+    parts = np.array_split(np.ones(nbytes // 8), len(cpus))
+    places, together = sorted(cpus), threading.Barrier(len(cpus))
+    pool = concurrent.futures.ThreadPoolExecutor(len(cpus), initializer=lambda: _stay_on(places.pop()))
+
+    def read(part: np.ndarray) -> float:
+        together.wait()  # else one thread could take two parts, and a core none
+        return part.sum()
+
+    def flush() -> None:
+        list(pool.map(read, parts))
+
+    flush()  # what was written when the array was filled is written back now
+    return flush
+
+
+def _stay_on(cpu: int) -> None:
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {cpu})
+
+
+def last_caches(cpus: frozenset[int], root=host.ROOT) -> int:
+    """How many last caches these CPUs have: those of a chip may each have some of its cores. 1 where nothing says so."""
+    found = set()
+    for cpu in cpus:
+        indices = (root / f"sys/devices/system/cpu/cpu{cpu}/cache").glob("index*")
+        levels = {host.text(index / "level"): host.text(index / "shared_cpu_list") for index in indices}
+        found.add(levels[max(levels)] if levels else "")
+    return max(1, len(found))
+
+
+@functools.cache
+def _cupy() -> Callable:
+    import cupy
+
+    nbytes = TIMES * cupy.cuda.Device().attributes["L2CacheSize"]
+    problem = Stream("read", nbytes, "float32")
+    return registry.find("stream/cupy/wide").bind(problem, cupy.ones(problem.elements, np.float32))
+
+
+@functools.cache
+def _tensorflow() -> Callable:
+    """A sum by TensorFlow itself, as no CuPy is imported beside it."""
+    import tensorflow
+
+    with tensorflow.device("/GPU:0"):
+        data = tensorflow.ones(TIMES * _l2_bytes() // 4)
+        read = tensorflow.function(tensorflow.reduce_sum, autograph=False)
+        read(data)
+    return lambda: read(data)
+
+
+def _l2_bytes() -> int:
+    """The second-level cache of the first GPU that this process sees, by the driver."""
+    driver, size, device = ctypes.CDLL("libcuda.so.1"), ctypes.c_int(0), ctypes.c_int(0)
+    failed = (
+        driver.cuInit(0)
+        or driver.cuDeviceGet(ctypes.byref(device), 0)
+        or (driver.cuDeviceGetAttribute(ctypes.byref(size), _L2_CACHE_SIZE, device))
+    )
+    if failed or size.value < 1:
+        raise ValueError(f"the driver does not say how large the GPU's cache is (error {failed})")
+    return size.value

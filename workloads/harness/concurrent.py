@@ -1,0 +1,205 @@
+"""Several parties at work at the same time, each a row in a worker of its own: what each takes while all are at it.
+
+Sets of parties take turns, alone and together, round by round. Together, each works on until all have done their share, and
+only what was done while all were at work counts.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Generator, Sequence
+
+import msgspec
+
+from kernels.problems import Problem
+from workloads import records
+from workloads.harness import plan, sweep
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order, Worker, environment
+from workloads.records import Machine, Measurement, Row, Samples
+
+SLICES = 10  # a window is asked for in so many parts, so that it can end soon after the slowest has done its share
+FEWEST = 3  # units of work that each must do while all are at work
+LONGEST_S = 120.0  # of a window in which somebody does not get there
+_PATIENCE_S = 180.0  # of a window, beyond its own seconds
+
+Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran while all were at work
+
+
+class Turns(msgspec.Struct, frozen=True):
+    """How sets of parties take turns: so many rounds of windows of so many seconds, with data of that seed."""
+
+    rounds: int
+    window_s: float
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Rows that come of one experiment, and what carries it out."""
+
+    rows: list[Row]
+    measure: Callable[..., Generator[Measurement]]
+
+
+def alternated(
+    parties: list[Row], sets: Sequence[tuple[int, ...]], turns: Turns, here: Machine
+) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
+    """(what preparing each party gave, round by round what each set of parties took, the answer that ended it).
+
+    A worker a party, prepared one after the other; then the sets take turns, in the opposite order every other round.
+    """
+    workers = [Worker(environment(row, here.uuids)) for row in parties]
+    try:
+        return in_turns(parties, workers, sets, turns)
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def in_turns(
+    parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns
+) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
+    """What `alternated` gives, of workers that go on afterwards, one a party."""
+    limits, slice_ = Limits(min_time=turns.window_s), Limits(min_time=turns.window_s / SLICES)
+    answers: list[Measurement] = []
+    rounds: list[dict[tuple[int, ...], Taken]] = []
+    for row, worker in zip(parties, workers, strict=True):
+        answers.append(worker.ask(Order("prepare", row, limits, turns.seed), timeout(row.problem)))
+        if answers[-1].status != "ok":
+            return answers, rounds, answers[-1]
+    for i in range(turns.rounds):
+        seen = {}
+        for members in sets if i % 2 == 0 else reversed(list(sets)):
+            taken = at_once(
+                {
+                    p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed), _PATIENCE_S)
+                    for p in members
+                },
+                limits.min_time,
+            )
+            if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
+                return answers, rounds, bad
+            seen[members] = inside(taken)
+            if not all(seen[members].values()):
+                return answers, rounds, too_long(parties[members[0]], limits.min_time)
+        rounds.append(seen)
+    return answers, rounds, None
+
+
+def at_once(
+    asks: dict[int, Callable[[], Measurement]], window_s: float, longest_s: float = LONGEST_S
+) -> dict[int, list[Measurement]]:
+    """The windows that each party gives, asked for again and again in a thread of its own: until all have been at work for
+    `window_s` seconds and each has done FEWEST units meanwhile, one has failed, or `longest_s` is over."""
+    found: dict[int, list[Measurement]] = {party: [] for party in asks}
+    over, begun, broken = threading.Event(), time.monotonic(), []
+
+    def done() -> bool:
+        windows = {party: list(given) for party, given in found.items()}
+        if any(m.status != "ok" for given in windows.values() for m in given) or time.monotonic() - begun > longest_s:
+            return True
+        if not all(windows.values()):
+            return False
+        begin = max(given[0].series["end_s"][0] for given in windows.values())
+        end = min(given[-1].series["end_s"][-1] for given in windows.values())
+        return end - begin >= window_s and all(len(own) >= FEWEST for own in inside(windows).values())
+
+    def work(party: int, ask: Callable) -> None:
+        try:
+            while not over.is_set():
+                found[party].append(ask())
+                if done():
+                    over.set()
+        except Exception as error:  # raised where the parties are waited for; nobody waits when we were told to stop
+            broken.append(error)
+        finally:
+            over.set()  # whatever ended this party ends the others
+
+    threads = [threading.Thread(target=work, args=one, daemon=True) for one in asks.items()]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if broken:
+        raise broken[0]
+    return found
+
+
+def inside(taken: dict[int, list[Measurement]]) -> Taken:
+    """Seconds a step of each party's units that lie wholly within the time when all parties were at work and warm: after
+    the first unit of each."""
+    units = {
+        name: [
+            (b, e, m.values["steps"])
+            for m in windows
+            for b, e in zip(m.series["begin_s"], m.series["end_s"], strict=True)
+        ]
+        for name, windows in taken.items()
+    }
+    begin, end = max(found[0][1] for found in units.values()), min(found[-1][1] for found in units.values())
+    return {
+        name: [(e - b) / steps for b, e, steps in found if b >= begin and e <= end] for name, found in units.items()
+    }
+
+
+def too_long(row: Row, window_s: float) -> Measurement:
+    reason = f"no step ended within a window of {window_s:.3g} s while all were at work: take a smaller batch or model"
+    return row.result("failed", reason)
+
+
+def lost(row: Row, asked: Row, bad: Measurement) -> Measurement:
+    """A row of an experiment that the answer `bad` ended; `asked` is what its worker was asked."""
+    reason = bad.reason if bad.row == asked else f"what ran beside it ended: {bad.reason}"
+    return row.result(bad.status, reason, flags=bad.flags)
+
+
+def measured(row: Row, prepared: Measurement, taken: list[Taken], parties) -> Measurement:
+    """A row from its rounds. host-latency: seconds a step (or call) as each party sees it, a block a round. host-throughput,
+    where several do the same: seconds by the steps of all of them."""
+    each = [[s for party in parties for s in round_[party]] for round_ in taken]
+    block = tuple(i for i, round_ in enumerate(each) for _ in round_)
+    why = f"{len(taken)} alternating rounds"
+    samples = [Samples("host-latency", tuple(s for round_ in each for s in round_), 1, block, why)]
+    if len(parties) > 1:
+        rates = [sum(1 / statistics.mean(round_[party]) for party in parties) for round_ in taken]
+        samples.append(Samples("host-throughput", tuple(1 / rate for rate in rates), 1, tuple(range(len(rates))), why))
+    return msgspec.structs.replace(prepared, settings=row.settings, samples=tuple(samples))
+
+
+def timeout(problem: Problem) -> float:
+    return _PATIENCE_S + problem.patience_s
+
+
+def studied(study: str, groups: list[Group], args, command: str, shown, run) -> sweep.Outcome:
+    """Carries out the groups that the study's file, `STUDY.jsonl`, does not have yet."""
+    run = run or sweep.header(args, command)
+    begin = time.monotonic()
+    with records.Writer(sweep.place(args, study, run), run, args.resume) as writer, sweep.signals():
+        kept = {m.key: m for m in writer.done if m.status == "ok"}
+        outcome = sweep.Outcome(run, writer.path, [])
+        try:
+            for i, group in enumerate(groups):
+                outcome.left = sum(len(g.rows) for g in groups[i:])
+                if args.stop_after and time.monotonic() - begin > args.stop_after:
+                    outcome.stopped = "stop-after"
+                    return outcome
+                had = [kept[row.key] for row in group.rows if row.key in kept]
+                if len(had) == len(group.rows):
+                    outcome.measurements += had
+                    for m in had:
+                        shown(m)
+                    continue
+                plan.note(args, f"{study}: {plan.name(group.rows[0])}")
+                with contextlib.closing(group.measure()) as measured:  # closing: its workers end with it
+                    for m in measured:
+                        writer.append(m)
+                        outcome.measurements.append(m)
+                        shown(m)
+            outcome.left = 0
+        except sweep.Stopped as stop:
+            outcome.stopped = str(stop)
+    return outcome

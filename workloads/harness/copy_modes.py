@@ -1,0 +1,183 @@
+"""Makes every kernel run in every copy mode alike, so that only the copies differ.
+
+resident: the data is on the device already. roundtrip: cp.asarray, compute, cp.asnumpy, as people write it (CuPy
+stages through its pinned pool, every call takes fresh device memory). roundtrip-pageable: ndarray.set and get on
+touched pageable memory. roundtrip-pinned: preallocated page-locked buffers, all on one stream, one wait.
+"""
+
+import dataclasses
+from collections.abc import Callable
+
+import numpy as np
+
+from kernels.problems import Problem
+from kernels.problems.arrays import numpy_dtype
+from kernels.registry import Kernel
+from workloads.harness import cache_state
+from workloads.harness.handlers import HANDLERS, handler
+from workloads.records import Settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """`run()` is the call to time; `result(value)` brings what it returned to the host; `synchronize` waits for the
+    device (None: the call returns when it is done); `stream` is where device work is queued (None: not CuPy's); `flush`
+    makes the data cold (None: it stays warm)."""
+
+    run: Callable
+    result: Callable
+    synchronize: Callable | None = None
+    stream: object | None = None
+    flush: Callable | None = None
+
+    @property
+    def passes(self) -> int:
+        """How many times over the call does the problem."""
+        return getattr(self.run, "passes", 1)
+
+    @property
+    def notes(self) -> dict[str, str]:
+        """What the kernel chose when it was bound, such as its plan."""
+        return getattr(self.run, "notes", {})
+
+    @property
+    def bound(self) -> float | None:
+        """The largest error allowed on whole numbers, where the answer is not exact."""
+        return getattr(self.run, "bound", None)
+
+    @property
+    def before(self) -> Callable | None:
+        """What must happen before each call, untimed."""
+        steps = [step for step in (getattr(self.run, "before", None), self.flush) if step]
+        return (lambda: [step() for step in steps]) if steps else None
+
+
+def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
+    """Binds the kernel to inputs in the copy mode of the settings, its data warm or made cold before each call.
+
+    Raises: ValueError for what the kernel cannot do.
+    """
+    if settings.cache not in ("warm", "cold"):
+        raise ValueError(f"unknown state of the caches {settings.cache!r}; known: warm, cold")
+    if settings.cache == "cold" and settings.mode != "resident":
+        raise ValueError("a call that copies its data brings them into the caches: cold rows are resident")
+    prepared = _prepare(kernel, problem, settings, inputs)
+    if settings.cache == "warm":
+        return prepared
+    if prepared.passes > 1:
+        raise ValueError(f"a call makes {prepared.passes} passes over its data, of which only the first would be cold")
+    return dataclasses.replace(prepared, flush=cache_state.flush(kernel, settings.device))
+
+
+def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
+    if settings.device == "cpu" and settings.mode != "resident":
+        raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
+    if problem.op in ("peer", "collective"):  # several GPUs: the kernel places its data and knows what to wait for
+        run = kernel.bind(problem, *inputs)
+        return Prepared(run, run.on_host, run.synchronize)
+    if kernel.backend in HANDLERS:
+        return handler(kernel.backend)(kernel, problem, settings, inputs)
+    if settings.device == "cpu":
+        return Prepared(kernel.bind(problem, *inputs), np.asarray)
+    import cupy
+
+    stream = gpu_stream()
+    if problem.op == "transfer":  # the copy is the kernel: it gets its data on the host and places it itself
+        run = kernel.bind(problem, *inputs)
+        stream.synchronize()
+        return Prepared(run, _bytes_on_host, stream.synchronize, stream)
+    make = {
+        "resident": _resident,
+        "roundtrip": _roundtrip,
+        "roundtrip-pageable": _buffered,
+        "roundtrip-pinned": _buffered,
+    }
+    run, on_host = make[settings.mode](cupy, kernel, problem, inputs, settings.mode == "roundtrip-pinned", stream)
+    out = numpy_dtype(getattr(problem, "out", problem.dtype))
+
+    def result(value):
+        if value is None:  # an empty call
+            return np.empty(0)
+        array = value if on_host else cupy.asnumpy(value)
+        return array.view(out) if array.dtype.kind == "u" else array
+
+    return Prepared(run, result, stream.synchronize, stream)
+
+
+def _bytes_on_host(value) -> np.ndarray:
+    """What a copy gave, as bytes on the host; of a copy both ways, what arrived on the device and then on the host."""
+    import cupy
+
+    parts = value if isinstance(value, tuple) else (value,)
+    return np.concatenate([cupy.asnumpy(part).view(np.uint8).ravel() for part in parts])
+
+
+_stream = None
+
+
+def gpu_stream():
+    """This process's one CUDA stream, made current each time it is asked for, as a library may have chosen another: not the
+    legacy default stream, which waits for all others."""
+    import cupy
+
+    global _stream
+    if _stream is None:
+        _stream = cupy.cuda.Stream(non_blocking=True)
+    _stream.use()
+    return _stream
+
+
+def _raw(array: np.ndarray) -> np.ndarray:
+    """bfloat16 as its 16 bits: CuPy's copies and cuBLAS need no more."""
+    return array.view(np.uint16) if array.dtype == numpy_dtype("bfloat16") else array
+
+
+def _resident(cupy, kernel, problem, inputs, pinned, stream):
+    run = kernel.bind(problem, *(cupy.asarray(_raw(x)) for x in inputs))
+    stream.synchronize()
+    return run, False
+
+
+def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
+    hosts = [_raw(x) for x in inputs]
+    first = kernel.bind(
+        problem, *(cupy.asarray(x) for x in hosts)
+    )  # what it cannot do is said now, not when it is timed
+
+    def run():
+        return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())
+
+    return _told(run, first), True
+
+
+def _buffered(cupy, kernel, problem, inputs, pinned, stream):
+    hosts = [_raw(x) for x in inputs]
+    devices = [cupy.asarray(x) for x in hosts]  # filled before the kernel is bound: it may look at its inputs
+    compute = kernel.bind(problem, *devices)
+    if pinned:
+        hosts = [_pinned_copy(cupy, x) for x in hosts]
+    first = compute()
+    out = _pinned_copy(cupy, cupy.asnumpy(first)) if pinned else np.ones(first.shape, first.dtype)
+
+    def run():
+        for device, host in zip(devices, hosts, strict=True):
+            device.set(host, stream=stream)
+        compute().get(out=out, stream=stream, blocking=not pinned)
+        return out
+
+    return _told(run, compute), True
+
+
+def _told(run: Callable, compute: Callable) -> Callable:
+    """The call with what the kernel says of itself, which does not change with the copies around it."""
+    for name in ("notes", "bound"):
+        if hasattr(compute, name):
+            setattr(run, name, getattr(compute, name))
+    return run
+
+
+def _pinned_copy(cupy, array: np.ndarray) -> np.ndarray:
+    memory = cupy.cuda.alloc_pinned_memory(array.nbytes)
+    pinned = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    pinned[...] = array
+    return pinned

@@ -1,0 +1,96 @@
+"""Joules by the counters that are here: NVML's of a whole GPU board, RAPL's of the CPU's packages. Nothing is ever set."""
+
+import os
+import pathlib
+import statistics
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from workloads.machine import cpu, gpu
+
+WINDOW_S = 0.5  # NVML's counter moves every 20 to 100 ms
+WINDOWS = 3
+_QUEUED = 64  # calls issued before they are waited for: no window runs on for long after its end
+_POWERCAP = "sys/class/powercap"
+NO_RAPL = "no energy: RAPL's counters (/sys/class/powercap) are not readable here"
+NO_NVML = "no energy: NVML gives no energy counter for this GPU"
+
+Counter = Callable[[], float | None]
+
+
+class Used(msgspec.Struct, frozen=True):
+    """Joules of a sample and watts meanwhile, of everything on the board or package; `each`: joules a sample by window."""
+
+    joules_per_sample: float
+    watts: float
+    each: tuple[float, ...]
+
+
+def counter(device: str, environment=os.environ, root: pathlib.Path | None = None) -> tuple[Counter | None, str]:
+    """(what reads the joules used so far, what they are of); (None, why there is none)."""
+    if device == "cpu":
+        packages = _packages(cpu.ROOT if root is None else root)
+        return (lambda: sum(package() for package in packages), "RAPL, CPU packages") if packages else (None, NO_RAPL)
+    found = gpu.only_handle(environment.get("CUDA_VISIBLE_DEVICES", ""), device)
+
+    def read() -> float | None:
+        millijoules = gpu.ask("nvmlDeviceGetTotalEnergyConsumption", found)
+        return None if millijoules is None else millijoules * 1e-3
+
+    return (read, "NVML, whole board") if found is not None and read() is not None else (None, NO_NVML)
+
+
+def _packages(root: pathlib.Path) -> list[Callable[[], float]]:
+    """What reads each package's joules; the cores' and memory's domains (intel-rapl:0:1) are within them or beside them."""
+    found = []
+    for folder in sorted((root / _POWERCAP).glob("intel-rapl:*")):
+        if cpu.text(folder / "name").startswith("package") and cpu.text(folder / "energy_uj").isdigit():
+            found.append(_package(folder))
+    return found
+
+
+def _package(folder: pathlib.Path) -> Callable[[], float]:
+    """Joules of one package since the first reading; its counter starts again at `max_energy_range_uj`."""
+    around = int(cpu.text(folder / "max_energy_range_uj") or 0) or 1 << 32
+    last, total = int(cpu.text(folder / "energy_uj")), 0
+
+    def read() -> float:
+        nonlocal last, total
+        seen = int(cpu.text(folder / "energy_uj"))
+        total += (seen - last) % around
+        last = seen
+        return total * 1e-6
+
+    return read
+
+
+def used(
+    read: Counter,
+    call: Callable[[], None],
+    wait: Callable[[], None],
+    samples: int,
+    window_s: float = WINDOW_S,
+    windows: int = WINDOWS,
+    now: Callable[[], float] = time.perf_counter,
+) -> Used | None:
+    """Joules that `call`, which answers `samples` samples, uses for each of them: the counter before and after windows of at
+    least `window_s` of calls, each window's end waited for. The board's idle power is in it. None when the counter stops."""
+    each, watts = [], []
+    for _ in range(windows):
+        wait()
+        begin, before = now(), read()
+        calls = 0
+        while now() - begin < window_s:
+            call()
+            calls += 1
+            if calls % _QUEUED == 0:
+                wait()
+        wait()
+        spent, after = now() - begin, read()
+        if before is None or after is None or after <= before:
+            return None
+        each.append((after - before) / (calls * samples))
+        watts.append((after - before) / spent)
+    return Used(statistics.median(each), statistics.median(watts), tuple(each))

@@ -1,0 +1,34 @@
+"""What frameworks do for a worker, and how they refuse. A module is imported when a worker is asked for what it does."""
+
+import importlib
+from collections.abc import Callable
+
+HANDLERS = {
+    "training": "workloads.frameworks.training_row:measure",
+    "inference": "workloads.frameworks.inference_row:measure",
+    "training/keras/fit": "workloads.frameworks.trainers:keras_fit",
+    "training/keras/resident": "workloads.frameworks.tf_loop:resident",
+    "training/tensorflow/loop": "workloads.frameworks.tf_loop:tensorflow_loop",
+    "training/jax/keras_loop": "workloads.frameworks.jax_loop:jax_loop",
+    "prepare": "workloads.frameworks.windows:prepare",
+    "window": "workloads.frameworks.windows:window",
+    "trial": "workloads.frameworks.windows:trial",
+    "tensorflow": "workloads.frameworks.tensorflow:prepared",
+}
+
+
+class CannotDo(Exception):
+    """What a kernel or framework refuses before it runs; an error of another type is a fault."""
+
+
+class Broken(Exception):
+    """A framework did not do what the row says: the row is `failed` with this reason."""
+
+
+def handler(name: str) -> Callable:
+    """The function that does it.
+
+    Raises: KeyError for what nobody does.
+    """
+    module, _, function = HANDLERS[name].partition(":")
+    return getattr(importlib.import_module(module), function)

@@ -1,0 +1,275 @@
+"""Chooses what to run: devices, kernels and settings from the words of a command line, and the plan that --dry-run prints."""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from kernels import networks, registry
+from kernels.networks import Work
+from kernels.problems import Peak, Stream
+from kernels.problems.arrays import ARITHMETIC
+from kernels.registry import Kernel
+from workloads import options
+from workloads.machine import facts
+from workloads.records import Machine, Row, Settings
+
+CACHES = ("warm", "cold")
+DIRECTIONS = ("fprop", "dgrad", "wgrad")
+_KINDS = {"conv": "convolutions", "dense": "dense layers"}
+RIGOROUS_PROCESSES = 5
+# The peaks that a short look takes: on the CPU what its libraries use, on a GPU its tensor cores too.
+_TENSOR = dict.fromkeys(("tf32", "float16", "bfloat16", "float8_e4m3"), ("tensor", "wgmma"))
+_CACHES, _FAST_CACHES = 4, 1.25  # the triad's arrays, in sizes of the last cache
+_TRIADS = ("nontemporal", "elementwise", "wide")  # those that can be the fastest beyond the caches
+_PEAKS: dict[str, dict[str, tuple[str, ...]]] = {
+    "cpu": {"float32": ("fma",), "float64": ("fma",)},
+    "gpu": {"float32": ("fma",), "float64": ("fma", "tensor"), **_TENSOR},
+}
+# Problems' fields that name what is done.
+_WORDS = ("model", "operation", "call", "direction", "host_memory", "compute", "layout", "gpus", "form")
+
+
+def devices(args: argparse.Namespace, here: Machine) -> list[str]:
+    """The devices asked for, else the CPU and the first GPU.
+
+    Raises: Usage for an unknown word; Missing for a GPU asked for by name that is not there.
+    """
+    every = ["cpu"] + [f"gpu:{i}" for i in range(len(here.gpus))]
+    if args.require_gpu and not here.gpus:
+        raise options.Missing(f"no GPU here: {facts.gpu_problem()}", "python -m workloads.doctor")
+    asked = options.words(args.device)
+    if not asked:
+        return every[:2]
+    found: list[str] = []
+    for word in asked:
+        name = "gpu:0" if word == "gpu" else word
+        if name == "all":
+            found += every
+        elif name in every:
+            found.append(name)
+        elif name.startswith("gpu:") and name[4:].isdigit():
+            reason = f"there are {len(here.gpus)}" if here.gpus else facts.gpu_problem()
+            raise options.Missing(f"no {name} here: {reason}", "python -m workloads.doctor")
+        else:
+            raise options.Usage(f"unknown device {word!r}; known: cpu, gpu, gpu:1, all")
+    return list(dict.fromkeys(found))
+
+
+def kernels(
+    op: str, args: argparse.Namespace, on: list[str], ladder: bool = False, on_request: Iterable[str] = ()
+) -> list[Kernel]:
+    """The kernels of an operation for the backends, variants and devices asked for; those `on_request` only when named.
+
+    A backend that is not installed, or whose device is not here, is left out with a note, unless asked for by name.
+    Raises: Usage for an unknown backend or variant; Missing for a named backend that cannot run.
+    """
+    known, asked = registry.backends(op), options.words(args.backends)
+    for name in asked or []:
+        if name not in known:
+            raise options.Usage(f"unknown backend {name!r} for {op}; known: {', '.join(known)}")
+    found: list[Kernel] = []
+    for backend in asked or [name for name in known if name not in on_request]:
+        try:
+            if not usable(registry.BACKENDS[backend], on):
+                raise options.Missing(*no_device(backend))
+            found += [k for k in registry.load(op, backend) if usable(k, on)]
+        except (registry.NotInstalled, options.Missing) as error:
+            if asked:
+                raise options.Missing(str(error), getattr(error, "tip", "")) from error
+            note(args, f"{backend} left out: {error}")
+    variants = options.words(args.variants)
+    for name in variants or []:
+        if name not in {k.variant for k in found}:
+            raise options.Usage(f"unknown variant {name!r}; known: {', '.join(sorted({k.variant for k in found}))}")
+    return [k for k in found if (k.variant in variants if variants else ladder or not k.rung)]
+
+
+def usable(what: Kernel | registry.Backend, on: list[str]) -> bool:
+    """Whether a kernel or backend runs on one of these devices."""
+    return any(device.partition(":")[0] in what.devices for device in on)
+
+
+def no_device(backend: str) -> tuple[str, str]:
+    """(message, command that helps) for a backend none of whose devices is here or asked for."""
+    wants = registry.BACKENDS[backend].devices[0]
+    problem = facts.gpu_problem() if wants == "gpu" else "the CPU was not asked for"
+    install = f"{options.python()} -m pip install {registry.BACKENDS[backend].install}"
+    tip = install if "not installed" in problem else f"{install}  (on a machine with an NVIDIA GPU and its driver)"
+    return f"{backend} needs a {wants.upper()}: {problem or 'none was asked for'}", tip
+
+
+def directions(args: argparse.Namespace) -> list[str]:
+    """The directions asked for; `all` is every one.
+
+    Raises: Usage for an unknown word.
+    """
+    words = known("direction", options.words(args.direction) or ["fprop"], (*DIRECTIONS, "all"))
+    return list(DIRECTIONS) if "all" in words else words
+
+
+def batches(args: argparse.Namespace) -> list[int]:
+    """The batch sizes asked for, else 32."""
+    return options.sizes(args.batch or ["32"])
+
+
+def layers(args: argparse.Namespace, kind: str, batch: int, precisions: Iterable[tuple[str, str]]) -> list[Work]:
+    """The products of one kind (conv, dense) in a training step of --model, in the directions asked for: layer by layer in
+    each precision. The first layer has no dgrad, as nothing needs it.
+
+    Raises: Usage for an unknown model and for one that has none.
+    """
+    try:
+        network = networks.find(args.model)
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
+    wanted = directions(args)
+    steps = [[w for w in networks.step(network, batch, *p) if w.kind == kind] for p in precisions]
+    if not steps[0]:
+        other = f"python -m workloads.{'matmul' if kind == 'conv' else 'conv'} --model {args.model} --batch {batch}"
+        raise options.Usage(
+            f"{args.model} has no {_KINDS[kind]}; the command below times the layers that it has", other
+        )
+    found = [work for same in zip(*steps, strict=True) for work in same if work.direction in wanted]
+    if not found:
+        there = "fprop and wgrad, as only its first layer is one"
+        raise options.Usage(f"the {_KINDS[kind]} of {args.model} have no {' or '.join(wanted)}: there are {there}")
+    return found
+
+
+def thread_counts(args: argparse.Namespace) -> list[int]:
+    """The CPU thread counts to run: those asked for, else 1, 2, 4, ... all.
+
+    Raises: Usage for more than Numba has, which every command of these needs for the CPU's roofs.
+    """
+    counts = options.sizes(args.threads) if args.threads else list(facts.threads_to_try())
+    if args.threads and (asked := max(counts)) > (most := facts.numba_threads()):
+        raise options.Usage(
+            f"--threads {asked}: Numba, which the CPU's roofs are measured with too, has {most} at most"
+        )
+    return counts
+
+
+def settings(
+    kernel: Kernel, on: list[str], args: argparse.Namespace, modes: list[str] | None = None, cache: str = "warm"
+) -> Iterator[Settings]:
+    """The settings to run a kernel in: every thread count on the CPU, every copy mode on a GPU (cold: resident alone, as a
+    copy fills the caches anyway). A framework copies in its own ways, which are not these modes."""
+    framework = kernel.backend in registry.FRAMEWORKS
+    for device in on:
+        if device.partition(":")[0] not in kernel.devices:
+            continue
+        if device != "cpu":
+            every = modes or ["resident"]
+            if framework or cache != "warm":
+                every = [mode for mode in every if mode == "resident"]
+            yield from (Settings(device=device, mode=mode, cache=cache) for mode in every)
+        else:
+            own = framework and not args.threads  # a framework chooses its threads itself
+            counts = [None] if own else thread_counts(args) if kernel.parallel else [1]
+            yield from (Settings(device="cpu", threads=t, cache=cache) for t in counts)
+
+
+def copy_modes(args: argparse.Namespace) -> list[str]:
+    """The copy modes asked for, else all.
+
+    Raises: Usage for an unknown one.
+    """
+    return known("mode", options.words(args.modes) or list(options.MODES), options.MODES)
+
+
+def caches(args: argparse.Namespace) -> list[str]:
+    """What is to lie in the caches before a call, as asked for (warm, cold).
+
+    Raises: Usage for an unknown word.
+    """
+    return known("cache", options.words(args.cache), CACHES)
+
+
+def known(what: str, words: list[str], known: tuple[str, ...]) -> list[str]:
+    for word in words:
+        if word not in known:
+            raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")
+    return list(dict.fromkeys(words))
+
+
+def note(args: argparse.Namespace, text: str) -> None:
+    """A line on stderr, unless --quiet."""
+    if not args.quiet:
+        print(text, file=sys.stderr)
+
+
+def name(row: Row) -> str:
+    """A row in a few words."""
+    shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
+    how = row.settings.device if row.settings.device != "cpu" else f"{row.settings.threads or 'default'} threads"
+    what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
+    where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.settings.mode
+    return f"{row.kernel} {what} {shape} {getattr(row.problem, 'math', '')} {how} {where}".rstrip()
+
+
+def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
+    """Prints the plan: rows, the largest footprint, the seconds it can take at most; as one JSON object with --format json.
+
+    Raises: Usage for the other formats, which are of rows that were measured.
+    """
+    if args.format in ("csv", "md"):
+        raise options.Usage(f"--dry-run has nothing measured for --format {args.format}; it prints a list, or JSON")
+    rows = list(rows)
+    limits = options.limits(args)
+    clocks = sum(1 if r.settings.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows)
+    own = sum(getattr(r.problem, "patience_s", 0.0) for r in rows)
+    seconds = (clocks * limits["max_time"] + len(rows) * 0.2 + own) * (RIGOROUS_PROCESSES if args.rigorous else 1)
+    largest = max((r.problem.footprint_bytes for r in rows), default=0)
+    if args.format == "json":
+        planned = [msgspec.to_builtins(row) for row in rows]
+        print(json.dumps({"rows": planned, "largest_bytes": largest, "seconds_at_most": seconds}, indent=1))
+        return
+    for row in rows:
+        print(name(row))
+    print(f"{len(rows)} rows, at most {largest / 2**20:.4g} MiB of arrays at a time, at most about {seconds:.0f} s")
+
+
+def roof_rows(
+    maths: Iterable[str], on: list[str], here: Machine, threads: Iterable[int], fast: bool = False
+) -> list[Row]:
+    """A short look at the roofs that rows in this arithmetic stand under: peaks and the memory's bandwidth.
+
+    The triad's arrays are four times the last cache (1.25 times in a `fast` look: gone through in order, they drive each other
+    out of it all the same), at least 256 MiB, and at most an eighth of the free memory.
+    """
+    times = _FAST_CACHES if fast else _CACHES
+    rows: list[Row] = []
+    for device in on:
+        cpu = device == "cpu"
+        cache = max(here.caches_bytes.values(), default=0) if cpu else here.gpus[int(device[4:])].l2_bytes
+        nbytes = min(max(int(times * cache), 1 << 28 if cpu else 1 << 30), facts.memory_available(device) // 8)
+        for backend in ("numba",) if cpu else ("cupy",):
+            peaks, streams = _or_none("peak", backend), _or_none("stream", backend)
+            counts = list(dict.fromkeys((*threads, here.cores))) if cpu else [None]
+            for count in counts:
+                wanted = Settings(device=device, threads=count)
+                looked = [
+                    (k, m) for k in peaks for m in maths if k.variant in _PEAKS["cpu" if cpu else "gpu"].get(m, ())
+                ]
+                rows += [Row(k.name, peak_problem(m, wanted), wanted) for k, m in looked]
+            rows += [
+                Row(k.name, Stream("triad", nbytes), Settings(device=device, threads=counts[-1]))
+                for k in streams
+                if k.variant in _TRIADS
+            ]
+    return rows
+
+
+def peak_problem(math: str, settings: Settings) -> Peak:
+    """A peak that takes some milliseconds there: 2^30 FLOPs a CPU thread, 2^37 on a GPU, 2^40 on its tensor cores."""
+    return Peak(math, settings.threads << 30 if settings.threads else 1 << 37 if ARITHMETIC[math].fma else 1 << 40)
+
+
+def _or_none(op: str, backend: str) -> list[Kernel]:
+    try:
+        return [k for k in registry.load(op, backend) if not k.rung]
+    except registry.NotInstalled:
+        return []

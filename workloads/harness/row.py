@@ -1,0 +1,327 @@
+"""Inside a worker: one row from inputs to Measurement. Memory first, then the check, then the clocks."""
+
+import functools
+import gc
+import math
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from kernels import reference, registry
+from kernels.problems import Problem
+from workloads.harness import copy_modes, cpu_watch, probes, startup, telemetry, timing
+from workloads.harness.handlers import HANDLERS, Broken, CannotDo, handler
+from workloads.harness.timing import Limits
+from workloads.machine import facts
+from workloads.machine.facts import now
+from workloads.records import Measurement, Row, Samples
+
+# What a row needs besides the problem's own arrays: the random and the whole-number inputs, the answer, its check.
+_HOST_COPIES = 3
+# A copy also has its own array on the host, and its check the bytes once more from the device and as a whole.
+_HOST_COPIES_OF = {"transfer": 6}
+_STICKY = (
+    "cudaErrorIllegalAddress",
+    "cudaErrorLaunchFailure",
+    "cudaErrorAssert",
+    "cudaErrorECCUncorrectable",
+    "cudaErrorMisalignedAddress",
+    "cudaErrorIllegalInstruction",
+    "cudaErrorLaunchTimeout",
+    "Collective ops is aborted",
+)
+# How the driver says that it will not lock host memory; CuPy has errors of its own for the device's.
+_NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErrorNotPermitted")
+_WARM_UP_S = 1.0
+_LONG_CALL_S = 0.3
+
+
+def obey(order) -> Measurement:
+    """Carries out one Order."""
+    row, limits, seed = order.row, order.limits, order.seed
+    if order.verb == "block":
+        return guarded(row, lambda: block(row, limits, seed, order.handicap))
+    if order.verb == "measure":
+        return guarded(row, lambda: measure(row, limits, seed))
+    return guarded(row, lambda: _by_framework(order.verb, row, limits, seed))
+
+
+def guarded(row: Row, work) -> Measurement:
+    """`work()`'s Measurement, or the one that says why there is none."""
+    status, reason = "failed", ""
+    flags: tuple[str, ...] = ()
+    try:
+        return work()
+    except (registry.NotInstalled, CannotDo, DoesNotFit) as error:
+        status, reason = "skipped", str(error)
+    except MemoryError:
+        status, reason = "skipped", "out of host memory"
+    except Exception as error:  # a kernel may raise anything; the sweep goes on with the next row
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {cause(str(error))} ({where.name}, line {where.lineno})"
+        if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
+            where_ = "host" if row.settings.device == "cpu" else "GPU"
+            status, reason = "skipped", f"out of {where_} memory: {error}"[:300]
+        elif refused := not_locked(row.problem, str(error)):
+            status, reason = "skipped", refused
+        elif any(name in str(error) for name in _STICKY):
+            flags = ("context-lost",)
+    gc.collect()
+    return row.result(status, reason, flags=flags, at=now())
+
+
+def cause(error: str) -> str:
+    """What went wrong, in one line of at most 240 characters: of a graph of TensorFlow's what stands below the places in the code
+    where it was built."""
+    if error.startswith("Graph execution error"):
+        error = error.strip().rpartition("\n\n")[2]
+    return " ".join(error.split())[:240]
+
+
+def not_locked(problem: Problem, error: str) -> str:
+    """Why page-locked memory was refused, naming the limit that a user can raise; "" when that is not what happened."""
+    locked = getattr(problem, "locked_bytes", 0)
+    if not locked or not any(name in error for name in _NOT_LOCKED):
+        return ""
+    limit = lock_limit()
+    allowed = (
+        "`ulimit -l` sets no limit"
+        if limit is None
+        else (f"`ulimit -l` allows {limit / 2**20:.3g} MiB: raise it with `ulimit -l unlimited`")
+    )
+    what = f"{locked / 2**20:.3g} MiB of {problem.host_memory} host memory"
+    return f"the driver gave no {what} ({' '.join(error.split())[:80]}); {allowed}"
+
+
+def lock_limit() -> int | None:
+    """Bytes that this process may lock in memory (RLIMIT_MEMLOCK); None without a limit, and where there is no such one."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(resource.RLIMIT_MEMLOCK)[0]
+    except (ImportError, AttributeError):
+        return None
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def _prepared(kernel, row: Row, inputs: tuple[np.ndarray, ...]) -> copy_modes.Prepared:
+    try:
+        return copy_modes.prepare(kernel, row.problem, row.settings, inputs)
+    except ValueError as error:
+        raise CannotDo(str(error)) from error
+
+
+class DoesNotFit(Exception):
+    """A problem larger than the memory that is free; said before anything is allocated."""
+
+
+def require_memory(problem: Problem, device: str, free=facts.memory_available) -> None:
+    """Raises DoesNotFit when the problem's arrays, and what the check needs beside them, exceed the free memory.
+
+    Page-locked memory is taken from everybody until it is given back, so at most half of what is free is asked for.
+    """
+    locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
+    if locked > most:
+        raise DoesNotFit(
+            f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
+            f"{most / 2**30:.3g} GiB, is ever locked"
+        )
+    needs = [("host", "cpu", problem.footprint_bytes * _HOST_COPIES_OF.get(problem.op, _HOST_COPIES))]
+    if device != "cpu":
+        needs.append(("GPU", "gpu:0", problem.footprint_bytes * 2))
+    for name, where, need in needs:
+        have = free(where)
+        if need > have:
+            raise DoesNotFit(f"needs {need / 2**30:.3g} GiB of {name} memory, {have / 2**30:.3g} GiB are free")
+
+
+def measure(row: Row, limits: Limits, seed: int) -> Measurement:
+    """Checks the row's answer on whole numbers, then times it on N(0,1) data."""
+    if row.problem.op in HANDLERS:
+        return _by_framework(row.problem.op, row, limits, seed)
+    if row.problem.op == "launch" and row.problem.once:
+        return startup.measure(row)
+    framework = row.backend in registry.FRAMEWORKS
+    require_memory(
+        row.problem, "cpu" if framework else row.settings.device
+    )  # a framework holds the GPU's memory itself
+    kernel = registry.find(row.kernel)
+    _use_threads(row)
+    check, first_call = checked(kernel, row, seed)
+    about: dict[str, Any] = {
+        "check": check.how,
+        "max_error": _finite(check.max_error),
+        "phases_s": {"first_call": first_call},
+    }
+    if not check.passed:
+        return row.result("wrong", "the answer is not the reference's", at=now(), **about)
+    timed = inputs(row.problem, seed, False)
+    prepared = _prepared(kernel, row, timed)
+    watch = telemetry.watch(row.settings.device, row.problem.op == "transfer", framework)
+    samples, values, flags = clocks(kernel, row, prepared, limits, watch)
+    if samples:
+        flags += probes.flags(kernel, row, prepared, timed, min(samples[0].seconds))
+    return row.result(
+        "ok",
+        samples=samples,
+        values=values,
+        flags=flags,
+        at=now(),
+        notes=prepared.notes,
+        **about,
+    )
+
+
+def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement:
+    try:
+        return handler(what)(row, limits, seed)
+    except Broken as error:
+        return row.result("failed", str(error), at=now())
+    except ValueError as error:  # a model or an option that it does not know
+        raise CannotDo(str(error)) from error
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
+
+
+def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
+    """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
+    whole = inputs(row.problem, seed, True)
+    begin = time.perf_counter()
+    prepared = _prepared(kernel, row, whole)
+    value = prepared.run()
+    if prepared.synchronize:
+        prepared.synchronize()
+    first_call = time.perf_counter() - begin
+    return reference.check(row.problem, whole, prepared.result(value), prepared.bound), first_call
+
+
+def clocks(
+    kernel, row: Row, prepared: copy_modes.Prepared, limits: Limits, watch
+) -> tuple[tuple[Samples, ...], dict, tuple]:
+    """Samples on every clock that makes sense for the row, with what the telemetry saw meanwhile."""
+    _warm_up(prepared, row.settings.threads or facts.usable_cores())
+    cpu_watch.settle()
+    takes = {"host-latency": lambda: _waited_for(prepared)}
+    if prepared.synchronize:
+        takes |= _device_takes(kernel, row, prepared)
+    taken = [timing.collect(take(), limits, clock, watch.before_block) for clock, take in takes.items()]
+    values, flags = watch.seen()
+    return tuple(_a_pass(samples, prepared.passes) for samples in taken), values, flags
+
+
+def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
+    """The clock of calls that are each waited for."""
+    if prepared.before:
+        return timing.each(prepared.run, prepared.before, prepared.synchronize)
+    return timing.latency(prepared.run, prepared.synchronize) if prepared.synchronize else timing.host(prepared.run)
+
+
+def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared) -> dict[str, Callable[[], timing.Take]]:
+    """Clock -> how its samples are taken, beyond host-latency, for a call whose work is on a device."""
+    run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
+    if before:
+        return {"device": lambda: timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
+    if row.settings.mode != "resident" or kernel.waits or not wait:
+        return {}
+    takes = {"host-throughput": lambda: timing.throughput(run, wait)}
+    if row.problem.op in ("transfer", "launch"):
+        takes["host-issue"] = lambda: timing.issue(run, wait)
+    if stream and not kernel.allocates:
+        takes["device"] = lambda: _on_device(prepared, getattr(row.problem, "count", 1))
+    return takes
+
+
+def _on_device(prepared: copy_modes.Prepared, launches: int) -> timing.Take:
+    """Device time by events: around queued calls when they are long, else around calls that wait behind a held stream."""
+    take = timing.device(prepared.run, prepared.stream)
+    return timing.held(prepared.run, prepared.stream, launches) if take(3) / 3 < timing.HELD_BELOW_S else take
+
+
+def _a_pass(samples: Samples, passes: int) -> Samples:
+    """Samples of one pass from samples of calls that make `passes` of them."""
+    if passes == 1:
+        return samples
+    seconds = tuple(timing.rounded(s / passes) for s in samples.seconds)
+    return msgspec.structs.replace(samples, seconds=seconds, calls=samples.calls * passes)
+
+
+_blocks: dict[str, tuple[timing.Take, float, int]] = {}
+
+
+def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measurement:
+    """One block of a row that stays prepared: the caller alternates blocks of two rows. Quiet before it answers."""
+    kernel = registry.find(row.kernel)
+    _use_threads(row)
+    if row.key not in _blocks:
+        framework = row.backend in registry.FRAMEWORKS
+        require_memory(row.problem, "cpu" if framework else row.settings.device)
+        check, _ = checked(kernel, row, seed)
+        if not check.passed:
+            return row.result("wrong", "the answer is not the reference's")
+        prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
+        take = _waited_for(prepared)
+        _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
+    take, call_seconds, passes = _blocks[row.key]
+    samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
+    cpu_watch.settle()
+    return row.result("ok", samples=(samples,), check="exact", at=now())
+
+
+@functools.lru_cache(maxsize=4)
+def _inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray, ...]:
+    return problem.inputs(seed, whole_numbers)
+
+
+def inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray, ...]:
+    """The problem's inputs, kept for the next kernel or mode of the same problem unless they are large."""
+    if problem.footprint_bytes > 1 << 30:
+        _inputs.cache_clear()
+        return problem.inputs(seed, whole_numbers)
+    return _inputs(problem, seed, whole_numbers)
+
+
+@functools.cache
+def _controller(backend: str):
+    """What sets the threads of every library that is loaded; the backend, loaded before, may have brought another one."""
+    import threadpoolctl
+
+    return threadpoolctl.ThreadpoolController()
+
+
+def _use_threads(row: Row) -> None:
+    """Gives BLAS and Numba the row's number of threads (all of them when it names none)."""
+    if row.settings.device != "cpu":
+        return
+    import numba
+
+    threads = row.settings.threads or numba.config.NUMBA_NUM_THREADS
+    _controller(row.backend).limit(limits=threads)
+    if row.backend == "numba":
+        numba.set_num_threads(threads)
+
+
+_warm_threads = 0
+
+
+def _warm_up(prepared: copy_modes.Prepared, threads: int) -> None:
+    """Runs the call a few times, and for a second when more CPU threads are used than before in this process: cores
+    take that long to reach their clock, and idle ones have not begun."""
+    global _warm_threads
+    begin = time.perf_counter()
+    for _ in range(3):
+        prepared.run()
+        if time.perf_counter() - begin > _LONG_CALL_S:
+            break
+    while threads > _warm_threads and time.perf_counter() - begin < _WARM_UP_S:
+        prepared.run()
+        if prepared.synchronize:
+            prepared.synchronize()
+    if prepared.synchronize:
+        prepared.synchronize()
+    _warm_threads = max(threads, _warm_threads)

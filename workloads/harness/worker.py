@@ -1,0 +1,165 @@
+"""The one process that times things. It takes orders as JSON lines on a file descriptor of its own and gives back
+Measurements on another; whatever libraries print goes to a log. The parent's side is the class Worker."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import msgspec
+
+from kernels.registry import FRAMEWORKS
+from workloads import ROOT
+from workloads.harness.timing import Limits
+from workloads.records import Measurement, Row, finite, settings
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a worker is asked: `measure` a row whole, or one `block` of a row that stays prepared.
+
+    handicap: a planted slow-down of a block, as timing.one_block says.
+    """
+
+    verb: str
+    row: Row
+    limits: Limits = Limits()
+    seed: int = 1
+    handicap: float = 0.0
+
+
+def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
+    """The variables that must be set before the row's libraries are imported. Rows with the same share a worker."""
+    device = row.settings.device
+    sees = device if device != "cpu" else "gpu:0" if row.settings.switches.get("gpu") == "visible" else ""
+    gpus = [f"gpu:{i}" for i in getattr(row.problem, "members", ())] or _spread(sees, settings.replicas(row))
+    gpu = ",".join(gpu_uuids.get(each, each.rpartition(":")[2]) for each in gpus)
+    wanted = {"CUDA_VISIBLE_DEVICES": gpu, "NUMBA_THREADING_LAYER_PRIORITY": "omp tbb workqueue"}
+    if row.problem.op == "launch" and row.problem.once:
+        wanted |= {"CUPY_CACHE_IN_MEMORY": "1"}  # else the first compilation is read from a file
+    if row.backend in FRAMEWORKS:
+        wanted |= {"KERAS_BACKEND": "tensorflow", "TF_CPP_MIN_LOG_LEVEL": "2", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+        if row.settings.threads:  # TensorFlow reads them once, so each count has a worker of its own
+            wanted |= {f"TF_NUM_{which}OP_THREADS": str(row.settings.threads) for which in ("INTRA", "INTER")}
+        wanted |= {name: value for name, value in row.settings.switches.items() if name.startswith(settings.VARIABLES)}
+        if row.problem.op in ("training", "inference"):
+            wanted |= settings.environment_for(row)
+        if device != "cpu" and row.problem.op in ("matmul", "conv") and row.problem.math == "float32":
+            wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
+    return wanted
+
+
+def _spread(device: str, count: int) -> list[str]:
+    """A GPU and those after it, as many as a training is spread over."""
+    first = int(device.partition(":")[2] or 0)
+    return [f"gpu:{first + i}" for i in range(count)] if device else [""]
+
+
+class Worker:
+    """A worker process with one environment. A worker that dies, hangs or breaks its CUDA context answers with a
+    failed Measurement and is started again at the next order."""
+
+    def __init__(self, variables: dict[str, str]):
+        self.variables = variables
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        """Starts the process, if it is not running; its imports then go on by themselves."""
+        if self._process is not None:
+            return
+        orders_in, self._orders = os.pipe()
+        self._answers, answers_out = os.pipe()
+        self._log = tempfile.TemporaryFile()  # noqa: SIM115
+        paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "workloads.harness.worker", str(orders_in), str(answers_out)],
+            cwd=ROOT,
+            env={**os.environ, **self.variables, "PYTHONPATH": paths},
+            pass_fds=(orders_in, answers_out),
+            stdin=subprocess.DEVNULL,
+            stdout=self._log,
+            stderr=self._log,
+            start_new_session=True,
+        )
+        os.close(orders_in)
+        os.close(answers_out)
+        self._buffer = b""
+
+    def pin(self, cpus: set[int]) -> None:
+        """From now on its main thread runs on these CPUs only."""
+        if self._process is not None:
+            os.sched_setaffinity(self._process.pid, cpus)
+
+    def ask(self, order: Order, timeout_s: float) -> Measurement:
+        """The answer to an order, whatever becomes of the process."""
+        self.start()
+        try:
+            os.write(self._orders, msgspec.json.encode(order) + b"\n")
+            line = self._line(time.monotonic() + timeout_s)
+        except BrokenPipeError:
+            line = None
+        if line == b"":
+            reason = f"stopped after its time limit of {timeout_s:.0f} s"
+        elif line is None:
+            reason = f"its process ended with {self._ending()}: {self._last_words()}"
+        else:
+            try:
+                answer = msgspec.json.decode(line, type=Measurement)
+            except (msgspec.DecodeError, ValueError) as error:
+                self.close()
+                return order.row.result("failed", f"its process answered what cannot be read: {error}")
+            if "context-lost" in answer.flags:
+                self.close()
+            return answer
+        self.close()
+        return order.row.result("failed", reason)
+
+    def _line(self, deadline: float) -> bytes | None:
+        """The next line; b"" when time is up, None when the worker is gone."""
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._answers], [], [], left)[0]:
+                return b""
+            read = os.read(self._answers, 1 << 16)
+            if not read:
+                return None
+            self._buffer += read
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return line
+
+    def _ending(self) -> str:
+        code = self._process.wait() if self._process else 0
+        return f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+    def _last_words(self) -> str:
+        size = os.fstat(self._log.fileno()).st_size
+        lines = os.pread(self._log.fileno(), 4000, max(0, size - 4000)).decode(errors="replace").strip().splitlines()
+        return lines[-1][:300] if lines else "it said nothing"
+
+    def close(self) -> None:
+        """Ends the process at once."""
+        if self._process is None:
+            return
+        self._process.kill()
+        self._process.wait()
+        os.close(self._orders)
+        os.close(self._answers)
+        self._log.close()
+        self._process = None
+
+
+def main(orders: int, answers: int) -> None:
+    """The worker's loop: ends when the parent closes its end, however the parent ended."""
+    from workloads.harness import row as measure
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    decoder = msgspec.json.Decoder(Order)
+    with os.fdopen(orders, "rb") as lines, os.fdopen(answers, "wb", buffering=0) as out:
+        for line in lines:
+            out.write(msgspec.json.encode(finite(measure.obey(decoder.decode(line)))) + b"\n")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]))

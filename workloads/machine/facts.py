@@ -1,0 +1,216 @@
+"""This machine: its facts, its software, its free memory. Nothing here is measured and nothing is ever set."""
+
+import functools
+import importlib
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kernels.registry import BACKENDS
+from workloads import ROOT
+from workloads.machine import cpu as host
+from workloads.machine import gpu as nvidia
+from workloads.records import Machine
+
+HOST_MARGIN_BYTES = 256 << 20
+LAYERS = ("omp", "tbb", "workqueue")  # Numba's threading layers, best first: workqueue halves small products
+_LAYER_FILES = {"omp": "omppool", "tbb": "tbbpool", "workqueue": "workqueue"}
+# What OpenBLAS calls its kernels for AVX2: OPENBLAS_CORETYPE may ask for them, or OpenBLAS not know the CPU.
+AVX2_KERNELS = ("Haswell", "Zen")
+# What results may stand on, by the name of its distribution; what is not installed is left out.
+_PACKAGES = {
+    "llvmlite": "llvmlite",
+    "scipy": "scipy",
+    **{backend.version: backend.package for backend in BACKENDS.values() if backend.package},
+}
+
+
+def describe() -> Machine:
+    """The facts of this machine. Starts no GPU context. Never a hostname."""
+    blocks = host.cpuinfo()
+    names = host.features(blocks) or _numpy_features()
+    cpus = host.affinity()
+    _, threads_a_core = host.cores(cpus, blocks)
+    total, _ = host.memory()
+    gpus = nvidia.gpus()
+    maker, simd, cores = host.maker(blocks), host.simd(names), usable_cores()
+    return Machine(
+        key=key(maker, simd, cores, [gpu.name for gpu in gpus]),
+        cpu=host.model(blocks),
+        vendor=maker,
+        simd=simd,
+        cores=cores,
+        threads_a_core=threads_a_core,
+        memory_bytes=memory_bytes(total, host.memory_limit()),
+        caches_bytes=host.caches(cpus),
+        gpus=gpus,
+        driver=nvidia.driver() if gpus else "",
+        os=f"{platform.system()} {platform.release()} {platform.machine()}",
+        virtual=host.virtual(names),
+    )
+
+
+def key(maker: str, simd: str, cores: int, gpus: list[str]) -> str:
+    """The folder name of a machine: `nvidia-h200`, `nvidia-h200-x4`, without a GPU `intel-avx512-2c`."""
+    if not gpus:
+        return _slug(f"{maker} {simd} {cores}c")
+    memory_size = re.compile(r"\d+ ?GB( HBM\w*)?", re.IGNORECASE)
+    products = "-and-".join(sorted({_slug(memory_size.sub(" ", name)) for name in gpus}))
+    return products + (f"-x{len(gpus)}" if len(gpus) > 1 else "")
+
+
+def _slug(words: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
+
+
+def _numpy_features() -> set[str]:
+    """The CPU features that NumPy found by itself, in lower case: where there is no /proc/cpuinfo."""
+    from numpy._core._multiarray_umath import __cpu_features__
+
+    return {name.lower() for name, here in __cpu_features__.items() if here}
+
+
+def usable_cores() -> int:
+    """Physical cores that this process may use: its affinity's, and no more than a cgroup quota pays for."""
+    count, _ = host.cores(host.affinity(), host.cpuinfo())
+    return min(count, _whole_quota())
+
+
+def usable_threads() -> int:
+    """Hardware threads that this process may use; above `usable_cores` only where cores have several."""
+    return min(len(host.affinity()), _whole_quota())
+
+
+def _whole_quota() -> int:
+    return max(1, int(host.quota_cpus() or 1 << 30))
+
+
+def threads_to_try() -> tuple[int, ...]:
+    """1, 2, 4, ... and all cores, and then all hardware threads where there are more of them."""
+    cores, threads = usable_cores(), usable_threads()
+    powers = {1 << i for i in range(cores.bit_length())}
+    return tuple(sorted({n for n in powers if n < cores} | {cores, max(cores, threads)}))
+
+
+def gpu_problem() -> str:
+    """Why there is no GPU to measure, with what to type where typing helps; empty when there is one."""
+    return nvidia.problem()
+
+
+def memory_bytes(total: int, room: host.Room | None) -> int:
+    """Memory of the machine, from the kernel's total and the cgroup's limit."""
+    if room is None or (room.limit > total and not _virtual()):
+        return total
+    return room.limit
+
+
+@functools.cache
+def _virtual() -> bool:
+    return host.virtual(host.features(host.cpuinfo()))
+
+
+def memory_available(device: str = "cpu") -> int:
+    """Bytes that may be allocated now on `cpu` or `gpu:0`, a margin kept back. Well under a millisecond on the host.
+
+    A VM's memory may grow on use up to its cgroup's limit: a limit above MemTotal then counts, and not what the kernel
+    reports. On a real machine such a limit promises memory that is not there.
+    """
+    if device != "cpu":
+        return nvidia.memory_available(int(device.partition(":")[2] or 0))
+    total, available = host.memory()
+    room = host.memory_limit()
+    if room:
+        available = room.left if room.limit > total and _virtual() else min(available, room.left)
+    return max(0, available - HOST_MARGIN_BYTES)
+
+
+def version(package: str) -> str:
+    """The installed version of a distribution, nothing imported; empty when it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def blas() -> dict[str, str]:
+    """NumPy's BLAS: blas (name and version), blas_kernels (the architecture it chose), blas_threads."""
+    import numpy as np
+    import threadpoolctl
+
+    loaded = [library for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    # SciPy brings a BLAS of its own; NumPy's lies beside NumPy.
+    beside = [library for library in loaded if Path(library["filepath"]).parent.name.startswith("numpy")]
+    if not loaded:
+        built = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
+        return {"blas": f"{built.get('name', 'unknown')} {built.get('version', '')}".strip()}
+    found = (beside or loaded)[0]
+    return {
+        "blas": f"{found['internal_api']} {found['version']}",
+        "blas_kernels": str(found.get("architecture", "")),
+        "blas_threads": str(found["num_threads"]),
+    }
+
+
+def lesser_blas(found: dict[str, str]) -> bool:
+    """Whether the BLAS that `blas` found computes with AVX2 kernels on a CPU with AVX-512: up to half the rate."""
+    return found.get("blas_kernels") in AVX2_KERNELS and "avx512f" in host.features(host.cpuinfo())
+
+
+@functools.cache
+def numba_layer() -> str:
+    """Numba's threading layer that will be used: the first of $NUMBA_THREADING_LAYER_PRIORITY or LAYERS that loads."""
+    if (named := os.environ.get("NUMBA_THREADING_LAYER")) in LAYERS:
+        return named
+    wanted = os.environ.get("NUMBA_THREADING_LAYER_PRIORITY", "").split() or LAYERS
+    for layer in wanted:
+        try:
+            importlib.import_module(f"numba.np.ufunc.{_LAYER_FILES[layer]}")
+        except (ImportError, KeyError):
+            continue
+        return layer
+    return ""
+
+
+def numba_threads() -> int:
+    """The threads Numba uses when it is told nothing."""
+    import numba
+
+    return int(numba.config.NUMBA_NUM_THREADS)
+
+
+def software() -> dict[str, str]:
+    """Names and versions of what the results stand on. TensorFlow and Keras are never imported."""
+    found = {"python": platform.python_version(), "os": f"{platform.system()} {platform.release()}"}
+    found |= {"numpy": version("numpy")} | blas()
+    if number := version("numba"):
+        found |= {"numba": number, "numba_layer": numba_layer(), "numba_threads": str(numba_threads())}
+    found |= {name: version(package) for name, package in _PACKAGES.items()}
+    found |= nvidia.software()
+    return {name: value for name, value in found.items() if value}
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def commit() -> str:
+    """The commit that measures: $CROSSOVER_COMMIT, else git's HEAD (`+changes` when files differ), else `unknown`."""
+    if given := os.environ.get("CROSSOVER_COMMIT"):
+        return given
+    try:
+        top, head = _git("rev-parse", "--show-toplevel", "HEAD").split()
+        if Path(top).resolve() != ROOT.resolve():  # unpacked inside somebody else's repository
+            return "unknown"
+        return head + ("+changes" if _git("status", "--porcelain") else "")
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return "unknown"
+
+
+def _git(*words: str) -> str:
+    command = ["git", "-C", str(ROOT), *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()

@@ -1,0 +1,58 @@
+"""Named baselines: copies of result files that `--save NAME` keeps and that `--against NAME`, or NAME for a RUN, finds."""
+
+import pathlib
+import re
+import shutil
+from collections.abc import Iterable
+
+from workloads import ROOT
+from workloads.options import Usage
+
+FOLDER = ROOT / "reports" / "local" / "saved"
+
+
+def folder(name: str) -> pathlib.Path:
+    """Where a baseline of that name lies or will lie.
+
+    Raises: Usage for what is no plain name.
+    """
+    if not re.fullmatch(r"\w[\w.-]{0,99}", name):
+        raise Usage(f"{name!r} is no name for a baseline: letters, digits, dots and dashes only")
+    return FOLDER / name
+
+
+def find(name: str) -> pathlib.Path | None:
+    """The folder of a saved baseline; None when there is none of that name."""
+    return folder(name) if re.fullmatch(r"\w[\w.-]{0,99}", name) and folder(name).is_dir() else None
+
+
+def names() -> list[str]:
+    """The baselines that there are."""
+    return sorted(p.name for p in FOLDER.glob("*") if p.is_dir())
+
+
+def require_free(name: str) -> None:
+    """Raises Usage when a baseline of that name exists: it is never overwritten. To be asked before measuring."""
+    if folder(name).exists():
+        raise Usage(f"the baseline {name!r} exists; choose another name, or remove it first", f"rm -r {folder(name)}")
+
+
+def save(name: str, files: Iterable[pathlib.Path], apart: bool = False) -> pathlib.Path:
+    """Copies result files under that name and gives their folder; `apart`: each in a folder named as its own, as a fleet's are.
+
+    Raises: Usage when the name is taken or the folder cannot be written.
+    """
+    require_free(name)
+    try:
+        folder(name).mkdir(parents=True)
+    except OSError as error:
+        raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error
+    try:
+        for file in files:
+            kept = folder(name) / file.parent.name if apart else folder(name)
+            kept.mkdir(exist_ok=True)
+            shutil.copy(file, kept)
+    except OSError as error:
+        shutil.rmtree(folder(name), ignore_errors=True)  # our own, just made: half a baseline is none
+        raise Usage(f"cannot save the baseline {name!r} in {FOLDER}: {error.strerror}") from error
+    return folder(name)

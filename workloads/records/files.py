@@ -1,0 +1,181 @@
+"""Result files: one JSON object a line, append-only; a Run first, then a Measurement for each row.
+
+A resumed sweep adds another Run line before its own rows, and of one row key the last line wins.
+"""
+
+import fcntl
+import hashlib
+import os
+import pathlib
+import sys
+from collections.abc import Iterable
+
+import msgspec
+
+from workloads import ROOT
+from workloads.options import Usage
+from workloads.records import baselines
+from workloads.records.measurement import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
+
+_decoder = msgspec.json.Decoder(Line)
+
+
+class Refused(Usage):
+    """An output that must not be touched; the message says what to type instead."""
+
+
+def source_hash(folder: pathlib.Path | None = None) -> str:
+    """A hash over the project's Python and CUDA sources: which code made a file, also without git."""
+    folder = folder or ROOT
+    digest = hashlib.sha256()
+    every = (p for top in ("kernels", "workloads", "analysis") for p in (folder / top).rglob("*.*"))
+    for path in sorted(p for p in every if p.suffix in (".py", ".cu", ".cuh")):
+        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+class Writer:
+    """Appends lines to one result file, a row at a time, under a lock.
+
+    Raises: Refused when the file exists and is not resumed, is locked, is of another machine, or cannot be written.
+    """
+
+    def __init__(self, path: pathlib.Path, run: Run, resume: bool = False):
+        self.path = path
+        if path.exists() and not resume:
+            again = f"{run.command} --resume"
+            raise Refused(f"{path} exists; add --resume to finish it, or choose another folder with -o", again)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: what a full disk refused would be tried again, and fail again, when the file is closed.
+            self._file = open(path, "a+b", buffering=0)  # noqa: SIM115
+        except OSError as error:
+            raise Refused(f"cannot write {path}: {error.strerror}; choose a folder you may write with -o") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            self._file.close()
+            raise Refused(f"{path} is being written by another run; choose another folder with -o") from error
+        self.done: list[Measurement] = []
+        if resume:
+            self._take_up(run)
+        self.append(run)
+
+    def _take_up(self, run: Run) -> None:
+        """Cuts the file back to its last newline and reads what is there."""
+        self._file.seek(0)
+        text = self._file.read()
+        runs, self.done, _ = decode(text[: text.rfind(b"\n") + 1].splitlines())
+        for old in runs:
+            if old.schema > SCHEMA:
+                raise Refused(f"{self.path} has schema {old.schema}, newer than this program's {SCHEMA}")
+            if old.machine.key != run.machine.key:
+                raise Refused(
+                    f"{self.path} was measured on {old.machine.key}, this is {run.machine.key}; leave --resume out"
+                )
+        self._file.truncate(text.rfind(b"\n") + 1)
+        if self.done and runs and runs[-1].sources != run.sources:
+            print(
+                f"{self.path}: the last run in it was of sources {runs[-1].sources}, this one is of {run.sources}; its rows "
+                "stay as they are",
+                file=sys.stderr,
+            )
+
+    def append(self, line: Line) -> None:
+        line = finite(line) if isinstance(line, Measurement) else line
+        try:
+            left = memoryview(msgspec.json.encode(line) + b"\n")
+            while left:
+                left = left[self._file.write(left) :]
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise Refused(f"cannot write {self.path}: {error.strerror}; what was measured before is in it") from error
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> "Writer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+
+def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
+    """(runs, measurements, bad lines counted) of a result file's lines; of one row key the last line wins.
+
+    A row with losses and no note of its samples gets one: `as of sources HASH`, those of its run.
+    """
+    runs: list[Run] = []
+    rows: dict[str, Measurement] = {}
+    bad = 0
+    for text in lines:
+        try:
+            line = _decoder.decode(text)
+        except (msgspec.DecodeError, ValueError):
+            bad += 1
+            continue
+        if not sound(line):
+            bad += 1
+        elif isinstance(line, Run):
+            runs.append(line)
+        else:
+            if "loss" in line.series and SAMPLES not in line.notes and runs:
+                line = msgspec.structs.replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
+            rows.pop(line.key, None)
+            rows[line.key] = line
+    return runs, list(rows.values()), bad
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Everything read from one or more result files, oldest run first."""
+
+    runs: tuple[Run, ...]
+    measurements: tuple[Measurement, ...]
+    bad_lines: int
+    files: tuple[str, ...]
+
+
+def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
+    """The result files that RUN names: a file, a run folder, a machine folder with runs in it (oldest first), or a saved name.
+
+    Raises: FileNotFoundError when there is none.
+    """
+    path = pathlib.Path(run)
+    if not path.exists():
+        path = baselines.find(str(run)) or path
+    if path.is_file():
+        return [path]
+    inner = sorted(p for p in path.iterdir() if p.is_dir()) if path.is_dir() else []
+    files = [file for folder in (path, *inner) for file in sorted(folder.glob("*.jsonl"))]
+    if not files:
+        raise FileNotFoundError(
+            f"no result file in {run}; make one with: python -m workloads.matmul --sizes 64:1024:x2 -o DIR"
+        )
+    return files
+
+
+def read(*runs: str | os.PathLike) -> Loaded:
+    """Reads result files, run folders or machine folders; of one row key the newest line wins.
+
+    Raises: FileNotFoundError when a run has no result file.
+    """
+    files = [file for run in runs for file in files_of(run)]
+    parts = sorted(
+        (decode(file.read_bytes().splitlines()) for file in files),
+        key=lambda part: part[0][0].started_at if part[0] else "",
+    )
+    rows: dict[str, Measurement] = {}
+    for _, measurements, _ in parts:
+        rows.update({m.key: m for m in measurements})
+    runs_read = tuple(r for part in parts for r in part[0])
+    return Loaded(runs_read, tuple(rows.values()), sum(part[2] for part in parts), tuple(map(str, files)))
+
+
+def by_machine(*runs: str | os.PathLike) -> dict[str, Loaded]:
+    """What `read` gives, apart for each machine key: rows of two machines are never one row."""
+    files: dict[str, list[pathlib.Path]] = {}
+    for file in (file for run in runs for file in files_of(run)):
+        found, _, _ = decode(file.read_bytes().splitlines()[:1])
+        files.setdefault(found[0].machine.key if found else "", []).append(file)
+    return {key: read(*group) for key, group in files.items()}

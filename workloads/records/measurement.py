@@ -1,0 +1,225 @@
+"""Records of what was measured: SI base units, the unit in every name, full precision.
+
+Absent is not zero, and a number that is not finite is never stored.
+"""
+
+import math
+import re
+
+import msgspec
+
+import kernels.networks  # noqa: F401  without it a problem of a whole model does not know its cost
+from kernels.problems import Problem
+
+SCHEMA = 1
+# The note of a training that says which samples it learned from: the version of made-up ones (frameworks.data.VERSION), or of
+# rows from before there was one what `decode` says. Losses of two rows are compared where it is the same.
+SAMPLES = "samples"
+# The series of a training: seconds of short fits by their epochs and steps, and of the first fit's epochs. A row of several
+# processes has each one's, the process's number behind the name.
+FITS = re.compile(r"fit_s (\d+)x(\d+)")
+EPOCHS = "epoch_s"
+OF_PROCESS = " process "
+EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs
+STATUSES = ("ok", "skipped", "failed", "wrong")
+# Seconds of a call, numbers of any unit, counts: nothing that was measured comes near.
+_LONGEST_S, _LARGEST, _MOST = 1e9, 1e30, 1 << 60
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """How a kernel is run. `mode`: resident, roundtrip, roundtrip-pageable, roundtrip-pinned. `reuse`: uses a copy."""
+
+    device: str = "cpu"
+    threads: int | None = None
+    mode: str = "resident"
+    reuse: int = 1
+    cache: str = "warm"
+    process: str = "warm"
+    switches: dict[str, str] = {}
+
+
+class Samples(msgspec.Struct, frozen=True):
+    """Seconds per call on one clock; each sample is the mean of `calls` calls. The clocks: host-latency (each call is
+    waited for), host-throughput (calls are queued, one wait), host-issue (the host's part alone), device (CUDA events).
+
+    `block[i]` is the block that sample i was taken in; blocks are what is resampled for intervals.
+    """
+
+    clock: str
+    seconds: tuple[float, ...]
+    calls: int
+    block: tuple[int, ...]
+    stop_reason: str
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One thing to measure. Its key names the row in every file."""
+
+    kernel: str
+    problem: Problem
+    settings: Settings
+
+    @property
+    def key(self) -> str:
+        return msgspec.json.encode(self, order="sorted").decode()
+
+    @property
+    def backend(self) -> str:
+        return self.kernel.split("/")[1]
+
+    @property
+    def variant(self) -> str:
+        return self.kernel.rpartition("/")[2]
+
+    @property
+    def label(self) -> str:
+        """Backend and variant: `numpy/blas`."""
+        return self.kernel.partition("/")[2]
+
+    def result(self, status: str, reason: str = "", **fields) -> "Measurement":
+        """What came of it."""
+        return Measurement(self.kernel, self.problem, self.settings, status, reason, **fields)
+
+
+class Measurement(Row, frozen=True, tag="measurement"):
+    """What came of one row: its samples, or the reason there are none.
+
+    phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
+    check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
+    """
+
+    status: str
+    reason: str = ""
+    samples: tuple[Samples, ...] = ()
+    phases_s: dict[str, float] = {}
+    values: dict[str, float] = {}
+    series: dict[str, tuple[float, ...]] = {}
+    flags: tuple[str, ...] = ()
+    check: str = ""
+    max_error: float | None = None
+    at: str = ""
+    notes: dict[str, str] = {}
+
+    @property
+    def row(self) -> Row:
+        return Row(self.kernel, self.problem, self.settings)
+
+    @property
+    def key(self) -> str:
+        return self.row.key
+
+    def on(self, clock: str) -> Samples | None:
+        """The samples of that clock, if they were taken."""
+        return next((s for s in self.samples if s.clock == clock), None)
+
+
+class Gpu(msgspec.Struct, frozen=True):
+    """Facts of a GPU: clocks in Hz, bytes, watts."""
+
+    name: str
+    uuid: str
+    compute_capability: str
+    multiprocessors: int
+    memory_bytes: int
+    l2_bytes: int
+    max_clock_hz: float
+    memory_clock_hz: float
+    power_limit_w: float | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """Facts of a machine. `key` names its folder; only another key is another machine. Never a hostname."""
+
+    key: str
+    cpu: str
+    vendor: str
+    simd: str
+    cores: int
+    threads_a_core: int
+    memory_bytes: int
+    caches_bytes: dict[str, int] = {}
+    gpus: tuple[Gpu, ...] = ()
+    driver: str = ""
+    os: str = ""
+    virtual: bool = False
+
+    @property
+    def uuids(self) -> dict[str, str]:
+        """GPU, such as gpu:0 -> what CUDA_VISIBLE_DEVICES calls it."""
+        return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(self.gpus) if gpu.uuid}
+
+
+class Run(msgspec.Struct, frozen=True, tag="run"):
+    """What a result file came from: the machine, the software, the command and the sources."""
+
+    schema: int
+    machine: Machine
+    software: dict[str, str]
+    command: str
+    seed: int
+    commit: str
+    sources: str
+    started_at: str
+
+
+Line = Run | Measurement
+
+
+def tells(name: str) -> bool:
+    """Whether a series tells costs: the seconds of short fits, or of the epochs of the first one."""
+    return bool(FITS.fullmatch(name)) or name == EPOCHS
+
+
+def of_process(name: str, process: int) -> str:
+    """The name of a process's series in a row of several."""
+    return f"{name}{OF_PROCESS}{process}"
+
+
+def by_epochs(m: Measurement) -> bool:
+    """Whether the row's own epochs are its samples."""
+    own = m.on("host-latency")
+    return own is not None and own.stop_reason.startswith(EPOCHS_OF)
+
+
+def finite(m: Measurement) -> Measurement:
+    """The measurement as it may be stored: JSON has no NaN, so a row with one has failed, and says where it was."""
+    groups = {"phases_s": m.phases_s.items(), "values": m.values.items(), "max_error": [("", m.max_error or 0.0)]}
+    numbers: list[tuple[str, tuple[float, ...]]] = [
+        (f"{group} {name}", (number,)) for group, pairs in groups.items() for name, number in pairs
+    ]
+    numbers += [(f"series {name}", series) for name, series in m.series.items()] + [
+        (s.clock, s.seconds) for s in m.samples
+    ]
+    bad = next((where for where, several in numbers if not all(map(math.isfinite, several))), None)
+    if bad is None:
+        return m
+    why = f"{bad.strip()} is not a finite number" + (f"; {m.reason}" if m.reason else "")
+    return m.result("failed", why, flags=m.flags, at=m.at)
+
+
+def sound(line) -> bool:
+    """Whether a line, a Run or a Measurement, says something that can have been measured; what decodes and does not came from
+    elsewhere."""
+    if not hasattr(line, "kernel"):
+        return bool(line.machine.key)
+    kernel, samples = line.kernel.split("/"), line.samples
+    counts = [
+        line.settings.reuse,
+        line.settings.threads or 1,
+        *(x for x in msgspec.structs.astuple(line.problem) if type(x) is int),
+    ]
+    return (
+        len(kernel) == 3
+        and all(kernel)
+        and line.status in STATUSES
+        and min(counts[:2]) >= 1
+        and max(counts) < _MOST
+        and len({s.clock for s in samples}) == len(samples)
+        and all(
+            len(s.seconds) == len(s.block) > 0 and s.calls > 0 and min(s.seconds) > 0 and max(s.seconds) < _LONGEST_S
+            for s in samples
+        )
+        and all(abs(x) < _LARGEST for x in (*line.phases_s.values(), *line.values.values()))
+    )
