@@ -32,7 +32,7 @@ def parser() -> options.Parser:
 
 def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Samples]]":
     """The rows that have a time, with the samples of the clock that they are judged by."""
-    from analysis.estimate import clock_of
+    from analysis.stats import clock_of
 
     pairs = ((m, clock_of(m)) for m in measurements if m.status == "ok")
     return [(m, samples) for m, samples in pairs if samples and samples.seconds]
@@ -48,9 +48,9 @@ def blocks(samples: "Samples") -> list[float]:
 
 def name(m: "Measurement") -> str:
     """A row's name without blanks: `matmul/numpy/blas/m:64/n:64/k:64/threads:1`."""
-    from analysis import names
+    from analysis import labels
 
-    return names.row(m, "/", ":")
+    return labels.row(m, "/", ":")
 
 
 def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = None) -> dict:
@@ -146,7 +146,7 @@ def _context(run: "Run | None") -> dict:
 def bencher(measurements: "Iterable[Measurement]") -> dict:
     """Bencher Metric Format: for each row `latency` in nanoseconds with the ends of its interval, and `flops-per-second`
     where it computes. Source: bencher.dev, reference "Bencher Metric Format"."""
-    from analysis.estimate import of
+    from analysis.stats import of
 
     made = {}
     for m, samples in timed(measurements):
@@ -163,7 +163,7 @@ def _metric(value: float, low: float, high: float) -> dict[str, float]:
 
 def github(measurements: "Iterable[Measurement]") -> list[dict]:
     """github-action-benchmark's customSmallerIsBetter: name, unit, value, range, extra. Source: its README."""
-    from analysis.estimate import of
+    from analysis.stats import of
 
     made = []
     for m, samples in timed(measurements):
@@ -184,13 +184,13 @@ def github(measurements: "Iterable[Measurement]") -> list[dict]:
 
 def table(loaded: "Loaded", to: str) -> str:
     """Every row and column of `workloads.results.load()` as csv or as a Markdown table."""
-    from analysis.bounds import roofs
-    from analysis.frame import frame
+    from analysis.roofline.bounds import roofs
+    from analysis.roofline.frame import frame
 
     rows = frame(loaded.measurements, roofs(loaded.measurements, loaded.runs[-1].machine if loaded.runs else None))
     if to == "csv":
         return rows.to_csv(index=False, lineterminator="\n")
-    from analysis.report import cells
+    from analysis import table as cells
 
     def text(value) -> str:
         return "" if value is None or value != value else str(value)  # NaN and absent
@@ -216,9 +216,9 @@ def text(loaded: "Loaded", to: str) -> str:
 
 
 def _body(args: argparse.Namespace) -> int:
-    from analysis import compare
+    from analysis.compare import command
 
-    loaded = [compare.read(run) for run in args.runs]
+    loaded = [command.read(run) for run in args.runs]
     from workloads import records
 
     keys = {r.machine.key for part in loaded for r in part.runs}

@@ -14,8 +14,8 @@ import warnings
 from bench_transfer import alternating, over
 from must_reach import Figure, cells, exactly, table
 
-from analysis import estimate
-from analysis.estimate import Estimate
+from analysis import stats
+from analysis.stats import Estimate
 from kernels import reference, registry
 from kernels.problems import AllReduce
 from workloads.harness import copy_modes, timing
@@ -168,7 +168,7 @@ def large(gpus: str, rounds: int, figures: Figures) -> None:
             figures.lost("an independent measurement", error)
         taken = alternating(*sides, rounds=rounds)
     for name, seconds in zip(names, taken, strict=True):
-        rate = problem.bytes_moved / 1e9 / estimate.median(seconds)
+        rate = problem.bytes_moved / 1e9 / stats.median(seconds)
         figures.add(f"bus bandwidth at 256 MiB, float32: {name}", "", rate, True, "GB/s")
     for name, mine, other in pairs:
         ratio = over(taken[other], taken[mine])
@@ -198,7 +198,7 @@ def small(gpus: str, rounds: int, figures: Figures) -> None:
 
 
 def us(seconds: list[float]) -> str:
-    return f"{1e6 * estimate.median(seconds).value:.3g} us"
+    return f"{1e6 * stats.median(seconds).value:.3g} us"
 
 
 def queued(variant: str, problem: AllReduce):

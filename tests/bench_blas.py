@@ -7,7 +7,7 @@ import threadpoolctl
 from bench_stream import joined
 from must_reach import Figure, table
 
-from analysis import estimate, units
+from analysis import stats, units
 from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import cpu_watch, plan, timing
@@ -57,10 +57,10 @@ def main() -> int:
             takes = {name: timing.host(kernel.bind(problem, *inputs)) for name, kernel in kernels.items()}
             samples = compare(takes | {"FMA peak": ceiling}, limits)
             what = f"n = {n}, {units.count(threads, 'thread')}"
-            ratio = estimate.verdict(samples["MKL"], samples["NumPy's BLAS"], paired=True).ratio
+            ratio = stats.verdict(samples["MKL"], samples["NumPy's BLAS"], paired=True).ratio
             figures.append(Figure(f"{what}: MKL / NumPy's BLAS", "printed", ratio, True))
-            rates = {name: problem.flops / estimate.of(samples[name]).value for name in SIDES}
-            top = flops / estimate.of(samples["FMA peak"]).value
+            rates = {name: problem.flops / stats.of(samples[name]).value for name in SIDES}
+            top = flops / stats.of(samples["FMA peak"]).value
             shares = ", ".join(f"{name} {rate / 1e9:.4g} ({rate / top:.0%})" for name, rate in rates.items())
             notes.append(
                 f"- {what}, GFLOP/s and percent of the FMA peak of {top / 1e9:.4g} measured in turns: {shares}"

@@ -13,7 +13,7 @@ import time
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import estimate
+from analysis import stats
 from analysis.units import percent
 from kernels import networks, registry
 from kernels.cuda import conv_tiles, loader
@@ -122,7 +122,7 @@ def compared(dtype: str, own: list, library, stream) -> list[Figure]:
         figures += rows
         ratios.append(ratio)
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
-    mean = estimate.Estimate(*ends)
+    mean = stats.Estimate(*ends)
     figures.append(
         Figure(
             f"{dtype}: geometric mean of {len(ratios)} layers",
@@ -145,7 +145,7 @@ def backward(every: dict[Conv, str]) -> list[tuple[Conv, str]]:
     return [(msgspec.structs.replace(p, direction=way), every[p]) for p in (first, last) for way in ("dgrad", "wgrad")]
 
 
-def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) -> tuple[list[Figure], estimate.Estimate]:
+def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) -> tuple[list[Figure], stats.Estimate]:
     """(rows of a layer, its ratio): of ours the fastest."""
     equal = same(own, library, problem)
     sides = {k.variant: take(k, problem, stream) for k in (library, *own)}
@@ -155,8 +155,8 @@ def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) ->
             taken[side].append(sides[side]())
     times = {side: np.array(t) for side, t in taken.items()}
     best = min((k.variant for k in own), key=lambda side: float(np.median(times[side])))
-    ratio = estimate.median(times[library.variant] / times[best])
-    rate = estimate.median(problem.flops / times[best])
+    ratio = stats.median(times[library.variant] / times[best])
+    rate = stats.median(problem.flops / times[best])
     what = f"{best}, {percent(rate.value / ceiling)} of the peak"
     return [
         Figure(f"{name}: cuDNN / ours", "printed, results equal", ratio, equal),

@@ -18,8 +18,8 @@ from bench_blas import peak
 from bench_matmul_numba import FEWER, LIMITS, ROUNDS, compare, geometric_mean
 from must_reach import REPORTS, Figure, table
 
-from analysis import estimate
-from analysis.estimate import Estimate
+from analysis import stats
+from analysis.stats import Estimate
 from kernels import networks, registry
 from kernels.problems import Conv
 from kernels.reference import conv as reference_conv
@@ -70,13 +70,13 @@ def measured(name: str, problem: Conv) -> dict:
     for side, run in runs.items():
         passes = getattr(run, "passes", 1)
         samples[side] = msgspec.structs.replace(samples[side], seconds=tuple(s / passes for s in samples[side].seconds))
-    rates = {side: problem.flops / estimate.of(samples[side]).value / 1e9 for side in runs}
+    rates = {side: problem.flops / stats.of(samples[side]).value / 1e9 for side in runs}
     best = max((side for side in SIDES if side in runs), key=rates.__getitem__)
-    ratio = estimate.verdict(samples["blocked"], samples[best], paired=True).ratio
-    share = estimate.verdict(samples["blocked"], samples["peak"], paired=True).ratio
+    ratio = stats.verdict(samples["blocked"], samples[best], paired=True).ratio
+    share = stats.verdict(samples["blocked"], samples["peak"], paired=True).ratio
     scale = 100 * problem.flops / flops
     share = Estimate(*(x * scale for x in (share.value, share.low, share.high)))
-    top = flops / estimate.of(samples["peak"]).value / 1e9
+    top = flops / stats.of(samples["peak"]).value / 1e9
     note = ", ".join(f"{side} {rate:.4g}" for side, rate in rates.items())
     return {
         "name": name,

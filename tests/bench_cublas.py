@@ -5,7 +5,7 @@ import sys
 import numpy as np
 from must_reach import Figure, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import copy_modes, timing
@@ -73,7 +73,7 @@ def plain(run, stream, calls: int, ahead) -> float:
     return get_elapsed_time(begin, end) * 1e-3 / calls
 
 
-def ratios(mine, theirs) -> estimate.Estimate:
+def ratios(mine, theirs) -> stats.Estimate:
     """Median over rounds of ours over theirs, order alternating, each side the median of three."""
     found = []
     for round_ in range(ROUNDS):
@@ -81,7 +81,7 @@ def ratios(mine, theirs) -> estimate.Estimate:
         for name, side in (("mine", mine), ("theirs", theirs)) if round_ % 2 else (("theirs", theirs), ("mine", mine)):
             sides[name] = np.median([side() for _ in range(3)])
         found.append(sides["mine"] / sides["theirs"])
-    return estimate.median(found)
+    return stats.median(found)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import copy_modes, timing
@@ -71,18 +71,18 @@ def compared(torch, kernel, problem: Matmul, stream) -> list[Figure]:
     for round_ in range(ROUNDS):
         for name in sides if round_ % 2 else reversed(sides):
             taken[name].append(timed(torch, *sides[name], flushed))
-    ratio = estimate.median([np.median(t) / np.median(o) for o, t in zip(taken["ours"], taken["torch"], strict=True)])
+    ratio = stats.median([np.median(t) / np.median(o) for o, t in zip(taken["ours"], taken["torch"], strict=True)])
     what, rate = f"{problem.m} x {problem.n} x {problem.k}", problem.flops / 1e12
     rows = [Figure(f"{what}: torch.mm's median / ours", "at least 0.98", ratio, ratio.low >= 1 - WITHIN)]
     for name, rounds in taken.items():
         middle, best = (
-            estimate.median([rate / np.median(r) for r in rounds]),
+            stats.median([rate / np.median(r) for r in rounds]),
             exactly(rate / min(r.min() for r in rounds)),
         )
         rows.append(Figure(f"{what}: {name}, median", "printed", middle, True, "TFLOP/s"))
         rows.append(Figure(f"{what}: {name}, best", "printed", best, True, "TFLOP/s"))
     steady = timing.collect(timing.device(run, stream), Limits(), "device")
-    rows.append(Figure(f"{what}: ours, back to back", "printed", rate / estimate.of(steady), True, "TFLOP/s"))
+    rows.append(Figure(f"{what}: ours, back to back", "printed", rate / stats.of(steady), True, "TFLOP/s"))
     return rows
 
 

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 from must_reach import Figure, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.problems import Conv, Matmul
 from workloads.harness import copy_modes, timing
@@ -40,7 +40,7 @@ def main() -> int:
         return 3
     stream, figures = copy_modes.gpu_stream(), []
     ahead = bound(registry.find("matmul/cupy/cublas"), Matmul(8192, 8192, 8192), stream).run
-    nothing = estimate.median(np.concatenate([pairs(lambda: None, stream, ahead) for _ in range(5)]))
+    nothing = stats.median(np.concatenate([pairs(lambda: None, stream, ahead) for _ in range(5)]))
     figures.append(Figure("two events with nothing between them", "printed", nothing * 1e6, True, "us"))
     for dtype in ("float32", "bfloat16"):
         for name, (side, c_in, c_out, filters, stride, pad) in LAYERS.items():
@@ -78,10 +78,10 @@ def compared(name: str, prepared: copy_modes.Prepared, problem: Conv, stream, ah
             taken[side].append(sides[side]())
     mine, theirs, nothing = (np.array(taken[side]) for side in sides)
     theirs = theirs - nothing
-    ratio, off = estimate.median(mine / theirs), estimate.median((theirs - mine) * 1e6)
+    ratio, off = stats.median(mine / theirs), stats.median((theirs - mine) * 1e6)
     allowed = max(WITHIN * float(np.median(theirs)), float(np.median(nothing))) * 1e6
     reached = -allowed <= off.low and off.high <= allowed
-    rate = estimate.median(problem.flops / mine / 1e12)
+    rate = stats.median(problem.flops / mine / 1e12)
     plan = getattr(run, "notes", prepared.notes).get("plan", "")
     return [
         Figure(f"{name}: theirs - ours", f"within {allowed:.2f} us", off, reached, "us"),

@@ -5,8 +5,9 @@ import sys
 
 from must_reach import Figure, exactly, table
 
-from analysis import data_parallel, data_parallel_words
-from analysis.estimate import Estimate, is_gpu
+from analysis.stats import Estimate, is_gpu
+from analysis.text import data_parallel as data_parallel_words
+from analysis.training import data_parallel
 from workloads import options, records
 
 OFF = 0.15

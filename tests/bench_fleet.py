@@ -11,7 +11,8 @@ import time
 import test_fleet_devices
 from must_reach import Figure, exactly, table
 
-from analysis import estimate, fleet_devices, fleet_judged
+from analysis import stats
+from analysis.fleet import devices, judgment
 from workloads import records, suite
 from workloads.fleet import cluster
 
@@ -32,7 +33,7 @@ def seconds(copied) -> dict[str, float]:
     """The median seconds of each row."""
     told = [(name, text.splitlines()) for name, text in copied]
     rows = [m for name, lines in told if name.endswith(".jsonl") for m in records.decode(lines)[1]]
-    found = {m.key: estimate.quick_seconds(m) for m in rows}
+    found = {m.key: stats.quick_seconds(m) for m in rows}
     if not found or None in found.values():
         raise RuntimeError(f"the suite did not measure: {told}")
     return found
@@ -78,10 +79,10 @@ def pairs(until: float, file: pathlib.Path | None) -> list[float]:
 def flagged(rows, seed: int, slower: float) -> set[str]:
     """The nodes called slow against their baselines and each other: eight of stored rows, the last `slower`."""
     before, now = test_fleet_devices.planted(rows, seed, slower)
-    known = fleet_judged.spread.Stored(rows)
-    found = fleet_judged.across(list(now), known)
+    known = judgment.noise.Stored(rows)
+    found = judgment.across(list(now), known)
     for device, old in zip(now, before, strict=True):
-        found += fleet_judged.against_baseline(device, old, known)
+        found += judgment.against_baseline(device, old, known)
     return {f.device.node for f in found if f.flagged}
 
 
@@ -91,7 +92,7 @@ def main() -> int:
     flags.add_argument("--into", type=pathlib.Path, help="a file that keeps the pairs from call to call")
     args = flags.parse_args()
     taken = pairs(time.monotonic() + args.seconds, args.into)
-    ratio = estimate.median(taken)
+    ratio = stats.median(taken)
     rows = test_fleet_devices.stored_rows()
     false = sum(len(flagged(rows, seed, 1.0)) for seed in range(CLEAN))
     found = sum(flagged(rows, seed, PLANTED) == {"node-7"} for seed in range(CLEAN))
@@ -113,7 +114,7 @@ def main() -> int:
         ),
         Figure(f"the smallest loss of rate called slow in all {CLEAN} runs", "<= 6 %", exactly(share), share <= 6, "%"),
     ]
-    quantities = {fleet_devices.quantity(m, test_fleet_devices.fake.GPU_MACHINE) for m in rows}
+    quantities = {devices.quantity(m, test_fleet_devices.fake.GPU_MACHINE) for m in rows}
     notes = [
         f"Ray: {len(taken)} pairs of the suite's `peak` rows on one thread, {TURN} under a Ray that has settled, {TURN} without, "
         "in alternating order; of each pair the geometric mean over its rows.",

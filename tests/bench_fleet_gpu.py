@@ -8,7 +8,9 @@ import cupy
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import fleet_devices, fleet_judged, fleet_words, spread
+from analysis import noise
+from analysis.fleet import devices, judgment
+from analysis.text import fleet
 from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Matmul
@@ -41,18 +43,18 @@ def main() -> int:
     prepared = [ready(row) for row in ROWS]
     run = Run(records.SCHEMA, here, {}, "bench_fleet_gpu", 1, "", "", facts.now())
 
-    def device(busy: int) -> fleet_devices.Device:
+    def device(busy: int) -> devices.Device:
         with kept_busy(busy):
             taken = tuple(clocked(row, p) for row, p in zip(ROWS, prepared, strict=True))
-        (made,) = fleet_devices.of_node(Loaded((run,), taken, 0, ()), "")
+        (made,) = devices.of_node(Loaded((run,), taken, 0, ()), "")
         return made
 
     device(0)  # warms up
     baseline = device(0)
-    known = spread.stored(here.key, baseline.rows.values())
+    known = noise.stored(here.key, baseline.rows.values())
 
-    def found(busy: int) -> list[fleet_judged.Finding]:
-        return fleet_judged.against_baseline(device(busy), baseline, known)
+    def found(busy: int) -> list[judgment.Finding]:
+        return judgment.against_baseline(device(busy), baseline, known)
 
     clean = [f for _ in range(CLEAN) for f in found(0)]
     told = {busy: found(busy) for busy in PLANTED if busy <= multiprocessors // 2}
@@ -85,7 +87,7 @@ def main() -> int:
         "",
     ]
     for busy, each in told.items():
-        notes += [f"- {busy} busy: {fleet_words.finding(f)}{'' if f.flagged else ' (not called slow)'}" for f in each]
+        notes += [f"- {busy} busy: {fleet.finding(f)}{'' if f.flagged else ' (not called slow)'}" for f in each]
     return table("fleet_gpu", "Busy SMs are found", figures, notes)
 
 

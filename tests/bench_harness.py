@@ -7,7 +7,7 @@ import numpy as np
 import threadpoolctl
 from must_reach import Figure, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import telemetry, timing
@@ -51,7 +51,7 @@ def main() -> int:
                 else:
                     sides[side] = bare(run, calls * per_block)
             pairs.append(sides)
-    ratio = estimate.median([p["ours"] / p["bare"] for p in pairs])
+    ratio = stats.median([p["ours"] / p["bare"] for p in pairs])
     figure = Figure("our seconds a call / a bare loop's", "<= 1.02", ratio, ratio.high <= 1.02)
     call = np.median([p["bare"] for p in pairs]) * 1e6
     about = (

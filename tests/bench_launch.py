@@ -5,7 +5,7 @@ import sys
 from bench_transfer import GPU, alternating, over
 from must_reach import Figure, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.problems import Launch
 from workloads.harness import copy_modes, timing
@@ -29,10 +29,8 @@ def main() -> int:
         takes = [make(p) for p in bound]
         node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
         figures += [
-            Figure(
-                f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", estimate.median(node) * 1e6, True, "us"
-            ),
-            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", estimate.median(launch) * 1e6, True, "us"),
+            Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", stats.median(node) * 1e6, True, "us"),
+            Figure(f"a launch, {COUNT} in a call, {clock}", "printed", stats.median(launch) * 1e6, True, "us"),
             Figure(f"node / launch, {clock}", "printed", over(node, launch), True),
         ]
     about = (

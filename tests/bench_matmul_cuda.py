@@ -12,7 +12,7 @@ import time
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.cuda import loader, matmul_tiles
 from kernels.problems import Matmul
@@ -120,13 +120,13 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
                 for r in range(ROUNDS)
             ]
         )
-        ratio = estimate.median(taken[:, 1] / taken[:, 0])
+        ratio = stats.median(taken[:, 1] / taken[:, 0])
         ratios.append(ratio)
         figures.append(Figure(f"{what}: {library.name} / ours", "printed, results equal", ratio, equal))
-        rate = problem.flops / 1e12 / estimate.median(taken[:, 0])
+        rate = problem.flops / 1e12 / stats.median(taken[:, 0])
         figures.append(Figure(f"{what}: ours", "printed", rate, True, "TFLOP/s"))
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
-    mean = estimate.Estimate(*ends)
+    mean = stats.Estimate(*ends)
     return [*figures, Figure(f"{name}: geometric mean", f"at least {target:.2f}", mean, mean.value >= target)]
 
 

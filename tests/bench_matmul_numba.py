@@ -20,8 +20,8 @@ from bench_blas import peak
 from bench_stream import joined
 from must_reach import REPORTS, Figure, table
 
-from analysis import estimate, units
-from analysis.estimate import Estimate
+from analysis import stats, units
+from analysis.stats import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
 from workloads.harness import cpu_watch, plan, timing
@@ -99,7 +99,7 @@ def squares(
         samples = compare(takes | ({"peak": ceiling} if dtype == "float32" else {}))
         what = f"{dtype}{form}, n = {n}, {units.count(threads, 'thread')}"
         for name, of in ratios.items():
-            of.append(estimate.verdict(samples["simd"], samples[name], paired=True).ratio)
+            of.append(stats.verdict(samples["simd"], samples[name], paired=True).ratio)
             target = least if name == "BLAS" else None
             figures.append(
                 Figure(
@@ -109,14 +109,14 @@ def squares(
                     target is None or of[-1].value >= target,
                 )
             )
-        rates = {name: problem.flops / estimate.of(samples[name]).value for name in kernels}
+        rates = {name: problem.flops / stats.of(samples[name]).value for name in kernels}
         line = ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items())
         if dtype == "float32":
-            top = flops / estimate.of(samples["peak"]).value
+            top = flops / stats.of(samples["peak"]).value
             share = rates["simd"] / top
             line += f"; simd {share:.0%}, BLAS {rates['BLAS'] / top:.0%} of the FMA peak of {top / 1e9:.4g}"
             if form == "" and threads == 1 and n >= 1024:
-                paired = estimate.verdict(samples["simd"], samples["peak"], paired=True).ratio
+                paired = stats.verdict(samples["simd"], samples["peak"], paired=True).ratio
                 scale = problem.flops / flops
                 figures.append(
                     Figure(
@@ -165,9 +165,9 @@ def amx(threads: int) -> tuple[list[Figure], list[str]]:
         }
         samples = compare(takes)
         what = f"amx bfloat16, n = {n}, {units.count(threads, 'thread')}"
-        time = estimate.of(samples["amx"])
+        time = stats.of(samples["amx"])
         rate = Estimate(*(problem.flops / threads / t / 1e9 for t in (time.value, time.high, time.low)))
-        ratio = estimate.verdict(samples["amx"], samples["BLAS"], paired=True).ratio
+        ratio = stats.verdict(samples["amx"], samples["BLAS"], paired=True).ratio
         for word, figure, target, unit in (("per core", rate, 1500, "GFLOP/s"), ("/ float32 BLAS", ratio, 8, "")):
             target = target if n == 2048 else 0
             wanted = f">= {target}" if target else "printed"
@@ -175,7 +175,7 @@ def amx(threads: int) -> tuple[list[Figure], list[str]]:
     peaks = plan.peak_problem("bfloat16", Settings(threads=threads))
     run = registry.find("peak/numba/tiles").bind(peaks, *peaks.inputs(1))
     run()
-    time = estimate.of(compare({"peak": timing.host(run)})["peak"]).value
+    time = stats.of(compare({"peak": timing.host(run)})["peak"]).value
     top = peaks.flops * getattr(run, "passes", 1) / time / threads / 1e9
     notes.append(f"- measured peak of the tiles, {units.count(threads, 'thread')}: {top:.4g} GFLOP/s a core")
     return figures, notes

@@ -6,7 +6,7 @@ import msgspec
 from bench_transfer import GPU, MIB, alternating, over
 from must_reach import Figure, table
 
-from analysis import estimate
+from analysis import stats
 from kernels import registry
 from kernels.problems import Transfer
 from workloads.harness import copy_modes, timing
@@ -50,7 +50,7 @@ def overlapped(problem: Transfer, stream) -> list[Figure]:
         Figure(f"{name}: overlapped / the longer", "<= 1.05", ratio, ratio.value <= 1.05),
         Figure(f"{name}: copy / kernels, alone", "0.9 .. 1.1", equal, 0.9 <= equal.value <= 1.1),
         *(
-            Figure(f"{name}: {part}", "printed", estimate.median(seconds) * 1e3, True, "ms")
+            Figure(f"{name}: {part}", "printed", stats.median(seconds) * 1e3, True, "ms")
             for part, seconds in zip(PARTS, (copy, compute, both), strict=True)
         ),
     ]

@@ -10,20 +10,11 @@ import time
 import numpy as np
 from must_reach import REPORTS, Figure, exactly, table
 
-from analysis import (
-    budget,
-    calibration,
-    costs,
-    error_tables,
-    explain,
-    foretold,
-    held_out,
-    prediction,
-    profile,
-    verdicts,
-    whatif,
-)
-from analysis.estimate import Estimate
+from analysis.explain import command
+from analysis.predict import budget, calibration, held_out, predicted_crossover, prediction, profile, what_if
+from analysis.stats import Estimate
+from analysis.text import prediction_errors, verdicts
+from analysis.training import costs
 from analysis.units import count, percent
 from kernels import networks
 from workloads.records import Settings, cases
@@ -170,23 +161,25 @@ def remainders(of: profile.Profile) -> list[Figure]:
 
 
 def crossovers(of: profile.Profile) -> list[Figure]:
-    made = foretold.beside(of)
+    made = predicted_crossover.beside(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
     found = (
         [
             share(
-                sum(e <= foretold.WITHIN for e in off),
+                sum(e <= predicted_crossover.WITHIN for e in off),
                 len(off),
-                f"crossovers foretold within {percent(foretold.WITHIN)}",
-                foretold.SHARE,
+                f"crossovers foretold within {percent(predicted_crossover.WITHIN)}",
+                predicted_crossover.SHARE,
             )
         ]
         if off
         else []
     )
     if regrets:
-        what = f"cases in which following the prediction loses at most {percent(foretold.LOST)}"
-        found.append(share(sum(r <= foretold.LOST for r in regrets), len(regrets), what, foretold.OF))
+        what = f"cases in which following the prediction loses at most {percent(predicted_crossover.LOST)}"
+        found.append(
+            share(sum(r <= predicted_crossover.LOST for r in regrets), len(regrets), what, predicted_crossover.OF)
+        )
     return found
 
 
@@ -218,7 +211,7 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
 
 def winner(of: profile.Profile, reported: cases.Reported, found: verdicts.Measured) -> str:
     """The device whose step is predicted to be the shorter one, its model left out."""
-    training = foretold.sized(reported.training, "batch", found.batch)
+    training = predicted_crossover.sized(reported.training, "batch", found.batch)
     cpu, gpu = (prediction.predict(training, Settings(d), of).step_s.value for d in ("cpu", GPU))
     return "gpu" if gpu < cpu else "cpu"
 
@@ -233,7 +226,7 @@ def what_ifs(of: profile.Profile) -> tuple[list[Figure], list[str]]:
             continue
         made = prediction.predict(row.problem, row.settings, of)
 
-        for change in _best(whatif.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))):
+        for change in _best(what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))):
             other = steps.get(key(change.change.training, change.change.settings, long))
             if other is None:
                 continue
@@ -266,7 +259,7 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
         if not (ours and last and step):
             continue
         made = prediction.predict(m.problem, m.settings, of)
-        found = whatif.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))
+        found = what_if.what_ifs(made, lambda t, s, kernel: prediction.predict(t, s, of, kernel=kernel))
         for change in (w for w in found if w.change.words.startswith("whole batches")):
             real, said = last + m.problem.epochs * step.value, change.job_saved.value
             hits.append(abs(said - real) <= SAVING * real)
@@ -278,7 +271,7 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     return ([share(sum(hits), len(hits), what, 1.0)] if hits else []), notes
 
 
-def _best(found: list[whatif.WhatIf]) -> list[whatif.WhatIf]:
+def _best(found: list[what_if.WhatIf]) -> list[what_if.WhatIf]:
     """Of those that change a step."""
     return [w for w in found if w.step_saved is not None and w.job_saved.value > 0 and w.step_saved.value][:TOP]
 
@@ -307,7 +300,7 @@ def explaining(run: pathlib.Path) -> Figure:
     for _ in range(TURNS + 1):
         begin = time.perf_counter()
         with contextlib.redirect_stdout(io.StringIO()):
-            explain.main(["--case", "keras-249", str(run)])
+            command.main(["--case", "keras-249", str(run)])
         taken.append(time.perf_counter() - begin)
     e = Estimate(statistics.median(taken[1:]), min(taken[1:]), max(taken[1:]))
     return Figure(
@@ -344,9 +337,9 @@ def main(argv: list[str]) -> int:
     notes = [
         "Every training predicted with all trainings of its model left out; intervals by drawing whole models.",
         "",
-        *error_tables.counts(every, of),
+        *prediction_errors.counts(every, of),
         "",
-        *error_tables.floors(held_out.summaries(every, of), of),
+        *prediction_errors.floors(held_out.summaries(every, of), of),
         "",
         "Complaints:",
         "",

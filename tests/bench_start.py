@@ -7,7 +7,7 @@ import time
 
 from must_reach import Figure, exactly, table
 
-from analysis import estimate
+from analysis import stats
 from workloads import ROOT
 
 HEAVY = ("numpy", "pandas", "scipy", "numba", "cupy", "tensorflow", "keras", "matplotlib", "plotly")
@@ -55,11 +55,11 @@ def main() -> int:
     for command in commands():
         if command == "workloads.harness.worker":
             continue
-        took = estimate.median(seconds(command, "--help"))
+        took = stats.median(seconds(command, "--help"))
         loaded = heavy(command)
         figures.append(Figure(f"{command} --help", "< 0.25 s", took, took.value < 0.25, "s"))
         figures.append(Figure(f"{command} --help: heavy modules", "0", exactly(len(loaded.split())), not loaded))
-    took = estimate.median(seconds("workloads"))
+    took = stats.median(seconds("workloads"))
     figures.append(Figure("python -m workloads", "< 2 s", took, took.value < 2, "s"))
     notes.append(f"Median of {RUNS} whole processes. Heavy modules are {', '.join(HEAVY)}.")
     return table("start", "How soon the commands answer", figures, notes)

@@ -16,7 +16,7 @@ import numba
 import numpy as np
 from must_reach import Figure, table
 
-from analysis import estimate, units
+from analysis import stats, units
 from kernels import registry
 from kernels.problems import Stream
 from workloads.harness import row, timing
@@ -114,10 +114,10 @@ def main() -> int:
                 runs, passes = bound(library, problem, threads, variants)
                 samples = compare(runs, limits)
                 for name, target in zip(variants, (1.0, 1.2), strict=False):
-                    ratio = estimate.verdict(samples[name], samples["C"], paired=True).ratio
+                    ratio = stats.verdict(samples[name], samples["C"], paired=True).ratio
                     figures.append(Figure(f"{what}: {name} / C", f">= {target}", ratio, ratio.low >= target))
                 rates = [
-                    f"{name} {problem.bytes_moved * passes / estimate.of(s).value / 1e9:.4g}"
+                    f"{name} {problem.bytes_moved * passes / stats.of(s).value / 1e9:.4g}"
                     for name, s in samples.items()
                 ]
                 often = units.count(passes, "pass", "passes")

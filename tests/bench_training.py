@@ -10,8 +10,8 @@ import time
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import estimate
-from analysis.estimate import Estimate
+from analysis import stats
+from analysis.stats import Estimate
 from kernels import networks
 from kernels.problems import Training
 from workloads.harness.timing import Limits
@@ -133,7 +133,7 @@ def alternate(device: str, problem: Training, stamped: bool) -> dict:
             if side == "ours":
                 watch.before_block()
             taken[side].append(keras_fit.seconds(sides[side]))
-        ratio = estimate.median(np.divide(taken["ours"], taken["bare"]))
+        ratio = stats.median(np.divide(taken["ours"], taken["bare"]))
         spent, pairs = time.perf_counter() - begin, len(taken["bare"])
         narrow = pairs >= PAIRS[0] and spent > SECONDS[0] and ratio.noise < NOISE
         if narrow or pairs == PAIRS[1] or spent > SECONDS[1]:

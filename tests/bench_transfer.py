@@ -6,9 +6,10 @@ import time
 import numpy as np
 from must_reach import Figure, exactly, table
 
-from analysis import estimate, links
-from analysis.estimate import Estimate
-from analysis.sheets import SHEETS
+from analysis import stats
+from analysis.roofline import links
+from analysis.roofline.data_sheets import SHEETS
+from analysis.stats import Estimate
 from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Stream, Transfer
@@ -65,11 +66,11 @@ def alternating(*sides, rounds: int = 0) -> list[list[float]]:
 
 def over(numerator: list[float], denominator: list[float]) -> Estimate:
     """The median of the rounds' ratios."""
-    return estimate.median([a / b for a, b in zip(numerator, denominator, strict=True)])
+    return stats.median([a / b for a, b in zip(numerator, denominator, strict=True)])
 
 
 def gigabytes_per_s(nbytes: int, seconds: list[float]) -> Estimate:
-    return nbytes / 1e9 / estimate.median(seconds)
+    return nbytes / 1e9 / stats.median(seconds)
 
 
 def pinned(stream) -> list[Figure]:
@@ -174,7 +175,7 @@ def reads(stream) -> list[Figure]:
     x = prepared.run.reads  # the same memory on both sides
     takes = [timing.device(run, stream) for run in (prepared.run, lambda: cupy.sum(x))]
     mine, theirs = alternating(*(lambda take=take: take(8) / 8 for take in takes))
-    ratio, rate = over(theirs, mine), problem.bytes_moved * prepared.passes / estimate.median(mine)
+    ratio, rate = over(theirs, mine), problem.bytes_moved * prepared.passes / stats.median(mine)
     sheet = SHEETS.get(facts.describe().gpus[0].name)
     figures = [
         Figure("HBM read, 4 GiB: ours / cupy.sum", ">= 1.0", ratio, ratio.value >= 1),

@@ -6,7 +6,7 @@ import time
 
 from must_reach import REPORTS, Figure, exactly, table
 
-from analysis import estimate
+from analysis import stats
 from kernels.problems import Matmul, Peak
 from workloads.harness import sweep
 from workloads.harness.timing import Limits
@@ -36,7 +36,7 @@ def main() -> int:
         one, two, slow = sweep.alternate([row] * 3, limits, seed=i + 1, handicaps=[0.0, 0.0, PLANTED])
         if one.status != "ok":
             raise SystemExit(f"{row.kernel}: {one.reason}")
-        same, planted = (estimate.verdict(one.samples[0], other.samples[0], paired=True) for other in (two, slow))
+        same, planted = (stats.verdict(one.samples[0], other.samples[0], paired=True) for other in (two, slow))
         words.append(same.word)
         if same.word in ("faster", "slower"):
             false.append(

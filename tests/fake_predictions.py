@@ -4,10 +4,10 @@ import re
 
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, transfer_rows
 
-from analysis import profile
-from analysis.estimate import Estimate
-from analysis.explanation import Sources
-from analysis.prediction import Prediction
+from analysis.explain.explanation import Sources
+from analysis.predict import profile
+from analysis.predict.prediction import Prediction
+from analysis.stats import Estimate
 from kernels.problems import Launch, Peak
 
 MS = 1e-3

@@ -10,8 +10,10 @@ import msgspec
 from fake_measurements import cpu_run, gpu_run
 from hypothesis import strategies as st
 
-from analysis import comparison, export, row_checks, spread
-from analysis.frame import frame
+from analysis import export, noise
+from analysis.checks import rows as row_checks
+from analysis.compare import comparison
+from analysis.roofline.frame import frame
 from workloads import options, records
 
 _WORDS = st.text(st.sampled_from("0123456789:x+,^.-KMGiB eE_aé\x00"), max_size=24)
@@ -127,7 +129,7 @@ def page(lines: list[bytes]) -> None:
     for to in ("google-benchmark", "bencher", "github"):
         export.text(loaded, to)
     row_checks.findings(loaded.measurements, machine)
-    comparison.comparison(loaded, reader(LINES), stored=spread.Stored(loaded.measurements))
+    comparison.comparison(loaded, reader(LINES), stored=noise.Stored(loaded.measurements))
 
 
 TARGETS = {"sizes": (SIZES, sizes), "reader": (FILES, reader), "page": (FILES, page)}

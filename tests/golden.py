@@ -25,20 +25,11 @@ import zlib
 # ---- All that is asked of the inside of the product: when modules move, only these lines change.
 from fake_measurements import CPU_MACHINE, GPU_MACHINE
 
-from analysis import (
-    answers,
-    crossover,
-    data_parallel,
-    foretold,
-    held_out,
-    inference,
-    jobs,
-    ladder,
-    links,
-    prediction,
-    profile,
-    roofs,
-)
+from analysis.crossover import crossover, ladder
+from analysis.predict import held_out, predicted_crossover, prediction, profile
+from analysis.roofline import links, roofs
+from analysis.text import answers
+from analysis.training import break_even, data_parallel, inference
 from workloads import records
 from workloads.machine import facts
 from workloads.records import cases
@@ -203,7 +194,7 @@ def crossings(folder: str) -> Values:
     taken = records.read(folder).measurements
     found = [*crossover.crossovers(taken), *answers.every(taken, "matmul"), *answers.every(taken, "conv")]
     made: Values = {}
-    for a in [*found, *jobs.answers(taken)]:
+    for a in [*found, *break_even.answers(taken)]:
         made |= answer(f"crossover/{folder}", a)
     for _, way, a in inference.crossovers(taken):
         made |= answer(f"crossover/{folder}/{way.kernel} {way.clock}", a)
@@ -254,8 +245,8 @@ def trained(folder: str) -> Values:
     """What each training costs, and after how many epochs a GPU's later start is made good."""
     taken = records.read(folder).measurements
     made: Values = {}
-    for m in jobs.trainings(taken):
-        costs = jobs.law(m, taken)
+    for m in break_even.trainings(taken):
+        costs = break_even.law(m, taken)
         if costs is None:
             continue
         s = m.settings
@@ -264,14 +255,14 @@ def trained(folder: str) -> Values:
         name = f"cost/{folder}/{m.kernel} {of} {s.device} {s.threads} {told}"
         parts = ("fit", "epoch", "step", "build", "compile", "compile_last", "start", "feed")
         made |= {f"{name}/{part}": interval(getattr(costs, part)) for part in parts if getattr(costs, part)}
-        if job := jobs.job(m, taken):
+        if job := break_even.job(m, taken):
             made[f"{name}/job"] = interval(job)
-    for pair in jobs.pairs(taken):
+    for pair in break_even.pairs(taken):
         of = pair.setup
         name = f"break-even/{folder}/{of.kernel} {of.model} {of.batch} {of.samples} {of.dtype} " + " ".join(
             "=".join(pair_) for pair_ in of.switches
         )
-        made[name] = interval(jobs.payback(pair))
+        made[name] = interval(break_even.payback(pair))
     return made
 
 
@@ -331,7 +322,7 @@ def predicted(run: str, rules=None) -> Values:
         t = c.seen.row.problem
         name = f"{head}/{i:03} {t.model} {t.batch} {t.samples} {t.epochs} {t.dtype} {c.device}"
         made[name] = f"{interval(c.seconds)} / {interval(c.predicted.job_s)} / {number(c.error)} {c.bound}"
-    for i, b in enumerate(foretold.beside(of)):
+    for i, b in enumerate(predicted_crossover.beside(of)):
         made[f"{head}/crossing {i:02} {b.varies} {b.by}"] = "-" if b.error is None else number(float(b.error))
         made |= answer(f"{head}/crossing {i:02}/measured", b.measured) | answer(
             f"{head}/crossing {i:02}/predicted", b.foretold

@@ -273,7 +273,7 @@ def listed(network, batch):
 
 def fused_as_listed(network, off):
     """Products exactly as many as XLA lists; fusions up to `off` more or fewer."""
-    from analysis import fusion
+    from analysis.predict import fusion
 
     kernels = fusion.compiled(networks.step(network, BATCH))
     products = sum(k.part in ("matmul", "conv") for k in kernels)
@@ -298,7 +298,7 @@ def run_as_counted(network, off):
     a product stands by itself."""
     import tensorflow as tf
 
-    from analysis import fusion
+    from analysis.predict import fusion
     from kernels.tensorflow import calls
     from workloads.frameworks import models
 

@@ -3,8 +3,8 @@
 import msgspec
 from fake_measurements import GPU_MACHINE, row
 
-from analysis import fusion
-from analysis.sources import PASSES
+from analysis.predict import fusion
+from analysis.predict.profile_rows import PASSES
 from kernels import networks
 from kernels.problems import Launch, Matmul, Stream, Training, Transfer
 from workloads.records import Run

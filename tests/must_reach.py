@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from analysis.estimate import Estimate
+from analysis.stats import Estimate
 from workloads.machine import facts
 
 REPORTS = pathlib.Path(__file__).parent.parent / "reports"

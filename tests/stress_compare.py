@@ -9,7 +9,8 @@ from pathlib import Path
 
 from must_reach import Figure, exactly, table
 
-from analysis import comparison, spread
+from analysis import noise
+from analysis.compare import comparison
 from kernels.problems import Matmul, Peak, Stream
 from workloads import matmul, records
 from workloads.harness import sweep
@@ -57,7 +58,7 @@ def swept(folder: Path) -> None:
 
 def judged(folder: Path) -> list[comparison.Compared]:
     """What `compare` says of every pair, with the spread that is stored for this machine."""
-    known = spread.stored(facts.describe().key)
+    known = noise.stored(facts.describe().key)
     found = []
     for old in sorted(folder.glob(f"*-{SIDES[0]}")):
         new = old.with_name(old.name.replace(*SIDES))

@@ -12,7 +12,8 @@ from pathlib import Path
 import msgspec
 from must_reach import REPORTS, Figure, exactly, table
 
-from analysis import comparison, estimate, names, spread
+from analysis import labels, noise, stats
+from analysis.compare import comparison
 from kernels.problems import Matmul, Peak, Stream
 from workloads import matmul, records
 from workloads.harness import sweep
@@ -33,7 +34,7 @@ ROWS = [
 HOW = ["-q", "--rigorous", "--fast", "--max-time", "0.5"]
 AGAIN = "make stress NAME=occasions ARGS=--take"
 KEPT = 25  # samples of a process, evenly over its time: the files are small, and their median as sure as it need be
-FEWEST = 2 + spread.ENOUGH  # runs: two that are compared, and the others
+FEWEST = 2 + noise.ENOUGH  # runs: two that are compared, and the others
 PLANTED = 0.10
 ALLOWED = 0.02  # of the pairs
 INTERVALS, TWO_RUNS, OTHERS = "the intervals alone", "the two runs alone known", "the other runs known"
@@ -98,7 +99,7 @@ def judged(runs: list[Loaded]) -> list[Pair]:
         others = [run for k, run in enumerate(rows) if k not in (i, j)]
         known = {
             INTERVALS: None,
-            TWO_RUNS: spread.Stored([*rows[i].values(), *rows[j].values()]),
+            TWO_RUNS: noise.Stored([*rows[i].values(), *rows[j].values()]),
             OTHERS: together(others),
         }
         for key in (key for key in rows[i] if key in rows[j]):
@@ -106,21 +107,21 @@ def judged(runs: list[Loaded]) -> list[Pair]:
     return found
 
 
-def together(runs: list[dict[str, Measurement]]) -> spread.Stored:
+def together(runs: list[dict[str, Measurement]]) -> noise.Stored:
     """What several runs show of their rows, those left out that other load disturbed: as if one row had been added to."""
     quiet: dict[str, list[Measurement]] = {}
-    for m in (m for run in runs for m in run.values() if not spread.DISTURBED & {*m.flags}):
+    for m in (m for run in runs for m in run.values() if not noise.DISTURBED & {*m.flags}):
         quiet.setdefault(m.key, []).append(m)
-    return spread.Stored([functools.reduce(verdicts.grown, some) for some in quiet.values()])
+    return noise.Stored([functools.reduce(verdicts.grown, some) for some in quiet.values()])
 
 
-def pair(old: Measurement, new: Measurement, known: str, stored: spread.Stored | None) -> Pair:
+def pair(old: Measurement, new: Measurement, known: str, stored: noise.Stored | None) -> Pair:
     x, y = old.samples[0], new.samples[0]
     slow = msgspec.structs.replace(y, seconds=tuple((1 + PLANTED) * s for s in y.seconds))
     least = comparison.least_effect(new, x, y, None, stored).limit if stored else comparison.OVER_PROCESSES
-    alike, planted = (estimate.verdict(x, side, min_effect=least) for side in (y, slow))
-    disturbed = bool(spread.DISTURBED & {*old.flags, *new.flags})
-    return Pair(names.row(new), known, alike.word, alike.ratio.value, least, planted.word == "slower", disturbed)
+    alike, planted = (stats.verdict(x, side, min_effect=least) for side in (y, slow))
+    disturbed = bool(noise.DISTURBED & {*old.flags, *new.flags})
+    return Pair(labels.row(new), known, alike.word, alike.ratio.value, least, planted.word == "slower", disturbed)
 
 
 def told(runs: list[Loaded]) -> int:
@@ -140,7 +141,7 @@ def told(runs: list[Loaded]) -> int:
         f"{len(runs)} runs of `{' '.join(HOW)}` over {minutes:.0f} minutes; every pair of them is compared, so a row's "
         f"pairs are not independent of one another. A cell's three numbers: by {INTERVALS}, from "
         f"{comparison.OVER_PROCESSES:.1%} on; with {TWO_RUNS}, so by what single processes differ by; with {OTHERS}, so by "
-        f"what the middles of these differ by where {spread.ENOUGH} were left alone by other load, else by what their "
+        f"what the middles of these differ by where {noise.ENOUGH} were left alone by other load, else by what their "
         f"single processes do. Found: of the same pairs, had the second run taken {PLANTED:.0%} longer."
     ]
     apart = "Pairs with a side that other load disturbed, as its flag says beside the verdict; they are not in the figures above:"

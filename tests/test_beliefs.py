@@ -3,8 +3,10 @@
 from fake_measurements import GPU_MACHINE, row
 from fake_predictions import peaks, predict, sources
 
-from analysis import beliefs, explanation, profile
-from analysis.explanation import Asked, Sources
+from analysis.explain import explanation
+from analysis.explain.explanation import Asked, Sources
+from analysis.predict import profile
+from analysis.text import beliefs
 from kernels.problems import Inference, Training
 
 T = Training("cifar10-cnn", 32, 3200, 10)

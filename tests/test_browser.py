@@ -6,7 +6,8 @@ import re
 import browser as chromium_of
 import pytest
 
-from analysis import calculator, reuse
+from analysis.crossover import reuse
+from analysis.report import calculator
 
 SIZES = chromium_of.SIZES
 

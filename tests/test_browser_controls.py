@@ -12,8 +12,8 @@ import pytest
 import test_jobs
 from test_results_load import write
 
-from analysis import calculator, report
-from analysis.report import material
+from analysis import report
+from analysis.report import calculator, material
 from analysis.report import page as page_module
 
 SIZES = chromium_of.SIZES

@@ -7,8 +7,9 @@ import fake_measurements as fake
 import pytest
 from test_report_several import folders, slowed
 
-from analysis import calculator, report
-from analysis.report import charts_crossover, material
+from analysis import report
+from analysis.report import calculator, material
+from analysis.report.charts import crossover
 
 SIZES = (64, 128, 256, 512, 1024)
 
@@ -67,9 +68,9 @@ def test_the_crossover_s_run_is_chosen_with_its_own_answer(page, made):
     page.select_option("#x-precision", label="float64")
     for i in (1, 0):
         select.select_option(str(i))
-        answer = next(a for a in charts_crossover.shown(made[1][i].answers) if a.precision == "float64")
+        answer = next(a for a in crossover.shown(made[1][i].answers) if a.precision == "float64")
         assert page.evaluate("document.getElementById('x-precision').selectedOptions[0].text") == "float64"
-        assert verdict.inner_text().startswith(f"{'AB'[i]}: {charts_crossover.verdict(answer)}")
+        assert verdict.inner_text().startswith(f"{'AB'[i]}: {crossover.verdict(answer)}")
         assert page.evaluate(lines) == [pytest.approx(c.at.value, rel=1e-5) for c in answer.crossings]
         assert {n[:5] for n in names(page, "crossover")} == {"A CPU", "A GPU", "B CPU", "B GPU", "C CPU"}
     y = "n => document.querySelector('#chart-crossover .plot').data.find(t => t.name === n).y"

@@ -6,10 +6,11 @@ import pytest
 from fake_measurements import GPU_MACHINE, row, transfer_rows
 from made_profile import EPOCH, FIT, LATENCY, LINK, RATE, STEP
 
-from analysis import budget, budget_words, prediction, profile
-from analysis.combine import HIDDEN, Calibration
-from analysis.estimate import Estimate
-from analysis.report import budgets
+from analysis.predict import budget, prediction, profile
+from analysis.predict.combine import HIDDEN, Calibration
+from analysis.report.sections import step_budgets
+from analysis.stats import Estimate
+from analysis.text import budget as budget_words
 from kernels.problems import Training
 from workloads.records import EPOCHS_OF, Settings
 
@@ -149,7 +150,7 @@ def test_lines_put_devices_side_by_side_and_failed_rows_into_words(whole):
         "cifar10-cnn (S0) at batch 32 (jit on and MirroredStrategy) has no time on 4 GPUs (skipped): XLA compiles none"
     )
     assert said in budget_words.lines([training("gpu:0"), refused], GPU_MACHINE)
-    assert f"- {said}" in budgets.section([], [training("gpu:0"), refused])
+    assert f"- {said}" in step_budgets.section([], [training("gpu:0"), refused])
     assert budget_words.lines([]) == []
 
 

@@ -3,7 +3,7 @@
 import pytest
 from test_jobs import trained
 
-from analysis import published
+from analysis.text import published
 from kernels import networks
 from workloads.records import cases
 

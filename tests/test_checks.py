@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, gpu_run, row, square
 
-from analysis import row_checks as checks
-from analysis.row_checks import Context
+from analysis.checks import rows as checks
+from analysis.checks.rows import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
 from workloads import doctor, ends, options, records

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 
-from analysis import compare, comparison, names, spread
+from analysis import labels, noise
+from analysis.compare import command, comparison
 from kernels.problems import Training
 from workloads import matmul, options, records, show
 from workloads.records import Loaded, Measurement, Run, Samples, Settings, baselines
@@ -47,7 +48,7 @@ def loaded(*measurements: Measurement, run: Run = RUN) -> Loaded:
 
 
 def words(old, new, **how) -> list[str]:
-    how = {"stored": spread.Stored([*old.measurements, *new.measurements]), **how}
+    how = {"stored": noise.Stored([*old.measurements, *new.measurements]), **how}
     return [r.word for r in comparison.comparison(old, new, **how).rows]
 
 
@@ -71,29 +72,29 @@ def test_nothing_below_the_spread_between_processes_is_claimed():
     variance = sum((x - mean) ** 2 for x in logs) / 4
     # log s^2 of 4 degrees lies digamma(2) - log 2 = 0.422784 - 0.693147 below log sigma^2 in the mean
     limit = math.exp(2.575829 * math.sqrt(2 * variance * math.exp(0.693147 - 0.422784))) - 1
-    made = comparison.comparison(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=spread.Stored(noisy))
+    made = comparison.comparison(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=noise.Stored(noisy))
     assert 0.06 < limit < 0.07 and made.rows[0].least.limit == pytest.approx(limit, rel=1e-4)
     assert made.rows[0].least.source == "4 rows like it" and made.rows[0].word == "same"  # what two processes differ by
     for center, word in ((1.08, "slower"), (0.92, "faster")):
-        assert words(loaded(timed(steady(1.0))), loaded(timed(steady(center))), stored=spread.Stored(noisy)) == [word]
+        assert words(loaded(timed(steady(1.0))), loaded(timed(steady(center))), stored=noise.Stored(noisy)) == [word]
 
 
 def test_variances_are_drawn_towards_those_of_rows_alike():
-    def of(variance: float) -> spread.Seen:
-        return spread.Seen(variance, 4, 1.0)
+    def of(variance: float) -> noise.Seen:
+        return noise.Seen(variance, 4, 1.0)
 
     # The logarithms vary by trigamma(2) = 0.644934 by chance; trigamma(1) = pi^2 / 6 beyond that is v0 / 2 = 1.
     a = math.sqrt(0.75 * (0.644934 + math.pi**2 / 6))
     rows = [of(math.exp(x)) for x in (a, a, -a, -a)]
-    assert spread.degrees(rows) == pytest.approx(2, rel=1e-4)
-    assert spread.center(rows, 2.0) == pytest.approx(math.exp(0.270363 - 0.577216), rel=1e-4)
-    assert spread.center(rows, math.inf) == pytest.approx(math.exp(0.270363), rel=1e-4)
-    assert spread.degrees([of(1.0), of(400.0)]) == 2.0  # two rows tell nothing of how variances differ
-    assert spread.degrees([of(1.0)] * 4) == math.inf
+    assert noise.degrees(rows) == pytest.approx(2, rel=1e-4)
+    assert noise.center(rows, 2.0) == pytest.approx(math.exp(0.270363 - 0.577216), rel=1e-4)
+    assert noise.center(rows, math.inf) == pytest.approx(math.exp(0.270363), rel=1e-4)
+    assert noise.degrees([of(1.0), of(400.0)]) == 2.0  # two rows tell nothing of how variances differ
+    assert noise.degrees([of(1.0)] * 4) == math.inf
     # (4 * 1 + 4 * 9) / 8 = 5 with 8 degrees, t = 3.3554; alone 4 degrees, t = 4.6041; of no processes of its own, the others'
-    assert spread.limit(of(9e-6), (4.0, 1e-6)) == pytest.approx(math.expm1(3.355387 * math.sqrt(2 * 5e-6)), rel=1e-5)
-    assert spread.limit(None, (4.0, 1e-6)) == pytest.approx(math.expm1(4.604095 * math.sqrt(2e-6)), rel=1e-5)
-    assert spread.limit(of(9e-6), (math.inf, 1e-6)) == pytest.approx(math.expm1(2.575829 * math.sqrt(2e-6)), rel=1e-5)
+    assert noise.limit(of(9e-6), (4.0, 1e-6)) == pytest.approx(math.expm1(3.355387 * math.sqrt(2 * 5e-6)), rel=1e-5)
+    assert noise.limit(None, (4.0, 1e-6)) == pytest.approx(math.expm1(4.604095 * math.sqrt(2e-6)), rel=1e-5)
+    assert noise.limit(of(9e-6), (math.inf, 1e-6)) == pytest.approx(math.expm1(2.575829 * math.sqrt(2e-6)), rel=1e-5)
 
 
 @pytest.mark.parametrize("count", [3, 5, 15])
@@ -101,11 +102,11 @@ def test_a_limit_holds_as_often_as_it_says_however_few_the_processes(count):
     """Rows whose variances differ, `count` processes each: 99 of 100 differences of two further processes stay within."""
     rng = np.random.default_rng(count)
     sigmas = 0.01 / np.sqrt(rng.chisquare(4, 400) / 4)
-    rows = [spread.Seen(float(np.var(sigma * rng.standard_normal(count), ddof=1)), count - 1, 1.0) for sigma in sigmas]
-    free = spread.degrees(rows)
-    known = (free, spread.center(rows, free))
+    rows = [noise.Seen(float(np.var(sigma * rng.standard_normal(count), ddof=1)), count - 1, 1.0) for sigma in sigmas]
+    free = noise.degrees(rows)
+    known = (free, noise.center(rows, free))
     beyond = [
-        abs(math.sqrt(2) * sigma * rng.standard_normal(20)) > math.log1p(spread.limit(row, known))
+        abs(math.sqrt(2) * sigma * rng.standard_normal(20)) > math.log1p(noise.limit(row, known))
         for sigma, row in zip(sigmas, rows, strict=True)
     ]
     assert 0.005 < np.mean(beyond) < 0.016
@@ -117,11 +118,11 @@ def test_a_limit_holds_as_often_as_it_says_however_few_the_processes(count):
 
 def test_with_nothing_stored_little_is_claimed_and_said():
     old, new = loaded(timed(steady(1.0))), loaded(timed(steady(1.07)))
-    made = comparison.comparison(old, new, stored=spread.Stored([]))
+    made = comparison.comparison(old, new, stored=noise.Stored([]))
     assert [r.word for r in made.rows] == ["same"]
-    assert made.rows[0].least == spread.Spread(spread.UNKNOWN, "nothing stored")
-    assert any("workloads.referee" in line for line in compare.told(made))
-    assert words(old, loaded(timed(steady(1.10))), stored=spread.Stored([])) == ["slower"]
+    assert made.rows[0].least == noise.Spread(noise.UNKNOWN, "nothing stored")
+    assert any("workloads.referee" in line for line in command.told(made))
+    assert words(old, loaded(timed(steady(1.10))), stored=noise.Stored([])) == ["slower"]
 
 
 def test_rows_over_processes_carry_their_spread_in_the_interval():
@@ -133,21 +134,21 @@ def test_rows_over_processes_carry_their_spread_in_the_interval():
         loaded(*(msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in side.measurements))
         for side in (old, new)
     ]
-    made = comparison.comparison(*beside, stored=spread.Stored([]))
+    made = comparison.comparison(*beside, stored=noise.Stored([]))
     assert made.rows[0].word == "slower"
-    assert made.rows[0].least == spread.Spread(comparison.OVER_PROCESSES, "intervals over processes in turns")
+    assert made.rows[0].least == noise.Spread(comparison.OVER_PROCESSES, "intervals over processes in turns")
     uneven = loaded(msgspec.structs.replace(beside[1].measurements[0], samples=(processes(1.02, 1.02, 1.02),)))
-    assert comparison.comparison(beside[0], uneven, stored=spread.Stored([])).rows[0].least.source == spread.NOTHING
+    assert comparison.comparison(beside[0], uneven, stored=noise.Stored([])).rows[0].least.source == noise.NOTHING
     wide = loaded(timed(processes(1.0, 1.03, 0.97, 1.02, 0.98)))
-    made = comparison.comparison(wide, loaded(timed(processes(1.02, 1.05, 0.99, 1.04, 1.0))), stored=spread.Stored([]))
+    made = comparison.comparison(wide, loaded(timed(processes(1.02, 1.05, 0.99, 1.04, 1.0))), stored=noise.Stored([]))
     assert made.rows[0].verdict.ratio.low < 0.98 and made.rows[0].verdict.ratio.high > 1.06
 
 
-def at_occasions(*middles: float, apart: float = spread.APART_S + 1) -> Measurement:
+def at_occasions(*middles: float, apart: float = noise.APART_S + 1) -> Measurement:
     """Three processes at each of several occasions, 0.1 % below, at and above its middle, ten seconds from one to the next."""
     m = timed(processes(*(middle * (1 + off) for middle in middles for off in (-0.001, 0, 0.001))))
     taken = tuple(i * (apart + 20.0) + 10.0 * j for i in range(len(middles)) for j in range(3))
-    return msgspec.structs.replace(m, series={spread.TAKEN: taken})
+    return msgspec.structs.replace(m, series={noise.TAKEN: taken})
 
 
 def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
@@ -157,12 +158,12 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     old, new = (timed(processes(*(c * x for x in sides))) for c in (1.0, 1.05))
     logs = [math.log(x) for x in sides]
     alone = math.expm1(4.604095 * math.sqrt(2 * sum((x - sum(logs) / 5) ** 2 for x in logs) / 4))  # t of 4 degrees
-    (made,) = comparison.comparison(loaded(old), loaded(new), stored=spread.Stored([old, new])).rows
+    (made,) = comparison.comparison(loaded(old), loaded(new), stored=noise.Stored([old, new])).rows
     assert made.word == "slower" and made.least.source == "single processes of this row" and made.least.processes == 5
     assert made.least.limit == pytest.approx(alone, rel=1e-4) and 0.025 < alone < 0.026
-    steadier = spread.Stored([KNOWN])
+    steadier = noise.Stored([KNOWN])
     assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == comparison.MIN_EFFECT
-    steadier = spread.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
+    steadier = noise.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
     expected = comparison.OVER_PROCESSES
     assert comparison.comparison(loaded(old), loaded(new), stored=steadier).rows[0].least.limit == expected
     middles = (1.0, 1.02, 0.98, 1.01, 0.99)
@@ -171,15 +172,15 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     others = [
         msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0, 1.0, 1.0), problem=square(n)) for n in (128, 256, 512, 1024)
     ]
-    known = spread.Stored([at_occasions(*middles), new, *others])  # neither a run of one occasion nor rows alike count
+    known = noise.Stored([at_occasions(*middles), new, *others])  # neither a run of one occasion nor rows alike count
     (made,) = comparison.comparison(loaded(old), loaded(new), stored=known).rows
-    assert made.least == spread.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5)
+    assert made.least == noise.Spread(pytest.approx(apart, rel=1e-4), "5 occasions of this row", 5)
     assert 0.10 < apart < 0.12
     assert made.word == "same" and len(known) == 5
     single = [timed(steady(c)) for c in (1.0, 1.05)]  # of single processes, the fifteen of the row count
     assert comparison.comparison(*map(loaded, single), stored=known).rows[0].least.processes == 15
     asked = comparison.comparison(loaded(old), loaded(new), stored=known, min_effect=0.15).rows[0].least
-    assert asked == spread.Spread(0.15, "the least effect asked for")
+    assert asked == noise.Spread(0.15, "the least effect asked for")
     elsewhere = [msgspec.structs.replace(m, problem=square(2048)) for m in (old, new)]  # a row of one occasion
     (made,) = comparison.comparison(*map(loaded, elsewhere), stored=known).rows
     assert made.least.source == "single processes of 5 rows like it"
@@ -189,50 +190,50 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
     ("m", "count"),
     [
         (at_occasions(*[1.0] * 5), 5),
-        (at_occasions(*[1.0] * 5, apart=spread.APART_S - 1), 1),
+        (at_occasions(*[1.0] * 5, apart=noise.APART_S - 1), 1),
         (KNOWN, 1),
-        (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={spread.TAKEN: (0.0, 1000.0)}), 1),
+        (msgspec.structs.replace(at_occasions(1.0, 1.0, 1.0), series={noise.TAKEN: (0.0, 1000.0)}), 1),
     ],
 )
 def test_occasions_are_processes_with_a_pause_between_them(m, count):
     """Where nothing says when each was taken, all are of one."""
-    found = spread.occasions(m, m.samples[0])
+    found = noise.occasions(m, m.samples[0])
     assert len(found) == count and [b for blocks in found for b in blocks] == list(dict.fromkeys(m.samples[0].block))
-    assert (spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING) == (count == 1)
+    assert (noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING) == (count == 1)
 
 
 def test_few_occasions_tell_too_little():
     m = at_occasions(1.0, 1.0, 1.0, 1.0)
-    assert len(spread.occasions(m, m.samples[0])) == 4
-    assert spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING
+    assert len(noise.occasions(m, m.samples[0])) == 4
+    assert noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING
     late = msgspec.structs.replace(
-        at_occasions(1.0, 1.1, 1.2), series={spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
+        at_occasions(1.0, 1.1, 1.2), series={noise.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
     )
-    assert spread.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
+    assert noise.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
 
 
 def test_who_compares_runs_of_one_occasion_hears_what_would_tell_more():
     sides = [loaded(timed(processes(c, 1.004 * c, 0.996 * c))) for c in (1.0, 1.1)]
-    known = spread.Stored([m for side in sides for m in side.measurements])
-    said = [line for line in compare.told(comparison.comparison(*sides, stored=known)) if "another hour" in line]
+    known = noise.Stored([m for side in sides for m in side.measurements])
+    said = [line for line in command.told(comparison.comparison(*sides, stored=known)) if "another hour" in line]
     assert len(said) == 1 and said[0].startswith("of 1 row over processes") and "--only spread" in said[0]
-    apart = spread.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
-    assert not any("another hour" in line for line in compare.told(comparison.comparison(*sides, stored=apart)))
+    apart = noise.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
+    assert not any("another hour" in line for line in command.told(comparison.comparison(*sides, stored=apart)))
 
 
 def test_what_happens_once_in_a_process_tells_nothing_of_other_rows():
     once = timed(processes(1.0, 2.0, 3.0), n=512, process="fresh")
-    assert spread.Stored([once]).of(timed(steady(1.0))).source == "nothing stored"
-    assert spread.Stored([once]).of(once).source == "this row"
+    assert noise.Stored([once]).of(timed(steady(1.0))).source == "nothing stored"
+    assert noise.Stored([once]).of(once).source == "this row"
     warm = [timed(processes(1.0, 1.01, 1.02), n=n) for n in (16, 32, 64, 128, 256)]
-    assert spread.Stored(warm).of(timed(steady(1.0), n=512)).source == "5 rows like it"
-    assert spread.Stored(warm).of(timed(steady(1.0), n=512, process="fresh")).source == "nothing stored"
+    assert noise.Stored(warm).of(timed(steady(1.0), n=512)).source == "5 rows like it"
+    assert noise.Stored(warm).of(timed(steady(1.0), n=512, process="fresh")).source == "nothing stored"
 
 
-@pytest.mark.parametrize("flag", sorted(spread.DISTURBED))
+@pytest.mark.parametrize("flag", sorted(noise.DISTURBED))
 def test_a_disturbed_row_tells_nothing_of_the_spread(flag):
-    assert len(spread.Stored([KNOWN])) == 1 and len(spread.Stored([msgspec.structs.replace(KNOWN, flags=(flag,))])) == 0
-    assert len(spread.Stored([msgspec.structs.replace(KNOWN, flags=("cpu-clock",))])) == 1
+    assert len(noise.Stored([KNOWN])) == 1 and len(noise.Stored([msgspec.structs.replace(KNOWN, flags=(flag,))])) == 0
+    assert len(noise.Stored([msgspec.structs.replace(KNOWN, flags=("cpu-clock",))])) == 1
 
 
 def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
@@ -241,14 +242,14 @@ def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
 
     short, long = [at(1e-5, 0.01, n) for n in (1, 2, 3, 4)], [at(1e-1, 0.005, n) for n in (5, 6, 7, 8)]
     others = [at(1e-5, 0.1, n, mode="roundtrip") for n in (1, 2, 3, 4)]
-    known, alone = spread.Stored([*short, *long, *others]), spread.Stored([*short, *long])
+    known, alone = noise.Stored([*short, *long, *others]), noise.Stored([*short, *long])
     for seconds, off in ((2e-5, 0.01), (2e-1, 0.005)):  # v0 is of all eight, s0 of those about as long
         limit = known.of(timed(steady(seconds), n=99)).limit
         assert limit == alone.of(timed(steady(seconds), n=99)).limit
         assert limit / off == pytest.approx(alone.of(timed(steady(2e-5), n=99)).limit / 0.01, rel=0.05)
     assert known.of(timed(steady(2e-5), n=99, mode="roundtrip")).limit > 3 * known.of(timed(steady(2e-5), n=99)).limit
-    assert known.of(short[0]) == spread.Spread(known.of(short[1]).limit, "this row and 4 like it", 5)
-    assert known.of(row("matmul/cupy/cublas", square(64), 1e-5)).source == spread.NOTHING  # no CPU says what a GPU does
+    assert known.of(short[0]) == noise.Spread(known.of(short[1]).limit, "this row and 4 like it", 5)
+    assert known.of(row("matmul/cupy/cublas", square(64), 1e-5)).source == noise.NOTHING  # no CPU says what a GPU does
 
 
 def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
@@ -262,28 +263,28 @@ def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
     )
     kernels = [timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=n) for n in (128, 256, 512, 1024)]
     for known in ([], kernels):
-        alone, beside = (spread.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
+        alone, beside = (noise.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
         assert alone == beside
-    assert spread.Stored([*kernels, fit]).of(fit).source == "this row"
+    assert noise.Stored([*kernels, fit]).of(fit).source == "this row"
     assert words(loaded(timed(steady(1.0)), fit), loaded(timed(steady(1.5)), fit))[0] == "slower"
 
 
 def test_processes_that_took_turns_have_a_spread_of_their_own():
     alone = timed(processes(1.0, 1.05, 0.95, 1.02, 0.98))
     turns = msgspec.structs.replace(
-        timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches={spread.MATCH: "turns"})
+        timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches={noise.MATCH: "turns"})
     )
     turns = msgspec.structs.replace(
         turns, samples=(msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),)
     )
-    known = spread.Stored([alone, turns])
+    known = noise.Stored([alone, turns])
     logs = [math.log(c) for c in (1.0, 1.05, 0.95, 1.02, 0.98)]
     deviation = math.sqrt(sum((x - sum(logs) / 5) ** 2 for x in logs) / 4)
     assert known.of(alone).limit == pytest.approx(math.expm1(4.604095 * deviation * math.sqrt(2)), rel=1e-5)
-    assert known.of(alone).source == "this row" and known.of(alone, spread.TURNS).limit < 0.02 and len(known) == 2
+    assert known.of(alone).source == "this row" and known.of(alone, noise.TURNS).limit < 0.02 and len(known) == 2
     sides = [msgspec.structs.replace(timed(steady(c)), notes={comparison.SIDE_BY_SIDE: "1"}) for c in (1.0, 1.05)]
     assert words(*map(loaded, sides), stored=known) == ["slower"]
-    assert words(*map(loaded, sides), stored=spread.Stored([alone])) == [
+    assert words(*map(loaded, sides), stored=noise.Stored([alone])) == [
         "can't tell"
     ]  # not known of turns: what is known counts
     assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == [
@@ -299,7 +300,7 @@ def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
         place.mkdir(parents=True)
         lines = [msgspec.json.encode(x) for x in (RUN, m, timed(steady(1.0)))]
         (place / "matmul.jsonl").write_bytes(b"\n".join(lines) + b"\n")
-    assert len(spread.stored("k", root=tmp_path)) == 2 and len(spread.stored("other", root=tmp_path)) == 0
+    assert len(noise.stored("k", root=tmp_path)) == 2 and len(noise.stored("other", root=tmp_path)) == 0
 
 
 def test_pairs_taken_side_by_side_are_compared_as_pairs():
@@ -314,7 +315,7 @@ def test_pairs_taken_side_by_side_are_compared_as_pairs():
     new = msgspec.structs.replace(old, seconds=tuple(1.05 * s for s in old.seconds))
     apart = [timed(s) for s in (old, new)]
     beside = [msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in apart]
-    known = spread.Stored([KNOWN])
+    known = noise.Stored([KNOWN])
     assert words(loaded(apart[0]), loaded(apart[1]), stored=known) == ["can't tell"]
     assert words(loaded(beside[0]), loaded(beside[1]), stored=known) == ["slower"]
     other = msgspec.structs.replace(beside[1], notes={comparison.SIDE_BY_SIDE: "2"})
@@ -335,12 +336,12 @@ def test_one_sample_and_lone_rows():
         timed(steady(1.0), n=3, status="failed"),
         timed(steady(1.0), n=5),
     )
-    made = comparison.comparison(old, new, stored=spread.Stored([]))
+    made = comparison.comparison(old, new, stored=noise.Stored([]))
     assert [(r.old.problem.n, r.word) for r in made.rows] == [(64, "can't tell")]
     assert [m.problem.n for m in made.broken] == [3]
     assert [m.problem.n for m in made.only_old] == [2] and [m.problem.n for m in made.only_new] == [5]
-    assert compare.verdict(made, 0.05) == options.REGRESSION and compare.verdict(made, None) == options.OK
-    assert compare.summary(made) == "2 rows: 0 slower, 0 faster, 0 same, 1 can't tell, 1 broken"
+    assert command.verdict(made, 0.05) == options.REGRESSION and command.verdict(made, None) == options.OK
+    assert command.summary(made) == "2 rows: 0 slower, 0 faster, 0 same, 1 can't tell, 1 broken"
 
 
 def test_differences_of_machines_come_first():
@@ -351,7 +352,7 @@ def test_differences_of_machines_come_first():
     )
     two = msgspec.structs.replace(two, software={"numpy": "2.5"}, sources="xyz")
     made = comparison.comparison(
-        loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two), stored=spread.Stored([])
+        loaded(timed(steady(1.0)), run=one), loaded(timed(steady(1.0)), run=two), stored=noise.Stored([])
     )
     assert made.differences == (
         "driver: 580.0 -> 590.1",
@@ -359,7 +360,7 @@ def test_differences_of_machines_come_first():
         "numpy: 2.4 -> 2.5",
         "sources: def -> xyz",
     )
-    assert compare.told(made)[0] == "differs: driver: 580.0 -> 590.1"
+    assert command.told(made)[0] == "differs: driver: 580.0 -> 590.1"
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
@@ -371,7 +372,7 @@ def write(folder, *measurements, machine=CPU_MACHINE):
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    monkeypatch.setattr(spread, "REPORTS", tmp_path / "none")
+    monkeypatch.setattr(noise, "REPORTS", tmp_path / "none")
     old = write(tmp_path / "old", timed(steady(1.0)), timed(steady(1.0), n=128), KNOWN)
     new = write(tmp_path / "new", timed(steady(1.07)), timed(steady(0.9), n=128), KNOWN)
     return old, new
@@ -382,7 +383,7 @@ def runs(tmp_path, monkeypatch):
     [(["--fail-on", "slower>5%"], 4), (["--fail-on", "slower>10%"], 0), (["--fail-on", "slower"], 4), ([], 0)],
 )
 def test_the_exit_code(runs, rule, code, capsys):
-    assert compare.main([*runs, *rule]) == code
+    assert command.main([*runs, *rule]) == code
     out, err = capsys.readouterr()
     assert "1 slower, 1 faster, 1 same, 0 can't tell" in out and ("regression: 1 row" in err) == (code == 4)
     rows = [line for line in out.splitlines() if "matmul/numpy/blas" in line]
@@ -391,23 +392,23 @@ def test_the_exit_code(runs, rule, code, capsys):
 
 def test_two_machines_are_refused_unless_asked_for(runs, tmp_path, capsys):
     other = write(tmp_path / "gpu", timed(steady(1.0)), machine=GPU_MACHINE)
-    assert compare.main([runs[0], other]) == 2
+    assert command.main([runs[0], other]) == 2
     err = capsys.readouterr().err.splitlines()
     assert "intel-avx512-2c" in err[0]
     assert "nvidia-h200" in err[0] and err[1].endswith(f"{runs[0]} {other} --any-machine")
-    assert compare.main([runs[0], other, "--any-machine"]) == 0
+    assert command.main([runs[0], other, "--any-machine"]) == 0
     assert "differs: machine: intel-avx512-2c -> nvidia-h200" in capsys.readouterr().out
 
 
 def test_formats_hold_the_same_rows(runs, capsys):
-    assert compare.main([*runs, "--format", "json"]) == 0
+    assert command.main([*runs, "--format", "json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert compare.main([*runs, "--format", "csv"]) == 0
+    assert command.main([*runs, "--format", "csv"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(compare.HEAD)
+    assert [r["row"] for r in told] == [r["row"] for r in rows] and list(told[0]) == list(command.HEAD)
     assert [r["verdict"] for r in told] == ["slower", "faster", "same"]
     assert told[0]["ratio"] == pytest.approx(1.07, abs=2e-3)
-    assert compare.main([*runs, "--format", "md", "-v"]) == 0
+    assert command.main([*runs, "--format", "md", "-v"]) == 0
     assert sum(line.startswith("| ") for line in capsys.readouterr().out.splitlines()) == 5
 
 
@@ -421,15 +422,15 @@ def test_formats_hold_the_same_rows(runs, capsys):
     ],
 )
 def test_bad_words_are_one_error_line(argv, message, capsys):
-    assert compare.main(argv) == 2
+    assert command.main(argv) == 2
     err = capsys.readouterr().err.splitlines()
     assert message in err[0] and len(err) == 2
 
 
 def test_runs_without_a_row_in_common(runs, tmp_path, capsys):
-    assert compare.main([runs[0], write(tmp_path / "x", timed(steady(1.0), n=7))]) == 2
+    assert command.main([runs[0], write(tmp_path / "x", timed(steady(1.0), n=7))]) == 2
     assert "no row in common" in capsys.readouterr().err
-    assert compare.main([runs[0], write(tmp_path / "y", timed(steady(1.0), status="failed"))]) == 2
+    assert command.main([runs[0], write(tmp_path / "y", timed(steady(1.0), status="failed"))]) == 2
     assert "no row in" in capsys.readouterr().err
 
 
@@ -443,7 +444,7 @@ def test_names_tell_different_rows_apart():
         row("matmul/cupy/cublas", square(64, "tf32"), 1.0),
         row("matmul/cupy/cublas", square(64), 1.0),
     ]
-    told = [names.row(m) for m in made]
+    told = [labels.row(m) for m in made]
     assert len(set(told)) == len(told)
     assert told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
     assert told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"

@@ -11,9 +11,13 @@ from fake_measurements import launch_rows, row, transfer_rows
 from fake_predictions import MS, sources
 from test_jobs import trained
 
-from analysis import complaints, explain, explanation, explanation_words, profile, verdicts
-from analysis.explanation import Sources
-from analysis.prediction import predict
+from analysis.explain import command, explanation
+from analysis.explain.explanation import Sources
+from analysis.predict import profile
+from analysis.predict.prediction import predict
+from analysis.text import cases as complaints
+from analysis.text import explanation as explanation_words
+from analysis.text import verdicts
 from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
 from workloads.records import cases
@@ -30,7 +34,7 @@ def stored():
 
 def answered(name, of) -> str:
     """The whole answer to a case as text."""
-    asked, case = explain._asked(explain.parser().parse_args(["--case", name]))
+    asked, case = command._asked(command.parser().parse_args(["--case", name]))
     if asked is None:
         return "\n".join(complaints.apart(case, of))
     e = explanation.explain(asked, of)
@@ -104,7 +108,7 @@ def test_every_article_is_answered_on_the_stored_machine(name, stored):
 
 
 def test_the_stored_machines_answer_goes_to_json_with_its_real_numbers(capsys):
-    assert explain.main(["--case", "indepth-mnist", "--format", "json", str(ROOT / "reports/nvidia-h200")]) == 0
+    assert command.main(["--case", "indepth-mnist", "--format", "json", str(ROOT / "reports/nvidia-h200")]) == 0
     made = json.loads(capsys.readouterr().out)
     assert len(made["verdict"]) == 5 and made["explanation"]["gpu"]["step_s"]["value"] > 1e-4
 
@@ -253,7 +257,7 @@ def test_the_nearest_batch_stands_and_far_ones_do_not():
 
 def test_the_measured_verdict_imports_no_prediction():
     """Whoever judges predictions may not be made of them."""
-    seen, left = set(), ["analysis.verdicts"]
+    seen, left = set(), ["analysis.text.verdicts"]
     while left:
         name = left.pop()
         if name in seen or not name.startswith("analysis"):
@@ -263,5 +267,10 @@ def test_the_measured_verdict_imports_no_prediction():
         for node in tree.body:  # what a command of a module imports when it is called is not asked for a verdict
             if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("analysis"):
                 left += [f"analysis.{a.name}" for a in node.names] if node.module == "analysis" else [node.module]
-    assert "analysis.jobs" in seen
-    assert not seen & {"analysis.predict", "analysis.prediction", "analysis.profile", "analysis.components"}
+    assert "analysis.training.break_even" in seen
+    assert not seen & {
+        "analysis.predict",
+        "analysis.predict.prediction",
+        "analysis.predict.profile",
+        "analysis.predict.components",
+    }

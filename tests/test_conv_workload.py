@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from fake_measurements import row
 
-from analysis import answers, crossover, families
-from analysis.crossover import LATENCY
+from analysis.crossover import crossover, families
+from analysis.crossover.crossover import LATENCY
+from analysis.text import answers
 from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv

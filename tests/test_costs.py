@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from analysis import costs
-from analysis.estimate import Estimate
+from analysis.stats import Estimate
+from analysis.training import costs
 from kernels.problems import Matmul, Training
 from workloads.harness import sweep
 from workloads.records import Measurement, Samples, Settings

@@ -4,10 +4,10 @@ import fake_measurements as fake
 import pytest
 from fake_measurements import laws, row, square
 
-from analysis import crossover
-from analysis.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
-from analysis.estimate import Estimate
-from analysis.why import COPIES, OVERHEAD, REMAINDER, why
+from analysis.crossover import crossover
+from analysis.crossover.crossover import AS_WRITTEN, LATENCY, THROUGHPUT, Form, Point, Side
+from analysis.crossover.time_split import COPIES, OVERHEAD, REMAINDER, why
+from analysis.stats import Estimate
 from kernels import registry
 
 CPU_RATE, GPU_RATE, LAUNCH = 100e9, 10e12, 20e-6

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from analysis.curves import Point, curve
+from analysis.predict.curves import Point, curve
 
 SIDES = (8, 32, 128, 512, 2048)
 

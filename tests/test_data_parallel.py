@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, row
 
-from analysis import data_parallel, data_parallel_words, row_checks
-from analysis.estimate import Estimate
-from analysis.report import data_parallel as page
-from analysis.report import training as trainings_page
+from analysis.checks import rows as row_checks
+from analysis.report.sections import data_parallel as page
+from analysis.report.sections import training as trainings_page
+from analysis.stats import Estimate
+from analysis.text import data_parallel as data_parallel_words
+from analysis.training import data_parallel
 from kernels.problems import AllReduce, Training
 from workloads import options, training
 from workloads.frameworks import data_parallel as replicas

@@ -5,8 +5,9 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE
 
-from analysis import error_tables, prediction, profile
-from analysis.estimate import Estimate
+from analysis.predict import prediction, profile
+from analysis.stats import Estimate
+from analysis.text import prediction_errors
 from kernels.problems import Training
 from workloads.records import Settings
 
@@ -21,7 +22,7 @@ def checked(held: float) -> dict[str, str]:
     )
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
-    head, _, line, *_ = error_tables.check_lines([saved], of)
+    head, _, line, *_ = prediction_errors.check_lines([saved], of)
     return dict(zip(head.strip("| ").split(" | "), line.strip("| ").split(" | "), strict=True))
 
 
@@ -45,11 +46,11 @@ def test_trainings_without_their_machines_microbenchmarks_say_what_to_give():
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     saved = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     rows = [made_profile.training("fashion-mlp", 32, 1e-3)]
-    assert error_tables.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
+    assert prediction_errors.check_lines([saved], profile.profile(rows, GPU_MACHINE))[-1] == (
         "Rows of 1 training of these are here, but not the microbenchmarks that say how they run: give the machine's whole "
         "folder, such as reports/nvidia-h200."
     )
-    none = error_tables.check_lines([saved], profile.profile([], GPU_MACHINE))[-1]
+    none = prediction_errors.check_lines([saved], profile.profile([], GPU_MACHINE))[-1]
     assert none == "None of them was measured in these runs."
 
 
@@ -59,6 +60,6 @@ def test_saved_predictions_are_told_in_a_sentence():
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     saved = msgspec.structs.replace(made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(0.0, 0.0, 0.0))
     of = profile.profile([*made_profile.everything(), made_profile.training("fashion-mlp", 32, 1e-3)], GPU_MACHINE)
-    told = error_tables.saved_line({"first": [saved, msgspec.structs.replace(saved, execution="compiled")]}, of)
+    told = prediction_errors.saved_line({"first": [saved, msgspec.structs.replace(saved, execution="compiled")]}, of)
     assert told.endswith("of its day: first (1 of 2 measured) CPU 75.0 % in the median, 75.0 % in the mean of 1.")
-    assert error_tables.saved_line({"first": []}, of) == ""
+    assert prediction_errors.saved_line({"first": []}, of) == ""

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 
-from analysis import estimate
-from analysis.estimate import NOTHING, Estimate
+from analysis import stats
+from analysis.stats import NOTHING, Estimate
 from workloads.records import Samples
 
 
@@ -25,36 +25,36 @@ def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(blo
     rng = np.random.default_rng(blocks)
     held = 0
     for _ in range(400):
-        e = estimate.of(drawn(rng, 1.0, blocks, 6, 0.01, block_spread))
+        e = stats.of(drawn(rng, 1.0, blocks, 6, 0.01, block_spread))
         held += e.low <= 1.0 <= e.high
     assert 0.90 <= held / 400 <= 0.985
 
 
 def test_the_interval_of_correlated_blocks_is_wider_than_that_of_loose_samples():
     samples = drawn(np.random.default_rng(7), 1.0, 8, 20, 0.002, 0.03)
-    together, loose = estimate.median(samples.seconds, samples.block), estimate.median(samples.seconds)
+    together, loose = stats.median(samples.seconds, samples.block), stats.median(samples.seconds)
     assert together.value == loose.value
     assert together.noise > 2 * loose.noise
 
 
 def test_median_of_one_block_resamples_its_samples_and_of_one_sample_knows_nothing_more():
-    e = estimate.median([1.0, 2.0, 3.0, 4.0, 5.0], [0] * 5)
+    e = stats.median([1.0, 2.0, 3.0, 4.0, 5.0], [0] * 5)
     assert e.value == 3.0
     assert e.low < 3.0 < e.high
-    assert estimate.median([2.0]) == Estimate(2.0, 2.0, 2.0)
+    assert stats.median([2.0]) == Estimate(2.0, 2.0, 2.0)
 
 
 def test_equal_samples_have_no_width_and_the_same_samples_give_the_same_interval():
-    assert estimate.median([2.0] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Estimate(2.0, 2.0, 2.0)
+    assert stats.median([2.0] * 9, [0, 0, 0, 1, 1, 1, 2, 2, 2]) == Estimate(2.0, 2.0, 2.0)
     samples = drawn(np.random.default_rng(3), 1e-3, 5, 7, 0.01, 0.0)
-    assert estimate.median(samples.seconds, samples.block) == estimate.of(samples)
+    assert stats.median(samples.seconds, samples.block) == stats.of(samples)
 
 
 def test_resampled_medians_are_those_of_numpy():
     rng = np.random.default_rng(11)
     groups = [rng.normal(1, 0.1, size) for size in (3, 1, 4, 2)]
-    distinct, which = estimate._draws(4, 1)
-    for fast, drawn_times in zip(estimate._resampled_medians(groups, 1), distinct[which], strict=True):
+    distinct, which = stats._draws(4, 1)
+    for fast, drawn_times in zip(stats._resampled_medians(groups, 1), distinct[which], strict=True):
         drawn_values = [g for g, k in zip(groups, drawn_times, strict=True) for _ in range(k)]
         assert fast == np.median(np.concatenate(drawn_values))
 
@@ -63,7 +63,7 @@ def test_arithmetic_of_intervals():
     a, b = Estimate(10.0, 9.0, 12.0), Estimate(4.0, 3.0, 6.0)
     assert a + b == Estimate(14.0, 12.0, 18.0)
     assert a + 1.0 == Estimate(11.0, 10.0, 13.0)
-    assert estimate.total([a, None, b, b]) == Estimate(18.0, 15.0, 24.0)
+    assert stats.total([a, None, b, b]) == Estimate(18.0, 15.0, 24.0)
     assert a - b == Estimate(6.0, 3.0, 9.0)
     assert 20 - a == Estimate(10.0, 8.0, 11.0)
     assert a * b == Estimate(40.0, 27.0, 72.0)
@@ -80,22 +80,22 @@ def test_ratios_count_what_may_be_below_0_as_0():
     assert Estimate(1.0, -1.0, 4.0) / b == Estimate(0.25, 0.0, 2.0)
     assert b / Estimate(2.0, -1.0, 4.0) == Estimate(2.0, 0.5, math.inf)
     assert b / Estimate(-1.0, -2.0, 4.0) == Estimate(math.inf, 0.5, math.inf)
-    assert b / Estimate(-2.0, -3.0, -1.0) == estimate.exact(math.inf)
+    assert b / Estimate(-2.0, -3.0, -1.0) == stats.exact(math.inf)
 
 
 def test_named_intervals():
-    assert estimate.exact(2.0) == Estimate(2.0, 2.0, 2.0)
-    assert estimate.plus_minus(2.0, 3.0) == Estimate(2.0, -1.0, 5.0)
-    assert estimate.plus_minus(2.0, 3.0).at_least(0.0) == Estimate(2.0, 0.0, 5.0)
+    assert stats.exact(2.0) == Estimate(2.0, 2.0, 2.0)
+    assert stats.plus_minus(2.0, 3.0) == Estimate(2.0, -1.0, 5.0)
+    assert stats.plus_minus(2.0, 3.0).at_least(0.0) == Estimate(2.0, 0.0, 5.0)
     assert Estimate(1.0, 0.0, 5.0).at_least(Estimate(2.0, 1.0, 3.0)) == Estimate(2.0, 1.0, 5.0)
-    assert estimate.within_factor(6.0, 2) == Estimate(6.0, 3.0, 12.0)
+    assert stats.within_factor(6.0, 2) == Estimate(6.0, 3.0, 12.0)
 
 
 def test_an_independent_sum_adds_errors_as_squares():
     parts = [Estimate(10.0, 7.0, 16.0), Estimate(20.0, 16.0, 28.0)]
-    assert estimate.independent_sum(parts) == Estimate(30.0, 25.0, 40.0)
-    assert estimate.independent_sum([Estimate(1.0, -3.0, 2.0)]) == Estimate(1.0, 0.0, 2.0)
-    assert estimate.independent_sum([]) == NOTHING
+    assert stats.independent_sum(parts) == Estimate(30.0, 25.0, 40.0)
+    assert stats.independent_sum([Estimate(1.0, -3.0, 2.0)]) == Estimate(1.0, 0.0, 2.0)
+    assert stats.independent_sum([]) == NOTHING
 
 
 @pytest.mark.parametrize("paired", [False, True])
@@ -104,7 +104,7 @@ def test_verdicts_on_equal_sides_claim_nothing(paired, block_spread, allowed):
     rng, words = np.random.default_rng(5), collections.Counter()
     for _ in range(150):
         a, b = (drawn(rng, 1.0, 8, 5, 0.01, block_spread) for _ in range(2))
-        words[estimate.verdict(a, b, paired=paired).word] += 1
+        words[stats.verdict(a, b, paired=paired).word] += 1
     assert words["slower"] + words["faster"] <= allowed
 
 
@@ -112,16 +112,16 @@ def test_a_planted_5_percent_is_found_and_points_the_right_way():
     rng = np.random.default_rng(6)
     for _ in range(60):
         a, b = drawn(rng, 1.0, 10, 5, 0.01, 0.0), drawn(rng, 1.05, 10, 5, 0.01, 0.0)
-        assert estimate.verdict(a, b).word == "slower"
-        assert estimate.verdict(b, a).word == "faster"
+        assert stats.verdict(a, b).word == "slower"
+        assert stats.verdict(b, a).word == "faster"
 
 
 def test_a_verdict_on_single_samples_or_unequal_pairs_is_no_claim():
     one, other = drawn(np.random.default_rng(1), 1.0, 1, 1, 0, 0), drawn(np.random.default_rng(1), 2.0, 1, 1, 0, 0)
-    assert estimate.verdict(one, other).word == "can't tell"
+    assert stats.verdict(one, other).word == "can't tell"
     three, four = (drawn(np.random.default_rng(1), 1.0, blocks, 2, 0, 0) for blocks in (3, 4))
     with pytest.raises(ValueError, match="as many on both sides"):
-        estimate.verdict(three, four, paired=True)
+        stats.verdict(three, four, paired=True)
 
 
 def test_five_hundred_medians_take_well_under_two_seconds():
@@ -129,5 +129,5 @@ def test_five_hundred_medians_take_well_under_two_seconds():
     many = [drawn(rng, 1.0, 6, 5, 0.01, 0.0) for _ in range(500)]
     start = time.process_time()  # not the clock on the wall: the machine may be busy
     for samples in many:
-        estimate.of(samples)
+        stats.of(samples)
     assert time.process_time() - start < 2

@@ -9,9 +9,10 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, launch_rows, row, run, transfer_rows
 from fake_predictions import MS, exactly, predict, sources
 
-import analysis.prediction
-from analysis import explain, explanation, verifying, whatif
-from analysis.explanation import Asked
+from analysis.explain import command as explain
+from analysis.explain import explanation, verify
+from analysis.explain.explanation import Asked
+from analysis.predict import what_if
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options, records
@@ -24,7 +25,7 @@ OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights
 @pytest.fixture(autouse=True)
 def laws(monkeypatch):
     """What predicts follows known laws; this machine has no GPU."""
-    monkeypatch.setattr(analysis.prediction, "predict", predict)
+    monkeypatch.setattr("analysis.predict.prediction.predict", predict)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "no driver")
 
 
@@ -163,7 +164,7 @@ def explained():
 
 
 def test_the_training_and_its_best_what_ifs_are_verified():
-    plan = verifying.plan(explained())
+    plan = verify.plan(explained())
     assert [change.words.split()[0] for change, _ in plan] == [
         "as",
         "use",
@@ -180,10 +181,10 @@ def test_what_was_predicted_stands_beside_what_was_measured():
         word = change.words.split()[0]
         return exactly(steps[word]) if word in steps else "no memory"
 
-    lines = list(verifying.lines(explained(), measured))
+    lines = list(verify.lines(explained(), measured))
     assert "  a step as it is: predicted 2.16 ms, measured 2.40 ms" in lines
     held = msgspec.structs.replace(explained().gpu, held_s=exactly(100 * 0.3 * MS))  # 100 steps of 32 of 3,200 samples
-    fed = list(verifying.lines(msgspec.structs.replace(explained(), gpu=held), measured))
+    fed = list(verify.lines(msgspec.structs.replace(explained(), gpu=held), measured))
     assert "  a step as it is: predicted 2.46 ms, measured 2.40 ms" in fed
     # 2.4 - 1.6 ms on the CPU, predicted 0.524; 2.4 - 3.2 / 16 at batch 512, predicted 1.97
     assert any(
@@ -196,14 +197,14 @@ def test_what_was_predicted_stands_beside_what_was_measured():
 
 
 def test_verification_is_short_and_of_whole_batches():
-    assert verifying.short(60_000, 32) == 2048 and verifying.short(100, 32) == 100
-    assert verifying.short(60_000, 512) == 8 * 512 and verifying.short(60_000, 4096) == 8 * 4096
+    assert verify.short(60_000, 32) == 2048 and verify.short(100, 32) == 100
+    assert verify.short(60_000, 512) == 8 * 512 and verify.short(60_000, 4096) == 8 * 4096
 
 
 def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, monkeypatch):
     from test_jobs import trained
 
-    change = whatif.changes(
+    change = what_if.changes(
         Training("cifar10-cnn", 32, 3200), trained("cifar10-cnn", 32, 320, (0, 0, 1e-3), device="gpu:0").settings
     )[0]
 
@@ -214,8 +215,8 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, mo
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(subprocess, "run", ran)
-    assert verifying.measure(change, 2048, tmp_path / "x").value == pytest.approx(3e-3)
+    assert verify.measure(change, 2048, tmp_path / "x").value == pytest.approx(3e-3)
     monkeypatch.setattr(
         subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 3, "", "error: no GPU here\n")
     )
-    assert verifying.measure(change, 2048, tmp_path / "none") == "error: no GPU here"
+    assert verify.measure(change, 2048, tmp_path / "none") == "error: no GPU here"

@@ -8,22 +8,17 @@ from fake_measurements import GPU_MACHINE, row
 from fake_predictions import MS, borrowed, exactly, predict, sources
 from test_jobs import by_its_epochs, trained
 
-from analysis import borrowed as stored
-from analysis import (
-    complaints,
-    crossover,
-    explanation,
-    explanation_tables,
-    explanation_words,
-    profile,
-    verdicts,
-    verifying,
-)
-from analysis.combine import HIDDEN
-from analysis.estimate import Estimate
-from analysis.explanation import Asked, Sources
-from analysis.prediction import Prediction
-from analysis.profile import Lacking
+from analysis.crossover import crossover
+from analysis.explain import explanation, verify
+from analysis.explain.explanation import Asked, Sources
+from analysis.predict import borrowed_gpu as stored
+from analysis.predict import profile
+from analysis.predict.combine import HIDDEN
+from analysis.predict.prediction import Prediction
+from analysis.predict.profile import Lacking
+from analysis.stats import Estimate
+from analysis.text import cases, explanation_tables, verdicts
+from analysis.text import explanation as explanation_words
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
@@ -140,7 +135,7 @@ def test_that_it_does_not_flip_is_said_where_a_winner_is_sure():
         ((GPU_LIKELY, GPU_LIKELY), ""),
     ):
         made = along(*ratios)
-        said = complaints.flips(msgspec.structs.replace(explained(), crossovers=(made,)), "width")
+        said = cases.flips(msgspec.structs.replace(explained(), crossovers=(made,)), "width")
         assert said.removeprefix(explanation_words.answer_sentence(made)).startswith(words)
         assert bool(words) == ("flip" in said)
 
@@ -342,7 +337,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
         )
         assert only.endswith("-m workloads.training --model own:build --batch 2 --samples 8 --epochs 1")
         assert (e.told().cpu, e.told().what_ifs, e.told().costs) == (None, (), ()) and e.told().memory == e.memory
-        assert list(verifying.lines(e, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
+        assert list(verify.lines(e, lambda *given: exactly(2 * MS)))[2:] == ["  a step as it is: measured 2.00 ms"]
     else:
         assert e.told() is e
     if most:

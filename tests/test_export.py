@@ -9,7 +9,8 @@ import msgspec
 import pytest
 from fake_measurements import GPU_MACHINE, gpu_run, row, square
 
-from analysis import export, frame
+from analysis import export
+from analysis.roofline import frame
 from workloads import records
 from workloads.records import Loaded, Measurement, Run, Samples, Settings
 

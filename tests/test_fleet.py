@@ -14,7 +14,8 @@ import msgspec
 import pytest
 from test_fleet_devices import machine, reads, write
 
-from analysis import fleet_devices, fleet_judged, fleet_words
+from analysis.fleet import devices, judgment
+from analysis.text import fleet as fleet_words
 from kernels.problems import Peak
 from workloads import ROOT, options, records, suite
 from workloads.fleet import cluster
@@ -184,7 +185,7 @@ def test_a_node_that_dies_loses_its_rows_and_no_others(tmp_path, placed):
     stored = records.read(tmp_path / "n2").measurements
     assert [(m.status, m.reason, m.flags) for m in stored[1:]] == [("failed", "lost: n2 died", ("lost",))] * 2
     assert [exit_code(*parts) for parts in ([one, two], [one], [])] == [1, 0, 3]
-    told = fleet_words.lines(fleet_judged.judge(fleet_devices.devices(tmp_path), []))
+    told = fleet_words.lines(judgment.judge(devices.devices(tmp_path), []))
     assert "the CPU of n2: 2 rows lost: n2 died" in told
 
 

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis import fleet as command
-from analysis import fleet_devices, fleet_judged, fleet_words
+from analysis.fleet import command, devices, judgment
+from analysis.text import fleet as fleet_words
 from kernels.problems import Peak, Stream
 from workloads import ROOT, records
 from workloads.records import Measurement, Settings, baselines
@@ -83,7 +83,7 @@ def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
     write(tmp_path / "old", machine("GPU-a", "GPU-b"), [*reads("gpu:0"), *reads("gpu:1", 2.0)], said="--device all")
     write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
     write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
-    judged = fleet_judged.judge(fleet_devices.devices(tmp_path / "new"), [tmp_path / "old"])
+    judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])
     assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == {
         ("n1", False): 0.0,
         ("n2", True): 0.5,
@@ -92,19 +92,19 @@ def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
 
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
-    judged = fleet_judged.judge(fleet_devices.devices(tmp_path), [])
+    judged = judgment.judge(devices.devices(tmp_path), [])
     assert [fleet_words.finding(f) for f in judged.flagged] == [
         "gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"
     ]
     assert len(judged.findings) == 8 and judged.unjudged == ()
-    seven = fleet_judged.judge(judged.devices[:7], [])
+    seven = judgment.judge(judged.devices[:7], [])
     assert seven.findings == () and {why for _, why in seven.unjudged} == {"no baseline, 7 alike are fewer than 8"}
 
 
 def test_a_device_within_the_spread_of_the_others_is_not_called_slow(tmp_path):
     """Slow-downs of 0, 2, ..., 14 %: the median is 7 %, the median deviation 4 %, so one of 14 % is 1.2 deviations off."""
     nodes(tmp_path, {(i // 4, i % 4): 1 + 0.02 * i for i in range(8)})
-    judged = fleet_judged.judge(fleet_devices.devices(tmp_path), [])
+    judged = judgment.judge(devices.devices(tmp_path), [])
     worst = max(judged.findings, key=lambda f: f.below.value)
     logs = np.log([1 + 0.02 * i for i in range(8)])
     sigma = 1.4826 * np.median(abs(logs - np.median(logs)))
@@ -114,16 +114,16 @@ def test_a_device_within_the_spread_of_the_others_is_not_called_slow(tmp_path):
 
 
 def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
-    exact = [fleet_judged.Estimate(r, r, r) for r in (1.05, 1.05, 1.05)]
-    assert fleet_judged.below(exact).value == pytest.approx(1 - 1 / 1.05)
-    noisy = [fleet_judged.Estimate(r, r - 0.03, r + 0.03) for r in (1.05, 1.05, 1.05)]
-    assert fleet_judged.below(noisy).low == pytest.approx(1 - 1 / 1.02)
+    exact = [judgment.Estimate(r, r, r) for r in (1.05, 1.05, 1.05)]
+    assert judgment.below(exact).value == pytest.approx(1 - 1 / 1.05)
+    noisy = [judgment.Estimate(r, r - 0.03, r + 0.03) for r in (1.05, 1.05, 1.05)]
+    assert judgment.below(noisy).low == pytest.approx(1 - 1 / 1.02)
     # Three busy SMs of an H200: one product lost nothing, one a tenth, one waits a whole wave of tiles longer.
-    apart = [fleet_judged.Estimate(r, r * 0.99, r * 1.01) for r in (1.00, 1.10, 2.00)]
-    assert fleet_judged.below(apart).low == pytest.approx(1 - 1 / (1.10 * 0.99))
-    one_of_three = [fleet_judged.Estimate(r, r, r) for r in (1.00, 1.00, 2.00)]
-    assert fleet_judged.below(one_of_three).low == 0.0
-    device = fleet_devices.Device("n", "gpu:0", "GPU-1", "H200", fake.GPU_MACHINE, {}, ())
+    apart = [judgment.Estimate(r, r * 0.99, r * 1.01) for r in (1.00, 1.10, 2.00)]
+    assert judgment.below(apart).low == pytest.approx(1 - 1 / (1.10 * 0.99))
+    one_of_three = [judgment.Estimate(r, r, r) for r in (1.00, 1.00, 2.00)]
+    assert judgment.below(one_of_three).low == 0.0
+    device = devices.Device("n", "gpu:0", "GPU-1", "H200", fake.GPU_MACHINE, {}, ())
     claims = {}
     for against, low, beyond in (
         ("baseline", 0.02, 0.0),
@@ -131,9 +131,7 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
         ("fleet", 0.031, 3.4),
         ("fleet", 0.031, 3.6),
     ):
-        found = fleet_judged.Finding(
-            device, "HBM read", against, 3, fleet_judged.Estimate(0.06, low, 0.09), 0.03, beyond
-        )
+        found = judgment.Finding(device, "HBM read", against, 3, judgment.Estimate(0.06, low, 0.09), 0.03, beyond)
         claims[against, low, beyond] = found.flagged
     assert list(claims.values()) == [False, True, False, True]
 
@@ -153,9 +151,9 @@ def test_quantities_are_named_by_what_limits_them():
         "short h2d copies": fake.transfer_rows()[0],
         "launches": fake.launch_rows()[0],
     }
-    assert {what: fleet_devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
+    assert {what: devices.quantity(m, here) for what, m in named.items()} == {what: what for what in named}
     once = msgspec.structs.replace(reads("gpu:0")[0], settings=Settings("gpu:0", process="fresh"))
-    assert fleet_devices.quantity(once, here) == ""
+    assert devices.quantity(once, here) == ""
 
 
 def test_of_a_cpu_nothing_is_claimed_below_what_its_processes_differ_by(tmp_path):
@@ -168,7 +166,7 @@ def test_of_a_cpu_nothing_is_claimed_below_what_its_processes_differ_by(tmp_path
     write(tmp_path / "old" / "n1", here, cpu(1.0))
     for slower, flagged in ((1 / 0.93, False), (1 / 0.91, True)):
         write(tmp_path / f"new{flagged}" / "n1", here, cpu(slower))
-        judged = fleet_judged.judge(fleet_devices.devices(tmp_path / f"new{flagged}"), [tmp_path / "old"])
+        judged = judgment.judge(devices.devices(tmp_path / f"new{flagged}"), [tmp_path / "old"])
         assert [f.flagged for f in judged.findings] == [flagged]
 
 
@@ -188,7 +186,7 @@ def stored_rows() -> list[Measurement]:
         m
         for m in loaded.measurements
         if m.settings.device == "gpu:0"
-        and fleet_devices.quantity(m, loaded.runs[-1].machine)
+        and devices.quantity(m, loaded.runs[-1].machine)
         and m.status == "ok"
         and m.on("device")
         and m.problem.op in ("peak", "stream", "matmul")
@@ -200,17 +198,17 @@ def planted(rows, seed: int, slower: float):
     rng = np.random.default_rng(seed)
     here = machine("GPU-x")
 
-    def device(i: int, factor: float) -> fleet_devices.Device:
+    def device(i: int, factor: float) -> devices.Device:
         made = {m.key: noisy(m, rng, 0.005, factor) for m in rows}
-        return fleet_devices.Device(f"node-{i}", "gpu:0", f"GPU-{i}", "NVIDIA H200", here, made, ())
+        return devices.Device(f"node-{i}", "gpu:0", f"GPU-{i}", "NVIDIA H200", here, made, ())
 
     return [device(i, 1.0) for i in range(8)], tuple(device(i, slower if i == 7 else 1.0) for i in range(8))
 
 
 def found(rows, seed: int, slower: float, monkeypatch) -> set[str]:
     before, now = planted(rows, seed, slower)
-    monkeypatch.setattr(fleet_judged, "readable", lambda known: [tuple(before)])
-    return {fleet_words.name(f.device) for f in fleet_judged.judge(now, ["before"]).flagged}
+    monkeypatch.setattr(judgment, "readable", lambda known: [tuple(before)])
+    return {fleet_words.name(f.device) for f in judgment.judge(now, ["before"]).flagged}
 
 
 def test_no_false_flag_over_five_clean_runs_and_six_percent_is_found(monkeypatch):

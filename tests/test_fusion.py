@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis import fusion
+from analysis.predict import fusion
 from kernels import networks
 
 

@@ -8,9 +8,10 @@ import pytest
 from fake_measurements import GPU_MACHINE, tensor_peaks
 from made_profile import training
 
-from analysis import calibration, error_tables, foretold, held_out, prediction, profile
-from analysis.combine import HOST, Calibration
-from analysis.estimate import Estimate
+from analysis.predict import calibration, held_out, predicted_crossover, prediction, profile
+from analysis.predict.combine import HOST, Calibration
+from analysis.stats import Estimate
+from analysis.text import prediction_errors
 from kernels.problems import Training
 from workloads.harness import sweep
 from workloads.records import Settings
@@ -88,7 +89,7 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
     every = held_out.summaries(uncalibrated(whole), whole)[-1]
     assert every.mean == pytest.approx(0.125)
     assert every.counted == (pytest.approx(0.1), pytest.approx(0.1))
-    told = error_tables.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
+    told = prediction_errors.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
     assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.62 %" in told
 
 
@@ -97,9 +98,9 @@ def test_processes_that_differ_by_no_more_than_each_ones_own_noise_tell_no_floor
 
     def told(*each):
         monkeypatch.setattr(held_out, "apart", lambda of, device: list(each))
-        monkeypatch.setattr(error_tables, "apart", held_out.apart)
+        monkeypatch.setattr(prediction_errors, "apart", held_out.apart)
         found = held_out.summaries(uncalibrated(of), of)
-        return held_out.noise_floor(of, "cpu"), error_tables.floors(found, of)
+        return held_out.noise_floor(of, "cpu"), prediction_errors.floors(found, of)
 
     floor, said = told(held_out.Apart(0.10, 0.12))
     assert floor is None and said[0] == (
@@ -139,13 +140,13 @@ def test_the_data_sheets_roofline_is_the_least_that_the_gpu_needs(base):
 def test_the_table_says_what_is_reached(base):
     of = measured(base, {("mlp-784-100x2-10", 8): 1 / 1.05, ("fashion-mlp", 128): 1 / 1.4})
     found = held_out.summaries(uncalibrated(of), of)
-    head, _, overhead, *_ = error_tables.table(found)
+    head, _, overhead, *_ = prediction_errors.table(found)
     assert head.startswith("| device | steps | models | trainings | median error |")
     assert overhead.startswith("| cpu | overhead-bound | 1 | 1 | 5.00 % | 5.00 % |")
-    said = error_tables.verdicts(found)
+    said = prediction_errors.verdicts(found)
     assert "cpu, overhead-bound: median 5.00 %, mean 5.00 %: within 10.0 % and 15.0 %" in said[0]
     assert "cpu, work-bound: median 40.0 %, mean 40.0 %: not within" in said[1]
-    assert error_tables.lines(base) == [
+    assert prediction_errors.lines(base) == [
         "No training in this profile tells its step: measure some with: python -m workloads.training --study seeds"
     ]
 
@@ -187,11 +188,11 @@ def test_a_step_known_less_well_counts_from_the_end_of_its_interval(base):
     *_, every = held_out.summaries([first, wide], of)
     assert (every.cases, every.wide, every.mean) == (1, 1, pytest.approx(0.1))
     assert every.every[1] == pytest.approx((0.1 + 1.1 / 1.05 - 1) / 2)
-    assert error_tables.case_table([wide])[-1].endswith("| +10 %, 5 % beyond |")
+    assert prediction_errors.case_table([wide])[-1].endswith("| +10 %, 5 % beyond |")
     inside = msgspec.structs.replace(
         wide, seen=msgspec.structs.replace(seen, step=Estimate(step, 0.5 * step, 1.5 * step))
     )
-    assert error_tables.case_table([inside])[-1].endswith("| +10 %, inside |")
+    assert prediction_errors.case_table([inside])[-1].endswith("| +10 %, inside |")
     assert held_out.beyond(0.8, Estimate(1.0, 0.9, 1.1)) == pytest.approx(1 - 0.8 / 0.9)
 
 
@@ -215,7 +216,7 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
 
 def test_the_crossover_along_width_foretold(base):
     """The CPU's steps grow with the width squared, the GPU's stay at their floor of 1 ms: they meet where the CPU takes 1 ms."""
-    answer = foretold.along(
+    answer = predicted_crossover.along(
         Training(WIDE[0], 32, 2048), "width", [2**i for i in range(4, 13)], (CPU, base), (GPU, base)
     )
     assert answer.kind in ("gpu-from", "cant-tell")
@@ -236,14 +237,14 @@ def test_the_crossover_along_width_foretold(base):
     ],
 )
 def test_a_training_of_another_size(varies, size, model, training_):
-    made = foretold.sized(Training("mlp-784-100x2-10", 32, 2048), varies, size)
+    made = predicted_crossover.sized(Training("mlp-784-100x2-10", 32, 2048), varies, size)
     assert (made.model, (made.batch, made.samples, made.epochs)) == (model, training_)
 
 
 def test_a_model_without_such_a_size_is_refused():
     with pytest.raises(ValueError, match="lenet has no width to vary"):
-        foretold.sized(Training("lenet", 32, 2048), "width", 8)
-    assert foretold.sized(Training("fashion-mlp-5", 32, 2048), "depth", 8).model == "fashion-mlp-8"
+        predicted_crossover.sized(Training("lenet", 32, 2048), "width", 8)
+    assert predicted_crossover.sized(Training("fashion-mlp-5", 32, 2048), "depth", 8).model == "fashion-mlp-8"
 
 
 def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
@@ -255,22 +256,22 @@ def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
             step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
             rows.append(training(name, 32, step * times, device))
     of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
-    by_step = next(b for b in foretold.beside(of) if (b.varies, b.by) == ("width", "a step"))
+    by_step = next(b for b in predicted_crossover.beside(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
     for point, said, regret in zip(by_step.measured.points, by_step.foretold.points, by_step.regrets, strict=True):
         right = (point.ratio.value > 1) == (said.ratio.value > 1)
         assert (regret == 0) == right
         if not right:
             assert regret == pytest.approx(max(point.ratio.value, 1 / point.ratio.value) - 1, rel=1e-6)
-    told = foretold.lines([by_step])
+    told = predicted_crossover.lines([by_step])
     assert told[2].startswith("| mlp-784-Wx2-10 | width | a step |") or "| width | a step |" in told[2]
     assert "of 5 cases" in told[-1]
 
 
 def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     def answer(*ratios):
-        from analysis import crossover
-        from analysis.crossover import Form, Point, Side
+        from analysis.crossover import crossover
+        from analysis.crossover.crossover import Form, Point, Side
 
         sides = [
             [Side("k", d, None, "float32", Estimate(t, t, t)) for d, t in (("cpu", r), ("gpu:0", 1.0))] for r in ratios
@@ -279,22 +280,26 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
         return crossover.classify("float32", Form("a step"), points)
 
     def named(a):
-        from analysis.crossover import Family
+        from analysis.crossover.crossover import Family
 
         return msgspec.structs.replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
 
     up, always = answer(0.5, 0.5, 2.0), answer(2.0, 2.0, 2.0)
-    assert foretold.Beside("batch", "a step", up, up, ()).error == pytest.approx(0)
-    assert math.isinf(foretold.Beside("batch", "a step", up, always, ()).error)
-    assert foretold.Beside("batch", "a step", always, always, ()).error is None
+    assert predicted_crossover.Beside("batch", "a step", up, up, ()).error == pytest.approx(0)
+    assert math.isinf(predicted_crossover.Beside("batch", "a step", up, always, ()).error)
+    assert predicted_crossover.Beside("batch", "a step", always, always, ()).error is None
     up_late, close = answer(0.5, 0.5, 2.0), answer(0.5, 0.5, 2.0)
-    assert foretold.values_cross(up_late) == pytest.approx(2 * 2**0.5)  # half way from 2 to 4: a half and twice
-    assert foretold.values_cross(always) is None
+    assert predicted_crossover.values_cross(up_late) == pytest.approx(
+        2 * 2**0.5
+    )  # half way from 2 to 4: a half and twice
+    assert predicted_crossover.values_cross(always) is None
     unsure = msgspec.structs.replace(close, crossings=())
-    assert foretold.Beside("batch", "a step", up, unsure, ()).error == pytest.approx(
+    assert predicted_crossover.Beside("batch", "a step", up, unsure, ()).error == pytest.approx(
         2 * 2**0.5 / up.crossings[0].at.value - 1
     )
-    row = foretold.lines([foretold.Beside("batch", "a step", named(up), named(unsure), (0.0,))])[2]
+    row = predicted_crossover.lines([predicted_crossover.Beside("batch", "a step", named(up), named(unsure), (0.0,))])[
+        2
+    ]
     assert " | cannot tell (values cross at 2.83) | " in row
     shifted = answer(0.25, 0.5, 0.5, 2.0)
-    assert foretold.Beside("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
+    assert predicted_crossover.Beside("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)

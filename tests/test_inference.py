@@ -10,8 +10,8 @@ import pytest
 from fake_gpu import FakeNvml, use_nvml, write
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
-from analysis import inference as said
-from analysis import inference_words
+from analysis.text import inference as inference_words
+from analysis.training import inference as said
 from kernels import networks
 from kernels.problems import Inference
 from workloads import inference, options, records
@@ -414,7 +414,7 @@ def test_a_missing_tensorflow_exits_3(monkeypatch, capsys):
 
 
 def test_the_page_has_a_line_for_each_batch_and_way():
-    from analysis.report import inference as page
+    from analysis.report.sections import inference as page
 
     lines = page.section(two_sides())
     assert lines[0] == "## Inference: a model's answers, batch by batch"

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis import job_words, jobs, sentences
-from analysis.crossover import Answer
-from analysis.estimate import Estimate
-from analysis.jobs import BY_EPOCH, BY_JOB, BY_STEP
-from analysis.report import training as section
-from analysis.training_answers import training_sentences
+from analysis.crossover.crossover import Answer
+from analysis.report.sections import training as section
+from analysis.stats import Estimate
+from analysis.text import sentences, whole_training
+from analysis.text.training_answers import training_sentences
+from analysis.training import break_even
+from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP
 from kernels.problems import Training
 from workloads.records import Measurement, Settings, settings
 
@@ -85,51 +86,51 @@ def one(answers: list[Answer], by: str) -> Answer:
 
 
 def test_a_batch_crossover_by_the_step_lies_where_the_laws_meet():
-    found = one(jobs.answers(batches(), ["batch"]), BY_STEP)
+    found = one(break_even.answers(batches(), ["batch"]), BY_STEP)
     assert (found.kind, found.low_n, found.high_n, found.family.varies) == ("gpu-from", 50, 800, "batch")
     (crossing,) = found.crossings
     assert (crossing.below, crossing.above, crossing.to) == (100, 400, "gpu")
     # 3/4 and 6/4 of the GPU's time: log(4/3) / log(2) of the way from 100 to 400 in the logarithm
     assert crossing.at.value == pytest.approx(100 * 4 ** (0.28768207 / 0.69314718), rel=1e-6)
-    said = job_words.answer_sentence(found)
+    said = whole_training.answer_sentence(found)
     assert said.startswith("cifar10-cnn (S0), float32 inputs, Keras's fit: by a step, the GPU wins from batch = 178")
     assert said.endswith("(measured 50..800).")
 
 
 def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
-    assert jobs.planned_steps(jobs.Setup(FIT, "cifar10-cnn", 32, 320, "float32"), 50_000) == 1562
-    assert jobs.planned_steps(jobs.Setup(FIT, "cifar10-cnn", 32, 330, "float32"), 50_000) == 1563
-    assert jobs.planned_steps(jobs.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
+    assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 320, "float32"), 50_000) == 1562
+    assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 330, "float32"), 50_000) == 1563
+    assert break_even.planned_steps(break_even.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
 
 
 def test_compiling_for_a_smaller_last_batch_is_said_where_it_is_a_part_of_the_job():
     """Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100."""
     rows = [trained("cifar10-cnn", 32, 100, (0.0, 0.0, 1e-3), device=d, once=(5.0, 0.0, 3.5)) for d in ("cpu", "gpu:0")]
-    assert not any(map(job_words.last_batch_sentence, jobs.pairs(rows)))  # no such phase
+    assert not any(map(whole_training.last_batch_sentence, break_even.pairs(rows)))  # no such phase
     rows[1].phases_s["compile_last"] = 5.0
-    (said,) = map(job_words.last_batch_sentence, jobs.pairs(rows))
+    (said,) = map(whole_training.last_batch_sentence, break_even.pairs(rows))
     assert "holds 4 samples, and the GPU compiles for that shape too: 5.00 s, 36.9 % of its whole job" in said
-    assert said in job_words.lines(rows)
+    assert said in whole_training.lines(rows)
     rows[1].phases_s["compile_last"] = 0.2
-    assert not any(map(job_words.last_batch_sentence, jobs.pairs(rows)))
+    assert not any(map(whole_training.last_batch_sentence, break_even.pairs(rows)))
 
 
 def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
     """S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
     the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole
     batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
-    found = one(jobs.answers(batches(), ["batch"]), BY_JOB)
+    found = one(break_even.answers(batches(), ["batch"]), BY_JOB)
     expected = [(50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]
     assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
     said = "by the whole job of 50,000 samples and 10 epochs, put together from these costs, the GPU wins from batch = "
-    assert said in job_words.answer_sentence(found)
+    assert said in whole_training.answer_sentence(found)
 
 
 def test_an_interval_that_holds_1_is_no_win():
     noisy = [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3 + (b - 100) * 1e-7), noise=0.1) for b in (100, 200)]
     noisy += [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3), device="gpu:0", noise=0.1) for b in (100, 200)]
-    assert one(jobs.answers(noisy, ["batch"]), BY_STEP).kind == "cant-tell"
+    assert one(break_even.answers(noisy, ["batch"]), BY_STEP).kind == "cant-tell"
 
 
 def small_data() -> list[Measurement]:
@@ -143,7 +144,7 @@ def small_data() -> list[Measurement]:
 
 
 def test_samples_move_the_crossover_by_epoch_and_by_job():
-    found = jobs.answers(small_data(), ["samples"])
+    found = break_even.answers(small_data(), ["samples"])
     by_step, by_epoch, by_job = (one(found, by) for by in (BY_STEP, BY_EPOCH, BY_JOB))
     assert by_step.kind == "gpu-at-smallest"
     # 10 steps: 0.10 against 0.08, and more steps are more so
@@ -157,8 +158,8 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
 @pytest.mark.parametrize(("samples", "epochs"), [(320, 10 / 0.02), (3200, 10 / 0.56), (32_000, 10 / 5.96)])
 def test_the_epochs_that_pay_back_a_later_start(samples, epochs):
     """10 s later, and 0.02, 0.56, 5.96 s won an epoch."""
-    pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == samples)
-    assert jobs.payback(pair).value == pytest.approx(epochs)
+    pair = next(p for p in break_even.pairs(small_data()) if p.setup.samples == samples)
+    assert break_even.payback(pair).value == pytest.approx(epochs)
     assert (pair.gpu.begins(10).value, pair.cpu(BY_JOB).begins(10).value) == (pytest.approx(16.1), pytest.approx(6.1))
 
 
@@ -167,32 +168,34 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3)),
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
     ]
-    (pair,) = jobs.pairs(slow)
-    assert jobs.payback(pair) is None
-    assert job_words.payback_sentence(pair).endswith("so the GPU never catches up.")
+    (pair,) = break_even.pairs(slow)
+    assert break_even.payback(pair) is None
+    assert whole_training.payback_sentence(pair).endswith("so the GPU never catches up.")
     likely = msgspec.structs.replace(pair.gpu.costs, step=Estimate(2e-3, 0.5e-3, 3.5e-3))
     unsure = msgspec.structs.replace(pair, gpu=msgspec.structs.replace(pair.gpu, costs=likely))
-    paid = jobs.payback(unsure)  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
+    paid = break_even.payback(unsure)  # an epoch of 10 steps may be 5 ms shorter, and likely is 10 ms longer
     assert (paid.value, paid.high) == (math.inf, math.inf) and paid.low == 0
-    assert job_words.payback_sentence(unsure).endswith("so which one is ahead cannot be told.")
+    assert whole_training.payback_sentence(unsure).endswith("so which one is ahead cannot be told.")
     soon = [
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), once=(1.0, 0.0, 0.0)),
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), device="gpu:0"),
     ]
-    (pair,) = jobs.pairs(soon)  # a second sooner, and 10 ms an epoch longer
-    assert job_words.payback_sentence(pair).endswith("so the GPU, which begins sooner, is overtaken after 100 epochs.")
+    (pair,) = break_even.pairs(soon)  # a second sooner, and 10 ms an epoch longer
+    assert whole_training.payback_sentence(pair).endswith(
+        "so the GPU, which begins sooner, is overtaken after 100 epochs."
+    )
     quick = [
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 2e-3), once=(1.0, 0.0, 0.0)),
         trained("fashion-mlp", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
-    (pair,) = jobs.pairs(quick)
-    assert jobs.payback(pair).value == 0
-    assert job_words.payback_sentence(pair).endswith("ahead from the first epoch.")
+    (pair,) = break_even.pairs(quick)
+    assert break_even.payback(pair).value == 0
+    assert whole_training.payback_sentence(pair).endswith("ahead from the first epoch.")
 
 
 def test_a_jobs_parts_add_up_and_are_named():
-    pair = next(p for p in jobs.pairs(small_data()) if p.setup.samples == 3200)
-    split = jobs.split(pair.gpu, 5, pair.steps)
+    pair = next(p for p in break_even.pairs(small_data()) if p.setup.samples == 3200)
+    split = break_even.split(pair.gpu, 5, pair.steps)
     expected = [("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]
     assert [(name, round(e.value, 6)) for name, e in split.parts] == expected
     assert split.total.value == pytest.approx(17.4)
@@ -206,15 +209,17 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 9e-3), gpu="visible"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
-    (pair,) = jobs.pairs(every)
+    (pair,) = break_even.pairs(every)
     assert pair.cpu(BY_STEP).form == "GPU hidden, jit on"
     more = [
         trained("cifar10-cnn", 64, 640, (0.0, 0.0, 5e-3)),
         trained("cifar10-cnn", 64, 640, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
     expected = [pytest.approx(3e-3), pytest.approx(5e-3)]
-    assert [p.cpu.seconds.value for p in one(jobs.answers([*every, *more], ["batch"]), BY_STEP).points] == expected
-    said = job_words.trap_sentence(pair)
+    assert [
+        p.cpu.seconds.value for p in one(break_even.answers([*every, *more], ["batch"]), BY_STEP).points
+    ] == expected
+    said = whole_training.trap_sentence(pair)
     assert "takes 3.00 ms with the GPU hidden, jit on, and, a trap" in said
     assert (
         "4.00 ms with the GPU hidden (1.33 times) and 9.00 ms with the GPU visible (3.00 times); the GPU's 1.00 ms"
@@ -230,14 +235,14 @@ def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
         trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.04e-3), noise=0.1, gpu="visible"),
         trained("fashion-mlp", 32, 2048, (0.0, 0.0, 1e-3), device="gpu:0"),
     ]
-    (pair,) = jobs.pairs(every)
-    assert job_words.trap_sentence(pair) == ""
+    (pair,) = break_even.pairs(every)
+    assert whole_training.trap_sentence(pair) == ""
     page = "\n".join(section.section(every, {}))
     assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
     slow = trained("fashion-mlp", 32, 2048, (0.0, 0.0, 40e-3), jit_compile="on")
-    (pair,) = jobs.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
+    (pair,) = break_even.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
     assert "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best" in (
-        job_words.trap_sentence(pair)
+        whole_training.trap_sentence(pair)
     )
 
 
@@ -250,12 +255,12 @@ def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
     ]
     for m, imported, begun in zip(every, (9.0, 5.0, 7.0), (0.05, 0.25, 0.25), strict=True):
         m.phases_s.update({"import": imported, "device_start": begun})
-    (pair,) = jobs.pairs(every)
+    (pair,) = break_even.pairs(every)
     assert pair.cpu(BY_JOB).form == "GPU hidden"
     # the very first process took longest: 6 s of the other two; the import's interval moves neither side ahead
     assert pair.cpu(BY_JOB).costs.start.value == pytest.approx(6.05)
     assert (pair.gpu.costs.start.low, pair.gpu.costs.start.high) == (pytest.approx(6 + 0.22), pytest.approx(6 + 0.28))
-    assert jobs.law(every[2], every).start.low == pytest.approx(5 + 0.22)  # by itself: as far as both
+    assert break_even.law(every[2], every).start.low == pytest.approx(5 + 0.22)  # by itself: as far as both
 
 
 def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
@@ -266,10 +271,10 @@ def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), beside="fits"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), dtype="float64"),
     ]
-    assert jobs.pairs([gpu, *aside]) == []
-    assert jobs.trainings(aside) == [aside[0], aside[1], aside[3]]
+    assert break_even.pairs([gpu, *aside]) == []
+    assert break_even.trainings(aside) == [aside[0], aside[1], aside[3]]
     slow = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 5e-3), device="gpu:0", jit_compile="off")
-    (pair,) = jobs.pairs([slow, gpu, trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3))])
+    (pair,) = break_even.pairs([slow, gpu, trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3))])
     assert pair.gpu.costs.step.value == pytest.approx(1e-3)
 
 
@@ -281,11 +286,11 @@ def test_width_and_depth_are_read_off_the_generators_names():
             trained(model, 128, 1280, (0.0, 0.0, 1e-5 * units * layers / 2)),
             trained(model, 128, 1280, (0.0, 0.0, 3e-3 * layers / 2), device="gpu:0"),
         ]
-    width = one(jobs.answers(made, ["width"]), BY_STEP)
+    width = one(break_even.answers(made, ["width"]), BY_STEP)
     assert [p.n for p in width.points] == [10, 100, 1000]
     assert (width.kind, width.crossings[0].at.value) == ("gpu-from", pytest.approx(300, rel=1e-6))
-    assert job_words.answer_sentence(width).startswith("mlp-784-Wx2-10, batch 128, 1,280 samples")
-    depth = one(jobs.answers(made, ["depth"]), BY_STEP)
+    assert whole_training.answer_sentence(width).startswith("mlp-784-Wx2-10, batch 128, 1,280 samples")
+    depth = one(break_even.answers(made, ["depth"]), BY_STEP)
     assert ([p.n for p in depth.points], depth.kind) == ([2, 4], "cpu-throughout")
 
 
@@ -298,10 +303,10 @@ def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
             trained("peaks", n, n, (0.0, 0.0, 1e-7 * n), **loop),
             trained("peaks", n, n, (0.0, 0.0, 1e-4), device="gpu:0", **loop),
         ]
-    assert jobs.answers(made, ["batch"]) == []
-    found = one(jobs.answers(made, ["samples"]), BY_STEP)
+    assert break_even.answers(made, ["batch"]) == []
+    found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))
-    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in job_words.answer_sentence(
+    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in whole_training.answer_sentence(
         found
     )
 
@@ -322,10 +327,10 @@ def test_each_change_stands_beside_the_plain_row():
             residence="resident",
         ),
     ]
-    found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in job_words.changes(made)}
+    found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in whole_training.changes(made)}
     expected = {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3), "the whole set on the device": (1e-3, 6e-3)}
     assert found == expected
-    (said,) = job_words.change_sentences(made)
+    (said,) = whole_training.change_sentences(made)
     assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times as long)" in said
 
 
@@ -340,7 +345,7 @@ def test_a_change_that_saves_time_is_said_as_how_many_times_as_fast():
         "cifar10-cnn, batch 32, 320 samples, on the CPU: a step of a warm epoch takes 10.0 ms as Keras does it by itself; "
         "the whole set on the device: 2.00 ms (5.00 times as fast); 16 steps an execution: 40.0 ms (4.00 times as long)."
     )
-    assert job_words.change_sentences(made) == [said]
+    assert whole_training.change_sentences(made) == [said]
     assert sentences.answer(made) == ["Training cifar10-cnn at batch 32: a step takes 10.0 ms on the CPU.", said]
 
 
@@ -366,10 +371,12 @@ def test_a_sweep_whose_winner_never_changes_has_its_sentence_and_one_training_be
 def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(kernel):
     """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""
     m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel=kernel, residence="resident", epochs=2000)
-    found = jobs.law(m)
+    found = break_even.law(m)
     assert (found.fit.value, found.epoch.value) == (0.0, 0.0)
     assert found.step.value == pytest.approx(1.1e-3)
-    assert jobs.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(0.05)
+    assert break_even.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(
+        0.05
+    )
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)
@@ -379,17 +386,17 @@ def test_one_batch_by_several_ways(kernel):
         trained("peaks", 100, 100, (0.0, 0.0, 2e-4), kernel="training/tensorflow/loop", residence="fed"),
         trained("peaks", 100, 100, (0.0, 0.0, 1e-4), kernel=kernel, residence="resident"),
     ]
-    assert job_words.way_sentences(made) == [
+    assert whole_training.way_sentences(made) == [
         "peaks, 100 samples in one batch, on the CPU: a step takes 100 us by jax loop, 200 us by tf fed and 41.0 ms by fit."
     ]
-    assert job_words.way_sentences(made[:1]) == []
+    assert whole_training.way_sentences(made[:1]) == []
 
 
 def test_the_section_has_the_study_and_its_pictures(tmp_path):
     rows = [*batches(), *small_data()]
     for m in rows:  # one start of a device in one folder
         m.series["device_start_s"] = ((9.0 if m.settings.device == "gpu:0" else 5.0),) * 5
-    drawn = section.figures(jobs.answers(rows))
+    drawn = section.figures(break_even.answers(rows))
     assert set(drawn) == {"batches.svg", "small-dataset.svg"}
     page = "\n".join(section.section(rows, {name: [f"![]({name})", ""] for name in section.PICTURES}))
     for heading in (
@@ -400,7 +407,7 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
         assert heading in page
     assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 |" in page
     assert "| 320 | CPU, GPU hidden | 6.60 s |" in page
-    from analysis.report.pictures import save
+    from analysis.report.charts.products_svg import save
 
     path = save(drawn["small-dataset.svg"], tmp_path / "small-dataset.svg")
     words = [node.text or "" for node in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]

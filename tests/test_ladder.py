@@ -3,10 +3,10 @@
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, cpu_run, row, run, square
 
-from analysis import ladder
-from analysis.report import overview
+from analysis.crossover import ladder
 from analysis.report.material import Material
 from analysis.report.page import markdown
+from analysis.report.sections import overview
 from kernels import registry
 from kernels.problems import Conv, Peak
 from workloads.records import Loaded

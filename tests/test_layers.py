@@ -10,25 +10,20 @@ from fake_measurements import row
 from test_report import boxes
 from test_results_load import write
 
-from analysis import (
-    answers,
-    bounds,
-    crossing_words,
-    crossover,
-    facts,
-    families,
-    layers,
-    names,
-    report,
-    row_words,
-    steps,
-)
-from analysis.crossover import COPIES, LATENCY
-from analysis.report import cells, layer_pictures, method, page
-from analysis.report import layers as layer_sections
-from analysis.report import roofline as hierarchical
-from analysis.roofs import roofs
-from analysis.why import why
+from analysis import labels, report
+from analysis import table as cells
+from analysis.crossover import crossover, families, layers, network_steps
+from analysis.crossover.crossover import COPIES, LATENCY
+from analysis.crossover.time_split import why
+from analysis.report import page
+from analysis.report.charts import layers_svg
+from analysis.report.charts import roofline_svg as hierarchical
+from analysis.report.sections import layers as layer_sections
+from analysis.report.sections import method
+from analysis.roofline import bounds
+from analysis.roofline.roofs import roofs
+from analysis.text import answers, crossings, rates
+from analysis.text import rows as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
 from workloads import options, tables
 from workloads.harness import plan
@@ -81,7 +76,7 @@ def test_sentences_and_reasons_name_what_varies(varies, sizes, words):
     assert words[0] in answers.sentence(resident)
     first, *_ = why(rows, resident)
     assert (first.arithmetic, first.overhead, first.remainder) == pytest.approx((4e-6, 16e-6, 0))
-    said = crossing_words.why_sentence(first, LATENCY)
+    said = crossings.why_sentence(first, LATENCY)
     assert said.startswith(f"Why: at {words[1]} a GPU call costs 20.0 us, most of it launch and Python (16.0 us)")
     assert [w.copies for w in why(rows, copied)] == pytest.approx([60e-6] * len(why(rows, copied)))
     slow = [m for m in rows if law_time(m) > 25e-6 or "cudnn" in m.kernel]  # the CPU at the larger sizes only
@@ -216,19 +211,24 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
 def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     runs = [fake.run(fake.CPU_MACHINE, "python -m workloads.matmul --model fashion-mlp --batch 32")]
     expected = ["fashion-mlp", "cifar10-cnn"]
-    assert steps.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == expected
-    assert steps.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
-    assert steps.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == ["vgg-16"]
+    assert network_steps.models([*runs, fake.run(fake.CPU_MACHINE, "python -m workloads.conv --batch 4")]) == expected
+    assert network_steps.models([fake.run(fake.CPU_MACHINE, "python -m workloads.conv --shapes 1x8x8x3:4x3x3")]) == []
+    assert network_steps.models([fake.run(fake.CPU_MACHINE, "workloads.conv.run(model='vgg-16', batch=[2])")]) == [
+        "vgg-16"
+    ]
     rows = fake.layer_rows("fashion-mlp", (32,), 0.0, ("float32",), ("dense",))
-    named = set(steps.names(runs, rows).values())
+    named = set(network_steps.names(runs, rows).values())
     assert named == {"dense1", "dense2 +3", "classes"}  # dense2 to dense5 are alike
-    (found,) = steps.steps(runs, rows, "matmul")
-    (total,) = steps.totals(found[1], rows)
+    (found,) = network_steps.steps(runs, rows, "matmul")
+    (total,) = network_steps.totals(found[1], rows)
     cpu = {m.problem: law_time(m) for m in rows if m.settings.threads == 1}
     assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
     assert total.cpu <= sum(cpu[w.problem] for w in found[1]) and total.flops == sum(w.flops for w in found[1])
     partial = [m for m in rows if not (m.problem.layout == "nt" and m.problem.n == 500)]
-    assert {w.direction for _, works in steps.steps(runs, partial, "matmul") for w in works} == {"fprop", "wgrad"}
+    assert {w.direction for _, works in network_steps.steps(runs, partial, "matmul") for w in works} == {
+        "fprop",
+        "wgrad",
+    }
 
 
 def test_one_product_is_not_called_all_one():
@@ -255,8 +255,8 @@ def test_how_all_families_fare_in_one_sentence():
 
 
 def test_shapes_in_words():
-    assert names.product(Matmul(8, 8, 8)) == "8" and names.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
-    assert names.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
+    assert labels.product(Matmul(8, 8, 8)) == "8" and labels.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
+    assert labels.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
         "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
     )
     assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (
@@ -324,7 +324,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
         of = layer_sections.found(loaded, op, ceilings)
         names = dict(layer_sections.pictures_of(of))
         assert len(names) == 2
-        figures += [layer_pictures.figure(of, name) for name in names]
+        figures += [layers_svg.figure(of, name) for name in names]
     for figure in figures:
         written = boxes(figure)
         for text, box in written:
@@ -337,7 +337,7 @@ def test_the_bands_and_marks_lie_where_the_winner_changes():
     rows = [m for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
     of = layer_sections.found(loaded, "conv", ())
-    figure = layer_pictures.figure(of, "convolutions-batch")
+    figure = layers_svg.figure(of, "convolutions-batch")
     (axes,) = figure.axes
     marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1)
     assert marks == pytest.approx([20, 80])  # one call, copies as written
@@ -367,14 +367,14 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
     rows = fake.stream_curve("stream/numba/loop", lambda nbytes: 1e10 * (2**31 / nbytes) ** 0.4, fake.STREAM_SIZES, 2)
     (memory,) = (r for r in roofs(rows, fake.CPU_MACHINE) if r.kind == "memory")
     assert memory.note == "no plateau there: the best rate of working sets from 128 MiB"
-    said = facts.ceiling_sentences((memory,))
-    assert said == [f"Measured ceilings of the CPU: {facts.bytes_rate(memory.rate.value)} from DRAM ({memory.note})."]
-    assert facts.unflat_sentences([memory]) == [
-        f"cpu: the DRAM ceiling with 2 threads, {facts.bytes_rate(memory.rate.value)}, is the best rate of working sets from 128 "
+    said = rates.ceiling_sentences((memory,))
+    assert said == [f"Measured ceilings of the CPU: {rates.bytes_rate(memory.rate.value)} from DRAM ({memory.note})."]
+    assert rates.unflat_sentences([memory]) == [
+        f"cpu: the DRAM ceiling with 2 threads, {rates.bytes_rate(memory.rate.value)}, is the best rate of working sets from 128 "
         "MiB (stream/numba/loop, 256 MiB, 2 threads)."
     ]
     quick = roofs(rows[-1:], fake.CPU_MACHINE)  # a look at one size has searched for no plateau
-    assert [r.note for r in quick] == [""] and facts.unflat_sentences(quick) == []
+    assert [r.note for r in quick] == [""] and rates.unflat_sentences(quick) == []
 
 
 def test_the_software_of_all_runs_with_every_version():

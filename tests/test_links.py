@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from fake_measurements import row
 
-from analysis import links, sheets
+from analysis.roofline import data_sheets, links
 from analysis.units import bytes_rate
 from kernels.problems import Transfer
 
@@ -163,7 +163,7 @@ def test_the_words():
 
 
 def test_pcie_rates():
-    assert bytes_rate(sheets.pcie_bytes_per_s(5, 16)) == "63.0 GB/s"
-    assert bytes_rate(sheets.pcie_bytes_per_s(3, 16)) == "15.8 GB/s"
-    assert sheets.pcie_bytes_per_s(1, 16) == 4e9
-    assert sheets.pcie_bytes_per_s(9, 16) is None
+    assert bytes_rate(data_sheets.pcie_bytes_per_s(5, 16)) == "63.0 GB/s"
+    assert bytes_rate(data_sheets.pcie_bytes_per_s(3, 16)) == "15.8 GB/s"
+    assert data_sheets.pcie_bytes_per_s(1, 16) == 4e9
+    assert data_sheets.pcie_bytes_per_s(9, 16) is None

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
-from analysis.memory import batch_bytes, counted, fixed_bytes, memory
+from analysis.predict.memory import batch_bytes, counted, fixed_bytes, memory
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Training

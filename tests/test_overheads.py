@@ -3,9 +3,9 @@
 import pytest
 from fake_measurements import row
 
-from analysis import overheads
-from analysis.estimate import Estimate
-from analysis.overheads import constants, find, lines
+from analysis.roofline import overheads
+from analysis.roofline.overheads import constants, find, lines
+from analysis.stats import Estimate
 from kernels.problems import Launch
 
 

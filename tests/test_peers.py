@@ -7,9 +7,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from analysis import crossover, fleet_devices
-from analysis import peers as words
-from analysis.report import overview, several_gpus
+from analysis.crossover import crossover
+from analysis.fleet import devices
+from analysis.report.sections import overview, several_gpus
+from analysis.text import peers as words
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import options, peers, records, suite
 from workloads.frameworks import windows
@@ -272,7 +273,7 @@ def test_sums_are_told_with_the_ratio_of_what_is_launched_alike():
 
 
 def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
-    from analysis.report import several_gpus
+    from analysis.report.sections import several_gpus
 
     assert several_gpus.section([fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)]) == []
     copy = fake.row(
@@ -299,7 +300,7 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
 
 def test_a_fleet_names_what_its_gpus_do_with_each_other():
     def of(p, **how):
-        return fleet_devices.quantity(fake.row("x/cupy/y", p, 1e-3, device="gpu:0", **how), host(2))
+        return devices.quantity(fake.row("x/cupy/y", p, 1e-3, device="gpu:0", **how), host(2))
 
     assert of(PeerCopy(0, 1, MIB)) == "copies to gpu-1" and of(PeerCopy(0, 1, 4)) == "short copies to gpu-1"
     assert of(PeerCopy(0, 1, MIB, 2)) == "copies to and from gpu-1"

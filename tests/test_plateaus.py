@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from fake_measurements import STREAM_SIZES, stairs, stream_curve
 
-from analysis import plateaus
+from analysis.roofline import memory_levels
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30
 SAPPHIRE = fake.GPU_MACHINE  # L1d 48 KiB and L2 2 MiB a core, L3 105 MiB, 16 cores; a GPU with 60 MiB of L2
@@ -15,7 +15,7 @@ ONE_CORE = stairs((48 * KIB, 400e9), (2 * MIB, 150e9), (105 * MIB, 36e9), last=1
 
 
 def found(rows, machine=SAPPHIRE):
-    return {p.name: p for p in plateaus.plateaus(rows, machine)}
+    return {p.name: p for p in memory_levels.plateaus(rows, machine)}
 
 
 @pytest.mark.parametrize("spread", [0.0, 0.02, 0.06])
@@ -28,32 +28,36 @@ def test_four_levels_are_found_with_their_bandwidths_and_the_transitions_left_ou
     # 64 KiB, 2 and 4 MiB, 128 MiB lie between the levels
     spans = [(round(p.from_bytes / KIB), round(p.to_bytes / KIB), p.points) for p in seen.values()]
     assert spans == [(8, 32, 3), (128, 1024, 4), (8192, 65536, 4), (256 * 1024, 2048 * 1024, 4)]
-    assert plateaus.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES, spread=spread), SAPPHIRE) == []
+    assert (
+        memory_levels.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES, spread=spread), SAPPHIRE) == []
+    )
 
 
 def test_noise_alone_makes_no_levels():
-    (one,) = plateaus.plateaus(stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None)
+    (one,) = memory_levels.plateaus(
+        stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None
+    )
     assert one.points == len(STREAM_SIZES) - 6
     assert one.rate.value == pytest.approx(1e10, rel=0.05)
 
 
 def test_a_slope_is_no_level():
     falling = stream_curve("stream/numba/loop", lambda n: 1e15 / n**0.4, STREAM_SIZES)
-    assert plateaus.plateaus(falling, SAPPHIRE) == ()
+    assert memory_levels.plateaus(falling, SAPPHIRE) == ()
     gentle = stream_curve("stream/numba/loop", lambda n: 1e12 / n**0.14, STREAM_SIZES)  # 9 % from size to size
-    assert plateaus.plateaus(gentle, SAPPHIRE) == ()
+    assert memory_levels.plateaus(gentle, SAPPHIRE) == ()
 
 
 def test_a_curve_without_a_flat_end_has_no_dram_plateau_and_says_why():
     law = stairs((48 * KIB, 400e9), (2 * MIB, 150e9), last=36e9)
     short = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 64 * MIB])
     assert list(found(short)) == ["L1", "L2", "L3"]
-    assert plateaus.missing(short, SAPPHIRE) == [
+    assert memory_levels.missing(short, SAPPHIRE) == [
         "cpu: no DRAM plateau found (triad with 1 thread): the largest working set, 64.0 MiB, may lie in the L3 of 105 MiB that "
         "the machine claims"
     ]
     steep = stream_curve("stream/numba/loop", lambda n: law(n) if n <= 64 * MIB else 36e9 * 64 * MIB / n, STREAM_SIZES)
-    (said,) = plateaus.missing(steep, SAPPHIRE)
+    (said,) = memory_levels.missing(steep, SAPPHIRE)
     assert said.endswith("has no flat part of 3 sizes up to the largest working set, 2.00 GiB")
 
 
@@ -64,17 +68,17 @@ def test_a_machine_that_claims_more_cache_than_it_has_gets_no_made_up_dram():
     seen = found(rows, claims)
     assert list(seen)[-2:] == ["L3", "L3 or DRAM"]
     assert seen["L3 or DRAM"].rate.value == pytest.approx(9e9)
-    said = plateaus.missing(rows, claims)
+    said = memory_levels.missing(rows, claims)
     assert any("no DRAM plateau found" in s and "cannot be told from it" in s for s in said)
     whole = stream_curve("stream/numba/loop", law, STREAM_SIZES)
     assert list(found(whole, claims))[-1] == "DRAM"  # 2 GiB cannot lie in 480 MiB
 
 
 def test_caches_of_a_core_count_for_every_thread_and_l3_once():
-    assert plateaus.levels(SAPPHIRE, "cpu", 4) == (("L1", 192 * KIB), ("L2", 8 * MIB), ("L3", 105 * MIB))
-    assert plateaus.levels(SAPPHIRE, "cpu", 64)[0] == ("L1", 768 * KIB)  # 16 cores
-    assert plateaus.levels(SAPPHIRE, "gpu:0") == (("L2", 60 * MIB),)
-    assert plateaus.levels(SAPPHIRE, "gpu:7") == plateaus.levels(None, "cpu", 1) == ()
+    assert memory_levels.levels(SAPPHIRE, "cpu", 4) == (("L1", 192 * KIB), ("L2", 8 * MIB), ("L3", 105 * MIB))
+    assert memory_levels.levels(SAPPHIRE, "cpu", 64)[0] == ("L1", 768 * KIB)  # 16 cores
+    assert memory_levels.levels(SAPPHIRE, "gpu:0") == (("L2", 60 * MIB),)
+    assert memory_levels.levels(SAPPHIRE, "gpu:7") == memory_levels.levels(None, "cpu", 1) == ()
     law = stairs((192 * KIB, 1.5e12), (8 * MIB, 600e9), (105 * MIB, 120e9), last=40e9)
     seen = found(stream_curve("stream/numba/loop", law, STREAM_SIZES, threads=4))
     assert seen["L1"].to_bytes >= 127 * KIB and seen["L2"].threads == 4
@@ -90,7 +94,7 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
         )  # flat at first, then rising: calls, not bytes
 
     rows = stream_curve("stream/cupy/wide", law, STREAM_SIZES, None)
-    seen = {p.name: p for p in plateaus.plateaus(rows, machine)}
+    seen = {p.name: p for p in memory_levels.plateaus(rows, machine)}
     assert list(seen) == ["L2", "HBM"]
     assert seen["L2"].rate.value == pytest.approx(7e12)
     assert seen["HBM"].rate.value == pytest.approx(4.2e12)
@@ -100,17 +104,17 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
 
 def test_the_device_clock_counts_on_a_gpu():
     rows = stream_curve("stream/cupy/wide", lambda n: 4e12, STREAM_SIZES[-5:], None)
-    assert {round(p.rate.value) for p in plateaus.plateaus(rows, SAPPHIRE)} == {4 * 10**12}
+    assert {round(p.rate.value) for p in memory_levels.plateaus(rows, SAPPHIRE)} == {4 * 10**12}
 
 
 def test_too_few_sizes_have_no_plateau():
-    assert plateaus.plateaus(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == ()
-    assert plateaus.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == []
+    assert memory_levels.plateaus(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == ()
+    assert memory_levels.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == []
     two_in_l1 = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[1:])
     assert "L1" not in found(two_in_l1)
     assert any(
         "no L1 plateau found" in s and "2 sizes between 0 bytes and 48.0 KiB, a plateau needs 3" in s
-        for s in plateaus.missing(two_in_l1, SAPPHIRE)
+        for s in memory_levels.missing(two_in_l1, SAPPHIRE)
     )
 
 
@@ -132,19 +136,19 @@ def test_the_best_variant_at_each_size_counts_and_is_named():
 def test_rows_that_are_not_ok_or_copy_do_not_count(change):
     curve = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     rows = [fake.row(m.kernel, m.problem, 1e-9, threads=1, **change) for m in curve]
-    assert plateaus.curves(rows) == {}
+    assert memory_levels.curves(rows) == {}
 
 
 def test_cold_rows_and_the_passes_of_a_training_step_do_not_count():
     (m, *_) = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
     cold = msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, cache="cold"))
     relu = fake.row("stream/numba/loop", fake.Stream("relu", MIB), 1e-6, threads=1)
-    assert plateaus.curves([cold, relu]) == {}
+    assert memory_levels.curves([cold, relu]) == {}
 
 
 def test_between_two_levels_the_faster_one_may_still_hold():
     rows = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES)
-    spans = [(p.name, start, end) for p, start, end in plateaus.held(plateaus.plateaus(rows, SAPPHIRE))]
+    spans = [(p.name, start, end) for p, start, end in memory_levels.held(memory_levels.plateaus(rows, SAPPHIRE))]
     assert [name for name, *_ in spans] == ["L1", "L2", "L3", "DRAM"]
     for (_, _, end), (name, start, _) in itertools.pairwise(spans):
         assert start == end + 1, name

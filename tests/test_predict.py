@@ -11,22 +11,22 @@ import pytest
 from fake_measurements import GPU_MACHINE, row
 from made_profile import BYTES, CALL, EPOCH, FIT, LATENCY, LINK, OPERATION, RATE, STEP, training
 
-from analysis import (
+from analysis.predict import (
     calibration,
     combine,
+    command,
     components,
-    costs,
     fusion,
     held_out,
-    predict,
     prediction,
     profile,
     step_work,
-    whatif,
+    what_if,
 )
-from analysis.combine import DEVICE, HOST, Calibration
-from analysis.estimate import Estimate
-from analysis.prediction import HIDDEN, RULES
+from analysis.predict.combine import DEVICE, HOST, Calibration
+from analysis.predict.prediction import HIDDEN, RULES
+from analysis.stats import Estimate
+from analysis.training import costs
 from kernels import networks
 from kernels.problems import Stream, Training
 from workloads.options import Usage
@@ -320,7 +320,7 @@ def test_a_loop_of_ones_own_compiles_and_builds_as_a_fit_does():
     seen = training(MLP.model, 32, loop.step_s.value, "gpu:0", 0.0, 0.0, 2050, 3, phases_s=once | made)
     assert costs.job_seconds(costs.costs(seen), 3, 65).value == pytest.approx(loop.job_s.value, rel=1e-5)
     saved = fit.fit_s.value + 3 * (fit.epoch_total_s.value - 65 * loop.step_s.value)
-    assert whatif.saved(fit, loop).value == pytest.approx(saved)
+    assert what_if.saved(fit, loop).value == pytest.approx(saved)
 
 
 def test_the_model_that_is_predicted_is_never_fitted_on():
@@ -404,18 +404,18 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
         "--save",
         str(kept),
     ]
-    assert predict.main(flags) == 0
+    assert command.main(flags) == 0
     out = capsys.readouterr().out
     assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out
     assert len(kept.read_bytes().splitlines()) == 2
     assert json.loads(kept.read_bytes().splitlines()[0])["type"] == "prediction"
-    assert predict.main(["--check", str(kept), runs]) == 0
+    assert command.main(["--check", str(kept), runs]) == 0
     out = capsys.readouterr().out
     (line,) = [text for text in out.splitlines() if text.startswith("| mlp-784-100x2-10")]
     assert "| 1 (1 to 1) |" in line
     (line,) = [text for text in out.splitlines() if text.startswith("| lenet")]
     assert "not measured" in line
-    assert predict.main(["--leave-one-out", runs]) == 0
+    assert command.main(["--leave-one-out", runs]) == 0
     out = capsys.readouterr().out
     assert "| cpu | all | 2 | 2 |" in out
     assert "Without one rule at a time:" in out
@@ -424,13 +424,13 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
 def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
     kept = pathlib.Path(runs) / "foretold.jsonl"
     flags = ["--model", "lenet", "--batch", "32", "--profile", runs, "--save"]
-    assert predict.main([*flags, str(kept)]) == 2
+    assert command.main([*flags, str(kept)]) == 2
     error, tip = capsys.readouterr().err.splitlines()
     assert error.startswith(f"error: {kept}: a .jsonl file is read as rows") and not kept.exists()
     words = shlex.split(tip.partition("-m analysis.predict ")[2])
     assert words == [*flags, str(kept.with_suffix(".ndjson"))]
-    assert predict.main(words) == 0 and kept.with_suffix(".ndjson").is_file()
-    assert predict.main(flags[:-1]) == 0  # the folder can still be read
+    assert command.main(words) == 0 and kept.with_suffix(".ndjson").is_file()
+    assert command.main(flags[:-1]) == 0  # the folder can still be read
 
 
 @pytest.mark.parametrize(
@@ -451,7 +451,7 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
     ],
 )
 def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
-    assert predict.main([runs if f == "RUNS" else f for f in flags]) == 2
+    assert command.main([runs if f == "RUNS" else f for f in flags]) == 2
     error, tip = capsys.readouterr().err.splitlines()
     assert error.startswith("error: ")
     assert said in error
@@ -460,7 +460,7 @@ def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, fl
 
 def test_what_a_profile_lacks_is_the_commands_tip(tmp_path, capsys):
     runs = made_profile.written(tmp_path, made_profile.launches())
-    assert predict.main(["--model", "lenet", "--profile", runs]) == 2
+    assert command.main(["--model", "lenet", "--profile", runs]) == 2
     error, tip = capsys.readouterr().err.splitlines()
     assert "the profile has no" in error
     assert "workloads." in tip
@@ -479,12 +479,12 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path):
     readme = tmp_path / "README.md"
     begin = "<!-- errors: python -m analysis.predict --leave-one-out reports/here --readme README.md -->\n"
     readme.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
-    predict.put_errors(readme, ["| a |", "| b |"], "reports/here/")
+    command.put_errors(readme, ["| a |", "| b |"], "reports/here/")
     assert readme.read_text() == f"before\n{begin}| a |\n| b |\n<!-- /errors -->\nafter\n"
     with pytest.raises(
         Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
     ):
-        predict.put_errors(readme, [], "reports/there")
+        command.put_errors(readme, [], "reports/there")
 
 
 def test_no_interval_of_a_prediction_ends_below_zero_seconds():

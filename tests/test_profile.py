@@ -6,9 +6,9 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
-from analysis import passing, profile
-from analysis.components import holding
-from analysis.sources import COMPILED, OP_BY_OP
+from analysis.predict import operations, profile
+from analysis.predict.components import holding
+from analysis.predict.profile_rows import COMPILED, OP_BY_OP
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads.options import Usage
 
@@ -118,9 +118,9 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     assert relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
     adam = Stream("adam", 28 * 2**15, "float32")
     own = whole.passing(adam, "cpu", OP_BY_OP).seconds.value
-    assert passing.together(whole, adam, "cpu") == pytest.approx(adam.bytes_moved / rate, rel=0.2)
+    assert operations.together(whole, adam, "cpu") == pytest.approx(adam.bytes_moved / rate, rel=0.2)
     assert own == pytest.approx(3 * adam.bytes_moved / rate, rel=0.2)
-    assert passing.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
+    assert operations.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
 
 
 def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, answer, row, samples, square
 
-from analysis import comparison, spread, trust
-from analysis.report import method
+from analysis import noise
+from analysis.checks import referee as trust
+from analysis.compare import comparison
+from analysis.report.sections import method
 from kernels.problems import Matmul, Stream
 from workloads import options, records
 from workloads.harness import row as measure
@@ -132,11 +134,11 @@ def test_each_gpu_match_is_a_row_of_its_own():
     assert any(r.settings.device == "gpu:0" for r in spreads) and len({r.key for r in spreads}) == len(spreads)
     assert all(r.settings.device == "gpu:0" for r in judging.verdict_rows(GPU_MACHINE))
     # A row timed the outsider's way is no row of a sweep: neither its times nor its spread are a sweep's.
-    assert all(r.settings.switches[spread.MATCH] == "cuda-bench" for _, r in rows)
+    assert all(r.settings.switches[noise.MATCH] == "cuda-bench" for _, r in rows)
     assert not {r.key for _, r in rows} & {r.key for r in spreads}  # all lie in one file
     seconds, block = (1e-3, 1.5e-3, 2e-3, 0.5e-3), (0, 1, 2, 3)
     theirs = [answer(r, Samples("device", seconds, 1, block, "4 processes")) for _, r in rows]
-    assert len(spread.Stored(theirs)) == 0
+    assert len(noise.Stored(theirs)) == 0
 
 
 def test_turns_with_cuda_bench(monkeypatch):
@@ -202,7 +204,7 @@ def test_turns_with_pyperf(monkeypatch):
     theirs = made.on("pyperf")
     assert theirs.block == (0, 0, 1, 1, 2, 2, 3, 3) and theirs.calls == 512 and theirs.stop_reason == "4 processes"
     assert made.on("host-latency").block == (0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5) and made.flags == ("cpu-clock",)
-    assert made.notes == {"referee": "pyperf 2.10.0"} and spread.over_processes(made.on("host-latency"))
+    assert made.notes == {"referee": "pyperf 2.10.0"} and noise.over_processes(made.on("host-latency"))
     given = [dict(zip(words[1::2], words[2::2], strict=False)) for words in asked]
     assert len(asked) == 2 and asked[0][0] == pyperf_child.MODULE and given[0]["--ours"] != given[1]["--ours"]
     assert msgspec.json.decode(given[0]["--row"], type=Row) == ONE and given[0]["--seed"] == "7"
@@ -280,7 +282,7 @@ def test_verdicts_on_a_planted_truth(monkeypatch, processes):
     monkeypatch.setattr(sweep, "alternate", alternate)
     known = msgspec.structs.replace(THREE, seconds=(1.0, 1.001, 0.999))
     known = answer(msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8)), known)
-    monkeypatch.setattr(spread, "stored", lambda key, more=(): spread.Stored([known]))
+    monkeypatch.setattr(noise, "stored", lambda key, more=(): noise.Stored([known]))
     *_, made = judging.verdicts(ONE, 3, Limits(), 1, processes == 5, RUN)
     planted = judging.PLANTED_RIGOROUS if processes == 5 else judging.PLANTED
     assert handed == [[0.0] * processes * 2 + [planted] * processes] * 3
@@ -311,8 +313,8 @@ def test_a_row_in_turns_has_what_is_common_to_a_round_taken_out(monkeypatch):
 
     monkeypatch.setattr(sweep, "alternate", alternate)
     made = judging.in_turns(ONE, Limits(), 1, 3)
-    assert made.key == judging.judged(ONE, "turns").key and spread.in_turns(made.samples[0])
-    assert not spread.over_processes(made.samples[0]) and made.samples[0].block == (0,) * 9 + (1,) * 9 + (2,) * 9
+    assert made.key == judging.judged(ONE, "turns").key and noise.in_turns(made.samples[0])
+    assert not noise.over_processes(made.samples[0]) and made.samples[0].block == (0,) * 9 + (1,) * 9 + (2,) * 9
     expected = [(1 + 0.01 * p) * 1e-3 for p in range(3) for _ in range(9)]
     assert made.samples[0].seconds == pytest.approx(expected, rel=1e-5)
     logs = [math.log(1 + 0.01 * p) for p in range(3)]
@@ -375,12 +377,12 @@ def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypat
     monkeypatch.setattr(judging, "Worker", Worker)
     (first,) = judging.fresh([ONE], Limits(), 1, 3, {})
     noon = 1795348800.0  # 2026-11-22 12:00 UTC
-    assert first.series[spread.TAKEN] == (noon,) * 3
+    assert first.series[noise.TAKEN] == (noon,) * 3
     untold = msgspec.structs.replace(first, series={})
     (second,) = judging.fresh([ONE], Limits(), 1, 5, {ONE.key: untold})
     (third,) = judging.fresh([ONE], Limits(), 1, 8, {ONE.key: second})
-    assert third.series[spread.TAKEN] == (*[noon] * 3, *[noon + 600] * 2, noon + 3600, noon + 7200, noon + 10800)
-    assert spread.occasions(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5], [6], [7]]
+    assert third.series[noise.TAKEN] == (*[noon] * 3, *[noon + 600] * 2, noon + 3600, noon + 7200, noon + 10800)
+    assert noise.occasions(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5], [6], [7]]
     alone, apart = trust.spreads([third])
     logs = [math.log(x) for x in (1.0, 1.02, 1.03, 1.04, 1.05)]
     variance = sum((x - sum(logs) / 5) ** 2 for x in logs) / 4

@@ -5,9 +5,10 @@ import pytest
 from fake_measurements import row, samples, square
 from test_referee import RUN, beside, judged
 
-from analysis import sentences, trust
+from analysis.checks import referee
 from analysis.report.material import Material
 from analysis.report.page import markdown
+from analysis.text import sentences
 from kernels.problems import Stream
 from workloads.records import Loaded, Samples, Settings
 
@@ -35,7 +36,7 @@ REFEREES = [
 
 def test_a_referees_run_answers_with_how_far_timings_can_be_trusted():
     said = sentences.answer(REFEREES)
-    assert said == trust.sentences(REFEREES)
+    assert said == referee.sentences(REFEREES)
     assert said[0].startswith("Beside cuda-bench 0.3.0, 2 of 2 rows from 1.00 s to 1.00 s agree")
     assert "device=gpu:0 cache=cold, where runs" in said[0]  # the match is no part of the name
     page = markdown(Material(Loaded((RUN,), tuple(REFEREES), 0, ("x.jsonl",))), False)
@@ -52,6 +53,6 @@ def test_a_referees_run_answers_with_how_far_timings_can_be_trusted():
     ],
 )
 def test_beside_a_sweeps_rows_a_referee_does_not_come_first(more):
-    assert trust.alone(REFEREES) and trust.alone([judged("verdicts")])
-    assert not trust.alone([*REFEREES, more]) and not trust.alone([more]) and not trust.alone(REFEREES[2:])
-    assert sentences.answer([*REFEREES, more])[0] != trust.sentences([*REFEREES, more])[0]
+    assert referee.alone(REFEREES) and referee.alone([judged("verdicts")])
+    assert not referee.alone([*REFEREES, more]) and not referee.alone([more]) and not referee.alone(REFEREES[2:])
+    assert sentences.answer([*REFEREES, more])[0] != referee.sentences([*REFEREES, more])[0]

@@ -11,23 +11,13 @@ from fake_measurements import laws, row, square
 from test_crossover import cpu_law, gpu_law, only
 from test_results_load import write
 
-from analysis import report
-from analysis.bounds import roofs
-from analysis.crossover import crossovers
-from analysis.report import (
-    cells,
-    choose,
-    command,
-    html,
-    material,
-    movement,
-    overview,
-    page,
-    pictures,
-    roofline,
-    style,
-)
+from analysis import report, table
+from analysis.crossover.crossover import crossovers
+from analysis.report import command, html, material, page
+from analysis.report.charts import choose, products_svg, roofline_svg, style
+from analysis.report.sections import movement, overview
 from analysis.roofline import __main__ as roofline_command
+from analysis.roofline.bounds import roofs
 from workloads import options, records
 
 SECTIONS = (
@@ -118,9 +108,9 @@ def test_a_page_of_anything_less_is_still_a_page(tmp_path, monkeypatch):
 
 def test_pictures_of_next_to_nothing_are_still_pictures():
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
-        assert roofline.figure(rows, roofs(rows)).axes
-        assert pictures.crossover(crossovers(rows), rows).axes
-        assert pictures.rates(rows).axes
+        assert roofline_svg.figure(rows, roofs(rows)).axes
+        assert products_svg.crossover(crossovers(rows), rows).axes
+        assert products_svg.rates(rows).axes
         assert movement.memory(rows).axes
         assert movement.transfers(rows).axes
 
@@ -215,10 +205,10 @@ def test_the_why_table_prints_parts_that_add_up():
 
 
 def test_commands_lose_the_folders_of_the_machine():
-    assert cells.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == (
+    assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == (
         "python -m workloads.matmul -o c --sizes 64 --data=y"
     )
-    assert cells.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
+    assert table.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
 
 
 def test_the_head_names_every_commit_newest_first():
@@ -321,7 +311,7 @@ def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
     loaded = run()
     rows, machine = list(loaded.measurements), loaded.runs[0].machine
     ceilings = roofs(rows, machine)
-    for figure in (roofline.figure(rows, ceilings), movement.memory(rows, machine), movement.transfers(rows)):
+    for figure in (roofline_svg.figure(rows, ceilings), movement.memory(rows, machine), movement.transfers(rows)):
         if not figure.axes[0].lines:  # nothing of this sort was measured
             continue
         written = boxes(figure)
@@ -335,7 +325,7 @@ def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
 def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor():
     loaded = fake.whole_run()
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
-    figure = roofline.figure(loaded.measurements, ceilings)
+    figure = roofline_svg.figure(loaded.measurements, ceilings)
     words = " ".join(text for text, _ in boxes(figure))
     for label in (
         "CPU L1 5",

@@ -5,12 +5,12 @@ import msgspec
 import pytest
 from test_crossover import only
 
-from analysis import answers, crossing_words, questions
-from analysis.crossover import Crossing, crossovers
-from analysis.estimate import Estimate
-from analysis.families import Family
-from analysis.report import chart, charts_crossover, charts_jobs, choose, pictures
+from analysis.crossover.crossover import Crossing, crossovers
+from analysis.crossover.families import Family
+from analysis.report.charts import break_even, chart, choose, crossover, products_svg
 from analysis.report.material import Material
+from analysis.stats import Estimate
+from analysis.text import answers, crossings, questions
 from workloads.records import Loaded
 
 LAYER = {"m": 0, "n": 512, "k": 3136, "layout": "nn"}
@@ -33,7 +33,7 @@ def loaded():
     [(SHARP, "n = 103"), (NOISY, "n = 480 (288..721)"), (WIDE, "somewhere between the measured n = 100 and 40,000")],
 )
 def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
-    assert crossing_words.short_n_words(crossing) == words
+    assert crossings.short_n_words(crossing) == words
 
 
 def test_a_chart_marks_what_is_known_and_shades_what_is_not():
@@ -52,12 +52,12 @@ def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other
     answer = only(far_apart())
     assert answer.kind == "gpu-from" and answer.crossings[0].wide
     assert choose.spans(answer) == [(10, 1000, 0)]
-    (run,) = charts_crossover.data([Material(loaded())])["runs"]
+    (run,) = crossover.data([Material(loaded())])["runs"]
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
-    view = charts_crossover.view([Material(loaded())])
+    view = crossover.view([Material(loaded())])
     assert view.lines == [] and view.bands == [(10.0, 1000.0, "somewhere here")]
-    said = "<svg" + "".join(t.get_text() for t in pictures.crossover([answer], far_apart()).axes[0].texts)
+    said = "<svg" + "".join(t.get_text() for t in products_svg.crossover([answer], far_apart()).axes[0].texts)
     assert "n = " not in said
 
 
@@ -95,4 +95,4 @@ def test_many_families_name_the_sizes_that_a_wide_crossing_lies_between():
     ],
 )
 def test_when_a_start_is_paid_back_is_a_band_where_it_is_not_known(paid, marked):
-    assert charts_jobs._paid(paid) == marked
+    assert break_even._paid(paid) == marked

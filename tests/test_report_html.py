@@ -10,12 +10,18 @@ import pytest
 import test_jobs
 from test_results_load import write
 
-from analysis import budget, calculator, jobs, questions, reuse
-from analysis.calculator import Axis, Table, Tool, look_up
-from analysis.crossover import LATENCY, crossovers
-from analysis.estimate import Estimate
-from analysis.report import budgets, charts_crossover, charts_jobs, charts_training, fold, html, html_page, rows
+from analysis.crossover import reuse
+from analysis.crossover.crossover import LATENCY, crossovers
+from analysis.predict import budget
+from analysis.report import calculator, html, html_page, markdown
+from analysis.report.calculator import Axis, Table, Tool, look_up
+from analysis.report.charts import break_even as break_even_chart
+from analysis.report.charts import crossover, training
 from analysis.report.material import Material
+from analysis.report.sections import rows, step_budgets
+from analysis.stats import Estimate
+from analysis.text import questions
+from analysis.training import break_even
 
 SIZES = (64, 128, 256, 512, 1024)
 
@@ -119,25 +125,25 @@ def test_markdown_becomes_html_with_text_as_text():
         "| c | - | ![z](http://y) |",
         "",
     ]
-    made = fold.markdown(lines)
+    made = markdown.markdown(lines)
     assert "<h3>Part</h3>" in made and "Title" not in made
     assert "<li>one <code>code</code> &lt;b&gt; *</li>" in made
     assert "<summary>&lt;i&gt;two&lt;/i&gt; <small>1</small></summary><ul><li>under</li></ul>" in made
     assert '<td>a | b</td><td class="n">3.0 us</td><td>[x](http://y)</td>' in made
     assert "<td>![z](http://y)</td>" in made
     assert '<details class="data" open><summary>Part <small>2 rows</small>' in made  # not the sentence again
-    lead = fold.markdown(
+    lead = markdown.markdown(
         ["### Part", "", "Of one kind:", "", "| a |", "| --- |", "| 1 |", "", "| b |", "| --- |", "| 2 |", ""]
     )
     assert "<summary>Of one kind <small>1 row</small>" in lead and "<summary>b <small>1 row</small>" in lead
 
 
 def test_long_lists_and_tables_are_folded():
-    made = fold.items([(str(i), []) for i in range(20)])
+    made = markdown.items([(str(i), []) for i in range(20)])
     assert "<summary>14 more</summary>" in made
     assert made.index("<li>5</li>") < made.index("<details") < made.index("<li>6</li>")
-    assert "open" not in fold.table(("a",), [(i,) for i in range(13)], "many")
-    assert " open>" in fold.table(("a",), [(i,) for i in range(12)], "few")
+    assert "open" not in markdown.table(("a",), [(i,) for i in range(13)], "many")
+    assert " open>" in markdown.table(("a",), [(i,) for i in range(12)], "few")
 
 
 def test_a_copy_used_k_times_costs_a_kth_of_it():
@@ -166,7 +172,7 @@ def test_reuse_moves_the_crossover_to_where_the_shared_copy_meets_the_cpu():
 
 
 def test_the_exported_crossover_has_every_use_and_parts_that_add_up(of):
-    found = charts_crossover.data([of])
+    found = crossover.data([of])
     first = found["runs"][0]["precisions"][0]
     assert first["precision"] == "float32"
     copied = next(f for f in first["forms"] if f["form"] == "copied as written")
@@ -221,12 +227,12 @@ def test_the_parts_of_a_job_add_up_to_it(of):
     for pair in of.pairs:
         for side in (pair.gpu, *pair.cpus):
             found = budget.job_parts(side, 3, pair.steps, made.get(side.row.key))
-            assert sum(found.values()) == pytest.approx(jobs.split(side, 3, pair.steps).total.value, rel=1e-9)
+            assert sum(found.values()) == pytest.approx(break_even.split(side, 3, pair.steps).total.value, rel=1e-9)
             assert tuple(found) == budget.JOB_PARTS
 
 
 def test_trainings_are_a_line_each_and_what_is_missing_one_sentence(of):
-    lines = budgets.section(of.budgets, of.rows)
+    lines = step_budgets.section(of.budgets, of.rows)
     text = "\n".join(lines)
     assert lines[0] == "## Training with Keras"
     assert sum(line.startswith("| ") for line in lines[: lines.index("") + 40]) >= len(of.budgets)
@@ -236,18 +242,18 @@ def test_trainings_are_a_line_each_and_what_is_missing_one_sentence(of):
 
 
 def test_charts_of_trainings_say_who_wins_with_their_numbers(of):
-    along = charts_training.along(of.trainings)[0]
+    along = training.along(of.trainings)[0]
     assert any("batch" in v.label for v in along.views)
     for view in along.views:
         assert {t.name for t in view.traces} == {"CPU", "GPU"}
         assert view.says.endswith(".")
-    small = charts_jobs.small(of.small, of.budgets)[0]
+    small = break_even_chart.small(of.small, of.budgets)[0]
     bars = next(v for v in small.views if v.bars)
     names = [w for t in bars.traces for w in t.y]
     for where in set(names):
         total = sum(x for t in bars.traces for x, w in zip(t.x, t.y, strict=True) if w == where)
         assert total > 0
-    paid = charts_jobs.break_even(of.pairs)[0]
+    paid = break_even_chart.break_even(of.pairs)[0]
     assert len(paid.rows) == sum(not p.setup.switches for p in of.pairs)
 
 

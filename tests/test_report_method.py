@@ -8,8 +8,8 @@ import pytest
 import test_jobs
 from fake_measurements import row
 
-from analysis import questions
-from analysis.report import method
+from analysis.report.sections import method
+from analysis.text import questions
 from kernels.problems import Inference, Stream, Training
 from workloads.records import by_machine
 

@@ -6,9 +6,11 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis import row_words
-from analysis.report import cells, html, overview
+from analysis import table
+from analysis.report import html
 from analysis.report.material import Material
+from analysis.report.sections import overview
+from analysis.text import rows
 from kernels.problems import (
     AllReduce,
     AtOnce,
@@ -70,11 +72,11 @@ def told(m) -> tuple[str, ...]:
     """What the table shows of a row beside its numbers."""
     return (
         m.kernel,
-        row_words.problem(m),
-        row_words.how(m),
+        rows.problem(m),
+        rows.how(m),
         getattr(m.problem, "math", "-"),
         m.settings.device,
-        cells.threads(m),
+        table.threads(m),
     )
 
 
@@ -123,13 +125,13 @@ def test_settings_and_switches_are_told_apart(problem):
 
 def test_the_three_forms_of_the_cpu_have_their_names():
     training = Training("lenet", 32, 64)
-    assert row_words.how(of(training, data="synthetic")) == "GPU hidden"
-    assert row_words.how(of(training, jit_compile="on")) == "GPU hidden, jit on"
-    assert row_words.how(of(training, gpu="visible")) == "GPU visible"
-    assert row_words.how(of(training, residence="tf.data")) == "GPU hidden, tf.data"
-    assert row_words.how(of(training, jit_compile="off")) == "GPU hidden, jit off"
-    assert row_words.how(of(training, "gpu:0", data="synthetic")) == "-"
-    assert row_words.how(of(training, "gpu:0", data="real", jit_compile="on")) == "real data, jit on"
+    assert rows.how(of(training, data="synthetic")) == "GPU hidden"
+    assert rows.how(of(training, jit_compile="on")) == "GPU hidden, jit on"
+    assert rows.how(of(training, gpu="visible")) == "GPU visible"
+    assert rows.how(of(training, residence="tf.data")) == "GPU hidden, tf.data"
+    assert rows.how(of(training, jit_compile="off")) == "GPU hidden, jit off"
+    assert rows.how(of(training, "gpu:0", data="synthetic")) == "-"
+    assert rows.how(of(training, "gpu:0", data="real", jit_compile="on")) == "real data, jit on"
 
 
 @pytest.mark.parametrize(

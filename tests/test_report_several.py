@@ -12,12 +12,15 @@ import pytest
 from fake_measurements import row, square
 from test_results_load import write
 
-from analysis import beside, report
-from analysis.bounds import roofs
-from analysis.crossover import crossovers
-from analysis.report import charts_crossover, differences, material, overlay, overview, stills
-from analysis.report.chart import Axis, Chart, Trace, View
+from analysis import report
+from analysis.crossover.crossover import crossovers
+from analysis.report import material
+from analysis.report.charts import crossover, overlay, svg
+from analysis.report.charts.chart import Axis, Chart, Trace, View
 from analysis.report.material import Material
+from analysis.report.sections import differences, overview
+from analysis.roofline.bounds import roofs
+from analysis.text import machines
 from analysis.units import digits
 
 SIZES = (64, 128, 256, 512, 1024)
@@ -140,7 +143,7 @@ def test_the_fastest_of_both_at_the_largest_shared_size_in_words():
         return made + [row("matmul/cupy/cublas", square(n), gpu, spread=0.01) for n in sizes]
 
     old, new = rows(1e-6, 4e-5, 16), rows(2e-6, 1e-5, 2, (64, 128, 256))
-    cpu, gpu = beside.best(old, new, ("old", "new"))
+    cpu, gpu = machines.best(old, new, ("old", "new"))
     found = re.match(
         r"float32, n = 128, the fastest on the CPU: new \(numpy/blas, 2 threads, 25\d us\) takes (\S+) times "
         r"\((\S+)\.\.(\S+)\) as long as old \(numpy/blas, 16 threads, 12\d us\)\.$",
@@ -148,18 +151,18 @@ def test_the_fastest_of_both_at_the_largest_shared_size_in_words():
     )
     assert found and [float(v) for v in found.groups()] == pytest.approx([2.0] * 3, rel=0.05)
     assert re.search(r"on the GPU, data already there: new .* is (3\.9\d|4\.0\d) times \(.*\) as fast as old", gpu)
-    same = beside.best(old, rows(1.001e-6, 4e-5, 16), ("old", "new"))
+    same = machines.best(old, rows(1.001e-6, 4e-5, 16), ("old", "new"))
     assert "takes as long as old" in same[0] or "cannot be told from old" in same[0]
-    assert beside.best(old, [], ("old", "new")) == []
+    assert machines.best(old, [], ("old", "new")) == []
 
 
 def test_where_the_gpu_wins_and_the_ceilings_in_words():
     gpu, cpu = fake.gpu_run(sizes=SIZES).measurements, fake.cpu_run(sizes=SIZES).measurements
-    (said,) = beside.crossing([("one", crossovers(gpu)), ("two", crossovers(cpu))])
+    (said,) = machines.crossing([("one", crossovers(gpu)), ("two", crossovers(cpu))])
     assert "one: float32, data already on the GPU, one call at a time, the GPU wins from n = " in said
     assert said.endswith("two: no GPU was measured.")
-    assert beside.crossing([("two", crossovers(cpu))]) == []
-    (told,) = beside.ceilings(*(roofs(rows) for rows in (gpu, cpu)), ("one", "two"))
+    assert machines.crossing([("two", crossovers(cpu))]) == []
+    (told,) = machines.ceilings(*(roofs(rows) for rows in (gpu, cpu)), ("one", "two"))
     a, b = (
         max(r.rate.value for r in roofs(rows) if (r.device, r.kind) == ("cpu", "compute") and r.name == "float32")
         for rows in (gpu, cpu)
@@ -239,9 +242,9 @@ def test_the_page_embeds_every_run_with_its_tools_and_rows(two):
 
 def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
     cpus = [Material(fake.cpu_run(sizes=SIZES), letter, letter) for letter in "AB"]
-    view = charts_crossover.view(cpus)
+    view = crossover.view(cpus)
     assert [t.name for t in view.traces] == ["A CPU, best, float32", "B CPU, best, float32"]
-    assert charts_crossover.data(cpus[:1]) == {} and charts_crossover.view(cpus[:1]) is None
+    assert crossover.data(cpus[:1]) == {} and crossover.view(cpus[:1]) is None
     made = folders(tmp_path, fake.cpu_run(sizes=SIZES), fake.gpu_run(sizes=SIZES))
     path = report.render(made, tmp_path / "out", with_html=False)
     assert re.search(r"!\[A: No GPU.* B: float32, data already on the GPU.*\]\(crossover\.svg\)", path.read_text())
@@ -250,7 +253,7 @@ def test_two_cpus_are_drawn_over_each_other_and_a_gpu_may_come_second(tmp_path):
 def test_a_still_draws_every_line_of_its_view_within_its_frame():
     traces = [Trace(f"line {i}", [1.0, 10.0, 100.0], [1e9 * (i + 1)] * 3, "blue", "circle") for i in range(4)]
     view = View("", Axis("n", "count"), Axis("rate", "flops"), traces, lines=[(30.0, "here")])
-    (axes,) = stills.figure(view, "Title", "A: one").axes
+    (axes,) = svg.figure(view, "Title", "A: one").axes
     drawn = [line for line in axes.lines if len(line.get_xdata()) == 3]
     assert [line.get_ydata()[0] for line in drawn] == [1e9, 2e9, 3e9, 4e9]
     low, high = axes.get_ylim()

@@ -8,7 +8,7 @@ import pandas
 import pytest
 from fake_measurements import row, square
 
-from analysis.bounds import roofs
+from analysis.roofline.bounds import roofs
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 

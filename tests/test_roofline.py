@@ -7,9 +7,9 @@ import fake_measurements as fake
 import pytest
 from fake_measurements import row, square
 
-from analysis import bounds, sheets
-from analysis import roofs as making
-from analysis.estimate import Estimate
+from analysis.roofline import bounds, data_sheets
+from analysis.roofline import roofs as making
+from analysis.stats import Estimate
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
 
 GFLOP = 10**9
@@ -142,7 +142,7 @@ def test_data_sheets_are_dense_and_only_for_the_exact_product():
         "float8_e4m3": 1978.9e12,
         "HBM": 4.8e12,
     }
-    assert "NVIDIA H200 NVL" not in sheets.SHEETS
+    assert "NVIDIA H200 NVL" not in data_sheets.SHEETS
     assert not bounds.sheet_roofs(fake.CPU_MACHINE)
     assert not bounds.sheet_roofs(None)
 

@@ -8,11 +8,13 @@ import pytest
 from fake_measurements import laws, row, square
 from test_crossover import cpu_law, gpu_law, only, resident_and_copies
 
-from analysis import crossing_words, crossover, facts, sentences, training_answers, units
-from analysis.bounds import roofs
-from analysis.crossover import LATENCY, THROUGHPUT, Form
-from analysis.estimate import Estimate, Verdict
-from analysis.why import why
+from analysis import units
+from analysis.crossover import crossover
+from analysis.crossover.crossover import LATENCY, THROUGHPUT, Form
+from analysis.crossover.time_split import why
+from analysis.roofline.bounds import roofs
+from analysis.stats import Estimate, Verdict
+from analysis.text import crossings, rates, sentences, training_answers
 from kernels.problems import Peak, Stream, Training
 
 
@@ -96,26 +98,26 @@ def answer_of(kind_times: dict[int, tuple[float, float]], form: Form = LATENCY):
     ],
 )
 def test_every_kind_of_answer_in_words(times, words):
-    said = crossing_words.crossing_sentence(answer_of(times))
+    said = crossings.crossing_sentence(answer_of(times))
     assert said == f"float32, data already on the GPU, one call at a time: {words}."
 
 
 def test_forms_are_named():
-    names = {crossing_words.form_name(form) for form in (*crossover.FORMS, Form("roundtrip", reuse=10))}
+    names = {crossings.form_name(form) for form in (*crossover.FORMS, Form("roundtrip", reuse=10))}
     assert len(names) == len(crossover.FORMS) + 1
-    assert crossing_words.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
-    assert "each copy used 10 times" in crossing_words.form_name(Form("roundtrip", reuse=10))
-    assert "cp.asarray and cp.asnumpy" in crossing_words.form_name(Form("roundtrip"))
+    assert crossings.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
+    assert "each copy used 10 times" in crossings.form_name(Form("roundtrip", reuse=10))
+    assert "cp.asarray and cp.asnumpy" in crossings.form_name(Form("roundtrip"))
 
 
 def test_an_interval_is_printed_with_the_crossing():
     at = Estimate(131.2, 128.4, 135.6)
-    assert crossing_words.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
+    assert crossings.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
 
 
 def test_why_names_the_largest_part_and_all_numbers_add_up():
     rows = resident_and_copies()
-    said = crossing_words.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert said == (
         "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest "
         "19.0 us launch and Python and 5.00 us arithmetic on the device; "
@@ -125,7 +127,7 @@ def test_why_names_the_largest_part_and_all_numbers_add_up():
 
 def test_why_prints_what_is_not_explained():
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
-    said = crossing_words.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
+    said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert "all of it not explained (100 us)" in said
 
 
@@ -199,7 +201,7 @@ def test_where_there_is_no_crossover_it_says_which_side_is_missing():
         ([cpu, gpu], "Nothing was timed on both"),
         ([cpu, failed], "No GPU time was measured"),
     ):
-        assert crossing_words.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
+        assert crossings.no_gpu_sentence(rows, fake.GPU_MACHINE).startswith(words)
 
 
 def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
@@ -274,7 +276,7 @@ def test_a_product_in_a_measured_cache_names_it():
         row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
         row("matmul/numpy/blas", square(60), 1e-5, threads=1),
     ]
-    (said,) = facts.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
+    (said,) = rates.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
     assert said.endswith("it would be memory-bound, but its 42.2 KiB fit L1, which gives 400 GB/s.")
 
 
@@ -313,7 +315,7 @@ def test_only_roofs_or_only_training_still_give_an_answer():
     ],
 )
 def test_comparisons_in_words(word, ratio, said):
-    assert crossing_words.compare_sentence(Verdict(word, ratio), "old", "new") == said
+    assert crossings.compare_sentence(Verdict(word, ratio), "old", "new") == said
 
 
 def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
@@ -327,13 +329,13 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
 
 def test_a_size_where_something_begins_is_whole():
     expected = ["1", "2", "20", "25", "100", "786"]
-    assert [crossing_words.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == expected
+    assert [crossings.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == expected
 
 
 def test_a_cpu_above_its_own_peak_says_that_the_peak_was_measured_in_a_slower_moment():
     peak = row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)
     rows = [peak, row("matmul/numpy/blas", square(512), 2e-3, threads=1)]
-    (said,) = facts.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
+    (said,) = rates.rate_sentences(rows, roofs(rows, fake.GPU_MACHINE))  # 134 of 100 GFLOP/s
     assert said.endswith("134 % of its measured FMA peak, 100 GFLOP/s (the CPU was slower while that was measured).")
     slower = [peak, row("matmul/numpy/blas", square(512), 4e-3, threads=1)]
-    assert facts.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))[0].endswith("peak, 100 GFLOP/s.")
+    assert rates.rate_sentences(slower, roofs(slower, fake.GPU_MACHINE))[0].endswith("peak, 100 GFLOP/s.")

@@ -4,8 +4,9 @@ import fake_measurements as fake
 import pytest
 from fake_measurements import row
 
-from analysis import answers, sentences, steps
-from analysis.report import layers
+from analysis.crossover import network_steps
+from analysis.report.sections import layers
+from analysis.text import answers, sentences
 from kernels import networks
 from kernels.networks.training_step import step as works_of
 from workloads.records import Loaded
@@ -28,9 +29,9 @@ def loaded(rows: list) -> Loaded:
     return Loaded((fake.run(machine, COMMAND),), tuple(rows), 0, ("matmul.jsonl",))
 
 
-def only(rows: list) -> "tuple[steps.Step, list]":
-    (step,) = steps.found(loaded(rows).runs, rows, "matmul")
-    return step, steps.answers(step, rows)
+def only(rows: list) -> "tuple[network_steps.Step, list]":
+    (step,) = network_steps.found(loaded(rows).runs, rows, "matmul")
+    return step, network_steps.answers(step, rows)
 
 
 def test_a_step_is_the_sum_of_its_products_by_the_fastest_kernel_each():
@@ -75,7 +76,9 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     assert expected in answers.step_sentences(step, found)[0]
     machine = loaded(rows)
     assert sentences.answer(machine)[0].startswith("A step of cifar10-mlp (8 products), tf32")
-    (tf32, float32) = (t for _, works in steps.steps(machine.runs, rows, "matmul") for t in steps.totals(works, rows))
+    (tf32, float32) = (
+        t for _, works in network_steps.steps(machine.runs, rows, "matmul") for t in network_steps.totals(works, rows)
+    )
     assert (tf32.gpu, dict(tf32.frameworks)) == (pytest.approx(8e-5), {"tensorflow GPU": pytest.approx(24e-3)})
     assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})
     table = "\n".join(layers.section(layers.found(machine, "matmul", ()), {}))

@@ -5,30 +5,32 @@ from math import prod
 import pytest
 from fake_measurements import row
 
-from analysis import study
+from analysis.crossover import transfer_study
 from kernels import networks
 from kernels.problems import Transfer
 
 CUPY, TENSORFLOW = "transfer/cupy/array", "transfer/tensorflow/constant"
-MNIST = next(d for d in study.DATA if d.name == "MNIST")
-PEAKS = next(d for d in study.DATA if d.name == "peaks")
+MNIST = next(d for d in transfer_study.DATA if d.name == "MNIST")
+PEAKS = next(d for d in transfer_study.DATA if d.name == "peaks")
 
 
 def rows(kernel=CUPY, memory="pageable", call=10e-6, rate=10e9, sizes=None, **fields):
     return [
         row(kernel, Transfer("h2d", n, memory), float(call + n / rate), device="gpu:0", **fields)
-        for n in sizes or study.sizes()
+        for n in sizes or transfer_study.sizes()
     ]
 
 
 def cost(measurements, data, dtype, batch, way="ndarray.set"):
-    (found,) = [c for c in study.costs(measurements) if (c.data, c.dtype, c.batch, c.way) == (data, dtype, batch, way)]
+    (found,) = [
+        c for c in transfer_study.costs(measurements) if (c.data, c.dtype, c.batch, c.way) == (data, dtype, batch, way)
+    ]
     return found
 
 
 def test_the_data_sets_are_the_networks_own():
     """A network trained on a data set takes samples of its shape."""
-    seeds = {seed: d for d in study.DATA for seed in d.seeds}
+    seeds = {seed: d for d in transfer_study.DATA for seed in d.seeds}
     fitting = [n for n in networks.NETWORKS.values() if n.seed in seeds]
     assert "cifar10-cnn" in {n.name for n in fitting}
     for network in fitting:
@@ -36,19 +38,19 @@ def test_the_data_sets_are_the_networks_own():
 
 
 def test_the_data_sets_hold_what_the_articles_say():
-    sizes = {d.name: (d.nbytes("float32", d.samples), d.nbytes("float32", d.batch)) for d in study.DATA}
+    sizes = {d.name: (d.nbytes("float32", d.samples), d.nbytes("float32", d.batch)) for d in transfer_study.DATA}
     assert sizes["CIFAR-10"] == (614_400_000, 393_216)  # 50,000 x 32 x 32 x 3 x 4; 32 of them 384 KiB
     assert sizes["MNIST"] == (188_160_000, 100_352)  # 60,000 x 28 x 28 x 4; 32 of them 98 KiB
     assert sizes["peaks"] == (320_000, 320_000)  # 40,000 x 2 x 4, all in one batch
     assert sizes["cross-validation"][0] == 316_000_000
-    cifar = study.DATA[0]
+    cifar = transfer_study.DATA[0]
     assert cifar.nbytes("float64", 50_000) == 1_228_800_000  # the 1.2 GB of the article's inputs
     assert cifar.nbytes("uint8", 1) == 3072
 
 
 def test_each_size_is_measured_once_and_is_a_copy():
-    found = study.sizes()
-    assert found == sorted(set(found)) and found[0] == study.CALL_ALONE
+    found = transfer_study.sizes()
+    assert found == sorted(set(found)) and found[0] == transfer_study.CALL_ALONE
     assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found), (
         "32, 60,000 images; float64, uint8; 16 left"
     )
@@ -70,7 +72,7 @@ def test_costs_by_hand():
 
 def test_a_last_smaller_batch_costs_less():
     """50,000 images in batches of 32 are 1,562 whole ones and one of 16: 196,608 bytes."""
-    c = cost(rows(), study.DATA[0], "float32", 32)
+    c = cost(rows(), transfer_study.DATA[0], "float32", 32)
     assert c.calls == 1563
     assert c.calls_alone.value == pytest.approx(1563 * 10e-6, rel=1e-4)
     assert c.epoch.value == pytest.approx(1562 * (10e-6 + 393_216 / 10e9) + 10e-6 + 196_608 / 10e9)
@@ -84,27 +86,27 @@ def test_in_between_the_law_is_read_and_beyond_it_is_said():
     small = [1 << power for power in range(2, 27)]
     c = cost(rows(sizes=small), MNIST, "float32", 32)
     assert c.how == "extrapolated" and c.whole.value == pytest.approx(18.826e-3, rel=1e-2)
-    assert "Extrapolated" in study.sentence(c)
+    assert "Extrapolated" in transfer_study.sentence(c)
 
 
 def test_without_a_law_there_are_only_the_sizes_measured():
     few = rows(sizes=[4, 100_352])
     c = cost(few, MNIST, "float32", 32)
     assert c.whole is None and c.calls_alone.value == pytest.approx(18.75e-3, rel=1e-3)
-    assert "in one piece" not in study.sentence(c)
-    assert [x.batch for x in study.costs(few, (MNIST,)) if x.dtype == "float32"] == [32]
+    assert "in one piece" not in transfer_study.sentence(c)
+    assert [x.batch for x in transfer_study.costs(few, (MNIST,)) if x.dtype == "float32"] == [32]
     large = cost(rows(sizes=[100_352]), MNIST, "float32", 32)
     assert large.calls_alone is None, "98 KiB are not the call alone"
-    assert "themselves" not in study.sentence(large)
+    assert "themselves" not in transfer_study.sentence(large)
 
 
 def test_the_sentence():
-    assert study.sentence(cost(rows(), MNIST, "float32", 32)) == (
+    assert transfer_study.sentence(cost(rows(), MNIST, "float32", 32)) == (
         "60,000 float32 MNIST images in batches of 32 by ndarray.set: 1,875 calls of 98.0 KiB cost 37.6 ms an epoch, 18.8 ms of "
         "it the calls themselves; in one piece 18.8 ms. Over 5 epochs: 188 ms batch by batch, 94.1 ms in one piece an epoch, "
         "18.8 ms once for all."
     )
-    assert study.sentence(cost(rows(), PEAKS, "float32", 40_000)) == (
+    assert transfer_study.sentence(cost(rows(), PEAKS, "float32", 40_000)) == (
         "40,000 float32 peaks points in one piece by ndarray.set: a call of 312 KiB costs 42.0 us an epoch, 10.0 us of it the "
         "call itself. Over 2,000 epochs: 84.0 ms in one piece an epoch, 42.0 us once for all."
     )
@@ -112,7 +114,7 @@ def test_the_sentence():
 
 def test_ways_batches_and_types_side_by_side():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
-    told = "\n".join(study.sentences(both, (MNIST,)))
+    told = "\n".join(transfer_study.sentences(both, (MNIST,)))
     assert (
         "MNIST in batches of 32, an epoch's copies: 22.5 ms by ndarray.set from pinned memory, 37.6 ms by ndarray.set and "
         "188 ms by tf.constant."
@@ -124,22 +126,22 @@ def test_ways_batches_and_types_side_by_side():
 
 def test_the_table_has_a_line_for_each_way_and_data_set():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6)]
-    table = study.table(both)
-    assert len(table) == 2 + 2 * len(study.DATA)
+    table = transfer_study.table(both)
+    assert len(table) == 2 + 2 * len(transfer_study.DATA)
     assert len({line.count("|") for line in table}) == 1
     line = next(x for x in table if x.startswith("| MNIST | 32 | 98.0 KiB | 1,875 | ndarray.set |"))
     assert "20.0 us | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | 18.8 ms | measured |" in line
-    assert study.lines(both)[: len(table)] == table
-    assert all(x.startswith("- ") for x in study.lines(both)[len(table) + 1 :])
+    assert transfer_study.lines(both)[: len(table)] == table
+    assert all(x.startswith("- ") for x in transfer_study.lines(both)[len(table) + 1 :])
 
 
 def test_other_rows_are_no_copies_of_the_study():
-    others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in study.sizes()]
+    others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in transfer_study.sizes()]
     others += [row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 20, "pinned", "fma", 32), 1e-3)]
     others += rows(status="failed")
-    assert study.lines(others) == [] and study.lines([]) == []
+    assert transfer_study.lines(others) == [] and transfer_study.lines([]) == []
 
 
 def test_a_way_without_a_name_is_named_by_its_kernel():
-    (way,) = study.ways(rows("transfer/cupy/memcpy_async", "pinned"))
+    (way,) = transfer_study.ways(rows("transfer/cupy/memcpy_async", "pinned"))
     assert way.name == "cupy/memcpy_async of pinned memory"

@@ -122,7 +122,7 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
     ],
 )
 def test_the_readme_says_what_the_stored_files_say(run):
-    from analysis import sentences
+    from analysis.text import sentences
 
     text = (worker.ROOT / "README.md").read_text()
     block = text.partition(f"<!-- answer: python -m analysis.report reports/{run} ")[2]

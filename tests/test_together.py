@@ -9,10 +9,11 @@ import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
 
-from analysis import job_words, sentences
-from analysis import together as said
-from analysis.report import budgets, page
+from analysis.report import page
 from analysis.report.material import Material
+from analysis.report.sections import step_budgets
+from analysis.text import sentences, whole_training
+from analysis.training import side_by_side as said
 from kernels.problems import Inference, Training
 from workloads import options, records, training
 from workloads.frameworks import forecast, side_by_side, windows
@@ -344,7 +345,7 @@ def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
         for beside in ("nothing", others)
     ]
     assert len(said.lines(rows)) == 2
-    assert set(budgets.section([], rows)) >= {f"- {line}" for line in said.lines(rows)}
+    assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in said.lines(rows)}
 
 
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
@@ -382,7 +383,9 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
     assert (said.trial_seconds(warm), said.trial_seconds(fresh)) == (5.0, 6.0)
-    assert job_words.start_sentences([warm, fresh]) == []  # they start processes, but that is not what they are asked
+    assert (
+        whole_training.start_sentences([warm, fresh]) == []
+    )  # they start processes, but that is not what they are asked
     cells = training.Table().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
     assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 
-from analysis import budget
+from analysis.predict import budget
 from kernels import networks
 from kernels.problems import Training
 from workloads import options, records, training

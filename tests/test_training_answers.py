@@ -3,8 +3,8 @@
 import msgspec
 from test_jobs import trained
 
-from analysis import training_answers
-from analysis.estimate import Estimate
+from analysis.stats import Estimate
+from analysis.text import training_answers
 
 # 10 + 0.5 + 4 s before it; 2 epochs of 32 steps: 0.1 + 2 x (0.05 + 32 x 0.015) = 1.16 s; the smaller last batch compiles in 1 s.
 ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))

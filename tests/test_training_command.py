@@ -13,7 +13,9 @@ import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from test_jobs import trained
 
-from analysis import job_words, jobs, predict
+from analysis.predict import command as predict
+from analysis.text import whole_training
+from analysis.training import break_even
 from kernels.problems import Matmul, Training
 from workloads import options, records, training
 from workloads.frameworks import grid, side_by_side, studies
@@ -232,8 +234,8 @@ def test_a_part_that_may_be_nothing_shows_what_it_is_less_than_and_the_columns_a
     table = training.Table()
     table.shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()
-    end = jobs.law(m).epoch.high
-    assert jobs.law(m).epoch.low < 0 < end
+    end = break_even.law(m).epoch.high
+    assert break_even.law(m).epoch.low < 0 < end
     assert shown[7] == f"<{end * 1e3:.0f}"
     table.shown(m)
     table.finish()
@@ -365,7 +367,7 @@ def test_a_row_of_starts_has_its_times_and_no_step(capsys):
     training.Table().shown(m)
     shown = capsys.readouterr().out.splitlines()[1].split()[6:]
     assert shown == ["-", "-", "-", "-", "10.1", "-", "op", "by", "op", "3", "starts"]
-    said = job_words.lines([m])
+    said = whole_training.lines([m])
     assert said == [
         "cifar10-cnn on the CPU (GPU hidden): 3 fresh processes took 9.00 s (8.00 s..10.0 s) to import the "
         "framework, 50.0 ms (40.0 ms..60.0 ms) to start the device, 100 ms (100 ms..200 ms) to build the model and "
@@ -380,15 +382,15 @@ def test_processes_that_train_on_are_not_told_as_starts_of_one_step():
         Measurement(FIT, Training("cifar10-cnn", 32, 512), Settings("gpu:0", process=process), "ok", series=series)
         for process, series in (("fresh", once), ("warm", once | {"first_call_s": (2.0,)}))
     )
-    (said,) = job_words.start_sentences([whole])
+    (said,) = whole_training.start_sentences([whole])
     assert said.endswith(" and 2.00 s (2.00 s..2.00 s) to compile and finish the first fit.")
-    assert job_words.start_sentences([whole, starts]) == job_words.start_sentences([starts]) != []
+    assert whole_training.start_sentences([whole, starts]) == whole_training.start_sentences([starts]) != []
 
 
 def saved(path, *told: tuple[str, dict], model: str = "cifar10-cnn") -> str:
     """A file of predictions of a model at batch 64, on such devices with such switches."""
-    from analysis import prediction
-    from analysis.estimate import Estimate
+    from analysis.predict import prediction
+    from analysis.stats import Estimate
 
     none = Estimate(0.0, 0.0, 0.0)
     settings = [Settings(device, switches={"data": "synthetic", **given}) for device, given in told]

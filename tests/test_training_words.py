@@ -4,10 +4,12 @@ laws whose answers are worked out by hand."""
 import msgspec
 from test_jobs import one, trained
 
-from analysis import job_words, jobs, training_answers, training_words
-from analysis.estimate import Estimate
-from analysis.jobs import BY_JOB, BY_STEP
-from analysis.report import training as section
+from analysis.report.sections import training as section
+from analysis.stats import Estimate
+from analysis.text import training as training_words
+from analysis.text import training_answers, whole_training
+from analysis.training import break_even
+from analysis.training.break_even import BY_JOB, BY_STEP
 from workloads.records import Measurement
 
 
@@ -27,11 +29,11 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
     """60,000 samples and 10 epochs are 4680 steps of 128: at width 100 5 + 4.68 s and 15 + 9.36, at 1000 5 + 46.8 and
     15 + 9.36; of the row's own 2,048 samples and 10 epochs, 160 steps, the CPU wins both."""
     every = wide(2048, 1e-3, 2e-3)
-    found = one(jobs.answers(every, ["width"]), BY_JOB)
+    found = one(break_even.answers(every, ["width"]), BY_JOB)
     expected = [(9.68, 24.36), (51.8, 24.36)]
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
     of = "of 60,000 samples and 10 epochs, put together from these costs"
-    assert job_words.answer_sentence(found).startswith(
+    assert whole_training.answer_sentence(found).startswith(
         f"mlp-784-Wx2-10, batch 128, float32 inputs, Keras's fit: by the whole job {of}, the GPU wins from width = "
     )
     (said,) = [s for s in training_answers.training_sentences(every) if s.startswith("Training mlp-784-1000x2")]
@@ -45,7 +47,9 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
     assert f"| {of}: the GPU wins from width = " in row_
     assert "2,048" not in row_
     # paid back after 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
-    (paid,) = [s for s in map(job_words.payback_sentence, jobs.pairs(every)) if s.startswith("mlp-784-1000x2-10")]
+    (paid,) = [
+        s for s in map(whole_training.payback_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
+    ]
     assert "the GPU pays its start back after 78.1 epochs of 2,048 samples" in paid
 
 
@@ -55,7 +59,10 @@ def test_a_row_of_the_articles_own_samples_is_put_together_from_nothing():
     assert said.startswith("Training mnist-cnn (S2), batch 32, 60,000 samples, ")
     assert "; the whole job of 60,000 samples and 5 epochs, start-up" in said
     batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
-    assert jobs.planned(jobs.pairs(batch)[0].setup, "") == (100, 2000)  # all of a batch: another job has another batch
+    assert break_even.planned(break_even.pairs(batch)[0].setup, "") == (
+        100,
+        2000,
+    )  # all of a batch: another job has another batch
 
 
 def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
@@ -65,15 +72,17 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
         for n in (100, 40_000)
         for d in ("cpu", "gpu:0")
     ]
-    found = one(jobs.answers(made, ["samples"]), BY_STEP)
+    found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert found.crossings[0].wide
-    assert job_words.verdict_of(found) == "the GPU wins from somewhere between the measured samples = 100 and 40,000"
+    assert (
+        whole_training.verdict_of(found) == "the GPU wins from somewhere between the measured samples = 100 and 40,000"
+    )
     assert not [s for s in training_answers.training_sentences(made) if "wins from" in s]
     between = [
         trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)
         for t, d in ((1.1e-3, "cpu"), (1e-3, "gpu:0"))
     ]
-    (crossing,) = one(jobs.answers([*made, *between], ["samples"]), BY_STEP).crossings
+    (crossing,) = one(break_even.answers([*made, *between], ["samples"]), BY_STEP).crossings
     assert (crossing.below, crossing.above, crossing.apart) == (100, 40_000, 20.0)  # neither wins at 2000: still far
     near = [
         trained(
@@ -94,7 +103,7 @@ def test_the_best_form_is_that_of_the_job_that_is_told():
         trained("mnist-cnn", 32, 2048, (0.0, 0.0, 1e-3), once=(0.0, 0.0, 8.0), jit_compile="on"),
         trained("mnist-cnn", 32, 2048, (0.0, 0.0, 5e-3), device="gpu:0"),
     ]
-    (pair,) = jobs.pairs(every)
+    (pair,) = break_even.pairs(every)
     assert (pair.cpu(BY_JOB, 5).form, pair.cpu(BY_JOB, 5, 1875).form) == ("GPU hidden", "GPU hidden, jit on")
     (said,) = training_answers.training_sentences(every)
     assert "start-up and compilation included, 17.4 s on the CPU and 46.9 s on the GPU" in said
@@ -127,7 +136,7 @@ def test_who_is_faster_is_not_told_because_of_the_noisier_side():
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
     ]
     (said,) = training_answers.training_sentences(every)
-    noise = jobs.pairs(every)[0].gpu.costs.step.noise
+    noise = break_even.pairs(every)[0].gpu.costs.step.noise
     assert noise > 1
     assert (
         f"1.00 ms on the GPU (can't tell which is faster, as the GPU's is only known to +-{100 * noise:.0f} %)" in said
@@ -143,13 +152,13 @@ def test_losses_in_words_and_where_the_devices_end_apart():
         m.series.update({"job_loss": (2.5, *[1.0] * 198, end), "loss": (3.1, 2.9, 2.6)})
     expected = "loss 2.50 to 0.0200 in 2000 epochs; loss 3.10 to 2.60 in 3 epochs of few samples"
     assert training_words.losses(made[0]) == expected
-    (pair,) = jobs.pairs(made)
+    (pair,) = break_even.pairs(made)
     said = training_words.loss_sentence(pair)
     assert said.endswith("after 2000 epochs the loss is 0.0200 on the CPU and 0.960 on the GPU, 48.0 times apart.")
     made[1].values["tf32"] = 1.0
     said = training_words.loss_sentence(pair)
     assert "48.0 times apart; the GPU's products are in TF32" in said and "--tf32 off" in said
-    assert said in job_words.lines(made) and "### Losses that differ" in section.section(made, {})
+    assert said in whole_training.lines(made) and "### Losses that differ" in section.section(made, {})
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
     assert training_words.loss_sentence(pair) == ""
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
@@ -186,7 +195,7 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
 
     def said(*more: Measurement) -> str:
         rows = [cpu, gpu, *more]
-        found = [line for line in job_words.lines(rows) if " the loss is " in line]
+        found = [line for line in whole_training.lines(rows) if " the loss is " in line]
         assert any("### Losses" in line for line in section.section(rows, {})) is bool(found)
         return found[0].partition("apart")[2] if found else ""
 

@@ -132,7 +132,7 @@ def test_overlap_adds_a_kernel_beside_the_copy_in_chunks_over_streams(kernels):
 
 
 def test_the_study_has_both_libraries_and_each_size_once(kernels):
-    from analysis import study
+    from analysis.crossover import transfer_study
 
     rows = planned("--study", "small-dataset")
     ways = {(r.kernel, r.problem.host_memory) for r in rows}
@@ -143,8 +143,8 @@ def test_the_study_has_both_libraries_and_each_size_once(kernels):
         ("transfer/tensorflow/constant", "pageable"),
         ("transfer/tensorflow/dataset", "pageable"),
     }
-    assert ways <= set(study.WAYS), "each has its words"
-    assert len(rows) == len(ways) * len(study.sizes()) == len({r.key for r in rows})
+    assert ways <= set(transfer_study.WAYS), "each has its words"
+    assert len(rows) == len(ways) * len(transfer_study.sizes()) == len({r.key for r in rows})
     assert {r.problem.direction for r in rows} == {"h2d"}
     assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == {
         "transfer/cupy/memcpy_async"

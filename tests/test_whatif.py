@@ -8,9 +8,9 @@ import pytest
 from fake_measurements import row
 from fake_predictions import MS, predict, sources
 
-from analysis import whatif
-from analysis.estimate import Estimate
-from analysis.profile import Lacking
+from analysis.predict import what_if
+from analysis.predict.profile import Lacking
+from analysis.stats import Estimate
 from kernels.problems import Training
 from workloads.records import Measurement, Settings
 
@@ -21,11 +21,11 @@ GPU, CPU = Settings("gpu:0", switches={"data": "synthetic"}), Settings("cpu", sw
 @functools.cache
 def of():
     profile = sources().gpu
-    return lambda training, settings, kernel=whatif.FIT: predict(training, settings, profile, kernel=kernel)
+    return lambda training, settings, kernel=what_if.FIT: predict(training, settings, profile, kernel=kernel)
 
 
 def found(settings=GPU):
-    return {w.change.words: w for w in whatif.what_ifs(of()(T, settings), of())}
+    return {w.change.words: w for w in what_if.what_ifs(of()(T, settings), of())}
 
 
 def by(found_, words):
@@ -62,21 +62,21 @@ def test_a_bigger_batch_says_that_it_changes_what_is_learned():
 def test_a_smaller_last_batch_is_dropped_where_xla_compiles_for_it_once_more():
     """3,210 samples are 100 batches of 32 and one of 10."""
     uneven = msgspec.structs.replace(T, samples=3210)
-    (found_,) = [c for c in whatif.changes(uneven, GPU) if "whole batches" in c.words]
+    (found_,) = [c for c in what_if.changes(uneven, GPU) if "whole batches" in c.words]
     assert found_.words == "whole batches only, 3,200 samples of 3,210"
     assert found_.training == T and not found_.learns and "drop_remainder=True" in found_.note
-    made = {w.change.words: w for w in whatif.what_ifs(of()(uneven, GPU), of())}[found_.words]
+    made = {w.change.words: w for w in what_if.what_ifs(of()(uneven, GPU), of())}[found_.words]
     assert made.job_saved.value == pytest.approx(10 * 2.164 * MS)  # a step an epoch; this predictor compiles once
     assert made.step_saved.value == 0
     without = (Settings("gpu:0", switches={"jit_compile": "off"}), CPU)
     small = msgspec.structs.replace(T, samples=20)  # less than a batch: one shape
-    other = [*(whatif.changes(uneven, s) for s in without), whatif.changes(T, GPU), whatif.changes(small, GPU)]
+    other = [*(what_if.changes(uneven, s) for s in without), what_if.changes(T, GPU), what_if.changes(small, GPU)]
     assert not [c for changes in other for c in changes if "whole batches" in c.words]
 
 
 def test_batches_never_pass_the_samples():
     grown = {
-        n: [c.training.batch for c in whatif.changes(Training("peaks", 100, n), GPU) if c.learns]
+        n: [c.training.batch for c in what_if.changes(Training("peaks", 100, n), GPU) if c.learns]
         for n in (300, 400, 1600)
     }
     assert grown == {300: [], 400: [400], 1600: [400, 1600]}
@@ -93,17 +93,17 @@ def test_what_is_on_already_is_not_offered_and_tf32_only_where_it_is_off():
     chosen = Settings(
         "gpu:0", switches={"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
     )
-    words = [c.words for c in whatif.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
+    words = [c.words for c in what_if.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
     assert words == ["batch 128 instead of 32", "batch 512 instead of 32", "XLA (jit_compile=True)", "TF32 allowed"]
 
 
 def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
-    def lacking(training, settings, kernel=whatif.FIT):
+    def lacking(training, settings, kernel=what_if.FIT):
         if settings.switches.get("precision"):
             raise Lacking("no bfloat16 rows", ["python -m workloads.matmul --dtypes bfloat16"])
         return of()(training, settings, kernel)
 
-    made = whatif.what_ifs(of()(T, GPU), lacking)
+    made = what_if.what_ifs(of()(T, GPU), lacking)
     assert made[-1].job_saved is None and "python -m workloads.matmul --dtypes bfloat16" in made[-1].why
     assert not made[-1].helps and all(w.job_saved for w in made[:-1])
 
@@ -111,24 +111,24 @@ def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
 def test_the_other_device_is_offered_only_when_it_is_faster():
     gpu, cpu = of()(T, GPU), of()(T, CPU)
     # 9 + 0.1 + 0.5 + 2.164 against 5 + 0.1 + 0.5 + 1.64
-    offered = whatif.other_device(gpu, cpu)
+    offered = what_if.other_device(gpu, cpu)
     assert offered.change.words == "use the CPU" and offered.job_saved.value == pytest.approx(11.764 - 7.24)
     assert "CUDA_VISIBLE_DEVICES=-1" in offered.change.note
-    assert whatif.other_device(cpu, gpu) is None and whatif.other_device(gpu, None) is None
+    assert what_if.other_device(cpu, gpu) is None and what_if.other_device(gpu, None) is None
 
 
 def test_what_both_are_wrong_by_alike_cancels():
     a, b = Estimate(2.0, 1.0, 3.0), Estimate(1.5, 0.75, 2.25)
-    assert whatif._less(a, b, alike=True) == Estimate(0.5, 0.25, 0.75)  # both off by half: so is what lies between
+    assert what_if._less(a, b, alike=True) == Estimate(0.5, 0.25, 0.75)  # both off by half: so is what lies between
     vague = Estimate(0.5, 0.0, 1.0)  # off by all of it: half as the other is, and 0.25 more
-    assert whatif._less(a, vague, alike=True) == Estimate(1.5, 0.5, 2.5)
-    assert whatif._less(a, b, alike=False) == Estimate(0.5, -1.25, 2.25)
-    assert whatif._less(a, a, alike=True) == whatif._less(a, a, alike=False) == Estimate(0, 0, 0)
+    assert what_if._less(a, vague, alike=True) == Estimate(1.5, 0.5, 2.5)
+    assert what_if._less(a, b, alike=False) == Estimate(0.5, -1.25, 2.25)
+    assert what_if._less(a, a, alike=True) == what_if._less(a, a, alike=False) == Estimate(0, 0, 0)
 
 
 def test_commands_measure_what_a_change_says():
     made = found(Settings("gpu:0", switches={"data": "synthetic", "tf32": "off"}))
-    words = whatif.command(by(made, "batch 128").change, epochs=1, samples=1024)
+    words = what_if.command(by(made, "batch 128").change, epochs=1, samples=1024)
     assert words == [
         "workloads.training",
         "--model",
@@ -149,19 +149,19 @@ def test_commands_measure_what_a_change_says():
         "off",
     ]
     expected = ["--variants", "resident", "--residence", "resident"]
-    assert whatif.command(by(made, "kept on the GPU").change)[-6:-2] == expected
-    assert whatif.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
+    assert what_if.command(by(made, "kept on the GPU").change)[-6:-2] == expected
+    assert what_if.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
 
 
 def test_every_command_is_one_that_the_training_command_takes():
     from workloads import training
 
     for change in (
-        *whatif.changes(T, GPU),
-        *whatif.changes(T, Settings("gpu:0", switches={"tf32": "off"})),
-        *whatif.changes(T, CPU),
+        *what_if.changes(T, GPU),
+        *what_if.changes(T, Settings("gpu:0", switches={"tf32": "off"})),
+        *what_if.changes(T, CPU),
     ):
-        args = training.parser().parse_args(whatif.command(change)[1:])
+        args = training.parser().parse_args(what_if.command(change)[1:])
         assert args.model == ["cifar10-cnn"] and (args.batch or args.samples)
 
 
@@ -176,6 +176,6 @@ def test_measured_trainings_at_once_are_found():
         return Measurement(m.kernel, T, Settings("gpu:0", switches=given), "ok", samples=m.samples)
 
     rows = [beside(1, 2 * MS, "host-throughput"), beside(2, 1.25 * MS, "host-throughput")]
-    ((model, count, gain),) = whatif.at_once(rows, "gpu:0")
+    ((model, count, gain),) = what_if.at_once(rows, "gpu:0")
     assert (model, count) == ("cifar10-cnn", 2) and math.isclose(gain.value, 1.6)
-    assert whatif.at_once(rows, "cpu") == []
+    assert what_if.at_once(rows, "cpu") == []

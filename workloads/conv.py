@@ -124,7 +124,7 @@ def problems(args: argparse.Namespace) -> list:
 
 
 def _of_shapes(args: argparse.Namespace) -> list:
-    from analysis import families
+    from analysis.crossover import families
     from kernels.problems import Conv
     from workloads.harness import plan
 
@@ -215,7 +215,8 @@ def rows(args: argparse.Namespace, here) -> list:
 
 def refine(done: list, varies: str) -> list:
     """The rows still needed to pin down each crossover in batch, channels or image size."""
-    from analysis import answers, crossover
+    from analysis.crossover import crossover
+    from analysis.text import answers
     from workloads import show
 
     forms = (crossover.LATENCY, *crossover.COPIES)
@@ -276,7 +277,7 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
 
 def _said(args: argparse.Namespace, outcome, works_: list) -> None:
     """What all layers come to, and the crossover, in words."""
-    from analysis import answers
+    from analysis.text import answers
 
     varies, said = axis(args), []
     if works_:
@@ -285,7 +286,7 @@ def _said(args: argparse.Namespace, outcome, works_: list) -> None:
         found = answers.every(outcome.measurements, "conv", [varies], {varies: 2})
         said += answers.lines(found, outcome.measurements, outcome.run.machine)
     if args.ladder:
-        from analysis import ladder
+        from analysis.crossover import ladder
 
         print("\n".join(ladder.lines(ladder.ladders(outcome.measurements, outcome.run.machine, "conv"))))
     if said:

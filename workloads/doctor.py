@@ -99,7 +99,7 @@ def judged(values: dict[str, float], flags: tuple[str, ...]) -> list[Finding]:
 
 def timings() -> list[Finding]:
     """Times a few rows of every device in a worker, as a sweep does, and asks of each whether its timing is true."""
-    from analysis import row_checks
+    from analysis.checks import rows as row_checks
     from workloads.machine import facts
     from workloads.records import row_flags
 
@@ -207,7 +207,7 @@ def stored(runs: list[str]) -> list[Finding]:
 
     Raises: Usage when there are none.
     """
-    from analysis import row_checks
+    from analysis.checks import rows as row_checks
     from workloads import records
 
     try:

@@ -28,7 +28,7 @@ def resume_command(outcome: sweep.Outcome) -> str:
 
 def ended(outcome: sweep.Outcome, args: argparse.Namespace) -> int:
     """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
-    from analysis import row_checks
+    from analysis.checks import rows as row_checks
 
     bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
     for m in bad[:5]:

@@ -156,7 +156,7 @@ def refine(done: list) -> list:
     """The rows still needed to pin down the batches from which the GPU wins."""
     import msgspec
 
-    from analysis import inference
+    from analysis.training import inference
 
     tried, found = {m.key for m in done}, {}
     for winner, batch in inference.wanted(done):
@@ -225,7 +225,7 @@ class Table:
         print(line(list(zip(self.cells(m), (width for _, width in self.HEAD), strict=True))).rstrip(), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis.estimate import of
+        from analysis.stats import of
         from workloads.show import number
 
         variant, s = m.variant, m.settings
@@ -271,7 +271,7 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
 
 
 def _said(outcome) -> None:
-    from analysis import inference_words
+    from analysis.text import inference as inference_words
     from workloads import ends
 
     if said := ends.part(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):

@@ -166,7 +166,7 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))).rstrip(), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis.estimate import of
+        from analysis.stats import of
         from workloads.show import number
 
         p, s = m.problem, m.settings
@@ -191,7 +191,7 @@ class Table:
 
 def _said(outcome) -> None:
     """The constants under the table, in words."""
-    from analysis import overheads
+    from analysis.roofline import overheads
 
     told = overheads.lines(overheads.constants(outcome.measurements))
     if told:

@@ -152,7 +152,8 @@ def rows(args: argparse.Namespace, here) -> list:
 
 def refine(done: list, in_batch: bool = False) -> list:
     """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products."""
-    from analysis import answers, crossover
+    from analysis.crossover import crossover
+    from analysis.text import answers
     from workloads import show
 
     forms = [crossover.LATENCY, *crossover.COPIES]
@@ -215,8 +216,8 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 def _said(args: argparse.Namespace, outcome, works_: list) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
-    from analysis import answers, sentences
-    from analysis.crossover import square_rows
+    from analysis.crossover.crossover import square_rows
+    from analysis.text import answers, sentences
 
     done = outcome.measurements
     if works_:
@@ -226,7 +227,7 @@ def _said(args: argparse.Namespace, outcome, works_: list) -> None:
     else:
         said = []
     if args.ladder:
-        from analysis import ladder
+        from analysis.crossover import ladder
 
         print("\n".join(ladder.lines(ladder.ladders(done, outcome.run.machine))))
     more = [a for a in answers.every(done, "matmul") if works_ or a.family.varies == "n"]

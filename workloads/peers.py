@@ -162,8 +162,8 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))).rstrip(), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis import peers
-        from analysis.estimate import of
+        from analysis.stats import of
+        from analysis.text import peers
         from workloads.show import number
 
         p = m.problem
@@ -228,7 +228,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 def said(measurements) -> None:
     """What the rows come to, in words."""
-    from analysis import peers
+    from analysis.text import peers
 
     print("\n".join(["", *peers.lines(measurements)]))
 

@@ -1,6 +1,6 @@
 """Result files in a notebook: `load` gives a pandas table, `read` the records."""
 
-from analysis.frame import frame, load
+from analysis.roofline.frame import frame, load
 from workloads.records import Loaded, Machine, Measurement, Row, Run, Samples, Settings, by_machine, read
 
 __all__ = (

@@ -36,7 +36,7 @@ class Rows:
         self._all.append(measurement)
         if self.format == "json" or measurement.problem.op != self._op:
             return
-        from analysis.frame import frame
+        from analysis.roofline.frame import frame
 
         table = frame([measurement], self._roofs())
         if self._columns is None:
@@ -47,7 +47,7 @@ class Rows:
         self._line([text(v) for v in table.iloc[0].tolist()])
 
     def _roofs(self):
-        from analysis import bounds
+        from analysis.roofline import bounds
 
         every = bounds.roofs(self._all, self._machine)
         return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
@@ -61,7 +61,7 @@ class Rows:
 
     def finish(self) -> None:
         if self.format == "json":
-            from analysis.frame import frame
+            from analysis.roofline.frame import frame
 
             table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
             print(json.dumps([plain(row) for row in table.to_dict("records")], indent=1))
@@ -115,7 +115,7 @@ def refined(done: Iterable[Measurement], answers: Iterable, sizes: Iterable[int]
     At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why.
     `sizes`: those of other forms, which are taken where they are as good.
     """
-    from analysis import crossover
+    from analysis.crossover import crossover
 
     tried = {m.key for m in done}
     sizes, found = set(sizes), {}
@@ -137,7 +137,7 @@ def refined(done: Iterable[Measurement], answers: Iterable, sizes: Iterable[int]
 
 def check_flags(args: argparse.Namespace) -> None:
     """Raises Usage, before anything is measured, for a baseline to save that exists and for one to compare with that does not."""
-    from analysis import compare
+    from analysis.compare import command as compare
     from workloads.records import baselines
 
     if args.fail_on is not None and not args.against:
@@ -154,7 +154,7 @@ def check_flags(args: argparse.Namespace) -> None:
 def beside(args: argparse.Namespace, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
     where a row is."""
-    from analysis import compare
+    from analysis.compare import command as compare
     from workloads.records import baselines
 
     if code not in (options.OK, options.FAILED):
@@ -176,8 +176,8 @@ def frame(outcome, op: str):
     """
     if outcome.stopped in ("SIGINT", "SIGTERM"):
         raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
-    from analysis import bounds
-    from analysis import frame as frames
+    from analysis.roofline import bounds
+    from analysis.roofline import frame as frames
 
     roofs = bounds.roofs(outcome.measurements, outcome.run.machine)
     return frames.frame([m for m in outcome.measurements if m.problem.op == op], roofs)

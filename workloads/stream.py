@@ -122,12 +122,13 @@ def session(args: argparse.Namespace, command: str, run=None) -> int:
 def said(outcome) -> None:
     """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
     counts the bytes a program asks for."""
-    from analysis import bounds, estimate, units
+    from analysis import stats, units
+    from analysis.roofline import bounds
 
     beyond = bounds.last_cache_bytes(outcome.run.machine, "cpu")
     largest: dict = {}
     for m in outcome.measurements:
-        seconds = estimate.seconds_of(m)
+        seconds = stats.seconds_of(m)
         if m.kernel == "stream/numba/loop" and seconds and m.problem.footprint_bytes > beyond:
             key = (m.problem.operation, m.problem.dtype, m.settings.threads)
             if key not in largest or m.problem.nbytes > largest[key][0].nbytes:

@@ -286,7 +286,8 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
 
 def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     """Writes the report into the folder and says its answer and its path."""
-    from analysis import budget_words, peers, report, sentences
+    from analysis import report
+    from analysis.text import budget, peers, sentences
     from workloads import records
 
     loaded = records.read(folder)
@@ -294,7 +295,7 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
     out = sys.stdout if args.format == "table" else sys.stderr
     said = [
         *sentences.answer(loaded.measurements, loaded.runs[-1].machine),
-        *budget_words.sentences(loaded.measurements),
+        *budget.sentences(loaded.measurements),
         *peers.lines(loaded.measurements),
     ]
     said += [] if loaded.runs[-1].machine.gpus else elsewhere(STORED)
@@ -305,7 +306,7 @@ def _report(args: argparse.Namespace, folder: pathlib.Path) -> None:
 
 def elsewhere(reports: pathlib.Path) -> list[str]:
     """What a machine without a GPU can be told: the answer of each stored machine that has one, named as such."""
-    from analysis import sentences
+    from analysis.text import sentences
     from workloads import records
 
     told = []

@@ -3,9 +3,10 @@
 import math
 from collections.abc import Callable, Iterable
 
-from analysis import bounds, estimate, units
-from analysis.estimate import Estimate
-from analysis.families import batch_family
+from analysis import stats, units
+from analysis.crossover.families import batch_family
+from analysis.roofline import bounds
+from analysis.stats import Estimate
 from kernels.networks import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
@@ -134,7 +135,7 @@ class Matmuls:
             cells[f"{_column(m)} ms"] = number(_host_s(best) * 1e3) if best else m.status
         for side in ("CPU", "GPU"):
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
-            if best and (seconds := estimate.seconds_of(best)):
+            if best and (seconds := stats.seconds_of(best)):
                 judged = bounds.judge(best, roofs)
                 known = (
                     judged.fraction if judged.roof and judged.roof.note != bounds.BEST_MATMUL else None
@@ -230,7 +231,7 @@ def _column(m: Measurement) -> str:
 def host(m: Measurement) -> Estimate | None:
     """Host latency of a call, or None."""
     samples = m.on("host-latency")
-    return estimate.of(samples) if samples and m.status == "ok" else None
+    return stats.of(samples) if samples and m.status == "ok" else None
 
 
 def _host_s(m: Measurement) -> float:
@@ -265,7 +266,7 @@ class Lines:
         what = {"stream": lambda: f"{p.operation} {units.size(p.nbytes)} {p.dtype}", "peak": lambda: p.math}
         where = s.device if s.device != "cpu" else units.count(s.threads, "thread") if s.threads else "cpu"
         problem = what.get(p.op, lambda: "")()
-        seconds = estimate.seconds_of(m)
+        seconds = stats.seconds_of(m)
         if seconds is None:
             return [m.kernel, problem, where, m.status, "", "", m.reason]
         rate = units.flops_rate if p.op == "peak" else units.bytes_rate

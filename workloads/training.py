@@ -116,14 +116,14 @@ def rows(args: argparse.Namespace, here) -> list:
 
     if args.predicted is None or args.study:
         return grid.rows(args, here)
-    from analysis import prediction
+    from analysis.predict import prediction
 
     return grid.predicted(args, here, prediction.load, prediction.MAKES)
 
 
 def products(here, done: list) -> list:
     """The library products that the steps measured so far are made of and that have no row yet."""
-    from analysis import budget
+    from analysis.predict import budget
     from workloads.records import Row, Settings
 
     found = {}
@@ -207,7 +207,7 @@ def run(**keywords):
 
 class Table:
     """A line a training on 120 columns. What a step, an epoch and a fit cost is fitted from runs that vary it alone
-    (analysis.costs); where that failed, ms/step is a whole fit's."""
+    (analysis.training.costs); where that failed, ms/step is a whole fit's."""
 
     HEAD = (
         ("model", 12),
@@ -249,8 +249,9 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis import job_words, jobs, training_words
-        from analysis.estimate import of
+        from analysis.stats import of
+        from analysis.text import training, whole_training
+        from analysis.training import break_even
         from workloads.show import number
 
         p = m.problem
@@ -259,14 +260,14 @@ class Table:
             str(p.batch),
             str(p.samples),
             str(p.epochs),
-            training_words.where_word(m),
-            training_words.way_word(m),
+            training.where_word(m),
+            training.way_word(m),
         ]
         once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
         began = number(sum(once)) if once else "-"
         if m.status != "ok":
             return [*start, m.status, "-", "-", "-", began, "-", m.reason]
-        law, job = jobs.law(m, self._all), jobs.job(m, self._all)
+        law, job = break_even.law(m, self._all), break_even.job(m, self._all)
         waited = m.on("host-latency")  # None of a row that starts fresh processes and trains in none
         whole = m.kernel.endswith("/trial")  # its samples are whole trainings, which the notes say
         parts = (
@@ -278,7 +279,7 @@ class Table:
         def told(e) -> str:
             if e is None:
                 return "-"
-            end = job_words.less_than(e)
+            end = whole_training.less_than(e)
             return number(e.value * 1e3) if end is None else f"<{number(end * 1e3)}"
 
         return [
@@ -287,7 +288,7 @@ class Table:
             number(law.compile.value) if law and law.compile else "-",
             began,
             number(job.value) if job else "-",
-            " ".join(training_words.notes(m)),
+            " ".join(training.notes(m)),
         ]
 
     def finish(self) -> None:
@@ -324,10 +325,13 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
 
 def _said(outcome, verbose: bool = False) -> None:
     """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with `verbose`."""
-    from analysis import budget, budget_words, data_parallel_words, job_words, published, together, training_answers
+    from analysis.predict import budget
+    from analysis.text import budget as budget_words
+    from analysis.text import data_parallel, published, training_answers, whole_training
+    from analysis.training import side_by_side as together
     from workloads import ends
 
-    rows_, parts = outcome.measurements, (training_answers, job_words, published, together, data_parallel_words)
+    rows_, parts = outcome.measurements, (training_answers, whole_training, published, together, data_parallel)
     told = ends.part(outcome) + [line for part in parts for line in part.lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:

@@ -56,7 +56,7 @@ def problems(args: argparse.Namespace) -> list:
     from kernels.problems import Transfer
 
     if args.study:
-        from analysis import study
+        from analysis.crossover import transfer_study
 
         given = [
             f"--{flag.replace('_', '-')}"
@@ -68,7 +68,7 @@ def problems(args: argparse.Namespace) -> list:
                 f"--study brings its own sizes and ways; leave {' '.join(given)} out",
                 f"python -m workloads.transfer --study {args.study}",
             )
-        return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in study.sizes()]
+        return [Transfer("h2d", n, memory) for memory in ("pageable", "pinned") for n in transfer_study.sizes()]
     directions = options.words(args.directions) if args.directions else list(Transfer.DIRECTIONS)
     memories = options.words(args.host_memory) if args.host_memory else list(HOST_MEMORIES)
     sizes = options.sizes(args.sizes or [SIZES])
@@ -170,19 +170,19 @@ class Table:
         print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
 
     def cells(self, m) -> list[str]:
-        from analysis import estimate, units
+        from analysis import stats, units
         from workloads.show import number
 
         p = m.problem
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
         if m.status != "ok":
             return [*start, m.status, "", "", "", m.reason]
-        waited, issued = (m.on(clock) and estimate.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
+        waited, issued = (m.on(clock) and stats.of(m.on(clock)) for clock in ("host-latency", "host-issue"))
         beside = (
             f"{p.compute}, {units.count(p.chunks, 'chunk')}, {units.count(p.streams, 'stream')}" if p.compute else ""
         )
         moves = not m.kernel.endswith("overlap_compute")
-        rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := estimate.seconds_of(m)) else "-"
+        rate = number(p.bytes_moved / seconds.value / 1e9) if moves and (seconds := stats.seconds_of(m)) else "-"
         return [
             *start,
             number(waited.value * 1e6),
@@ -201,9 +201,10 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
     from workloads import show
 
     def said(outcome) -> None:
-        from analysis import links, study
+        from analysis.crossover import transfer_study
+        from analysis.roofline import links
 
-        told = study.lines(outcome.measurements) if args.study else links.lines(outcome.measurements)
+        told = transfer_study.lines(outcome.measurements) if args.study else links.lines(outcome.measurements)
         print("\n".join(["", *told]))
 
     return show.session(args, run, command, "transfer", rows, measure, Table, said if alone else lambda outcome: None)

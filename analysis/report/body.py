@@ -1,16 +1,7 @@
 """The sections of a run's page between the answer and all numbers, as Markdown, in their order."""
 
-from analysis.report import (
-    budgets,
-    inference,
-    layers,
-    method,
-    movement,
-    overview,
-    several_gpus,
-    training,
-)
 from analysis.report.material import Material
+from analysis.report.sections import inference, layers, method, movement, overview, several_gpus, step_budgets, training
 
 
 def parts(of: Material) -> dict[str, list[str]]:
@@ -32,7 +23,7 @@ def parts(of: Material) -> dict[str, list[str]]:
     made["kernels"] = overview.kernels_section(rows, ceilings, True)
     for op in overview.LADDERS:
         made[f"ladder-{op}"] = overview.ladder_section(rows, of.machine, op)
-    made["budgets"] = budgets.section(of.budgets, rows, of.said)
+    made["budgets"] = step_budgets.section(of.budgets, rows, of.said)
     shown = {name: overview.image(name, says, True) for name, says in training.PICTURES.items()}
     made["training"] = training.section(rows, shown)
     made["inference"] = inference.section(rows, of.said)

@@ -7,28 +7,17 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from analysis import calculator, crossing_words, facts, questions, row_words
-from analysis.report import (
-    body,
-    cells,
-    chart,
-    charts_crossover,
-    charts_jobs,
-    charts_movement,
-    charts_roofline,
-    charts_training,
-    differences,
-    fold,
-    inference,
-    layers,
-    method,
-    movement,
-    overview,
-    rows,
-    several_gpus,
-)
+from analysis import table as cells
+from analysis.report import body, calculator, markdown
+from analysis.report.charts import break_even, chart, training
+from analysis.report.charts import crossover as charts_crossover
+from analysis.report.charts import movement as charts_movement
+from analysis.report.charts import roofline as charts_roofline
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
+from analysis.report.sections import differences, inference, layers, method, movement, overview, rows, several_gpus
+from analysis.text import crossings, questions, rates
+from analysis.text import rows as row_words
 from analysis.units import count, join, size
 from workloads.records import Measurement
 
@@ -57,7 +46,7 @@ def _head(of: Material) -> dict:
     why = f"{bad} of {count(timed, 'timed row')} flagged or with an interval wider than ±{100 * overview.NOISY_WIDTH:.0f} %"
     machine = "The result file has no line that says what machine it came from."
     if run:
-        machine = f"{facts.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory" + (
+        machine = f"{rates.machine_words(run.machine)}, {size(run.machine.memory_bytes)} of memory" + (
             ", virtual" if run.machine.virtual else ""
         )
     files = list(dict.fromkeys("/".join(pathlib.Path(f).parts[-2:]) for f in loaded.files))
@@ -78,12 +67,12 @@ def answer(page: Page) -> None:
     """The sentences, each run's by itself; what they differ in."""
     bodies = []
     for of in page.runs:
-        said = "".join(f"<li>{fold.inline(cells.text(s))}</li>" for s in of.said)
+        said = "".join(f"<li>{markdown.inline(cells.text(s))}</li>" for s in of.said)
         heading = f"<h3>{title(of)}</h3>" if page.several else ""
         told = f'<ol class="answer">{said}</ol>' if said else "<p>Nothing was measured that answers.</p>"
         bodies.append(heading + told)
     page.add("answer", "The answer", *bodies)
-    page.add("beside", differences.HEADING, fold.markdown(differences.section(page.runs)))
+    page.add("beside", differences.HEADING, markdown.markdown(differences.section(page.runs)))
 
 
 def ask(page: Page) -> None:
@@ -105,12 +94,8 @@ def crossover(page: Page) -> None:
         first = next((of for of in page.runs if charts_crossover.shown(of.answers)), page.of)
         answers = charts_crossover.shown(first.answers)
         heads, found = charts_crossover.table(page.runs)
-        table = fold.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
-        says = (
-            charts_crossover.verdict(answers[0])
-            if answers
-            else crossing_words.no_gpu_sentence(first.rows, first.machine)
-        )
+        table = markdown.table(heads, found, "The numbers of this chart: time of a call at every size", is_open=False)
+        says = charts_crossover.verdict(answers[0]) if answers else crossings.no_gpu_sentence(first.rows, first.machine)
         figure = str(
             page.parts.crossover(
                 " ".join(filter(None, (f"{first.letter}:" * page.several, says))),
@@ -174,7 +159,7 @@ def transfers(page: Page) -> None:
         "transfers",
         "Copies between host and GPU",
         page.draw(lambda of: charts_movement.copies(of.rows)),
-        page.told(lambda of: fold.without(body.parts(of)["transfers"], movement.SMALL)),
+        page.told(lambda of: markdown.without(body.parts(of)["transfers"], movement.SMALL)),
     )
 
 
@@ -206,13 +191,13 @@ def trainings(page: Page) -> None:
         "training",
         "Training with Keras",
         page.draw(
-            lambda of: charts_training.along(of.trainings),
-            lambda of: charts_training.steps(of.budgets),
-            lambda of: charts_training.foretold(of.foretold),
-            lambda of: charts_jobs.break_even(of.pairs),
+            lambda of: training.along(of.trainings),
+            lambda of: training.steps(of.budgets),
+            lambda of: training.foretold(of.foretold),
+            lambda of: break_even.break_even(of.pairs),
         ),
         page.told(_part("budgets")),
-        page.told(lambda of: fold.without(body.parts(of)["training"], *_SMALL)),
+        page.told(lambda of: markdown.without(body.parts(of)["training"], *_SMALL)),
     )
 
 
@@ -221,14 +206,14 @@ def small(page: Page) -> None:
 
     def told(of: Material) -> list[str]:
         return [
-            *fold.only(body.parts(of)["training"], *_SMALL),
-            *fold.only(body.parts(of)["transfers"], movement.SMALL),
+            *markdown.only(body.parts(of)["training"], *_SMALL),
+            *markdown.only(body.parts(of)["transfers"], movement.SMALL),
         ]
 
     page.add(
         "small-data",
         "Small data sets: is it the copying?",
-        page.draw(lambda of: charts_jobs.small(of.small, of.budgets)),
+        page.draw(lambda of: break_even.small(of.small, of.budgets)),
         page.told(told),
     )
 
@@ -257,7 +242,7 @@ def list_rows(page: Page) -> None:
     tried = [m.status != "skipped" for of in page.runs for m in of.ordered]
     heads, found = overview.numbers(page.runs)
     told = [row for row, kept in zip(found, tried, strict=True) if kept]
-    still = fold.table(heads, told, "All numbers", is_open=False)
+    still = markdown.table(heads, told, "All numbers", is_open=False)
     labels = [of.label for of in page.runs]
     page.add("numbers", "All numbers", str(page.parts.numbers(labels, page.safe(still), hint)))
 
@@ -275,7 +260,7 @@ def how_measured(page: Page) -> None:
         "How it was measured",
         page.told(_part("details")),
         page.told(_part("method")),
-        fold.markdown(method.formulas(m for of in page.runs for m in of.rows)),
+        markdown.markdown(method.formulas(m for of in page.runs for m in of.rows)),
     )
 
 

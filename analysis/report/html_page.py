@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from analysis.report import fold, overlay
-from analysis.report.cells import text
+from analysis.report import markdown
+from analysis.report.charts import overlay
+from analysis.table import text
 
 if TYPE_CHECKING:
-    from analysis.report.chart import Chart
+    from analysis.report.charts.chart import Chart
     from analysis.report.material import Material
 
 _WEB = pathlib.Path(__file__).parent / "web"
@@ -62,17 +63,17 @@ class Page:
         found = []
         for c in (c for make in makes for c in overlay.several((of.letter, make(of)) for of in self.runs)):
             self.charts[c.name] = c
-            table = fold.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
+            table = markdown.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
         return "".join(found)
 
     def told(self, make: "Callable[..., list[str]]") -> str:
         """The Markdown lines of each run as HTML, under its name where there are several."""
         if not self.several:
-            return fold.markdown(make(self.of))
+            return markdown.markdown(make(self.of))
         found = []
         for of in self.runs:
-            if html := fold.markdown(make(of), 4):
+            if html := markdown.markdown(make(of), 4):
                 found.append(f"<h3>{title(of)}</h3>{html}")
         return "".join(found)
 
@@ -83,7 +84,7 @@ class Page:
 
     def still(self, name: str, says: str, folded: bool) -> str:
         """A picture that no chart stands for."""
-        src, alt = self.picture(name), fold.escaped(says)
+        src, alt = self.picture(name), markdown.escaped(says)
         image = f'<img class="kept" src="{src}" alt="{alt}" loading="lazy">' if src else ""
         return (
             f'<details class="more"><summary>Picture: {alt}</summary>{image}</details>' if image and folded else image
@@ -104,7 +105,7 @@ class Page:
 
 def title(of: "Material") -> str:
     """`A: nvidia-h200`, as HTML."""
-    return fold.inline(text(f"{of.letter}: {of.name}"))
+    return markdown.inline(text(f"{of.letter}: {of.name}"))
 
 
 def as_json(found: object) -> str:

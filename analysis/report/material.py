@@ -6,19 +6,22 @@ import pathlib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis import held_out, job_words, jobs, sentences, trust
-from analysis import profile as profiles
-from analysis.bounds import judge, roofs
-from analysis.budget import Budget, budget
-from analysis.crossover import crossovers
-from analysis.report import layers, rows
+from analysis.checks import referee
+from analysis.crossover.crossover import crossovers
+from analysis.predict import held_out
+from analysis.predict import profile as profiles
+from analysis.predict.budget import Budget, budget
+from analysis.report.sections import layers, rows
+from analysis.roofline.bounds import judge, roofs
+from analysis.text import sentences, whole_training
+from analysis.training import break_even
 from workloads.records import by_machine, read, settings
 
 if TYPE_CHECKING:
-    from analysis.bounds import Judged, Roof
-    from analysis.crossover import Answer
-    from analysis.jobs import Pair
-    from analysis.profile import Profile
+    from analysis.crossover.crossover import Answer
+    from analysis.predict.profile import Profile
+    from analysis.roofline.bounds import Judged, Roof
+    from analysis.training.break_even import Pair
     from workloads.records import Loaded, Machine, Measurement
 
 
@@ -51,7 +54,7 @@ class Material:
     @functools.cached_property
     def answers(self) -> "tuple[Answer, ...]":
         """Those of the square products; a referee's rows ask for none."""
-        return () if trust.alone(self.rows) else crossovers(self.rows)
+        return () if referee.alone(self.rows) else crossovers(self.rows)
 
     @functools.cached_property
     def said(self) -> list[str]:
@@ -95,17 +98,17 @@ class Material:
     @functools.cached_property
     def pairs(self) -> "list[Pair]":
         """Trainings that ran on both sides."""
-        return jobs.pairs(self.rows)
+        return break_even.pairs(self.rows)
 
     @functools.cached_property
     def trainings(self) -> "list[Answer]":
         """From which batch, samples, width or depth the GPU wins a training."""
-        return jobs.answers(self.rows)
+        return break_even.answers(self.rows)
 
     @functools.cached_property
-    def small(self) -> "list[job_words.Small]":
+    def small(self) -> "list[whole_training.Small]":
         """The small-dataset study's trainings."""
-        return job_words.small_datasets(self.pairs)
+        return whole_training.small_datasets(self.pairs)
 
     @functools.cached_property
     def foretold(self) -> "list[held_out.Case]":

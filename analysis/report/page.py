@@ -8,23 +8,20 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis.report import (
-    body,
-    cells,
-    differences,
-    drawing,
-    html,
-    overview,
-)
-from analysis.report.cells import text
+from analysis import table as cells
+from analysis.report import body, html
+from analysis.report.charts import drawing
 from analysis.report.material import Material
+from analysis.report.sections import differences, overview
+from analysis.table import text
+from workloads import ROOT
 from workloads.records import Loaded, files_of, read
 
 if TYPE_CHECKING:
     from workloads.records import Machine
 
 INSTALL = "python -m pip install matplotlib"
-LOCAL = pathlib.Path(__file__).parents[2] / "reports" / "local"
+LOCAL = ROOT / "reports" / "local"
 
 
 def has_matplotlib() -> bool:

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis.bounds import NO_CACHE_ROOF, Judged, Roof, describe, is_above, judge
-from analysis.estimate import quick_seconds
-from analysis.report.choose import best_resident
+from analysis.report.charts.choose import best_resident
+from analysis.roofline.bounds import NO_CACHE_ROOF, Judged, Roof, describe, is_above, judge
+from analysis.stats import quick_seconds
 from analysis.units import bytes_rate, digits, flops_rate, percent, seconds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _roofline(arguments: argparse.Namespace) -> int:
     from analysis.report import page, terminal
-    from analysis.roofs import roofs
+    from analysis.roofline.roofs import roofs
 
     loaded = page.read_one_machine(arguments.runs)
     ceilings = roofs(loaded.measurements, page.machine_of(loaded))
@@ -25,14 +25,14 @@ def _roofline(arguments: argparse.Namespace) -> int:
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")
-    from analysis.report import pictures
-    from analysis.report import roofline as hierarchical
+    from analysis.report.charts import products_svg
+    from analysis.report.charts import roofline_svg as hierarchical
 
     if not hierarchical.has_any(loaded.measurements, ceilings):
         return options.OK
     folder = page.place(arguments.runs, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    print(pictures.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
+    print(products_svg.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
     return options.OK
 
 

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 from fake_measurements import row
 
-from analysis import profile
-from analysis.budget import Budget, Part
-from analysis.estimate import Estimate
+from analysis.predict import profile
+from analysis.predict.budget import Budget, Part
+from analysis.stats import Estimate
 from kernels.problems import Training
 from tests.validation import traces, xspace
 from tests.validation.xspace import Op, Trace
@@ -238,7 +238,7 @@ def traced_row(of: Trace, problem=None, device="cpu", **more):
 
 
 class Budgeted:
-    """Stands for analysis.budget.budget: parts in ms."""
+    """Stands for analysis.predict.budget.budget: parts in ms."""
 
     def __init__(self, **ms: float):
         self.ms = {name.replace("_", " "): value for name, value in ms.items()}

@@ -23,12 +23,12 @@ from unittest import mock
 
 import msgspec
 
-from analysis import profile
-from analysis.budget import Budget, budget
-from analysis.budget_words import subject, where
-from analysis.calibration import calibration
-from analysis.combine import DEVICE, HIDDEN
-from analysis.prediction import Lacking, predict
+from analysis.predict import profile
+from analysis.predict.budget import Budget, budget
+from analysis.predict.calibration import calibration
+from analysis.predict.combine import DEVICE, HIDDEN
+from analysis.predict.prediction import Lacking, predict
+from analysis.text.budget import subject, where
 from analysis.units import join, percent, seconds
 from tests.validation import xspace
 from tests.validation.xspace import COPY, KERNEL, OP, Op, Trace

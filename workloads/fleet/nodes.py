@@ -287,9 +287,10 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
     if code == options.MISSING:
         raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")
     if code in (options.OK, options.FAILED):
-        from analysis import fleet_devices, fleet_judged, fleet_words
+        from analysis.fleet import devices, judgment
+        from analysis.text import fleet
 
-        for said in fleet_words.lines(fleet_judged.judge(fleet_devices.devices(folder), fleet_devices.saved())):
+        for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
             print(said)
         if args.save:
             from workloads.records import baselines

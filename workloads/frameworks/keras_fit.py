@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from analysis import estimate
+from analysis import stats
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
 from workloads.harness.timing import Limits, rounded
@@ -141,7 +141,7 @@ def _enough(taken: list[float], spent: float, limits: Limits) -> str:
         return ""
     if spent > limits.max_time:
         return "max-time"
-    if len(taken) > FEWEST_FITS and estimate.median(taken).noise <= limits.max_noise:
+    if len(taken) > FEWEST_FITS and stats.median(taken).noise <= limits.max_noise:
         return "steady"
     return "max-blocks" if len(taken) == MOST_FITS else ""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis import estimate
+from analysis import stats
 from workloads.harness import timing
 from workloads.harness.timing import Limits
 from workloads.records import Samples
@@ -88,6 +88,6 @@ def enough(seconds: list[float], spent: float, limits: Limits) -> str:
         return ""
     if spent > limits.max_time:
         return "max-time"
-    if len(seconds) >= 5 and estimate.median(seconds).noise <= limits.max_noise:
+    if len(seconds) >= 5 and stats.median(seconds).noise <= limits.max_noise:
         return "steady"
     return "max-blocks" if len(seconds) == _MOST_BLOCKS else ""

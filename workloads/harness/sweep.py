@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from analysis import estimate
+from analysis import stats
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads import ROOT, options, records
@@ -210,7 +210,7 @@ def _way(row: Row) -> str:
 
 def merged(parts: list[Measurement], reason: str = "") -> Measurement:
     """One measurement from several: each becomes one block, so intervals are over processes (or alternating blocks). What
-    happened once in each process is a series (`import_s`, `first_call_s`), and so are the short fits of each (analysis.costs)."""
+    happened once in each process is a series (`import_s`, `first_call_s`), and so are the short fits of each."""
     bad = next((m for m in parts if m.status != "ok"), None)
     if bad:
         return bad
@@ -291,7 +291,7 @@ def _one_cpu() -> set[int] | None:
 
 def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:
     first, *others = ([m.samples[0] for m in side] for side in taken)
-    return all(estimate.verdict(joined(first), joined(o), paired=True).ratio.noise <= noise for o in others)
+    return all(stats.verdict(joined(first), joined(o), paired=True).ratio.noise <= noise for o in others)
 
 
 def joined(parts: list[Samples], reason: str = "") -> Samples:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from analysis import estimate
+from analysis import stats
 from kernels.cuda import loader
 from workloads.records import Samples
 
@@ -207,7 +207,7 @@ def collect(take: Take, limits: Limits, clock: str, before_block: Callable[[], N
             if spent > limits.max_time and len(seconds) >= 3:
                 return Samples(clock, tuple(seconds), calls, tuple(block), "max-time")
         if index + 1 in LOOK_AT and len(seconds) >= limits.min_samples:
-            steady = steady + 1 if estimate.median(seconds, block).noise <= limits.max_noise else 0
+            steady = steady + 1 if stats.median(seconds, block).noise <= limits.max_noise else 0
             if steady == 2:
                 return Samples(clock, tuple(seconds), calls, tuple(block), "steady")
     return Samples(clock, tuple(seconds), calls, tuple(block), "max-blocks")

@@ -1,12 +1,12 @@
 """The articles that this project re-runs, and real complaints, as data: systems, settings, claims, what was published or said.
 
-analysis.published sets the articles beside what was measured here, analysis.complaints answers the complaints.
+analysis.text.published sets the articles beside what was measured here, analysis.text.cases answers the complaints.
 S3's systems have no published rate of their own here; what was asked in them is answered by the residence and batch studies.
 """
 
 import msgspec
 
-from analysis.estimate import Estimate
+from analysis.stats import Estimate
 from kernels.problems import Training
 
 
@@ -243,7 +243,7 @@ COMPLAINTS_BY_NAME = {complaint.name: complaint for complaint in COMPLAINTS}
 
 class Question(msgspec.Struct, frozen=True):
     """An article's question that is no training of its own: which `training` shows the answer, and which of
-    analysis.beliefs' checks belong to it."""
+    analysis.text.beliefs' checks belong to it."""
 
     name: str
     title: str

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from analysis import estimate
+from analysis import stats
 from workloads.records import Measurement
 
 # A device that cools or heats up between two clocks moves them by some percent; one that is not waited for, by far more.
@@ -17,7 +17,7 @@ def no_wait(m: Measurement) -> str:
         return "work was left on the device after the call was waited for"
     if not (waited and worked and waited.seconds and worked.seconds) or m.settings.cache != "warm":
         return ""
-    host, device = estimate.of(waited), estimate.of(worked)
+    host, device = stats.of(waited), stats.of(worked)
     if host.high >= device.low * _APART:
         return ""
     return f"a call that is waited for takes {host.value:.3g} s, its work on the device {device.value:.3g} s"
@@ -29,7 +29,7 @@ def first_call(m: Measurement) -> str:
     for samples in m.samples:
         if len(samples.seconds) < 3 or samples.stop_reason.endswith((" processes", " blocks")):
             continue
-        middle = estimate.middle(samples)
+        middle = stats.middle(samples)
         extra = (samples.seconds[0] - middle) * samples.calls
         cold = first - middle
         if (

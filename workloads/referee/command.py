@@ -102,10 +102,10 @@ def _body(args: argparse.Namespace, command: str) -> int:
         except sweep.Stopped as stop:
             how = options.typed(ends.resume_command(sweep.Outcome(run, writer.path, [])))
             print(f"stopped by {stop}; finish with:\n  {how}", file=sys.stderr)
-    from analysis import trust
+    from analysis.checks import referee
 
     loaded = records.read(writer.path)
-    print("\n".join(trust.lines(loaded)))
+    print("\n".join(referee.lines(loaded)))
     for why in left_out:
         print(f"left out: {why}", file=sys.stderr)
     print(f"results: {writer.path}", file=sys.stderr)
@@ -120,7 +120,7 @@ def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left
     held is left out."""
     import msgspec
 
-    from analysis import spread
+    from analysis import noise
     from workloads.harness.plan import note
     from workloads.harness.timing import Limits
     from workloads.referee import outsiders, verdicts
@@ -147,8 +147,8 @@ def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left
                 yield taken
             return
         if name == "spread":
-            alone = [row for row in rows if spread.MATCH not in row.settings.switches]
-            processes = max(turns, spread.FEWEST)
+            alone = [row for row in rows if noise.MATCH not in row.settings.switches]
+            processes = max(turns, noise.FEWEST)
             said(f"spread: {len(alone)} rows, {processes} processes of each in turn")
             yield verdicts.fresh(alone, limits, args.seed, processes, done)
             rows = [row for row in rows if row not in alone]

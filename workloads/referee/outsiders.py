@@ -11,11 +11,12 @@ from collections.abc import Iterator
 
 import msgspec
 
-from analysis import spread
+from analysis import noise
 from kernels.problems import Matmul, Peak, Stream
-from workloads import ROOT, environment
+from workloads import ROOT
 from workloads.harness import sweep
 from workloads.harness.timing import Limits, rounded
+from workloads.harness.worker import environment
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
 from workloads.referee import cuda_bench_child, pyperf_child
@@ -54,7 +55,7 @@ def cpu_rows() -> list[Row]:
 
 def gpu_rows() -> list[tuple[str, Row]]:
     """Twenty kernels from about 3 us to 10 ms: batches of those below 20 us, single calls of the others."""
-    own = {spread.MATCH: CUDA_BENCH}  # timed their way: no row of a sweep, and nothing that processes of one differ by
+    own = {noise.MATCH: CUDA_BENCH}  # timed their way: no row of a sweep, and nothing that processes of one differ by
     batch, cold = Settings("gpu:0", switches=own), Settings("gpu:0", cache="cold", switches={"flush": "memset", **own})
 
     def triad(mib: int, settings: Settings) -> Row:
@@ -218,7 +219,7 @@ def _both(form: str, row: Row, told: dict[str, tuple[float, ...]], name: str) ->
 
 def _one_each(clock: str, seconds: tuple[float, ...]) -> Samples:
     blocks = tuple(range(len(seconds)))
-    return Samples(clock, tuple(map(rounded, seconds)), 1, blocks, f"{len(seconds)}{spread.PROCESSES}")
+    return Samples(clock, tuple(map(rounded, seconds)), 1, blocks, f"{len(seconds)}{noise.PROCESSES}")
 
 
 def _gpu_child(side: str, rows: list[tuple[str, Row]], seed: int, path: pathlib.Path) -> list:
@@ -244,5 +245,5 @@ def restarts(row: Row, count: int, reference_s: float, seed: int) -> Measurement
     for side in ("ours", "theirs"):
         near = sum(abs(t / middle - 1) <= 0.01 for t in told[f"{side}_s"])
         values |= {f"{side}_hits": float(near), f"{side}_wall_s": statistics.median(told[f"{side}_wall_s"])}
-    settings = msgspec.structs.replace(row.settings, switches={**row.settings.switches, spread.MATCH: "restarts"})
+    settings = msgspec.structs.replace(row.settings, switches={**row.settings.switches, noise.MATCH: "restarts"})
     return Measurement(row.kernel, row.problem, settings, "ok", values=values, notes={REFEREE: name})

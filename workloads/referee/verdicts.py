@@ -10,7 +10,8 @@ from datetime import datetime
 
 import msgspec
 
-from analysis import comparison, spread
+from analysis import noise
+from analysis.compare import comparison
 from kernels.problems import Matmul, Peak, Stream
 from workloads.harness import sweep
 from workloads.harness.timing import Limits, rounded
@@ -83,13 +84,13 @@ def fresh(
 def _added(parts: list[Measurement], old: Measurement | None) -> Measurement:
     """One measurement of processes from before and of further ones, without those that other load disturbed; what fails now
     takes nothing from what there was. A series says when each process was taken."""
-    quiet = [m for m in parts if not spread.DISTURBED & {*m.flags} and (m.status == "ok" or not old)]
+    quiet = [m for m in parts if not noise.DISTURBED & {*m.flags} and (m.status == "ok" or not old)]
     if old and not quiet:
         return old
-    used = quiet if old or len(quiet) >= spread.FEWEST else parts
+    used = quiet if old or len(quiet) >= noise.FEWEST else parts
     made = sweep.merged(used)
     if made.status == "ok":
-        made = msgspec.structs.replace(made, series={**made.series, spread.TAKEN: sum(map(when, used), ())})
+        made = msgspec.structs.replace(made, series={**made.series, noise.TAKEN: sum(map(when, used), ())})
     return grown(old, made) if old else made
 
 
@@ -98,15 +99,15 @@ def grown(old: Measurement, more: Measurement) -> Measurement:
     samples = tuple(together([s, also]) if (also := more.on(s.clock)) else s for s in old.samples)
     flags = tuple(dict.fromkeys((*old.flags, *more.flags)))
     return msgspec.structs.replace(
-        old, samples=samples, flags=flags, at=more.at, series={**old.series, spread.TAKEN: (*when(old), *when(more))}
+        old, samples=samples, flags=flags, at=more.at, series={**old.series, noise.TAKEN: (*when(old), *when(more))}
     )
 
 
 def when(m: Measurement) -> tuple[float, ...]:
     """When each process was taken, in Unix seconds; where that was not kept, all when the last one was."""
     at = datetime.fromisoformat(m.at).timestamp() if m.at else 0.0
-    return m.series.get(spread.TAKEN) or (at,) * (
-        len(set(m.samples[0].block)) if spread.over_processes(m.samples[0]) else 1
+    return m.series.get(noise.TAKEN) or (at,) * (
+        len(set(m.samples[0].block)) if noise.over_processes(m.samples[0]) else 1
     )
 
 
@@ -122,7 +123,7 @@ def in_turns(row: Row, limits: Limits, seed: int, processes: int = PROCESSES) ->
     seconds = tuple(rounded(side[i] * math.exp(whole - c)) for side in rounds for i, c in enumerate(common))
     block = tuple(p for p in range(processes) for _ in common)
     first = done[0].samples[0]
-    made = Samples(first.clock, seconds, first.calls, block, f"{processes}{spread.IN_TURNS}")
+    made = Samples(first.clock, seconds, first.calls, block, f"{processes}{noise.IN_TURNS}")
     return msgspec.structs.replace(done[0], settings=judged(row, TURNS).settings, samples=(made,))
 
 
@@ -148,7 +149,7 @@ def together(parts: list[Samples]) -> Samples:
         ids = {b: base + i for i, b in enumerate(dict.fromkeys(part.block))}
         seconds += part.seconds
         block += [ids[b] for b in part.block]
-    return Samples(parts[0].clock, tuple(seconds), parts[0].calls, tuple(block), f"{max(block) + 1}{spread.PROCESSES}")
+    return Samples(parts[0].clock, tuple(seconds), parts[0].calls, tuple(block), f"{max(block) + 1}{noise.PROCESSES}")
 
 
 def verdicts(
@@ -166,7 +167,7 @@ def verdicts(
     is so far, the pairs of `before` included.
     """
     planted = PLANTED_RIGOROUS if rigorous else PLANTED
-    known = spread.stored(here.machine.key)
+    known = noise.stored(here.machine.key)
     values = dict(before.values) if before else {"pairs": 0.0, "planted": planted, "false": 0.0, "found": 0.0}
     series = {name: list(numbers) for name, numbers in before.series.items()} if before else {}
     told, every = judged(row, RIGOROUS if rigorous else VERDICTS), 1 if rigorous else _PAIRS_A_LINE
@@ -202,7 +203,7 @@ def verdicts(
 
 def judged(row: Row, match: str) -> Row:
     """The row whose measurement holds what came of a match: `verdicts`, `rigorous`, `turns`."""
-    settings = msgspec.structs.replace(row.settings, switches={spread.MATCH: match})
+    settings = msgspec.structs.replace(row.settings, switches={noise.MATCH: match})
     return msgspec.structs.replace(row, settings=settings)
 
 
@@ -217,6 +218,6 @@ def _triple(row: Row, limits: Limits, seed: int, planted: float, processes: int)
     for side in sides:
         samples = side[0].samples[0]
         if processes > 1:
-            samples = sweep.joined([m.samples[0] for m in side], f"{processes}{spread.PROCESSES}")
+            samples = sweep.joined([m.samples[0] for m in side], f"{processes}{noise.PROCESSES}")
         made.append(msgspec.structs.replace(side[0], samples=(samples,), notes=pair))
     return made

@@ -1,5 +1,5 @@
 "use strict";
-// The look-up of analysis.calculator, on the tables that it exports: straight lines between the sizes, in the logarithms.
+// The look-up of analysis.report.calculator, on the tables that it exports: straight lines between the sizes, in the logarithms.
 const calculator = (() => {
   const get = (id) => document.getElementById(id);
   const runs = charts.data.tools; // of each machine by itself

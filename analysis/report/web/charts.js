@@ -1,5 +1,5 @@
 "use strict";
-// Draws the views that analysis.report.chart wrote. Colors are names here, so that both themes have their own.
+// Draws the views that analysis.report.charts.chart wrote. Colors are names here, so that both themes have their own.
 const charts = (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();

@@ -1,0 +1,298 @@
+"""Is a timing even true? What can be wrong with a row, as data: what was seen, why it matters, what to type next.
+
+What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.probes`); what takes other rows or roofs
+is seen when they are read.
+"""
+
+import importlib.util
+import math
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from analysis import labels, stats
+from analysis.roofline import bounds
+from analysis.training import data_parallel
+from workloads.machine.health import Finding
+from workloads.records import Machine, Measurement, row_flags
+
+_FEW_FLOPS_A_BYTE = 4.0  # below this, memory decides on any machine, and cold must be slower than warm
+_IN_CACHE = (1 / 16, 1 / 2)  # shares of the last cache in which a working set is warm for certain, and coldness shows
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What a row is judged beside: the rows of its run, their roofs and the machine; each may be unknown."""
+
+    rows: tuple[Measurement, ...] = ()
+    roofs: tuple = ()
+    machine: Machine | None = None
+
+
+class Check(msgspec.Struct, frozen=True):
+    """One thing that can be wrong. `seen(row, context)`: what was seen, "" for nothing. level: problem where the number is not
+    what it says, warn where it may be off."""
+
+    flag: str
+    level: str
+    seen: Callable[[Measurement, Context], str]
+    why: str
+    fix: str
+
+
+def _told(flag: str, words: str) -> Callable[[Measurement, Context], str]:
+    """What a flag says that the row came with; `words` may name its values."""
+
+    class Known(dict):
+        def __missing__(self, name: str) -> float:
+            return math.nan
+
+    return lambda m, context: words.format_map(Known(m.values)) if flag in m.flags else ""
+
+
+def _above_roof(m: Measurement, context: Context) -> str:
+    return "" if _lent(m, context) else _above(m, context)
+
+
+def _lent_more(m: Measurement, context: Context) -> str:
+    return _above(m, context) if _lent(m, context) else ""
+
+
+def _above(m: Measurement, context: Context) -> str:
+    if not context.roofs or not bounds.is_above(m, context.roofs):
+        return ""
+    judged = bounds.judge(m, context.roofs)
+    return (
+        f"{judged.fraction.value:.3g} times its roof, {judged.roof.name} {judged.roof.kind}"
+        if judged.fraction and judged.roof
+        else "above its roof"
+    )
+
+
+def _lent(m: Measurement, context: Context) -> bool:
+    """Whether a row ran on a CPU that is lent more or less of its host from minute to minute: passing a roof is no error."""
+    return m.settings.device == "cpu" and context.machine is not None and context.machine.virtual
+
+
+def _not_cold(m: Measurement, context: Context) -> str:
+    """A cold row that is not slower than its warm twin, although memory decides and a cache would hold it all."""
+    p, cold = m.problem, stats.quick_seconds(m)
+    if (
+        m.settings.cache != "cold"
+        or not cold
+        or getattr(p, "flops", 0) > _FEW_FLOPS_A_BYTE * getattr(p, "bytes_moved", 0)
+    ):
+        return ""
+    cache, low, high = _last_cache(m, context.machine), *_IN_CACHE
+    if not cache or not low * cache <= p.footprint_bytes <= high * cache:
+        return ""
+    settings = msgspec.structs.replace(m.settings, cache="warm")
+    twins = (o for o in context.rows if (o.kernel, o.problem, o.settings) == (m.kernel, p, settings))
+    warm = next((s for o in twins if (s := stats.quick_seconds(o))), None)
+    if warm is None or cold > 1.02 * warm:
+        return ""
+    return (
+        f"cold it takes {cold:.3g} s, warm {warm:.3g} s, though {p.footprint_bytes / 2**20:.3g} MiB fit the last cache"
+    )
+
+
+def _last_cache(m: Measurement, machine: Machine | None) -> int:
+    if machine is None:
+        return 0
+    if m.settings.device == "cpu":
+        return max(machine.caches_bytes.values(), default=0)
+    index = int(m.settings.device.partition(":")[2] or 0)
+    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
+
+
+def _other_losses(m: Measurement, context: Context) -> str:
+    """A training on several GPUs that learns otherwise than one on one GPU."""
+    return data_parallel.other_losses(m, context.rows) if m.problem.op == "training" else ""
+
+
+# In a fix, {command} is the one that measures rows like the first that was seen.
+_AGAIN = "{command} --rigorous"
+_TOP = "top"
+CHECKS: tuple[Check, ...] = (
+    Check(
+        "no-wait",
+        "problem",
+        lambda m, context: row_flags.no_wait(m),
+        "a GPU call returns before its work is done: without a wait only the launch is timed",
+        "compute-sanitizer --tool synccheck python -m workloads.matmul --device gpu --sizes 4096",
+    ),
+    Check(
+        "first-call",
+        "problem",
+        lambda m, context: row_flags.first_call(m),
+        "the first call holds context, compilation and plan search: no later one pays",
+        "{command} --max-time 5",
+    ),
+    Check(
+        "above-roof",
+        "problem",
+        _above_roof,
+        "nothing is faster than the hardware: a unit, a count or the arithmetic is wrong",
+        "python -m analysis.roofline RUN",
+    ),
+    Check(
+        "lent-more",
+        "warn",
+        _lent_more,
+        "this virtual CPU was lent more of its host than for the roof: fractions are off",
+        "python -m workloads.peak",
+    ),
+    Check(
+        "not-cold",
+        "problem",
+        _not_cold,
+        "the caches were not emptied, so the memory was not measured",
+        "python -m workloads.stream --cache warm cold",
+    ),
+    Check(
+        "other-losses",
+        "problem",
+        _other_losses,
+        "several GPUs that share a batch must learn what one learns from it",
+        "python -m workloads.training --study data-parallel",
+    ),
+    Check(
+        "constant-inputs",
+        "problem",
+        _told("constant-inputs", "an input holds one value only"),
+        "constants switch fewer transistors and run up to 15 % faster than data does",
+        "{command} --seed 2",
+    ),
+    Check(
+        "low-precision",
+        "problem",
+        _told("low-precision", "errors far beyond the arithmetic that the row names"),
+        "TF32 or bfloat16 is on where float32 was asked for: fast, and another result",
+        "NVIDIA_TF32_OVERRIDE=0 CUPY_TF32=0 {command}",
+    ),
+    Check(
+        "ran-on-cpu",
+        "problem",
+        lambda m, context: row_flags.ran_on_cpu(m),
+        "what ran on the CPU says nothing of the GPU",
+        "python -m workloads.doctor",
+    ),
+    Check(
+        "foreign-kernels",
+        "problem",
+        _told("foreign-kernels", "`kernels` is not this checkout's"),
+        "another package of that name was timed",
+        "python -m workloads.doctor",
+    ),
+    Check(
+        "power-cap",
+        "warn",
+        _told("power-cap", "held back at {gpu_power_w:.0f} W and {gpu_clock_hz:.3g} Hz"),
+        "at its power limit a GPU lowers its clock: a cooler or shorter run is faster",
+        "nvidia-smi -q -d POWER,PERFORMANCE",
+    ),
+    Check(
+        "thermal",
+        "warn",
+        _told("thermal", "too hot, at {gpu_clock_hz:.3g} Hz"),
+        "a hot GPU lowers its clock",
+        "nvidia-smi -q -d TEMPERATURE",
+    ),
+    Check(
+        "gpu-clock",
+        "warn",
+        _told("gpu-clock", "the GPU's clock moved by more than 3 %, about {gpu_clock_hz:.3g} Hz"),
+        "blocks of one row ran at different clocks",
+        "nvidia-smi -q -d CLOCK",
+    ),
+    Check(
+        "other-tenant",
+        "warn",
+        _told("other-tenant", "another process computed on the GPU"),
+        "it shares its clock, memory and bandwidth",
+        "nvidia-smi",
+    ),
+    Check(
+        "cpu-clock",
+        "warn",
+        _told("cpu-clock", "the CPU's clock moved by more than 3 %, about {cpu_clock_hz:.3g} Hz"),
+        "blocks of one row ran at different clocks",
+        _AGAIN,
+    ),
+    Check(
+        "steal",
+        "warn",
+        _told("steal", "{steal_fraction:.0%} of the CPU time was stolen by the hypervisor"),
+        "the host is crowded: expect noise",
+        _AGAIN,
+    ),
+    Check(
+        "quota",
+        "warn",
+        _told("quota", "a cgroup's CPU quota held it back for {throttled_s:.3f} s"),
+        "the container may use less than its threads ask for",
+        "raise the container's CPU limit",
+    ),
+    Check(
+        "other-load",
+        "warn",
+        _told("other-load", "other processes used {other_load_fraction:.0%} of the CPUs"),
+        "they take time and cache from what is measured",
+        _TOP,
+    ),
+    Check(
+        "oversubscribed",
+        "warn",
+        _told("oversubscribed", "more threads than CPUs that it may use"),
+        "threads that wait for each other's CPU measure the scheduler",
+        "{command} --threads 1",
+    ),
+    Check(
+        "slow-governor",
+        "warn",
+        _told("slow-governor", "the frequency governor saves power"),
+        "the clock lags behind the work: short kernels look slow",
+        "sudo cpupower frequency-set -g performance",
+    ),
+    Check(
+        "few-threads",
+        "warn",
+        _told("few-threads", "the library took fewer threads than the row says"),
+        "too few threads make the CPU look slow",
+        "unset OPENBLAS_NUM_THREADS OMP_NUM_THREADS MKL_NUM_THREADS",
+    ),
+    Check(
+        "lesser-kernels",
+        "warn",
+        _told("lesser-kernels", "NumPy's BLAS took its AVX2 kernels on a CPU with AVX-512"),
+        "they make the CPU look up to twice as slow, and the GPU win too early",
+        "python -m workloads.doctor",
+    ),
+)
+
+
+def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> list[Finding]:
+    """What the checks see in these rows, one finding a check: in how many rows, and one of them in words."""
+    rows = tuple(rows)
+    context = Context(rows, bounds.roofs(rows, machine), machine)
+    found = []
+    for check in CHECKS:
+        seen = [(m, words) for m in rows if (words := check.seen(m, context))]
+        if seen:
+            (first, words), count = seen[0], len(seen)
+            where = (
+                f"{labels.row(first)}" if count == 1 else f"{count} of {len(rows)} rows, such as {labels.row(first)}"
+            )
+            found.append(Finding(check.flag, check.level, f"{where}: {words}", check.why, _fix(check, first)))
+    return found
+
+
+def _fix(check: Check, m: Measurement) -> str:
+    """What to type next for a check that saw this row: where it measures again, the row's own workload and model."""
+    workload = m.problem.op if importlib.util.find_spec(f"workloads.{m.problem.op}") else "matmul"
+    model = getattr(m.problem, "model", "")
+    return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
+
+
+def lines(rows: Iterable[Measurement], machine: Machine | None = None) -> list[str]:
+    """A line for each thing seen, for the end of a sweep."""
+    return [f"doubtful ({one.check}): {one.seen}; {one.why}; try: {one.fix}" for one in findings(rows, machine)]

@@ -1,0 +1,278 @@
+"""Compares two runs row by row: faster, slower, same or can't tell; exit code 4 on a regression."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from workloads import options
+
+if TYPE_CHECKING:
+    from analysis.compare.comparison import Compared, Comparison
+    from workloads.records import Loaded
+
+EXAMPLE = "python -m analysis.compare reports/local/MACHINE/OLD reports/local/MACHINE/NEW --fail-on 'slower>5%'"
+LONG = """What became faster or slower from OLD to NEW, which are result files, run folders, machine folders or names given with
+--save. A difference is claimed only when its whole 95 % interval lies beyond the least effect: 2 %, and never less than what
+single processes of the row are known to differ by; where it is known what other moments change, that counts between two runs of
+--rigorous, and 0.5 %. Exit code 4 when --fail-on finds a regression."""
+_MOST = 40  # lines of one verdict on a terminal; -v shows all
+HEAD = ("row", "clock", "old_s", "new_s", "ratio", "low", "high", "verdict", "least_effect", "least_from", "flags")
+
+
+def parser() -> options.Parser:
+    """The command line of python -m analysis.compare."""
+    made = options.parser("analysis.compare", LONG, EXAMPLE)
+    made.add_argument("old", metavar="OLD", help="what it was")
+    made.add_argument("new", metavar="NEW", help="what it is")
+    made.add_argument(
+        "--fail-on",
+        type=options.regression,
+        metavar="RULE",
+        help="exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'",
+    )
+    made.add_argument(
+        "--clock",
+        choices=("device", "host-latency", "host-throughput", "host-issue"),
+        help="which clock counts (default: device on a GPU where there is one, else host-latency)",
+    )
+    made.add_argument(
+        "--min-effect",
+        type=_share,
+        metavar="P%",
+        help="claim nothing below this (2%%; the spread between processes still counts)",
+    )
+    made.add_argument("--any-machine", action="store_true", help="compare runs of two different machines all the same")
+    made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
+    made.add_argument("-v", "--verbose", action="store_true", help="the rows that are the same too")
+    return made
+
+
+def _share(text: str) -> float:
+    number = text.removesuffix("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = -1.0
+    if not 0 < share < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share like 2%")
+    return share
+
+
+def read(run: str) -> "Loaded":
+    """The runs of one machine that RUN names.
+
+    Raises: Usage when there is none, when they are of several machines, and when no row in them has a time.
+    """
+    from workloads import records
+    from workloads.records import baselines
+
+    try:
+        loaded = records.read(run)
+    except OSError as error:
+        known = f"; saved names: {', '.join(baselines.names())}" if baselines.names() else ""
+        raise options.Usage(
+            f"no result file in {run}{known}", "python -m workloads.matmul --sizes 64:1024:x2 --save before"
+        ) from error
+    keys = list(dict.fromkeys(r.machine.key for r in loaded.runs))
+    if len(keys) > 1:
+        raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them", EXAMPLE)
+    if not any(m.status == "ok" and m.samples for m in loaded.measurements):
+        raise options.Usage(f"no row in {run} has a time", EXAMPLE)
+    return loaded
+
+
+def compare(old: "Loaded", new: "Loaded", any_machine: bool = False, asked: str = "", **how) -> "Comparison":
+    """comparison.comparison, refused for two different machines unless asked for (with `asked`, the command that asks).
+
+    Raises: Usage.
+    """
+    from analysis.compare import comparison
+
+    a, b = comparison.machine_keys(old.runs), comparison.machine_keys(new.runs)
+    if a != b and not any_machine:
+        raise options.Usage(
+            f"OLD was measured on {', '.join(a) or 'what no line names'}, NEW on {', '.join(b) or 'the same'}: "
+            "that compares the machines, not the code; add --any-machine if it is what you want",
+            asked,
+        )
+    return comparison.comparison(old, new, **how)
+
+
+def records(made: "Comparison") -> list[dict]:
+    """The compared rows as plain records, in the columns of HEAD, every verdict's largest change first."""
+    from analysis.compare import comparison
+    from analysis.stats import middle
+
+    told = []
+    for r in (r for word in comparison.WORDS for r in made.of(word)):
+        ratio = r.verdict.ratio
+        times = (middle(r.old.on(r.clock)), middle(r.new.on(r.clock)))
+        told.append(
+            dict(
+                zip(
+                    HEAD,
+                    (
+                        r.name,
+                        r.clock,
+                        *times,
+                        ratio.value,
+                        ratio.low,
+                        ratio.high,
+                        r.word,
+                        r.least.limit,
+                        r.least.source,
+                        " ".join(r.flags),
+                    ),
+                    strict=True,
+                )
+            )
+        )
+    return told
+
+
+def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
+    """Prints the comparison: the differences first (on stderr where stdout is a table for machines), then the rows."""
+    out = sys.stdout if format_ in ("table", "md") else sys.stderr
+    for line in told(made):
+        print(("- " if format_ == "md" else "") + line, file=out)
+    rows = records(made)
+    if format_ == "json":
+        import json
+
+        print(json.dumps(rows, indent=1))
+    elif format_ == "csv":
+        import csv
+
+        writer = csv.DictWriter(sys.stdout, HEAD, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    else:
+        print()
+        print("\n".join(_lines(made, format_ == "md", verbose)))
+        print("\n" + summary(made))
+
+
+def told(made: "Comparison") -> list[str]:
+    """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
+    from analysis import labels
+    from analysis.compare.comparison import ONE_OCCASION
+    from analysis.noise import NOTHING, UNKNOWN
+    from analysis.units import count, percent
+
+    lines = [f"differs: {text}" for text in made.differences]
+    lines += [f"broken: {labels.row(m)}: {m.status} now ({m.reason})" for m in made.broken]
+    for rows, where in ((made.only_old, "OLD"), (made.only_new, "NEW")):
+        if rows:
+            lines.append(f"only in {where}: {count(len(rows), 'row')}, such as {labels.row(rows[0])}")
+    if made.rows and not made.stored and all(r.least.source == NOTHING for r in made.rows):
+        lines.append(
+            f"what single processes differ by is not known of this machine, so nothing below {percent(UNKNOWN)} is "
+            f"claimed; measure it once: {options.typed('python -m workloads.referee --only spread')}, or compare runs "
+            "made with --rigorous"
+        )
+    if here := sum(r.least.source.startswith(ONE_OCCASION) for r in made.rows):
+        again = options.typed("python -m workloads.referee --only spread --turns 10 --resume")
+        lines.append(
+            f"of {count(here, 'row')} over processes it is not known what another hour changes, so nothing below what "
+            f"single processes differ by is claimed; processes of five moments tell: {again}"
+        )
+    return lines
+
+
+def summary(made: "Comparison") -> str:
+    """One sentence: how many rows are slower, faster, the same, or cannot be told."""
+    from analysis.compare import comparison
+    from analysis.units import count
+
+    counts = [f"{len(made.of(word))} {word}" for word in comparison.WORDS]
+    broken = f", {len(made.broken)} broken" if made.broken else ""
+    return f"{count(len(made.rows) + len(made.broken), 'row')}: {', '.join(counts)}{broken}"
+
+
+def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
+    from analysis.compare import comparison
+
+    heads = ("verdict", "new / old", "95 % interval", "least", "old", "new", "row", "flags")
+    rows, cut = [], []
+    for word in comparison.WORDS:
+        found = made.of(word)
+        kept = found if verbose else () if word == "same" else found[:_MOST]
+        rows += [_cells(r) for r in kept]
+        if len(found) > len(kept) and word != "same":
+            cut.append(f"... and {len(found) - len(kept)} more {word}; -v shows all")
+    if not rows:
+        return cut
+    if markdown:
+        from analysis.table import table
+
+        return table(heads, rows, 1)[:-1] + cut
+    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
+    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)] + cut
+
+
+def _cells(r: "Compared") -> tuple[str, ...]:
+    from analysis.stats import middle
+    from analysis.units import percent, seconds
+
+    ratio = r.verdict.ratio
+    return (
+        r.word,
+        f"{ratio.value:.3f}",
+        f"{ratio.low:.3f}..{ratio.high:.3f}",
+        percent(r.least.limit),
+        *(seconds(middle(m.on(r.clock))) for m in (r.old, r.new)),
+        r.name,
+        " ".join(r.flags),
+    )
+
+
+def verdict(made: "Comparison", share: float | None) -> int:
+    """The exit code: 4 when a row is slower by more than that share, or fails now; what did is said on stderr."""
+    from analysis.units import count, percent
+
+    if share is None:
+        return options.OK
+    worse = made.regressions(share)
+    if not worse and not made.broken:
+        return options.OK
+    names = [r.name for r in worse] + [f"{m.kernel} ({m.status})" for m in made.broken]
+    rule = f"slower by more than {percent(share)}" if share else "slower"
+    print(f"regression: {count(len(names), 'row')} {rule} or broken, such as {names[0]}", file=sys.stderr)
+    return options.REGRESSION
+
+
+def against(run: str, files: list, share: float | None, format_: str = "table") -> int:
+    """What a workload's --against adds at its end: its own result files beside a run; the exit code.
+
+    Raises: Usage.
+    """
+    from workloads import records
+
+    made = compare(
+        read(run), records.read(*files), asked=f"python -m analysis.compare {run} {files[0].parent} --any-machine"
+    )
+    if format_ in ("table", "md"):
+        print(f"\nagainst {run}:")
+        show(made, format_)
+    else:
+        print(f"against {run}: {summary(made)}", file=sys.stderr)
+    return verdict(made, share)
+
+
+def _body(args: argparse.Namespace) -> int:
+    made = compare(
+        read(args.old),
+        read(args.new),
+        args.any_machine,
+        f"python -m analysis.compare {args.old} {args.new} --any-machine",
+        clock=args.clock or "",
+        min_effect=args.min_effect,
+    )
+    if not made.rows and not made.broken:
+        raise options.Usage("the two runs have no row in common that has a time in both", EXAMPLE)
+    show(made, args.format, args.verbose)
+    return verdict(made, args.fail_on)
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, _body)

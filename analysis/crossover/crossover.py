@@ -1,0 +1,370 @@
+"""From which size the GPU wins, in which form, and why: the sign changes of log(t_cpu / t_gpu) over a family of problems that
+differ in one size (analysis.crossover.families): square products in n, convolutions in batch, channels or image size."""
+
+import itertools
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.crossover.families import (
+    SQUARES,
+    VARIES,
+    Family,
+    Rows,
+    conv_rows,
+    dense_rows,
+    framework_of,
+    precision_of,
+    square_rows,
+)
+from analysis.stats import Estimate, is_gpu, middle, of
+from kernels.problems.arrays import ARITHMETIC
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from workloads.records import Measurement
+
+__all__ = [
+    "AS_WRITTEN",
+    "COPIES",
+    "FINE",
+    "FORMS",
+    "LATENCY",
+    "SQUARES",
+    "THROUGHPUT",
+    "VARIES",
+    "Answer",
+    "Crossing",
+    "Family",
+    "Form",
+    "Point",
+    "Side",
+    "classify",
+    "conv_crossovers",
+    "crossovers",
+    "dense_crossovers",
+    "fastest",
+    "forms_of",
+    "framework_of",
+    "precision_of",
+    "refine",
+    "square_rows",
+]
+
+# A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
+FINE = 1.05
+WIDE = 10.0
+
+
+class Form(msgspec.Struct, frozen=True):
+    """What a GPU call includes: `mode` of copying, the clock, uses of a copy; `as_written`: `a @ b` on both sides.
+
+    `framework`: both sides as that framework runs them (tensorflow), empty: libraries called by themselves. `cache`: what
+    lies in it before a call, on both sides.
+    """
+
+    mode: str
+    clock: str = "host-latency"
+    reuse: int = 1
+    as_written: bool = False
+    framework: str = ""
+    cache: str = "warm"
+
+
+LATENCY, THROUGHPUT = Form("resident"), Form("resident", "host-throughput")
+COPIES = tuple(Form(mode) for mode in ("roundtrip", "roundtrip-pinned", "roundtrip-pageable"))
+AS_WRITTEN = (Form("resident", as_written=True), Form("roundtrip", as_written=True))
+FORMS = (LATENCY, THROUGHPUT, *COPIES, *AS_WRITTEN)
+
+
+class Side(msgspec.Struct, frozen=True):
+    """The fastest row of one side at a size: seconds per call."""
+
+    kernel: str
+    device: str
+    threads: int | None
+    math: str
+    seconds: Estimate
+
+
+class Point(msgspec.Struct, frozen=True):
+    """Both sides at size n of the family. `ratio` is t_cpu / t_gpu; `sign` 1: the GPU wins, -1: the CPU wins, 0: can't tell."""
+
+    n: int
+    cpu: Side
+    gpu: Side
+
+    @property
+    def ratio(self) -> Estimate:
+        return self.cpu.seconds / self.gpu.seconds
+
+    @property
+    def sign(self) -> int:
+        return 1 if self.ratio.low > 1 else -1 if self.ratio.high < 1 else 0
+
+
+class Crossing(msgspec.Struct, frozen=True):
+    """The winner changes at `at`, interpolated between the measured sizes `below` and `above`; from there `to` wins. `apart`: the
+    widest gap between measured sizes from below to above, high over low."""
+
+    at: Estimate
+    below: int
+    above: int
+    to: str
+    apart: float = 1.0
+
+    @property
+    def fine(self) -> bool:
+        return self.above / self.below <= FINE
+
+    @property
+    def wide(self) -> bool:
+        """Whether no place in it is known: a straight line between sizes so far apart says nothing of what lies between."""
+        return self.apart > WIDE
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Who wins where, for one precision and form, in the measured range low_n..high_n.
+
+    kind: gpu-from, gpu-at-smallest, cpu-throughout, several, cant-tell, no-gpu, no-cpu. bands: (first, last) size of
+    each run of sizes whose interval of the ratio holds 1. gaps: sizes that were tried without a time, and why. tried:
+    all sizes at which the GPU was tried in this form. default: the same with the CPU library's own choice of threads,
+    where that differs from the best. family: what differs from size to size, and what does not.
+    """
+
+    precision: str
+    form: Form
+    kind: str
+    low_n: int
+    high_n: int
+    points: tuple[Point, ...] = ()
+    crossings: tuple[Crossing, ...] = ()
+    bands: tuple[tuple[int, int], ...] = ()
+    gaps: tuple[str, ...] = ()
+    tried: tuple[int, ...] = ()
+    default: "Answer | None" = None
+    family: Family = SQUARES
+
+    @property
+    def cpu_maths(self) -> tuple[str, ...]:
+        """The arithmetic of the CPU side, where it is not the precision itself."""
+        return tuple(dict.fromkeys(p.cpu.math for p in self.points if p.cpu.math != self.precision))
+
+
+def crossovers(
+    measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "", cache: str = "warm"
+) -> tuple[Answer, ...]:
+    """One Answer for each precision and form that was measured of the square products, float32 first; without a GPU, one a
+    precision.
+
+    The CPU side at n is the fastest row over backends, variants and thread counts; the GPU side the fastest row of
+    the form. As written means the variant `operator` on both sides, with the CPU library's default threads. Rows of a
+    `framework` meet those of the same framework only, and only when it is named.
+    """
+    return _answers(SQUARES, square_rows(measurements, framework, cache), forms, framework, cache)
+
+
+def conv_crossovers(
+    measurements: "Iterable[Measurement]",
+    forms: Iterable[Form] | None = None,
+    framework: str = "",
+    cache: str = "warm",
+    varies: Iterable[str] = VARIES,
+    least: "Mapping[str, int] | None" = None,
+) -> tuple[Answer, ...]:
+    """The same for convolutions, family by family (families.conv_rows): in batch, in channels, in image size."""
+    found = conv_rows(measurements, framework, cache, varies, least)
+    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
+
+
+def dense_crossovers(
+    measurements: "Iterable[Measurement]", forms: Iterable[Form] | None = None, framework: str = "", cache: str = "warm"
+) -> tuple[Answer, ...]:
+    """The same for products of a dense layer's shape in its batch."""
+    found = dense_rows(measurements, framework, cache)
+    return tuple(a for family, rows in found.items() for a in _answers(family, rows, forms, framework, cache))
+
+
+def forms_of(measurements: "Iterable[Measurement]") -> list[tuple[str, str]]:
+    """(framework, cache) of the rows, libraries called by themselves and warm rows first: each has answers of its own."""
+    found = {(framework_of(m), m.settings.cache) for m in measurements if m.settings.process == "warm"}
+    return sorted(found, key=lambda pair: (pair[0], pair[1] != "warm"))
+
+
+def _answers(
+    family: Family, rows: Rows, forms: Iterable[Form] | None, framework: str, cache: str
+) -> tuple[Answer, ...]:
+    answers = []
+    named = {"framework": framework, "cache": cache}
+    for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
+        sizes = rows[precision]
+        gpu_rows = [m for at in sizes.values() for m in at if is_gpu(m.settings.device)]
+        if not gpu_rows:
+            form = msgspec.structs.replace(LATENCY, **named)
+            answers.append(Answer(precision, form, "no-gpu", min(sizes), max(sizes), family=family))
+            continue
+        instead = rows.get(ARITHMETIC[precision].on_cpu, {}) if precision in ARITHMETIC else {}  # the answer names it
+        for form in _forms_there(gpu_rows) if forms is None else forms:
+            if answer := _answer(precision, msgspec.structs.replace(form, **named), sizes, instead, family):
+                answers.append(answer)
+    return tuple(answers)
+
+
+def _forms_there(gpu_rows) -> list[Form]:
+    reused = sorted({(m.settings.mode, m.settings.reuse) for m in gpu_rows if m.settings.reuse > 1})
+    return [*FORMS, *(Form(mode, reuse=reuse) for mode, reuse in reused)]
+
+
+def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Family) -> Answer | None:
+    """The answer for a form; None when no GPU row of that form was tried."""
+    tried = [m for n in sizes for m in sizes[n] if _is_form(m, form)]
+    if not any(m.on(form.clock) or m.status != "ok" for m in tried):
+        return None
+    if form.as_written and all(m.status == "skipped" for m in tried):  # no operator writes this precision
+        return None
+    tried_n = tuple(sorted({family.size(m.problem) for m in tried}))
+    points, defaults, gaps = [], [], []
+    default_threads = _default_threads([m for n in sizes for m in sizes[n]] + [m for n in instead for m in instead[n]])
+    for n in sorted(sizes):
+        at = sizes[n]
+        cpu_rows = [m for m in (*at, *instead.get(n, ())) if not is_gpu(m.settings.device)]
+        as_default = [m for m in cpu_rows if m.settings.threads == default_threads]
+        if form.as_written:
+            cpu_rows = as_default = [m for m in as_default if _variant(m) == "operator"]
+        gpu_rows = [m for m in at if _is_form(m, form)]
+        cpu, gpu = fastest(cpu_rows, "host-latency"), fastest(gpu_rows, form.clock)
+        if cpu and gpu:
+            points.append(Point(n, cpu, gpu))
+            default = fastest(as_default, "host-latency")
+            defaults += [Point(n, default, gpu)] if default else []
+        else:
+            both = (("CPU", cpu, cpu_rows), ("GPU", gpu, gpu_rows))
+            gaps += [_gap(f"{family.size_name} = {n}", who, rows) for who, side, rows in both if side is None and rows]
+    if not points:
+        missing = "no-cpu" if any(fastest([m], form.clock) for m in tried) else "no-gpu"
+        return Answer(precision, form, missing, tried_n[0], tried_n[-1], gaps=tuple(gaps), tried=tried_n, family=family)
+    made = classify(precision, form, points, gaps, family)
+    beside = classify(precision, form, defaults, [], family) if defaults and defaults != points else None
+    return msgspec.structs.replace(made, tried=tried_n, default=beside)
+
+
+def _is_form(m: "Measurement", form: Form) -> bool:
+    s = m.settings
+    return (
+        is_gpu(s.device)
+        and (s.mode, s.reuse) == (form.mode, form.reuse)
+        and (not form.as_written or _variant(m) == "operator")
+    )
+
+
+def _variant(m: "Measurement") -> str:
+    return m.variant
+
+
+def _default_threads(rows) -> int | None:
+    """What stands for the library's default: no setting where there are such rows, else the most threads measured."""
+    counts = {m.settings.threads for m in rows if not is_gpu(m.settings.device)}
+    return None if None in counts or not counts else max(counts)
+
+
+def fastest(rows: "Iterable[Measurement]", clock: str) -> Side | None:
+    """The row with the least median on that clock; None when none has one."""
+    timed = [(m, s) for m in rows if m.status == "ok" and (s := m.on(clock)) and s.seconds]
+    if not timed:
+        return None
+    m, samples = min(timed, key=lambda pair: middle(pair[1]))
+    return Side(m.kernel, m.settings.device, m.settings.threads, m.problem.math, of(samples))
+
+
+def _gap(where: str, who: str, rows) -> str:
+    reasons = dict.fromkeys(f"{m.status}: {m.reason}" if m.reason else m.status for m in rows if m.status != "ok")
+    return f"{where}: no {who} time ({'; '.join(reasons) or 'not measured'})"
+
+
+def classify(
+    precision: str, form: Form, points: Iterable[Point], gaps: Iterable[str] = (), family: Family = SQUARES
+) -> Answer:
+    """The answer that the points (at least one, by growing n) give."""
+    points = tuple(points)
+    told = [i for i, p in enumerate(points) if p.sign]
+    changes = [(i, j) for i, j in itertools.pairwise(told) if points[i].sign != points[j].sign]
+    crossings = tuple(_crossing(points[i : j + 1]) for i, j in changes)
+    signs = [p.sign for p in points]
+    if len(crossings) == 1 and crossings[0].to == "gpu":
+        kind = "gpu-from"
+    elif crossings:
+        kind = "several"
+    elif not told or 0 in (signs[0], signs[-1]):
+        kind = "cant-tell"
+    else:
+        kind = "gpu-at-smallest" if signs[0] > 0 else "cpu-throughout"
+    return Answer(
+        precision, form, kind, points[0].n, points[-1].n, points, crossings, _bands(points), tuple(gaps), family=family
+    )
+
+
+def _bands(points) -> tuple[tuple[int, int], ...]:
+    bands: list[list[int]] = []
+    previous = 1
+    for p in points:
+        if p.sign == 0:
+            bands.append([p.n, p.n]) if previous else bands[-1].__setitem__(1, p.n)
+        previous = p.sign
+    return tuple((a, b) for a, b in bands)
+
+
+def _crossing(points) -> Crossing:
+    """Where log(ratio) passes 0, linear in log n; the ends are where the interval's two edges pass it."""
+    to_gpu = points[-1].sign
+    at = [math.log(p.n) for p in points]
+    ratios = [p.ratio for p in points]
+    central = _rises(at, [to_gpu * math.log(r.value) for r in ratios])
+    edges = [(to_gpu * (math.log(r.low) if r.low > 0 else -math.inf), to_gpu * math.log(r.high)) for r in ratios]
+    early, late = _rises(at, [max(e) for e in edges]), _rises(at, [min(e) for e in edges])
+    n = Estimate(*(math.exp(x) for x in (central[len(central) // 2], early[0], late[-1])))
+    apart = max(b.n / a.n for a, b in itertools.pairwise(points))
+    return Crossing(n, points[0].n, points[-1].n, "gpu" if to_gpu > 0 else "cpu", apart)
+
+
+def _rises(x: list[float], y: list[float]) -> list[float]:
+    """Where the line through the points rises through 0; it starts below and ends above. An end without a bound keeps its side
+    up to the other end."""
+
+    def at(x0: float, y0: float, x1: float, y1: float) -> float:
+        return x1 if y0 == -math.inf else x0 if y1 == math.inf else x0 + (x1 - x0) * -y0 / (y1 - y0)
+
+    return [at(*a, *b) for a, b in itertools.pairwise(zip(x, y, strict=True)) if a[1] < 0 <= b[1]]
+
+
+def refine(answer: Answer, sizes: Iterable[int] = ()) -> list[int]:
+    """Sizes to add so that each crossing's bracket becomes <= 5 % wide; none inside a can't-tell band.
+
+    Never a size that this form tried already, with or without a time. `sizes`: those measured for other forms, taken
+    where one lies near the middle. Call it again with the answer that came of them; [] is the end.
+    """
+    at = [p.n for p in answer.points]
+    signs = {p.n: p.sign for p in answer.points}
+    added = set()
+    for c in answer.crossings:
+        inside = at[at.index(c.below) : at.index(c.above) + 1]
+        for a, b in itertools.pairwise(inside):
+            if not c.fine and b / a > FINE and (signs[a] or signs[b]):
+                added.add(_between(a, b, set(sizes) - set(answer.tried)))
+    return sorted(n for n in added if n and n not in answer.tried)
+
+
+def _between(a: int, b: int, known: set[int]) -> int | None:
+    """The geometric middle, as a multiple of a power of two of at most a quarter of the gap; None if nothing fits.
+
+    A known size in the middle third (in the logarithm) is as good.
+    """
+    middle = math.sqrt(a * b)
+    near = [n for n in known if abs(math.log(n / middle)) < math.log(b / a) / 6]
+    if near:
+        return min(near, key=lambda n: abs(math.log(n / middle)))
+    step = 2 ** max(0, int(math.log2(max(1, min((b - a) / 4, middle)))))
+    n = round(middle / step) * step
+    return n if a < n < b else None

@@ -1,0 +1,299 @@
+"""The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
+rung changed. Order and ideas are the registry's; every number is of rows."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import labels
+from analysis.roofline.bounds import Roof, pick, roofs
+from analysis.stats import call_s, is_gpu, quick_seconds, seconds_of
+from analysis.units import count, flops_rate, join, percent, times
+from kernels import registry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analysis.stats import Estimate
+    from kernels.problems import Problem
+    from workloads.records import Machine, Measurement
+
+_ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
+_SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
+_EIGHTS, _BRIEF_S = (
+    8,
+    1e-4,
+)  # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
+_BEYOND, _WIDE = 1.05, 0.02  # of the peak: no kernel is faster; of a fraction: an interval worth printing
+HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A rung at one problem: seconds, as a fraction of the library's and of the peak's speed, and as many times the speed of
+    the rung before it there (None without one). tiles: those it chose there. flags: what disturbed it or the library."""
+
+    kernel: str
+    problem: "Problem"
+    seconds: "Estimate"
+    of_library: "Estimate | None"
+    of_peak: "Estimate | None"
+    over_before: "Estimate | None"
+    before: str = ""
+    tiles: str = ""
+    flags: tuple[str, ...] = ()
+
+
+class Ladder(msgspec.Struct, frozen=True):
+    """The rungs of one device, arithmetic and thread count (None: a GPU's), problem by problem, the smallest first.
+
+    library: problem -> the fastest library's row. missing: kernel -> why it has no row here. skipped: a rung that has rows, a
+    problem where it has none, and why.
+    """
+
+    op: str
+    device: str
+    math: str
+    threads: int | None
+    steps: tuple[Step, ...]
+    library: "dict[Problem, Measurement]"
+    peak: Roof | None
+    missing: dict[str, str]
+    skipped: "tuple[tuple[str, Problem, str], ...]" = ()
+
+    @property
+    def problems(self) -> "list[Problem]":
+        return list(dict.fromkeys(step.problem for step in self.steps))
+
+    def at(self, problem: "Problem") -> list[Step]:
+        return [step for step in self.steps if step.problem == problem]
+
+
+def ladders(
+    measurements: "Iterable[Measurement]", machine: "Machine | None" = None, op: str = "matmul"
+) -> list[Ladder]:
+    """A ladder for each device, arithmetic and thread count, on those devices where a teaching rung was measured: those of two
+    rungs and more, and where an arithmetic has none such, those of one."""
+    every = list(measurements)
+    rows = [
+        m
+        for m in every
+        if m.problem.op == op
+        and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")
+    ]
+    taught = {
+        m.settings.device
+        for m in rows
+        if m.kernel in registry.rungs() and m.kernel in registry.ideas(op) and quick_seconds(m)
+    }
+    if not taught:
+        return []
+    ceilings = roofs(every, machine)
+    groups: dict[tuple[str, str, int | None], list[Measurement]] = {}
+    for m in rows:
+        if m.settings.device in taught and (m.backend in registry.OWN or _is_library(m)):
+            groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
+    ordered = sorted(
+        groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
+    )
+    found = [_ladder(op, device, math, threads, group, ceilings) for (device, math, threads), group in ordered]
+    found = [ladder for ladder in found if ladder.steps]
+    whole = {(one.device, one.math) for one in found if _is_whole(one)}
+    return [one for one in found if _is_whole(one) or (one.device, one.math) not in whole]
+
+
+def _is_whole(ladder: Ladder) -> bool:
+    return len({step.kernel for step in ladder.steps}) > 1
+
+
+def _is_library(m: "Measurement") -> bool:
+    onednn = m.kernel.startswith(_ONEDNN) and m.settings.device == "cpu" and not m.kernel.endswith("/held")
+    return onednn or m.backend in registry.LIBRARIES
+
+
+def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
+    own: dict[tuple[Problem, str], Measurement] = {}
+    library: dict[Problem, Measurement] = {}
+    for m in rows:
+        if m.kernel in registry.ideas(op):
+            own[m.problem, m.kernel] = m
+        elif (time := quick_seconds(m)) and _is_library(m):
+            best = library.get(m.problem)
+            library[m.problem] = m if best is None or time < call_s(best) else best
+    peak = pick(ceilings, device, "compute", math, threads)
+    steps: list[Step] = []
+    for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
+        before: Step | None = None
+        for kernel in registry.ideas(op):
+            m = own.get((problem, kernel))
+            if m is None or (seconds := seconds_of(m)) is None:
+                continue
+            beside, roof = library.get(problem), problem.flops / peak.rate if peak else None
+            theirs = seconds_of(beside) if beside else None
+            made = Step(
+                kernel,
+                problem,
+                seconds,
+                theirs / seconds if theirs else None,
+                roof / seconds if roof else None,
+                before.seconds / seconds if before else None,
+                before.kernel if before else "",
+                m.notes.get("tiles", ""),
+                tuple(dict.fromkeys((*m.flags, *(beside.flags if beside else ())))),
+            )
+            steps.append(made)
+            before = made
+    there = {step.kernel for step in steps}
+    missing = {m.kernel: m.reason or m.status for m in own.values() if m.kernel not in there}
+    placed = {(step.problem, step.kernel) for step in steps}
+    skipped = tuple(
+        (m.kernel, m.problem, m.reason or m.status) for at, m in own.items() if at not in placed and m.kernel in there
+    )
+    return Ladder(op, device, math, threads, tuple(steps), library, peak, missing, skipped)
+
+
+def title(ladder: Ladder) -> str:
+    """`cpu, 1 thread, float32`."""
+    return ", ".join(
+        filter(None, (ladder.device, count(ladder.threads, "thread") if ladder.threads else "", ladder.math))
+    )
+
+
+def problem_name(problem: "Problem") -> str:
+    """`n = 1024`, or the shape."""
+    if problem.op == "matmul" and problem.m == problem.n == problem.k and problem.layout == "nn":
+        return f"n = {problem.n}"
+    return labels.product(problem) if problem.op == "matmul" else labels.convolution(problem)
+
+
+def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
+    """The lines of a table under HEADS at one problem, the library's last."""
+    rows = [
+        (
+            _short(s.kernel),
+            flops_rate(problem.flops / s.seconds.value),
+            *("-" if e is None else percent(e.value) for e in (s.of_library, s.of_peak)),
+            times(s.over_before.value) if s.over_before else "-",
+        )
+        for s in ladder.at(problem)
+    ]
+    if m := ladder.library.get(problem):
+        rate = problem.flops / call_s(m)
+        peak = percent(rate / ladder.peak.rate.value) if ladder.peak else "-"
+        rows.append((f"library: {_short(m.kernel)}", flops_rate(rate), percent(1), peak, "-"))
+    return rows
+
+
+def deciding(ladder: Ladder) -> "Problem":
+    """The largest of the problems at which most rungs were measured: there they are compared in words."""
+    return max(ladder.problems, key=lambda p: (len(ladder.at(p)), p.flops))
+
+
+def sentences(ladder: Ladder) -> list[str]:
+    """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
+    at, told = deciding(ladder), registry.ideas(ladder.op)
+    steps = ladder.at(at)
+    lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, told, ladder)}" for s in steps]
+    lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
+    largest = ladder.problems[-1]
+    lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
+    lines += [
+        f"{_short(kernel)} has no row at {problem_name(problem)}: {reason}."
+        for kernel, problem, reason in ladder.skipped
+    ]
+    elsewhere = {s.kernel for s in ladder.steps} - {s.kernel for s in steps} - {kernel for kernel, *_ in ladder.skipped}
+    if is_gpu(ladder.device) and any(s.of_library for s in ladder.steps):
+        lines.append(
+            "These rows were measured one after the other; in turns the last rungs and the library stand in "
+            f"`make bench NAME={ladder.op}_cuda`."
+        )
+    if (
+        ladder.op == "conv"
+        and ladder.device == "cpu"
+        and not any(m.kernel.startswith(_ONEDNN) for m in ladder.library.values())
+    ):
+        lines.append(
+            "oneDNN, the library of convolutions on a CPU, comes with TensorFlow and was not measured beside these."
+        )
+    lines += [f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in told if kernel in elsewhere]
+    return lines + [f"{_short(kernel)} is missing: {reason}." for kernel, reason in ladder.missing.items()]
+
+
+def _gain(step: Step) -> str:
+    if step.over_before is None:
+        return f"starts with {flops_rate(step.problem.flops / step.seconds.value)} at {problem_name(step.problem)}"
+    gain, before = step.over_before, _short(step.before)
+    if gain.low <= 1 <= gain.high:
+        return f"cannot be told from {before}"
+    if gain.high < 1:
+        return f"is slower than {before}, {times(gain.value)} its speed"
+    return f"has {times(gain.value)} the speed of {before}"
+
+
+def _idea(step: Step, told: dict[str, str], ladder: Ladder) -> str:
+    """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
+    if ladder.threads == 1 and step.kernel in _SHARES:
+        return f"On one thread nothing is shared out: its loops are those of {_SHARES[step.kernel]}."
+    return told[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
+
+
+def _fallen(step: Step) -> str:
+    """Where a rung is slower than the one before it: said, as each is told for what it gains."""
+    return f"At {problem_name(step.problem)} {_short(step.kernel)} {_gain(step)}; a likely reason: {_why(step)}."
+
+
+def _why(step: Step) -> str:
+    """What may make a rung slower than a simpler one, as far as the problem shows it; no row says so."""
+    if step.kernel in _SHARES:
+        return "the threads cost more than they share, or there is but one"
+    channels = getattr(step.problem, "c_in", _EIGHTS)
+    if channels % _EIGHTS and step.kernel.split("/")[1] == "cuda":
+        return f"its steps are of whole lines of channels, and images of {channels} are filled up with zeros to them"
+    if step.seconds.value < _BRIEF_S:
+        return "so small a problem leaves its larger tiles half empty, and what it sets up is not earned back"
+    return "what it arranges first is not earned back at this shape"
+
+
+def _standing(ladder: Ladder, problem: "Problem") -> str:
+    best = min(ladder.at(problem), key=lambda s: s.seconds.value)
+    parts = [
+        f"{_share(best.of_library)} of {_short(ladder.library[problem].kernel)}" if best.of_library else "",
+        f"{_share(best.of_peak)} of the measured peak" if best.of_peak else "",
+    ]
+    reached = " and ".join(filter(None, parts)) or flops_rate(problem.flops / best.seconds.value)
+    beyond = best.of_peak and best.of_peak.value > _BEYOND
+    doubts = (
+        ["more than its peak is no speed but a disturbance of one of the two: measure both again"] if beyond else []
+    )
+    doubts += [f"flagged while it was measured: {join(best.flags)}"] if best.flags else []
+    return (
+        f"At {problem_name(problem)} the fastest rung, {_short(best.kernel)}, reaches {reached}"
+        + "".join(f" ({doubt})" for doubt in doubts)
+        + "."
+    )
+
+
+def _share(e: "Estimate") -> str:
+    """A fraction in percent, with its interval where that is wider than what is printed."""
+    return percent(e.value) + (f" ({percent(e.low)}..{percent(e.high)})" if e.high - e.low > _WIDE * e.value else "")
+
+
+def _short(kernel: str) -> str:
+    return kernel.partition("/")[2]
+
+
+def lines(found: list[Ladder]) -> list[str]:
+    """The ladders as text for a terminal."""
+    out: list[str] = []
+    for ladder in found:
+        for problem in ladder.problems:
+            rows = [HEADS, *cells(ladder, problem)]
+            widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
+            out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
+            out += [
+                "  ".join(
+                    cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
+                )
+                for row in rows
+            ]
+        out += ["", *(f"- {line}" for line in sentences(ladder))]
+    return out

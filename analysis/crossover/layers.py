@@ -1,0 +1,310 @@
+"""What rows of layers say together: which backend is fastest at each, what a framework costs beside the best library, cold
+caches beside warm ones, and what less precision brings by alignment.
+
+A comparison takes rows that differ in nothing else, and says the middle of their ratios and the least and the most.
+"""
+
+import statistics
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.crossover.crossover import framework_of
+from analysis.crossover.families import batch_family, precision_of
+from analysis.roofline.bounds import judge
+from analysis.stats import call_s, clock_of, is_gpu, middle, quick_seconds
+from analysis.units import digits, flops_rate, join, percent, times
+from kernels.registry import title
+
+if TYPE_CHECKING:
+    from analysis.roofline.bounds import Roof
+    from kernels.problems import Problem
+    from workloads.records import Measurement
+
+HELD = "held"
+# Ways of a framework in words.
+WAYS = {
+    "eager": "operation by operation",
+    "function": "in a tf.function",
+    "jit": "compiled by XLA",
+    HELD: "with its layouts held",
+    "layer": "as a Keras layer",
+}
+_NOUNS = {"conv": "convolution", "matmul": "product"}
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """The middle of a number over `problems`, the least and the most of it."""
+
+    median: float
+    least: float
+    most: float
+    problems: int
+
+    def words(self, form=digits) -> str:
+        """`1.40 (0.900 to 3.10)`."""
+        ends = f" ({form(self.least)} to {form(self.most)})" if self.problems > 1 else ""
+        return f"{form(self.median)}{ends}"
+
+
+class Arithmetic(msgspec.Struct, frozen=True):
+    """What a backend reaches in an arithmetic where channels (or a product's sizes) are multiples of `alignment`: rates in
+    FLOP/s, shares of the roof, and how many times as fast as the same backend's float32 it is."""
+
+    device: str
+    backend: str
+    math: str
+    alignment: int
+    rate: Spread
+    share: Spread | None
+    speedup: Spread | None
+
+
+def spread(values: Iterable[float]) -> Spread | None:
+    """The Spread of some numbers; None of none."""
+    values = sorted(values)
+    return Spread(statistics.median(values), values[0], values[-1], len(values)) if values else None
+
+
+def is_square(problem: "Problem") -> bool:
+    """A square product, which has sections of its own."""
+    return problem.op == "matmul" and problem.m == problem.n == problem.k and problem.layout == "nn"
+
+
+def timed(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+    """The rows of an operation with a time, their data where they are computed on, in a process that was warm."""
+    return [
+        m
+        for m in measurements
+        if m.problem.op == op
+        and (m.settings.mode, m.settings.process) == ("resident", "warm")
+        and m.settings.reuse == 1
+        and quick_seconds(m)
+    ]
+
+
+def waited(m: "Measurement") -> float:
+    """Seconds of a call that is waited for."""
+    samples = m.on("host-latency") or clock_of(m)
+    return middle(samples)
+
+
+def side(m: "Measurement") -> str:
+    """`numpy`, `cudnn`, `tensorflow CPU`: the backend, and the device of one that runs on either."""
+    backend = m.backend
+    return f"{backend} {place(m)}" if framework_of(m) or place(m) not in ("CPU", "GPU") else backend
+
+
+def place(m: "Measurement") -> str:
+    """`CPU`, `GPU`, and the further ones by their number."""
+    device = m.settings.device
+    return {"cpu": "CPU", "gpu:0": "GPU"}.get(device, device.upper().replace(":", " "))
+
+
+def variant(m: "Measurement") -> str:
+    return m.variant
+
+
+def beside(measurements: "Iterable[Measurement]", op: str) -> "dict[Problem, dict[str, Measurement]]":
+    """problem -> side -> its fastest warm row by a call that is waited for; problems in the order of the rows, the squares and
+    what is 50 convolutions in a call left out."""
+    found: dict = {}
+    for m in timed(measurements, op):
+        if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD:
+            at = found.setdefault(m.problem, {})
+            at[side(m)] = min(at.get(side(m), m), m, key=waited)
+    return found
+
+
+def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+    """Of each layer, direction and arithmetic the warm rows at the largest batch that was measured."""
+    rows = [m for m in timed(measurements, op) if m.settings.cache == "warm" and not is_square(m.problem)]
+    most: dict = {}
+    for m in rows:
+        key = (family := batch_family(m.problem), precision_of(m.problem))
+        most[key] = max(most.get(key, 0), family.size(m.problem))
+    return [
+        m for m in rows if (family := batch_family(m.problem)).size(m.problem) == most[family, precision_of(m.problem)]
+    ]
+
+
+def size_words(problem: "Problem") -> str:
+    """`batch 32`, or of a square product `n = 512`."""
+    return f"n = {problem.n}" if is_square(problem) else f"batch {batch_family(problem).size(problem)}"
+
+
+def size_of(problem: "Problem") -> int:
+    """The batch, or a square product's n."""
+    return problem.n if is_square(problem) else batch_family(problem).size(problem)
+
+
+def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
+    """(a framework's row, the best library's on that device, how many times as long it takes) of every problem and way, by
+    calls that are waited for; threads as the framework chooses them or its best."""
+    libraries: dict = {}
+    ways: dict = {}
+    for m in timed(measurements, op):
+        key = (m.problem, m.settings.device, m.settings.cache)
+        if not framework_of(m):
+            libraries[key] = min(libraries.get(key, m), m, key=waited)
+        else:
+            own = (*key, m.kernel)
+            ways[own] = min(ways.get(own, m), m, key=waited)
+    return [(m, base, waited(m) / waited(base)) for (*key, _), m in ways.items() if (base := libraries.get(tuple(key)))]
+
+
+def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
+    """(a kernel's row from cold caches, its warm one, how many times as long it takes) on the clock that both have; each with
+    the number of threads that is fastest for it."""
+    best: dict = {"warm": {}, "cold": {}}
+    for m in timed(measurements, op):
+        samples = clock_of(m)
+        at, key = best[m.settings.cache], (m.kernel, m.problem, m.settings.device, samples and samples.clock)
+        at[key] = min(at.get(key, m), m, key=call_s)
+    return [(m, base, call_s(m) / call_s(base)) for key, m in best["cold"].items() if (base := best["warm"].get(key))]
+
+
+def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[Arithmetic]:
+    """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
+    backend's arithmetics were measured at, or, where there is none, each at its own largest."""
+    best: dict = {}
+    for m in _alike(measurements, op):
+        at = best.setdefault((m.settings.device, m.backend, precision_of(m.problem), m.problem.alignment), {})
+        key = _but_arithmetic(m.problem)
+        at[key] = min(at.get(key, m), m, key=call_s)
+    found = []
+    for (device, backend, math, of), at in sorted(best.items(), key=lambda item: _order(*item[0])):
+        base = best.get((device, backend, "float32", of), {}) if math != "float32" else {}
+        shares = [j.fraction.value for m in at.values() if (j := judge(m, roofs)).fraction]
+        rates = [m.problem.flops / call_s(m) for m in at.values()]
+        gains = [call_s(base[key]) / call_s(m) for key, m in at.items() if key in base]
+        if rate := spread(rates):
+            found.append(Arithmetic(device, backend, math, of, rate, spread(shares), spread(gains)))
+    return found
+
+
+def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+    """The warm rows of each backend and layer at one batch for all its arithmetics."""
+    rows = [
+        m
+        for m in timed(measurements, op)
+        if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD
+    ]
+    sizes: dict = {}
+    for m in rows:
+        sizes.setdefault(_layer(m), {}).setdefault(precision_of(m.problem), set()).add(size_of(m.problem))
+    common = {layer: set.intersection(*by.values()) for layer, by in sizes.items()}
+    return [
+        m for m in rows if size_of(m.problem) == max(common[_layer(m)] or sizes[_layer(m)][precision_of(m.problem)])
+    ]
+
+
+def _layer(m: "Measurement") -> tuple:
+    return m.settings.device, m.backend, batch_family(m.problem)
+
+
+def _order(device: str, backend: str, math: str, alignment: int) -> tuple:
+    return is_gpu(device), device, backend, math != "float32", math, -alignment
+
+
+def _but_arithmetic(problem: "Problem") -> tuple:
+    own = msgspec.structs.asdict(problem)
+    return tuple(value for name, value in own.items() if name not in ("dtype", "math", "out"))
+
+
+def grouped(compared, key) -> "dict[tuple, Spread]":
+    """key(row) -> the Spread of its ratios, in the order of the keys."""
+    groups: dict = {}
+    for m, _, ratio in compared:
+        groups.setdefault(key(m), []).append(ratio)
+    return {name: made for name in sorted(groups) if (made := spread(groups[name]))}
+
+
+def by_size(m: "Measurement") -> tuple:
+    """Sorts and names a group of rows: device, arithmetic, what ran it, size."""
+    return (
+        m.settings.device,
+        m.problem.math != "float32",
+        m.problem.math,
+        m.kernel,
+        size_of(m.problem),
+        size_words(m.problem),
+    )
+
+
+def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[str]:
+    """The best rate of each device over the layers in the first arithmetic, at their largest batch, and the slowest layer's."""
+    rows = largest(measurements, op)
+    maths = list(dict.fromkeys(precision_of(m.problem) for m in rows))
+    first = "float32" if "float32" in maths else next(iter(maths), "")
+    told = []
+    for device in dict.fromkeys(m.settings.device for m in rows):
+        best: dict = {}
+        for m in (
+            m for m in rows if m.settings.device == device and precision_of(m.problem) == first and not framework_of(m)
+        ):
+            best[m.problem] = min(best.get(m.problem, m), m, key=call_s)
+        if not best:
+            continue
+        ranked = sorted(best.values(), key=lambda m: m.problem.flops / call_s(m))
+        ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
+        told.append(f"on the {place(ranked[0])} {' to '.join(_reached(m, roofs) for m in ends)}")
+    return [f"{first}, {_NOUNS[op]}s at their largest batch: {'; '.join(told)}."] if told else []
+
+
+def _reached(m: "Measurement", roofs) -> str:
+    from analysis import labels
+
+    judged, words = judge(m, roofs), labels.convolution if m.problem.op == "conv" else labels.product
+    share = f", {percent(judged.fraction.value)} of its roof" if judged.fraction else ""
+    return f"{flops_rate(m.problem.flops / call_s(m))} ({words(m.problem)}, {m.label}{share})"
+
+
+def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
+    """What a framework's ways cost beside the best library: a sentence a device and arithmetic."""
+    compared = [c for c in against_library(measurements, op) if c[0].settings.cache == "warm"]
+    groups: dict = {}
+    for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), variant(m))).items():
+        groups.setdefault((key[3], key[2], key[4]), []).append(f"{found.words()} {WAYS.get(key[5], key[5])}")
+    noun = _NOUNS[op]
+    return [
+        f"{math}, on the {where}: beside the best library a {noun} by {title(framework)} takes so many "
+        f"times as long: {join(told)} (the middle of all layers and batches, the least and the most)."
+        for (where, math, framework), told in groups.items()
+    ]
+
+
+def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
+    """What cold caches cost: a sentence a device."""
+    said = []
+    for (device, where), found in grouped(
+        cold_beside_warm(measurements, op), lambda m: (m.settings.device, place(m))
+    ).items():
+        what = f"the middle of {found.problems}, the least and the most" if found.problems > 1 else f"one {_NOUNS[op]}"
+        said.append(
+            f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "
+            f"{found.words()} times as long as from warm ({what})."
+        )
+    return said
+
+
+def arithmetic_sentences(found: Iterable[Arithmetic], op: str) -> list[str]:
+    """What less precision than float32 brings each backend, by alignment; what alignment does to float32 alone."""
+    what = "its channels are" if op == "conv" else "its sizes are"
+    groups: dict = {}
+    for a in found:
+        groups.setdefault((a.device, a.backend, a.math), []).append(a)
+    said = []
+    for (device, backend, math), parts in groups.items():
+        where = f"{backend} on {'the CPU' if device == 'cpu' else 'the GPU' if device == 'gpu:0' else device}"
+        gains = [f"{times(a.speedup.median)} as fast where {what} {aligned(a.alignment)}" for a in parts if a.speedup]
+        if gains:
+            name = "TF32 on" if math == "tf32" else math
+            said.append(f"{name}, {where}: a {_NOUNS[op]} is {join(gains)} (the middle, against float32).")
+    return said
+
+
+def aligned(alignment: int) -> str:
+    """`multiples of 8`, or neither of 4."""
+    return f"multiples of {alignment}" if alignment > 1 else "not all multiples of 4"

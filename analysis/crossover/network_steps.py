@@ -1,0 +1,247 @@
+"""A training step's products or convolutions together: what all of a network come to on each device, along the batch who wins,
+and what is missing where that cannot be said."""
+
+import functools
+import re
+from collections.abc import Iterable
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.crossover import crossover
+from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest, framework_of
+from analysis.crossover.families import Family, batch_family, comparable, precision_of
+from analysis.crossover.layers import is_square
+from analysis.stats import is_gpu, total
+from analysis.units import count, join
+from kernels import networks
+from kernels.registry import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from kernels.networks.layers import Network
+    from kernels.networks.training_step import Work
+    from kernels.problems import Problem
+    from workloads.records import Measurement, Run
+
+_NOUNS = {"conv": "convolution", "matmul": "product"}
+_ALL = {"fprop", "dgrad", "wgrad"}
+MANY = "the fastest kernel each"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One network's works of an operation at every batch and arithmetic that was measured: (batch, arithmetic) -> works."""
+
+    model: str
+    op: str
+    works: "dict[tuple[int, str], list[Work]]"
+
+    @property
+    def words(self) -> str:
+        """`a step of cifar10-mlp (8 products)`."""
+        group = next(iter(self.works.values()))
+        directions = {w.direction for w in group}
+        which = "" if directions == _ALL else f", {join(sorted(directions))} alone"
+        return f"a step of {self.model} ({count(len(group), _NOUNS[self.op])}{which})"
+
+    def command(self, batches: "Iterable[int]", device: str, way: str, math: str = "float32") -> str:
+        """What measures it at these batches on a device (cpu, gpu), by a framework or (way "") by the libraries."""
+        at = " ".join(map(str, sorted(set(batches))))
+        made = f"python -m workloads.{self.op} --model {self.model} --direction all --batch {at} --device {device}"
+        return made + (f" --backends {way}" if way else "") + (f" --dtypes {math}" if math != "float32" else "")
+
+
+def found(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> list[Step]:
+    """The steps of the networks whose layers the runs measured, at the batches and arithmetics that have all of the directions
+    which any of them has."""
+    made: dict[str, dict] = {}
+    for model, works in steps(runs, measurements, op):
+        problem = works[0].problem
+        made.setdefault(model, {}).setdefault((batch_family(problem).size(problem), precision_of(problem)), works)
+    whole = {model: max(map(len, found.values())) for model, found in made.items()}
+    return [
+        Step(model, op, {at: works for at, works in found.items() if len(works) == whole[model]})
+        for model, found in made.items()
+    ]
+
+
+def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
+    """Who wins the step along the batch, an answer for each way of calling and arithmetic that both devices have a time of at
+    some batch: those with most batches first, then libraries, then float32. A way is the libraries called by themselves or one
+    framework, the same on both devices; a side is its fastest kernels, one waited call after another with the data there.
+    Lower precisions are compared with the CPU's float32."""
+    family = Family(step.op, "batch", ("batch",), (("network", step.model),))
+    made = []
+    for framework in ("", *FRAMEWORKS):
+        best = best_rows(measurements, step.op, framework)
+        points: dict[str, list[Point]] = {}
+        for (batch, math), works in sorted(step.works.items()):
+            gpu = step_side(best, [w.problem for w in works], True)
+            cpu = step_side(best, [w.problem for w in works], False) or step_side(
+                best, [_plain(w.problem) for w in works], False
+            )
+            if cpu and gpu:
+                points.setdefault(math, []).append(Point(batch, cpu, gpu))
+        form = msgspec.structs.replace(LATENCY, framework=framework)
+        made += [crossover.classify(math, form, found, family=family) for math, found in points.items()]
+    return sorted(made, key=lambda a: (-len(a.points), a.form.framework, a.precision != "float32", a.precision))
+
+
+def best_rows(measurements: "Iterable[Measurement]", op: str, framework: str) -> "dict[tuple[Problem, bool], Side]":
+    """(problem, on the GPU) -> the fastest row of that way whose data are there."""
+    groups: dict = {}
+    for m in comparable(measurements, op, framework):
+        if m.settings.mode == "resident" and m.settings.reuse == 1:
+            groups.setdefault((m.problem, is_gpu(m.settings.device)), []).append(m)
+    return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency"))}
+
+
+def step_side(best: "dict[tuple[Problem, bool], Side]", problems: "list[Problem]", gpu: bool) -> Side | None:
+    """The sum over the problems; None where one of them has no time."""
+    sides = [side for p in problems if (side := best.get((p, gpu)))]
+    if len(sides) < len(problems):
+        return None
+    alike = len({(s.kernel, s.threads) for s in sides}) == 1
+    return Side(
+        sides[0].kernel if alike else MANY,
+        sides[0].device,
+        sides[0].threads if alike else None,
+        sides[0].math,
+        total(s.seconds for s in sides),
+    )
+
+
+def _plain(problem: "Problem") -> "Problem":
+    """The same in the arithmetic that CPUs have."""
+    family = batch_family(problem)
+    return family.at(family.size(problem), "float32")
+
+
+class Total(msgspec.Struct, frozen=True):
+    """What all products of a step in an arithmetic come to, each as often as it occurs: FLOPs, and the seconds of the fastest
+    rows of each side, waited for one by one (None where a problem has no time); libraries called by themselves, then each
+    framework by the name of its side (`tensorflow CPU`)."""
+
+    batch: int
+    math: str
+    works: int
+    directions: tuple[str, ...]
+    flops: int
+    cpu: float | None
+    gpu: float | None
+    frameworks: tuple[tuple[str, float], ...] = ()
+
+
+def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
+    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
+    measurements, works = list(measurements), list(works)
+    best: dict[tuple, list[float]] = {}
+    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works if w.problem) for way in ("", *FRAMEWORKS)]
+    for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
+        if side := fastest([m], "host-latency"):
+            best.setdefault((m.problem, framework_of(m), is_gpu(m.settings.device)), []).append(side.seconds.value)
+    groups: dict = {}
+    for work in works:
+        problem: Problem = work.problem
+        batch = getattr(problem, batch_family(problem).fields[0])
+        groups.setdefault((batch, problem.math), []).append(work)
+
+    def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
+        whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)
+        return whole if whole < inf else None
+
+    def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:
+        sides = (
+            (f"{name} {where}", sum_of(group, name, where == "GPU")) for name in FRAMEWORKS for where in ("CPU", "GPU")
+        )
+        return tuple((name, time) for name, time in sides if time is not None)
+
+    return [
+        Total(
+            batch,
+            math,
+            len(group),
+            tuple(dict.fromkeys(w.direction for w in group)),
+            sum(w.flops for w in group),
+            sum_of(group, "", False),
+            sum_of(group, "", True),
+            in_frameworks(group),
+        )
+        for (batch, math), group in groups.items()
+    ]
+
+
+_DEFAULT = "cifar10-cnn"  # of python -m workloads.conv without shapes
+
+
+def models(runs: "Iterable[Run]") -> list[str]:
+    """The networks whose layers the commands of the runs asked for."""
+    named = []
+    for command in (r.command for r in runs):
+        found = re.findall(r"--model[ =]([\w-]+)|\bmodel='([\w-]+)'", command)
+        named += [one or other for one, other in found]
+        if "workloads.conv" in command and not found and not re.search(r"--(shapes|vary)|(shapes|vary)=", command):
+            named.append(_DEFAULT)
+    return list(dict.fromkeys(named))
+
+
+def steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> "list[tuple[str, list[Work]]]":
+    """(network, the works of one step at a batch in an arithmetic) of each network whose layers were measured in a direction,
+    all of them: what may be added up."""
+    problems = {m.problem: None for m in measurements if m.problem.op == op}
+    there: dict[tuple, set[Family]] = {}  # which kinds of layers were measured at each batch, arithmetic and layout
+    for p in problems:
+        at = (batch_family(p).size(p), p.dtype, p.math, p.layout if op == "conv" else "")
+        there.setdefault(at, set()).add(_any_layout(p))
+    maths = list(dict.fromkeys((dtype, math) for _, dtype, math, _ in there))
+    layouts = list(dict.fromkeys(layout for *_, layout in there))
+    wanted = sorted(there, key=lambda at: (at[0], maths.index(at[1:3]), layouts.index(at[3])))
+    found = []
+    for model in (m for m in models(runs) if networks.known(m)):
+        own = {
+            _any_layout(w.problem)
+            for w in _step(networks.known(model), 1, "float32", "")
+            if w.problem and w.problem.op == op
+        }
+        for batch, dtype, math, layout in (at for at in wanted if there[at] & own):
+            works = [w for w in _step(networks.known(model), batch, dtype, math) if w.problem and w.problem.op == op]
+            works = [_in_layout(w, layout) for w in works if w.kind in ("conv", "dense")]
+            lacking = {w.direction for w in works if w.problem not in problems}
+            if kept := [w for w in works if w.direction not in lacking]:
+                found.append((model, kept))
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def _step(network: "Network", batch: int, dtype: str, math: str) -> "tuple[Work, ...]":
+    """Kept: convolutions and products ask for the same steps."""
+    return tuple(networks.step(network, batch, dtype, math))
+
+
+def _in_layout(work: "Work", layout: str) -> "Work":
+    if not (layout and work.problem):
+        return work
+    return msgspec.structs.replace(work, problem=msgspec.structs.replace(work.problem, layout=layout))
+
+
+def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict[Problem, str]":
+    """The layers of the runs' networks that a measured problem is of, whatever its batch: `conv2`, `conv2 +3` (as many more);
+    with the network where there are several."""
+    wanted = models(runs)
+    found: dict = {}
+    for model in wanted:
+        network = networks.known(model)
+        for work in networks.step(network, 1) if network else ():
+            if work.kind in ("conv", "dense"):
+                layer = work.layer if len(wanted) == 1 else f"{model} {work.layer}"
+                found.setdefault(_any_layout(work.problem), {})[layer] = None
+    made = {}
+    for problem in dict.fromkeys(m.problem for m in measurements if m.problem.op in ("conv", "matmul")):
+        if not is_square(problem) and (layers := found.get(_any_layout(problem))):
+            first, *more = layers
+            made[problem] = f"{first} +{len(more)}" if more else first
+    return made
+
+
+def _any_layout(problem: "Problem") -> Family:
+    return batch_family(msgspec.structs.replace(problem, layout="NHWC") if problem.op == "conv" else problem)

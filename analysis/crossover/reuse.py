@@ -1,0 +1,42 @@
+"""A copy that is used more than once: who wins when the operands stay on the GPU for k calls.
+
+k calls on copied operands cost one call with its copies and k - 1 without them; what a call costs is a k-th of that. Both
+were measured, so nothing is modeled but that the copies' cost is shared.
+"""
+
+import msgspec
+
+from analysis.crossover import crossover
+from analysis.crossover.crossover import COPIES, LATENCY, Answer, Point
+from analysis.stats import Estimate
+
+USES = (1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50, 70, 100, 150, 200, 300, 500, 700, 1000)
+
+
+def shared(resident: Estimate, copied: Estimate, uses: int) -> Estimate:
+    """Seconds a call of `uses` calls on one copy."""
+    return (resident * (uses - 1) + copied) / uses
+
+
+def amortized(resident: Answer, copied: Answer, uses: int) -> Answer:
+    """The answer when each copy is used that often, at the sizes that were measured with the data there and with its copies.
+
+    Raises: ValueError where no size has both.
+    """
+    calls = {p.n: p for p in resident.points}
+    points = [
+        Point(p.n, p.cpu, msgspec.structs.replace(p.gpu, seconds=shared(calls[p.n].gpu.seconds, p.gpu.seconds, uses)))
+        for p in copied.points
+        if p.n in calls
+    ]
+    if not points:
+        raise ValueError(f"no size was measured both with the data there and {copied.form.mode}")
+    form = msgspec.structs.replace(copied.form, reuse=uses)
+    return crossover.classify(copied.precision, form, points, family=copied.family)
+
+
+def pairs(answers: "tuple[Answer, ...]", precision: str) -> list[tuple[Answer, Answer]]:
+    """(resident, copied) answers of a precision, a pair for each way of copying that has points."""
+    own = [a for a in answers if a.precision == precision and a.points]
+    resident = next((a for a in own if a.form == LATENCY), None)
+    return [(resident, a) for a in own if resident and a.form in COPIES]

@@ -1,0 +1,93 @@
+"""Where the time of a GPU call goes at the sizes that decide a crossover: parts that add up, the remainder printed."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.crossover.crossover import Answer, Point, Side
+from analysis.crossover.families import SQUARES, Family, Rows, rows_of
+from analysis.stats import is_gpu, middle
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
+
+
+class Why(msgspec.Struct, frozen=True):
+    """Both sides at size n of the family, and the GPU's seconds in parts that add up to its total with `remainder` (signed).
+
+    arithmetic: the device clock of the resident kernel. overhead: resident host latency less that. copies: the copying
+    call less the resident one. A part that was not measured is None, and its time is in the remainder.
+    """
+
+    n: int
+    cpu: Side
+    gpu: Side
+    arithmetic: float | None
+    overhead: float | None
+    copies: float | None
+    family: Family = SQUARES
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """name -> seconds of the parts measured, in the order of the record."""
+        named = {ARITHMETIC: self.arithmetic, OVERHEAD: self.overhead, COPIES: self.copies}
+        return {name: seconds for name, seconds in named.items() if seconds is not None}
+
+    @property
+    def remainder(self) -> float:
+        return self.gpu.seconds.value - sum(self.parts.values())
+
+    @property
+    def largest(self) -> str:
+        """The part that takes most of the GPU's time."""
+        parts = {**self.parts, REMAINDER: self.remainder}
+        return max(parts, key=parts.__getitem__)
+
+
+def deciding_points(answer: Answer) -> tuple[Point, ...]:
+    """The points that explain an answer: both sides of the first crossing, else the end where the winner is least sure.
+
+    That end is the smallest size when the GPU wins everywhere, the largest in all other cases.
+    """
+    if answer.crossings:
+        wanted = {answer.crossings[0].below, answer.crossings[0].above}
+        return tuple(p for p in answer.points if p.n in wanted)
+    if not answer.points:
+        return ()
+    return (answer.points[0] if answer.kind == "gpu-at-smallest" else answer.points[-1],)
+
+
+def why(
+    measurements: "Iterable[Measurement]", answer: Answer, everywhere: bool = False, family_rows: "Rows | None" = None
+) -> tuple[Why, ...]:
+    """The deciding points of an answer, or all of them `everywhere`, with the GPU's time in parts, smallest size first; empty
+    without points.
+
+    Rows of the answer's own family, framework and caches tell: `family_rows` where they were found already.
+    """
+    points, form = answer.points if everywhere else deciding_points(answer), answer.form
+    if not points:
+        return ()
+    found = rows_of(measurements, answer.family, form.framework, form.cache) if family_rows is None else family_rows
+    rows = found.get(answer.precision, {})
+    return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if is_gpu(m.settings.device)]) for p in points)
+
+
+def _split(point: Point, answer: Answer, gpu_rows) -> Why:
+    resident_rows = [m for m in gpu_rows if m.settings.mode == "resident"]
+    same = [m for m in resident_rows if (m.kernel, m.settings.device) == (point.gpu.kernel, point.gpu.device)]
+    # A kernel that allocates its result has no device clock; the best preallocated one does the same arithmetic.
+    arithmetic = _least(same, "device") or _least(resident_rows, "device")
+    form, total = answer.form, point.gpu.seconds.value
+    resident = total if form.mode == "resident" else _least(same, "host-latency")
+    copies = None if form.mode == "resident" or resident is None else max(0.0, total - resident)
+    overhead = None if arithmetic is None or resident is None else max(0.0, resident - arithmetic)
+    return Why(point.n, point.cpu, point.gpu, arithmetic, overhead, copies, answer.family)
+
+
+def _least(rows, clock: str) -> float | None:
+    timed = [middle(s) for m in rows if m.status == "ok" and (s := m.on(clock)) and s.seconds]
+    return min(timed, default=None)

@@ -1,0 +1,365 @@
+"""One training explained on both devices: predictions side by side, where the winner changes, memory, cost, what would help.
+
+A record of numbers; analysis.text.explanation says them. Nothing is timed.
+"""
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.crossover import crossover
+from analysis.crossover.crossover import Answer, Family, Form, Point, Side
+from analysis.predict import what_if
+from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
+from analysis.predict.combine import HOST
+from analysis.predict.memory import Memory, memory
+from analysis.predict.profile import Lacking, all_of
+from analysis.predict.unknown_layers import Strange, strange
+from analysis.predict.what_if import WhatIf
+from analysis.stats import NOTHING, Estimate, total
+from analysis.training import break_even, costs
+from analysis.training.price import Cost, cost
+from kernels import networks
+from kernels.problems import Training
+from workloads.records import Settings
+from workloads.records import settings as switches
+
+if TYPE_CHECKING:
+    from analysis.predict.prediction import Prediction
+    from analysis.predict.profile import Profile
+    from kernels.networks import Network
+    from workloads.records import Measurement
+
+GPU = "gpu:0"
+_MOST_BATCH, _BATCH_STEP = 4096, 4
+_HALVINGS = 5  # of the space between two sizes where the winner changes: from a factor of 10 to 1.07
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is to be explained. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
+    samples that are evaluated after each epoch. `sizes`: those of a crossover that is asked for beside the batch's."""
+
+    training: Training
+    network: "Network | None" = None
+    switches: dict[str, str] = {}
+    validation: int = 0
+    prices: dict[str, float] = {}
+    varies: str = ""
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def of(self) -> "Network":
+        return self.network or networks.find(self.training.model)
+
+    @property
+    def strange(self) -> Strange | None:
+        """What of a step nothing here knows."""
+        return strange(self.of, min(self.training.batch, self.training.samples))
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Everything that is said of a training. `cpu` and `gpu` are None without rows of that side, and `lacks` says what is
+    missing. measured: seconds of a step of this very training, `fed` what of them is the fit's work for each step's samples,
+    which short fits cannot tell from the step. `borrowed`: the GPU is a stored one, its host terms scaled by `host_factor`."""
+
+    asked: Asked
+    cpu: "Prediction | None"
+    gpu: "Prediction | None"
+    measured: dict[str, Estimate]
+    crossovers: tuple[Answer, ...]
+    payback: Estimate | None
+    memory: tuple[Memory, ...]
+    costs: tuple[Cost, ...]
+    what_ifs: tuple[WhatIf, ...]
+    at_once: tuple[tuple[str, int, Estimate], ...] = ()
+    validation_s: dict[str, Estimate] = {}
+    lacks: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    borrowed: str = ""
+    host_factor: Estimate | None = None
+    fed: dict[str, Estimate] = {}
+
+    @property
+    def sides(self) -> "tuple[Prediction, ...]":
+        return tuple(p for p in (self.cpu, self.gpu) if p)
+
+    @property
+    def partial(self) -> tuple[str, ...]:
+        """What the predictions do not know, in words; first the layers that are only estimated."""
+        first = [self.asked.strange.words] if self.asked.strange else []
+        return tuple(dict.fromkeys((*first, *(text for p in self.sides for text in p.partial))))
+
+    @property
+    def withheld(self) -> bool:
+        """Whether its seconds would be guesses: most of the arithmetic is of layers that nothing here knows."""
+        return bool(self.asked.strange and self.asked.strange.most)
+
+    def told(self) -> "Explanation":
+        """What of it is to be said: all, or without what rests on seconds that are withheld."""
+        if not self.withheld:
+            return self
+        return msgspec.structs.replace(
+            self, cpu=None, gpu=None, crossovers=(), payback=None, costs=(), what_ifs=(), at_once=(), validation_s={}
+        )
+
+
+class Sources(msgspec.Struct, frozen=True):
+    """Where predictions come from: the profiles of the CPU and of the GPU (the same, or a stored machine's for the GPU), and
+    what predicts."""
+
+    cpu: "Profile"
+    gpu: "Profile | None"
+    predict: Callable
+
+    @property
+    def borrowed(self) -> bool:
+        return self.gpu is not None and self.gpu is not self.cpu
+
+
+def settings_of(asked: Asked, device: str) -> Settings:
+    """How the training runs on a device: the switches asked for that mean something there."""
+    given = {"data": "synthetic", **asked.switches}
+    if device == "cpu":
+        given |= {"residence": "tf.data"} if given.get("residence") == "prefetch" else {}
+        given = {name: text for name, text in given.items() if name not in ("tf32", "precision")}
+    return Settings(device, switches=switches.changed(given))
+
+
+def explain(asked: Asked, of: Sources) -> Explanation:
+    """The whole explanation. What a profile lacks is said, with the commands that measure it; only when neither device can be
+    predicted is that an error.
+
+    Raises: profile.Lacking; ValueError for a model that is not known.
+    """
+    predict = predictor(asked, of)
+    sides: dict[str, Prediction] = {}
+    lacking: dict[str, Lacking] = {}
+    for device in ("cpu", *(GPU,) * (of.gpu is not None)):
+        try:
+            sides[device] = predict(asked.training, settings_of(asked, device))
+        except Lacking as error:
+            lacking["the CPU" if device == "cpu" else "the GPU"] = error
+    if not sides:
+        raise all_of(lacking.values())
+    cpu, gpu = sides.get("cpu"), sides.get(GPU)
+    main = gpu or sides["cpu"]
+    other = what_if.other_device(main, cpu if main is gpu else None)
+    found = what_if.what_ifs(main, predict)
+    ranked = sorted([w for w in (other, *found) if w], key=lambda w: -w.job_saved.value if w.job_saved else math.inf)
+    validation = {d: validating(asked, p) for d, p in sides.items()} if asked.validation else {}
+    held = tuple(
+        memory(asked.of, asked.training, device, of_.measurements, of_.machine)
+        for device in sides
+        if (of_ := _profile(of, device))
+    )
+    prices = tuple(
+        cost(asked.training, with_validation(p, validation), d, asked.prices, _profile(of, d).measurements)
+        for d, p in sides.items()
+    )
+    lacks = tuple(f"{where}: {error}" for where, error in lacking.items())
+    commands = tuple(dict.fromkeys(command for error in lacking.values() for command in error.commands))
+    crossed, paid = (_crossovers(asked, predict), payback(cpu, gpu)) if cpu and gpu else ((), None)
+    together = tuple(what_if.at_once(of.gpu.measurements, GPU)) if of.gpu else ()
+    key, factor = (of.gpu.key, host_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else ("", None)
+    rows = measured(asked, of)
+    return Explanation(
+        asked,
+        cpu,
+        gpu,
+        {d: step for d, (_, step) in rows.items()},
+        crossed,
+        paid,
+        held,
+        prices,
+        tuple(ranked),
+        together,
+        validation,
+        lacks,
+        commands,
+        key,
+        factor,
+        fed(rows, predict),
+    )
+
+
+def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
+    """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
+    host."""
+    factor, start = (
+        (host_factor(of.cpu, of.gpu), start_factor(of.cpu, of.gpu)) if of.gpu and of.borrowed else (None, None)
+    )
+
+    def predict(training: Training, settings: Settings, kernel: str = what_if.FIT) -> "Prediction":
+        made = of.predict(training, settings, _profile(of, settings.device), asked.network, kernel=kernel)
+        if factor is None:
+            return made
+        if settings.device != "cpu":
+            return rescaled(made, factor, start)
+        with contextlib.suppress(Lacking):  # then what this machine's rows do not tell stays untold
+            if made.untold and kernel == what_if.FIT:
+                return completed(
+                    made, of.predict(training, settings, of.gpu, asked.network, kernel=kernel), factor, start
+                )
+        return made
+
+    return predict
+
+
+def _profile(of: Sources, device: str) -> "Profile":
+    return of.cpu if device == "cpu" or of.gpu is None else of.gpu
+
+
+def measured(asked: Asked, of: Sources) -> "dict[str, tuple[Measurement, Estimate]]":
+    """Device -> (row, seconds) of a measured step of this very training, where there is one, of several rows the one that tells
+    it best (jobs.trust): beside the prediction, never in it. A fit casts other inputs before its steps."""
+    found, t = {}, asked.training
+    for device in ("cpu", *(GPU,) * (of.gpu is not None)):
+        wanted = (what_if.FIT, t.model, t.batch, device, settings_of(asked, device).switches, None)
+        steps = []
+        for m in break_even.trainings(_profile(of, device).measurements):
+            own = (
+                m.kernel,
+                m.problem.model,
+                m.problem.batch,
+                m.settings.device,
+                m.settings.switches,
+                m.settings.threads,
+            )
+            if own == wanted and (law := break_even.law(m)) and law.step.value > 0:
+                steps.append((m, law.step))
+        if steps:
+            found[device] = min(steps, key=lambda told: break_even.trust(told[0], told[1], t.dtype))
+    return found
+
+
+def fed(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> dict[str, Estimate]:
+    """Device -> seconds of its measured step that are what the fit does with each step's samples, as predicted for that row;
+    nothing of a row whose own epochs tell its step."""
+    found = {}
+    for device, (m, _) in rows.items():
+        if not costs.by_epochs(m):
+            with contextlib.suppress(Lacking):
+                found[device] = predict(m.problem, m.settings).held_s / m.problem.steps
+    return found
+
+
+# ---------------------------------------------------------------- where the winner changes
+
+
+def _crossovers(asked: Asked, predict: Callable) -> tuple[Answer, ...]:
+    """Over the batch by the step, over the samples by the whole job, and over what else is asked for by the step."""
+    t = asked.training
+    batches = sorted({t.batch, *(_BATCH_STEP**i for i in range(7) if _BATCH_STEP**i <= min(_MOST_BATCH, 64 * t.batch))})
+    if asked.varies == "batch":
+        batches = sorted({t.batch, *asked.sizes})
+    change = msgspec.structs.replace
+    found = [over(asked, "batch", lambda b: change(t, batch=b, samples=max(t.samples, b)), batches, predict, _a_step)]
+    if asked.varies == "width":
+        found.append(
+            over(asked, "width", lambda w: change(t, model=_of_width(t.model, w)), asked.sizes, predict, _a_step)
+        )
+    if t.batch < t.samples:
+        counts = {t.samples, *(10**i for i in range(2, 8) if t.batch <= 10**i <= 10 * t.samples)}
+        found.append(over(asked, "samples", lambda n: change(t, samples=n), counts, predict, _a_job))
+    else:
+        counts = {t.samples, *(10**i for i in range(2, 6) if 10**i <= 10 * t.samples)}
+        found.append(over(asked, "samples", lambda n: change(t, samples=n, batch=n), counts, predict, _a_step))
+    return tuple(a for a in found if a)
+
+
+def _a_step(p: "Prediction") -> Estimate:
+    return p.step_s
+
+
+def _a_job(p: "Prediction") -> Estimate:
+    return p.job_s
+
+
+def _of_width(model: str, width: int) -> str:
+    """The generated network of another width.
+
+    Raises: ValueError for a model that has no width.
+    """
+    head, _, tail = model.partition("x")
+    if not model.startswith("mlp-") or not tail:
+        raise ValueError(f"{model} has no width that could vary")
+    return f"{head.rpartition('-')[0]}-{width}x{tail}"
+
+
+def over(
+    asked: Asked,
+    varies: str,
+    trainings: Callable[[int], Training],
+    sizes: Iterable[int],
+    predict: Callable,
+    by: Callable,
+) -> Answer | None:
+    """Who wins along a size, predicted at the sizes and then between two where the likelier winner changes, until they lie close;
+    None where fewer than two sizes can be."""
+    points: dict[int, Point] = {}
+
+    def add(size: int) -> None:
+        with contextlib.suppress(ValueError):
+            cpu, gpu = (predict(trainings(size), settings_of(asked, device)) for device in ("cpu", GPU))
+            points[size] = Point(size, _side(cpu, by), _side(gpu, by))
+
+    for size in sizes:
+        add(size)
+    for _ in range(_HALVINGS):
+        told = [points[n] for n in sorted(points)]
+        turns = [
+            (a.n, b.n)
+            for a, b in itertools.pairwise(told)
+            if (a.ratio.value > 1) != (b.ratio.value > 1) and b.n > crossover.FINE * a.n
+        ]
+        for low, high in turns:
+            add(round(math.sqrt(low * high)))
+    if len(points) < 2:
+        return None
+    form = Form(break_even.BY_STEP if by is _a_step else break_even.BY_JOB)
+    ordered = [points[n] for n in sorted(points)]
+    return crossover.classify(asked.training.dtype, form, ordered, family=Family("training", varies, (varies,)))
+
+
+def _side(p: "Prediction", by: Callable) -> Side:
+    return Side("predicted", p.settings.device, p.settings.threads, p.training.dtype, by(p))
+
+
+def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
+    """Epochs after which the GPU, whose job begins later, has caught up; 0 where it begins no later, None where it never does.
+    Infinite where its epochs may be shorter and likely are not: `low` is the earliest."""
+    begins = [p.start_s.value + p.compile_s.value + p.fit_s.value for p in (cpu, gpu)]
+    gain = cpu.epoch_total_s - gpu.epoch_total_s
+    later = begins[1] - begins[0]
+    if gain.high <= 0:
+        return None
+    return NOTHING if later <= 0 < gain.value else later / gain
+
+
+# ---------------------------------------------------------------- validation, money, joules
+
+
+def validating(asked: Asked, made: "Prediction") -> Estimate:
+    """Seconds that evaluating the validation samples adds to each epoch: steps without the way back, by the FLOPs' share, no
+    less than a step's dispatch."""
+    network, t = asked.of, asked.training
+    share = networks.inference_flops(network) / max(1, networks.training_flops(network))
+    steps = -(-asked.validation // t.batch)
+    host = total(made.parts.get(n) for n in HOST)
+    least = Estimate(max(host.value / 2, made.step_s.value * share), made.step_s.low * share, made.step_s.high)
+    return least * steps
+
+
+def with_validation(made: "Prediction", validation_s: dict[str, Estimate]) -> Estimate:
+    """Seconds of a whole job, the validation of each epoch included."""
+    more = validation_s.get(made.settings.device)
+    return made.job_s + more * made.training.epochs if more else made.job_s
+
+
+def job_s(e: Explanation, made: "Prediction") -> Estimate:
+    """Seconds of a whole job of an explanation."""
+    return with_validation(made, e.validation_s)

@@ -1,0 +1,131 @@
+"""Does every device of a fleet deliver what it should? Each against its own stored baseline, and against the others like it."""
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from workloads import options
+
+if TYPE_CHECKING:
+    from analysis.fleet.judgment import Judged
+
+EXAMPLE = "python -m analysis.fleet RUN --fail-on 'slower>3%'"
+LONG = """Each device of RUN (a fleet's folder, or one run with several devices) against itself in a saved baseline (a GPU by its
+UUID, a CPU by its node), and from 8 alike on against their median and spread. A device is called slow when the whole interval of
+a quantity lies more than 3 % below (of a CPU: more than its processes differ by). Exit code 4 when --fail-on finds one."""
+
+
+def parser() -> options.Parser:
+    """The command line of python -m analysis.fleet."""
+    made = options.parser("analysis.fleet", LONG, EXAMPLE)
+    made.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
+    made.add_argument("--against", metavar="RUN", help="the baseline (default: the newest saved that has the device)")
+    made.add_argument(
+        "--fail-on",
+        type=options.regression,
+        metavar="RULE",
+        help="exit 4 when a device is below by more than this, or rows failed: 'slower>3%%'",
+    )
+    made.add_argument("--save", metavar="NAME", help="keep the run as the baseline NAME")
+    made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
+    made.add_argument("-v", "--verbose", action="store_true", help="the devices that are as they should be too")
+    return made
+
+
+def judge(args: argparse.Namespace) -> "Judged":
+    """What the arguments ask about.
+
+    Raises: Usage when there is no such run, and when it is no fleet's.
+    """
+    import pathlib
+
+    from analysis.fleet import devices, judgment
+    from workloads.records import baselines
+
+    try:
+        found = devices.devices(args.run)
+        if args.against and not (pathlib.Path(args.against).exists() or baselines.find(args.against)):
+            raise FileNotFoundError(f"no run {args.against} to compare with")
+        against = [args.against] if args.against else devices.saved()
+        if args.against:
+            devices.devices(args.against)
+    except OSError as error:
+        known = f"; saved names: {', '.join(baselines.names())}" if baselines.names() else ""
+        raise options.Usage(f"{error}{known}", "python -m workloads.suite --ray auto") from error
+    except ValueError as error:
+        raise options.Usage(f"{error}; compare two of them", "python -m analysis.compare OLD NEW") from error
+    share = judgment.LEAST if args.fail_on is None else min(args.fail_on, judgment.LEAST)
+    return judgment.judge(found, [r for r in against if not _same(r, args.run)], share)
+
+
+def _same(one, other) -> bool:
+    import os
+
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+def show(judged: "Judged", format_: str, verbose: bool) -> None:
+    """Prints what is said of the devices (on stderr where stdout is a table for machines), then the table."""
+    import csv
+    import json
+
+    from analysis.text import fleet
+
+    for line in fleet.lines(judged):
+        mark = "- " if format_ == "md" else ""
+        print(mark + line, file=sys.stdout if format_ in ("table", "md") else sys.stderr)
+    if format_ == "json":
+        print(json.dumps(fleet.records(judged), indent=1))
+    elif format_ == "csv":
+        writer = csv.DictWriter(sys.stdout, fleet.HEAD, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(fleet.records(judged))
+    elif verbose or format_ == "md":
+        head, rows = fleet.table(judged)
+        print()
+        if format_ == "md":
+            from analysis.table import table
+
+            print("\n".join(table(head, rows, 1)[:-1]))
+        else:
+            widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
+            for row in (head, *rows):
+                print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+
+
+def verdict(judged: "Judged", share: float | None) -> int:
+    """The exit code: 4 when a device is below by more than that share, or rows of it failed or were lost.
+
+    Raises: Missing when a rule was given and there is nothing to hold it against.
+    """
+    from analysis.text import fleet
+
+    if share is None:
+        return options.OK
+    worse = [f for f in judged.flagged if f.below.value > share]
+    broken = fleet.broken(judged)
+    if worse or broken:
+        return options.REGRESSION
+    if not judged.findings:
+        raise options.Missing("nothing to judge these devices by", "python -m analysis.fleet RUN --save NAME")
+    return options.OK
+
+
+def _body(args: argparse.Namespace) -> int:
+    from workloads import records
+    from workloads.records import baselines
+
+    if args.save:
+        baselines.require_free(args.save)
+    judged = judge(args)
+    show(judged, args.format, args.verbose)
+    code = verdict(judged, args.fail_on)
+    if args.save and code == options.OK:
+        apart = any(device.node for device in judged.devices)
+        kept = baselines.save(args.save, records.files_of(args.run), apart)
+        print(f"saved as the baseline {args.save!r}: {kept}", file=sys.stderr)
+    return code
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, _body)

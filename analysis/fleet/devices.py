@@ -1,0 +1,142 @@
+"""The devices of a fleet's run, which rows tell what of them, and where the same device was measured before."""
+
+import contextlib
+import pathlib
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from analysis import stats
+from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
+from workloads import records
+from workloads.records import Loaded, Machine, Measurement, baselines
+
+LOST = "lost"  # the flag of a row that its node did not live to measure
+_LONG_S, _LARGE_BYTES = 1e-4, 1 << 20  # shorter calls and smaller copies are mostly latency: another quantity
+_BEYOND_CACHE = 4  # times the last cache's size, from where on the memory is what is measured
+
+
+class Device(msgspec.Struct, frozen=True):
+    """One device of one node: its rows that have a time, by key, and those that have none because they were lost or failed.
+
+    node: the folder's name, "" where rows lie in the run's own folder. model: the product, for which devices are alike.
+    """
+
+    node: str
+    device: str
+    uuid: str
+    model: str
+    machine: Machine
+    rows: dict[str, Measurement]
+    broken: tuple[Measurement, ...]
+
+    @property
+    def is_gpu(self) -> bool:
+        return stats.is_gpu(self.device)
+
+
+def devices(run: str | pathlib.Path) -> tuple[Device, ...]:
+    """The devices of RUN: those of its own rows, or of each of its folders, which are a fleet's nodes.
+
+    Raises: FileNotFoundError when it has no result file; ValueError when folders hold the same GPU: runs one after another.
+    """
+    files: dict[pathlib.Path, list[pathlib.Path]] = defaultdict(list)
+    for file in records.files_of(run):
+        files[file.parent].append(file)
+    found: list[Device] = []
+    for folder, own in sorted(files.items()):
+        found += of_node(records.read(*own), folder.name if len(files) > 1 or _is_node(own) else "")
+    for uuid in {d.uuid for d in found if d.uuid}:
+        same = [d.node for d in found if d.uuid == uuid]
+        if len(same) > 1:
+            raise ValueError(f"{' and '.join(same)} hold the same GPU {uuid}: runs of one machine one after another")
+    return tuple(found)
+
+
+def _is_node(files: list[pathlib.Path]) -> bool:
+    """Whether a lone folder is a fleet's only node."""
+    return any(" --ray " in r.command for file in files for r in records.decode(file.read_bytes().splitlines()[:1])[0])
+
+
+def of_node(loaded: Loaded, node: str) -> list[Device]:
+    """The devices that a node's rows name, the CPU first."""
+    if not loaded.runs:
+        return []
+    here = loaded.runs[-1].machine
+    named: dict[str, list[Measurement]] = defaultdict(list)
+    for m in loaded.measurements:
+        named[m.settings.device].append(m)
+    made = []
+    for name, rows in sorted(named.items()):
+        index = int(name[4:]) if name[4:].isdigit() else None
+        gpu = here.gpus[index] if index is not None and index < len(here.gpus) else None
+        timed = {m.key: m for m in rows if stats.quick_seconds(m)}
+        broken = tuple(m for m in rows if m.status in ("failed", "wrong"))
+        model = gpu.name if gpu else f"{here.cpu}, {here.cores} cores"
+        made.append(Device(node, name, gpu.uuid if gpu else "", model, here, timed, broken))
+    return made
+
+
+def quantity(m: Measurement, machine: Machine) -> str:
+    """What a row tells of its device, in words; "" for what happens once in a process, which differs from time to time."""
+    p, gpu, seconds = m.problem, stats.is_gpu(m.settings.device), stats.quick_seconds(m) or 0.0
+    if m.settings.process == "fresh" or getattr(p, "once", False):
+        return ""
+    if isinstance(p, Matmul | Conv):
+        what = f"{p.math} {'products' if p.op == 'matmul' else 'convolutions'}"
+        if m.settings.mode != "resident":
+            return f"{what} with copies"
+        return what if seconds >= _LONG_S else f"short {what}"
+    if isinstance(p, Stream):
+        cache = _last_cache(m, machine)
+        far = not cache or p.footprint_bytes >= _BEYOND_CACHE * cache
+        return f"{('HBM' if gpu else 'memory') if far else 'cache'} {p.operation}"
+    if isinstance(p, PeerCopy):
+        ways = f"gpu-{p.target}" if p.ways == 1 else f"and from gpu-{p.target}"
+        return f"{'' if p.nbytes >= _LARGE_BYTES else 'short '}copies to {ways}"
+    if isinstance(p, AllReduce):
+        return f"{'' if p.nbytes >= _LARGE_BYTES else 'short '}all-reduces over {p.gpus}"
+    if isinstance(p, AtOnce):
+        inner = quantity(msgspec.structs.replace(m, problem=p.inner), machine)
+        return f"{inner} while {p.gpus} work" if p.together > 1 else inner
+    if isinstance(p, Transfer):
+        return f"{p.host_memory} {p.direction} copies" if p.nbytes >= _LARGE_BYTES else f"short {p.direction} copies"
+    return {"peak": f"{getattr(p, 'math', '')} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")
+
+
+def _last_cache(m: Measurement, machine: Machine) -> int:
+    if not stats.is_gpu(m.settings.device):
+        return max(machine.caches_bytes.values(), default=0)
+    index = int(m.settings.device.partition(":")[2] or 0)
+    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
+
+
+def plain_key(key: str, device: str) -> str:
+    """A row's key whatever GPU of the node it ran on."""
+    return key.replace(f'"device":"{device}"', '"device":"gpu"') if device.startswith("gpu") else key
+
+
+def readable(runs: Iterable[str | pathlib.Path]) -> list[tuple[Device, ...]]:
+    """The devices of each of these runs; those that are no fleet's, or empty, have none."""
+    found = []
+    for run in runs:
+        with contextlib.suppress(FileNotFoundError, ValueError):
+            found.append(devices(run))
+    return found
+
+
+def stored_baseline(device: Device, known: Iterable[tuple[Device, ...]]) -> Device | None:
+    """The same device in the first of these that has it: a GPU by its UUID, a CPU by its node's name and its model."""
+
+    def same(other: Device) -> bool:
+        if device.uuid:
+            return other.uuid == device.uuid
+        return (other.model, other.node, other.device) == (device.model, device.node, device.device)
+
+    return next((other for run in known for other in run if same(other)), None)
+
+
+def saved() -> list[pathlib.Path]:
+    """Every saved baseline, the newest first."""
+    return sorted((baselines.folder(name) for name in baselines.names()), key=lambda p: -p.stat().st_mtime)

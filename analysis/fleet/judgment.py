@@ -1,0 +1,214 @@
+"""Each device of a fleet against its own baseline and against the others like it, quantity by quantity.
+
+What is compared is rates: a device is `below` by 1 - baseline seconds / its seconds, over the rows of a quantity that both have.
+"""
+
+import math
+import pathlib
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from analysis import noise, stats
+from analysis.fleet.devices import Device, plain_key, quantity, readable, stored_baseline
+from analysis.stats import Estimate
+from workloads.records import Measurement
+
+LEAST = 0.03  # a device that is below by less is as it should be
+FEWEST = 8  # devices alike from which on they say what one should do
+# Source: B. Iglewicz and D. Hoaglin, How to Detect and Handle Outliers (1993): a modified z-score above 3.5 is an outlier.
+BEYOND = 3.5
+_SIGMA = 1.4826  # times the median absolute deviation is the standard deviation of what is normal
+_CLOCK = 0.03
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """How far a device is below in one quantity, with what it was compared with (`baseline` or `fleet`) and over how many rows.
+
+    least: what is not claimed of it. beyond: how many of the fleet's robust standard deviations it is below (of a baseline 0).
+    cause: what was seen that explains it.
+    """
+
+    device: Device
+    quantity: str
+    against: str
+    rows: int
+    below: Estimate
+    least: float
+    beyond: float = 0.0
+    cause: str = ""
+
+    @property
+    def flagged(self) -> bool:
+        """Its whole interval lies beyond what may be claimed, and among others it lies beyond their spread."""
+        return self.below.low > self.least and (self.against == "baseline" or self.beyond > BEYOND)
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """Every device of a run, what was found of each, and the devices that nothing could be said of, with why."""
+
+    devices: tuple[Device, ...]
+    findings: tuple[Finding, ...]
+    unjudged: tuple[tuple[Device, str], ...]
+
+    @property
+    def flagged(self) -> tuple[Finding, ...]:
+        """The largest first."""
+        return tuple(sorted((f for f in self.findings if f.flagged), key=lambda f: -f.below.value))
+
+
+def judge(found: tuple[Device, ...], known: Iterable[str | pathlib.Path], least: float = LEAST) -> Judged:
+    """Each device against itself in the runs `known` that have it, and from FEWEST alike on against each other."""
+    findings: list[Finding] = []
+    reasons: dict[int, list[str]] = defaultdict(list)
+    before = readable(known)
+    spreads = {
+        key: noise.stored(key, (m for d in found if d.machine.key == key for m in d.rows.values()))
+        for key in {d.machine.key for d in found}
+    }
+    for i, device in enumerate(found):
+        baseline = stored_baseline(device, before)
+        own = against_baseline(device, baseline, spreads[device.machine.key], least) if baseline else []
+        if not own:
+            reasons[i].append("no row in common with its baseline" if baseline else "no baseline")
+        findings += own
+    alike: dict[str, list[int]] = defaultdict(list)
+    for i, device in enumerate(found):
+        alike[device.model].append(i)
+    for same in alike.values():
+        fleet = across([found[i] for i in same], spreads[found[same[0]].machine.key], least)
+        findings += fleet
+        judged = {id(f.device) for f in fleet}
+        for i in same:
+            if id(found[i]) not in judged:
+                reasons[i].append(
+                    f"{len(same)} alike are fewer than {FEWEST}"
+                    if len(same) < FEWEST
+                    else f"fewer than {FEWEST} have a row in common with it"
+                )
+    either = {id(f.device) for f in findings}
+    unjudged = tuple((d, ", ".join(reasons[i])) for i, d in enumerate(found) if id(d) not in either)
+    return Judged(found, tuple(findings), unjudged)
+
+
+def against_baseline(device: Device, baseline: Device, known: noise.Stored, least: float = LEAST) -> list[Finding]:
+    """How far each quantity is below the device's own baseline."""
+    before = {plain_key(key, baseline.device): m for key, m in baseline.rows.items()}
+    pairs: dict[str, list[tuple[Measurement, Measurement]]] = defaultdict(list)
+    for key, m in device.rows.items():
+        old = before.get(plain_key(key, device.device))
+        if old and (what := quantity(old, baseline.machine)) and _comparable(old, m):
+            pairs[what].append((old, m))
+    found = []
+    for what, rows in pairs.items():
+        ratios = [stats.verdict(stats.clock_of(old), stats.clock_of(new)).ratio for old, new in rows]
+        cause = causes([old for old, _ in rows], [new for _, new in rows])
+        claimed = _least(device, [new for _, new in rows], known, least)
+        found.append(Finding(device, what, "baseline", len(rows), below(ratios), claimed, cause=cause))
+    return found
+
+
+def _comparable(old: Measurement, new: Measurement) -> bool:
+    """Of the same clock, and of more than one sample, which says nothing of how far off it is."""
+    a, b = stats.clock_of(old), stats.clock_of(new)
+    return a is not None and b is not None and a.clock == b.clock and min(len(a.seconds), len(b.seconds)) > 1
+
+
+def below(ratios: list[Estimate]) -> Estimate:
+    """The share by which rates are below, from rows' ratios of seconds (new over old): the middles of the rows' values and of
+    their ends. That rows lose differently is no noise: what a busy SM costs a product hangs on how it divides into tiles."""
+    value, low, high = (statistics.median(getattr(r, end) for r in ratios) for end in ("value", "low", "high"))
+    return 1 - 1 / Estimate(value, low, high)
+
+
+def _least(device: Device, rows: Iterable[Measurement], known: noise.Stored, least: float) -> float:
+    """A CPU's processes differ by more than a GPU's clock does: nothing below that is claimed of one."""
+    if device.is_gpu:
+        return least
+    return max(least, statistics.median(known.of(m).limit for m in rows))
+
+
+def across(alike: list[Device], known: noise.Stored, least: float = LEAST) -> list[Finding]:
+    """How far each quantity of each device is below the median of those alike; [] for fewer than FEWEST."""
+    if len(alike) < FEWEST:
+        return []
+    seconds: dict[str, dict[int, Measurement]] = defaultdict(dict)
+    for i, device in enumerate(alike):
+        for key, m in device.rows.items():
+            if _comparable(m, m):
+                seconds[plain_key(key, device.device)][i] = m
+    groups: dict[str, dict[int, list[tuple[Measurement, float]]]] = defaultdict(lambda: defaultdict(list))
+    for rows in seconds.values():
+        if len(rows) < FEWEST:
+            continue
+        first = next(iter(rows))
+        what = quantity(rows[first], alike[first].machine)
+        middle = statistics.median(stats.quick_seconds(m) or math.nan for m in rows.values())
+        for i, m in rows.items():
+            if what:
+                groups[what][i].append((m, middle))
+    return [f for what, rows in groups.items() for f in _outside(alike, what, rows, known, least)]
+
+
+def _outside(
+    alike: list[Device],
+    what: str,
+    rows: Mapping[int, list[tuple[Measurement, float]]],
+    known: noise.Stored,
+    least: float,
+) -> list[Finding]:
+    """Each device's place among the others in one quantity; `rows` are its own, each with the median seconds of all devices."""
+    at = {
+        i: statistics.median(math.log((stats.quick_seconds(m) or middle) / middle) for m, middle in own)
+        for i, own in rows.items()
+    }
+    center = statistics.median(at.values())
+    sigma = _SIGMA * statistics.median(abs(x - center) for x in at.values())
+    everyone = [m for own in rows.values() for m, _ in own]
+    found = []
+    for i, own in rows.items():
+        mine = [m for m, _ in own]
+        share = below([_ratio(m, middle * math.exp(center)) for m, middle in own])
+        beyond = (at[i] - center) / sigma if sigma else math.inf if at[i] > center else 0.0
+        claimed = _least(alike[i], mine, known, least)
+        found.append(Finding(alike[i], what, "fleet", len(own), share, claimed, beyond, causes(everyone, mine)))
+    return found
+
+
+def _ratio(m: Measurement, reference: float) -> Estimate:
+    return stats.of(stats.clock_of(m)) / reference
+
+
+_FLAGS = {
+    "power-cap": "at its power limit",
+    "thermal": "too hot",
+    "other-tenant": "another process computes on it",
+    "other-load": "other processes use its CPUs",
+    "steal": "its hypervisor takes CPU time",
+    "quota": "a CPU quota holds it back",
+}
+
+
+def causes(before: list[Measurement], now: list[Measurement]) -> str:
+    """What was seen of most rows now, and not before, that explains a loss; "" for nothing."""
+    told = []
+    gpu = stats.is_gpu(now[0].settings.device)
+    clock = "gpu_clock_hz" if gpu else "cpu_clock_hz"
+    old, new = _middle(before, clock), _middle(now, clock)
+    if old and new and new < (1 - _CLOCK) * old:
+        told.append(f"clock held at {new / 1e9:.3g} GHz ({old / 1e9:.3g} otherwise)")
+    links = [(_middle(of, "pcie_generation"), _middle(of, "pcie_width")) for of in (before, now)]
+    if all(all(link) for link in links) and links[1] < links[0]:
+        told.append(f"its PCIe link at generation {links[1][0]:.0f} x{links[1][1]:.0f}")
+    for flag, words in _FLAGS.items():
+        shares = [sum(flag in m.flags for m in of) / len(of) for of in (before, now)]
+        if shares[1] >= 0.5 > shares[0]:
+            told.append(words)
+    return ", ".join(told)
+
+
+def _middle(rows: list[Measurement], name: str) -> float | None:
+    values = [m.values[name] for m in rows if name in m.values]
+    return statistics.median(values) if values else None

@@ -1,0 +1,70 @@
+"""A stored GPU driven by this machine's host: what the host does is scaled by what calls take here and there."""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.predict.combine import DEVICE, HIDDEN, HOST
+from analysis.stats import Estimate, exact, total
+from analysis.units import join
+
+if TYPE_CHECKING:
+    from analysis.predict.prediction import Prediction
+    from analysis.predict.profile import Profile
+
+_OF_THE_LINK = ("transfer bytes",)
+_HOST_CONSTANTS = ("keras-step", "tf-function-call", "tf-op-in-function", "keras-epoch", "tf-op-eager")
+
+
+def host_factor(here: "Profile", there: "Profile") -> Estimate | None:
+    """How many times as long this machine's host takes for what a framework does before any work, as the stored one's: the
+    geometric mean over the constants of both CPUs, between the smallest and the largest; None without a common one."""
+    pairs = [(here.constant(name, "cpu"), there.constant(name, "cpu")) for name in _HOST_CONSTANTS]
+    ratios = [a.value / b.value for a, b in pairs if a and b and a.value > 0 and b.value > 0]
+    if not ratios:
+        return None
+    return Estimate(math.exp(sum(map(math.log, ratios)) / len(ratios)), min(ratios), max(ratios))
+
+
+def start_factor(here: "Profile", there: "Profile") -> Estimate | None:
+    """The same of importing TensorFlow, which a start mostly is; None where it was not measured on both."""
+    a, b = (profile.constant("import-tensorflow", "cpu") for profile in (here, there))
+    return a / b if a and b else None
+
+
+def rescaled(made: "Prediction", factor: Estimate, start: Estimate | None = None) -> "Prediction":
+    """A prediction of a stored GPU as if this machine's host drove it: what the host does takes `factor` times as long, its start
+    `start` times where that is known, and what the device and the link do stays as it is."""
+    kept = {*DEVICE, *_OF_THE_LINK, HIDDEN}
+    parts = {name: e if name in kept else e * factor for name, e in made.parts.items()}
+    if HIDDEN in parts:
+        lanes = [total(parts.get(n) for n in of).value for of in (HOST, DEVICE)]
+        lanes += [e.value for n, e in parts.items() if n not in (*HOST, *DEVICE, HIDDEN)]
+        hidden = max(lanes) - sum(lanes)
+        parts[HIDDEN] = exact(hidden)
+    step, before = total(parts.values()), made.step_s
+    low, high = (before.low / before.value, before.high / before.value) if before.value > 0 else (1.0, 1.0)
+    step = Estimate(step.value, min(step.low, step.value * low), max(step.high, step.value * high))
+    grown = {name: getattr(made, name) * factor for name in ("epoch_s", "fit_s", "compile_s")}
+    begun = made.start_s * (start or factor)
+    return msgspec.structs.replace(made, parts=parts, step_s=step, start_s=begun, **grown)
+
+
+def completed(
+    made: "Prediction", stored: "Prediction", factor: Estimate, start: Estimate | None = None
+) -> "Prediction":
+    """A prediction of this machine's CPU, with what of its job no row here tells as the stored machine's CPU has it, its host
+    scaled; half to twice as much."""
+    taken = {}
+    for name in ("start_s", "compile_s", "epoch_s"):
+        if getattr(made, name).high <= 0 < getattr(stored, name).high:
+            e = getattr(stored, name) * ((start or factor) if name == "start_s" else factor)
+            taken[name] = Estimate(e.value, e.low / 2, e.high * 2)
+    if not taken:
+        return made
+    partial = [text for text in made.partial if not text.startswith("of the whole job")]
+    words = (
+        f"of the whole job {join(made.untold)}: as {stored.profile}'s CPU has it, for this machine's rows do not tell"
+    )
+    return msgspec.structs.replace(made, **taken, partial=(*partial, words))

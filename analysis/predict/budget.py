@@ -1,0 +1,228 @@
+"""Where a measured training step's time goes: the parts that the profile predicts, their sum, and the remainder, signed.
+
+The parts are those of analysis.predict, from rows of other problems than trainings; what they say is in analysis.text.budget.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.predict.calibration import calibration
+from analysis.predict.combine import DEVICE, HIDDEN, HOST, PARTS, PIPELINE, Calibration, casting, combined
+from analysis.predict.components import FIT, Components, components
+from analysis.predict.profile import Profile, profile
+from analysis.stats import NOTHING, Estimate, of, total
+from analysis.training import break_even, costs
+from analysis.units import count, size
+from kernels import networks
+from kernels.networks import Work
+from kernels.problems import Problem, Training
+from workloads.records import settings as switches
+
+if TYPE_CHECKING:
+    from analysis.training.break_even import Device
+    from workloads.records import Machine, Measurement
+
+EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
+UNKNOWN = "not known: the model's layers are not in kernels.networks"
+_ON_GPU = ("transfer calls", "transfer bytes")
+
+
+class Part(msgspec.Struct, frozen=True):
+    """Seconds a step of one kind of work; None where they are not measured, and `why` says so or from what they come.
+
+    `partial`: some of the part's operations have no row to be read from.
+    """
+
+    name: str
+    seconds: Estimate | None
+    why: str
+    partial: bool = False
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """Seconds of one step on a device, what of them is accounted for, and the remainder: step minus the parts' sum."""
+
+    training: "Measurement"
+    step: Estimate
+    parts: tuple[Part, ...]
+    remainder: Estimate
+
+    @property
+    def device(self) -> str:
+        return self.training.settings.device
+
+    @property
+    def explained(self) -> Estimate:
+        return total(p.seconds for p in self.parts)
+
+    @property
+    def flags(self) -> list[str]:
+        """What makes the measured step doubtful."""
+        return list(dict.fromkeys(self.training.flags))
+
+    @property
+    def missing(self) -> list[str]:
+        """The parts without a number."""
+        return [p.name for p in self.parts if p.seconds is None]
+
+    @property
+    def largest(self) -> Part | None:
+        """The part with the most seconds; None where none has any."""
+        known = [p for p in self.parts if p.seconds and p.seconds.value > 0]
+        return max(known, key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
+
+
+def budget(
+    training: "Measurement", rows: "Iterable[Measurement] | Profile", machine: "Machine | None" = None
+) -> Budget:
+    """The budget of a training row from a profile, or the rows of one.
+
+    Raises: ValueError for a row without samples.
+    """
+    samples = training.on("host-latency")
+    if training.status != "ok" or not samples:
+        raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
+    step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows, machine)
+    parts = (*_parts(training, whole), *_held(training, whole), *_shares(training))
+    return Budget(training, step, parts, step - total(p.seconds for p in parts))
+
+
+def budgets(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[Budget]:
+    """A budget for every training row that has a time."""
+    whole = profile(measurements, machine)
+    return [budget(m, whole) for m in whole.trainings if switches.ordinary(m)]
+
+
+def problem_of(training: "Measurement") -> Training:
+    """What was trained; raises ValueError for a row that trains nothing."""
+    if not isinstance(training.problem, Training):
+        raise ValueError(f"{training.kernel} is not a training")
+    return training.problem
+
+
+def work(training: "Measurement") -> tuple[Work, ...]:
+    """The operations of one step of a training row, in the arithmetic that it was allowed; none for unknown models."""
+    problem = problem_of(training)
+    if not networks.known(problem.model):
+        return ()
+    math = "tf32" if training.values.get("tf32") else "float32"
+    return networks.step(networks.find(problem.model), min(problem.batch, problem.samples), "float32", math)
+
+
+def gemms(training: "Measurement") -> tuple[Problem, ...]:
+    """The matrix products to measure for a training row's budget, each once."""
+    return tuple(dict.fromkeys(w.problem for w in work(training) if w.problem and w.problem.op == "matmul"))
+
+
+def _parts(training: "Measurement", whole: Profile) -> Iterable[Part]:
+    """The step's own parts, in their order."""
+    problem, settings = problem_of(training), training.settings
+    network = networks.known(problem.model)
+    names = [n for n in PARTS if n != HIDDEN and (settings.device != "cpu" or n not in _ON_GPU)]
+    if network is None:
+        yield from (Part(name, None, UNKNOWN) for name in names if name not in HOST and name != "input pipeline")
+        return
+    made = components(problem, settings, whole, network, kernel=training.kernel)
+    fitted = calibration(whole, settings, problem.model) if training.kernel == FIT else Calibration()
+    found = combined(made, fitted)
+    for name in (*names, HIDDEN):
+        if name in made.lacking:
+            yield _lacking(name, made, found.get(name))
+        elif name in found and (found[name].value or name in HOST):
+            yield Part(name, found[name], _why(name, made, fitted, problem))
+
+
+def _lacking(name: str, made: Components, known: Estimate | None) -> Part:
+    """A part that the profile has too few rows for: what to measure."""
+    command = made.lacking[name].commands[0]
+    if known and known.value:
+        return Part(name, known, f"in part: {made.lacking[name]}", True)
+    return Part(name, None, f"not measured: {command}")
+
+
+def _why(name: str, made: Components, fitted: Calibration, problem: Training) -> str:
+    """Where the seconds of a part come from."""
+    times = (
+        f", times {fitted.work:.2f} as trainings of {count(len(fitted.models), 'other model')} say"
+        if fitted.models
+        else ""
+    )
+    match name:
+        case "dispatch":
+            return "a Keras step of a model with almost no work" + times.replace(
+                f"{fitted.work:.2f}", f"{fitted.dispatch:.2f}"
+            )
+        case "launches":
+            what = "operations of the graph" if made.execution == "op by op" else "kernels"
+            return f"{made.operations} {what} beyond those of that small model"
+        case "transfer calls" | "transfer bytes":
+            batch = min(problem.batch, problem.samples)
+            return (
+                f"{size(batch * networks.sample_bytes(networks.find(problem.model)))} a batch by the law of its copies"
+            )
+        case "input pipeline":
+            return "the batch gathered from the shuffled samples, in threads of its own"
+        case "at the same time":
+            return "what host, device and input pipeline do at once, or operations that do not wait for each other, taken off"
+    return f"{made.sources.get(name, 'none in this network')}{times}"
+
+
+def _held(training: "Measurement", whole: Profile) -> Iterable[Part]:
+    """What the fit does for each step's samples before its first epoch; nothing where its epochs are what was timed."""
+    problem, network = problem_of(training), networks.known(problem_of(training).model)
+    if network is None or training.kernel != FIT or costs.by_epochs(training):
+        return
+    made = components(problem, training.settings, whole, network)
+    seconds = casting(made, calibration(whole, training.settings, problem.model)) / (problem.steps * problem.epochs)
+    if seconds.value:
+        yield Part(SAMPLES, seconds, "a fit copies its samples into a tf.data set before its first epoch")
+
+
+def _shares(training: "Measurement") -> Iterable[Part]:
+    """What its own fits take beyond their steps, shared among these, between epochs and fit as the law of the row's short fits
+    divides it. Of the short fits themselves it would be less well known: a few of them tell each of the two by a difference."""
+    found, problem, samples = costs.costs(training), problem_of(training), training.on("host-latency")
+    if found is None or not samples or training.kernel.endswith("loop"):  # a bare loop has neither
+        return
+    fit = NOTHING if costs.by_epochs(training) else found.fit  # the fit around epochs is in none of their samples
+    law = {EPOCH_SHARE: max(0.0, found.epoch.value * problem.epochs), FIT_SHARE: max(0.0, fit.value)}
+    beyond = of(samples) - found.step
+    if beyond.value <= 0 or not sum(law.values()):
+        return
+    for name, seconds in law.items():
+        if seconds > 0:
+            why = f"what the row's own fits take beyond their steps, shared by {count(problem.epochs * problem.steps, 'step')}"
+            yield Part(name, beyond * (seconds / sum(law.values())), why)
+
+
+START, COMPILE, BESIDE = "start-up", "build and compile", "fit and epochs beside their steps"
+DISPATCH, CALLS, BYTES, ARITHMETIC = "dispatch", "transfer calls", "bytes", "arithmetic"
+REST = "not explained"
+JOB_PARTS = (START, COMPILE, BESIDE, DISPATCH, CALLS, BYTES, ARITHMETIC, REST)
+# The job_parts of a budget that each stands for.
+_OF_STEP = {
+    DISPATCH: ("dispatch", "launches", PIPELINE),
+    CALLS: ("transfer calls",),
+    BYTES: ("transfer bytes",),
+    ARITHMETIC: DEVICE,
+}
+
+
+def job_parts(side: "Device", epochs: int, steps: int, made: "Budget | None") -> dict[str, float]:
+    """Seconds of each part of a job of `epochs` epochs of `steps` steps; they add up to jobs.split's total.
+
+    made: the budget of the side's row; without one the steps are not explained.
+    """
+    by = dict(break_even.split(side, epochs, steps).parts)
+    found = {
+        START: by["start-up"].value,
+        COMPILE: by["build and compile"].value,
+        BESIDE: by["per fit"].value + by["per epoch"].value,
+    }
+    known = {p.name: p.seconds.value for p in made.parts if p.seconds} if made else {}
+    for name, own in _OF_STEP.items():
+        found[name] = epochs * steps * sum(known.get(part, 0.0) for part in own)
+    told = sum(found[name] for name in _OF_STEP)
+    return found | {REST: by["per step"].value - told}

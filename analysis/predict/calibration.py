@@ -1,0 +1,228 @@
+"""Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
+
+import collections
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, casting
+from analysis.predict.components import FIT, Components, components, execution_of
+from analysis.predict.step_work import RULES
+from analysis.stats import NOTHING, Estimate, median
+from analysis.training import costs
+from analysis.units import join
+from kernels import networks
+from workloads.records import settings as switches
+
+if TYPE_CHECKING:
+    from analysis.predict.profile import Profile
+    from workloads.records import Measurement, Settings
+
+FEWEST = 2  # models that numbers are fitted on
+NOISY = 0.25  # a step whose interval is wider fits nothing, and an error of its prediction counts from its interval's end only
+# How firmly the numbers are held to what the microbenchmarks say: standard deviations of the logarithms of dispatch, launches,
+# work and holding (in fresh memory, whose pages virtual machines hand out at very different speeds). A training counts as much as
+# a relative error of _ERROR: about what single ones are off by without any fit.
+_HELD, _ERROR = (0.1, 0.25, 0.1, 0.5), 0.25
+_QUANTILE = 0.9
+UNKNOWN = Calibration()  # all as the profile says
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A training that was measured: its row, seconds of a warm step by the law of its fits, and what it is made of. with_feed:
+    whether what a fit does for each step's samples before its first epoch cannot be told from the step, and is in it."""
+
+    row: "Measurement"
+    step: Estimate
+    made: Components
+    with_feed: bool = False
+
+    @property
+    def told(self) -> bool:
+        """Whether the step is known well enough to say by how much a prediction is off."""
+        return self.step.noise <= NOISY
+
+    def feed(self, fitted: Calibration = UNKNOWN) -> Estimate:
+        """What of the measured step is the fit's work for its samples, as predicted; nothing where it is not in it."""
+        whole = casting(self.made, fitted)
+        return whole / self.row.problem.steps if self.with_feed else NOTHING
+
+
+def steps_seen(of_: "Profile", rules: frozenset[str] = RULES) -> tuple[Seen, ...]:
+    """The trainings of a profile that tell their step, each with its components; made once for a set of rules. Of rows
+    whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy stands."""
+    if rules not in of_.kept:
+        best: dict[tuple, Seen] = {}
+        for s in (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen)):
+            best[_same(s)] = min(best.get(_same(s), s), s, key=lambda found: found.step.noise)
+        of_.kept[rules] = tuple(best.values())
+    return of_.kept[rules]
+
+
+def _same(s: Seen) -> tuple:
+    return (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution, s.made.given)
+
+
+def left_out(of_: "Profile") -> dict[str, int]:
+    """Why trainings of a profile are in no error table, and how many of each."""
+    found = [_seen(m, of_, RULES) for m in of_.trainings]
+    counted = collections.Counter(why for why in found if isinstance(why, str))
+    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
+    return dict(counted.most_common()) | (
+        {"the same step was measured with less noise by another row": again} if again else {}
+    )
+
+
+def _seen(m: "Measurement", of_: "Profile", rules: frozenset[str]) -> Seen | str:
+    """The training as seen, or why it is left out."""
+    network, given, s = networks.known(m.problem.model), m.settings.switches, m.settings
+    if m.kernel != FIT:
+        return "not Keras's fit but a loop of its own"
+    if network is None:
+        return "a user's own model"
+    backend = given.get("keras_backend", "tensorflow")
+    if backend != "tensorflow" or any(name.startswith(switches.VARIABLES) for name in given):
+        return "another backend, or TensorFlow with variables set"
+    if not switches.ordinary(m) or s.process != "warm" or s.threads:
+        return "not a warm training by itself with the usual threads"
+    step = measured_step(m)
+    if step is None:
+        return "no fits beside it that tell a step from an epoch"
+    if step.value <= 0 or step.low <= 0:
+        return "its noise is more than its step"
+    made = components(m.problem, s, of_, network, rules)
+    if made.lacking:
+        return f"no rows of {join(made.lacking)}"
+    return Seen(m, step, made, not costs.by_epochs(m))
+
+
+def measured_step(m: "Measurement") -> Estimate | None:
+    """Seconds of a warm step: by the law of the row's fits, which keeps epochs and fits out; None without them."""
+    found = costs.costs(m)
+    return found.step if found else None
+
+
+def calibration(
+    of_: "Profile", settings: "Settings", leaving_out: str = "", rules: frozenset[str] = RULES
+) -> Calibration:
+    """The numbers for a device and execution, from the profile's trainings of all models but `leaving_out`."""
+    key = (settings.device, execution_of(settings), leaving_out, rules)
+    if key not in of_.kept:
+        of_.kept[key] = _fit(of_, *key)
+    return of_.kept[key]
+
+
+def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: frozenset[str]) -> Calibration:
+    others = [
+        s
+        for s in steps_seen(of_, rules)
+        if s.row.problem.model != leaving_out
+        and s.told
+        and (s.row.settings.device, s.made.execution) == (device, execution)
+    ]
+    models = tuple(dict.fromkeys(s.row.problem.model for s in others))
+    once = _once(of_, others, device, leaving_out)
+    if "calibrated" not in rules or len(models) < FEWEST:
+        return once
+    fed = np.array([s.feed(once).value for s in others])
+    numbers = _solved(others, models, fed)
+    steps = _steps(_arrays(others), *numbers[:3]) + numbers[3] * fed
+    errors = np.abs(np.log(steps / np.array([s.step.value for s in others])))
+    made = dict(zip(("dispatch", "launches", "work", "holding"), numbers, strict=True))
+    return msgspec.structs.replace(once, models=models, spread=float(np.expm1(np.quantile(errors, _QUANTILE))), **made)
+
+
+def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tuple[float, ...]:
+    """(dispatch, launches, work, holding) with the least squares of the logarithms, each model with one voice; `fed`: seconds of
+    the measured steps that are the fit's."""
+    from scipy.optimize import least_squares
+
+    arrays, measured = _arrays(others), np.array([s.step.value for s in others])
+    counts = {name: sum(s.row.problem.model == name for s in others) for name in models}
+    weight = np.array([counts[s.row.problem.model] ** -0.5 for s in others]) / _ERROR
+
+    def residuals(x: np.ndarray) -> np.ndarray:
+        *numbers, holding = np.exp(x)
+        return np.concatenate(
+            [weight * np.log((_steps(arrays, *numbers) + holding * fed) / measured), x / np.array(_HELD)]
+        )
+
+    return tuple(np.exp(least_squares(residuals, np.zeros(len(_HELD)), bounds=(-4.0, 4.0), loss="soft_l1").x).tolist())
+
+
+def _arrays(seen: list[Seen]) -> np.ndarray:
+    """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the pipeline, on a GPU."""
+
+    def total(made: Components, names) -> float:
+        return sum(made.parts[name].value for name in names if name in made.parts)
+
+    return np.array(
+        [
+            (
+                s.made.dispatch.value,
+                s.made.launches.value,
+                total(s.made, ("transfer calls",)),
+                total(s.made, COPYING),
+                total(s.made, DEVICE),
+                *_path(s.made),
+                total(s.made, (PIPELINE,)),
+                s.made.on_gpu,
+            )
+            for s in seen
+        ]
+    ).T
+
+
+def _path(made: Components) -> tuple[float, float, float]:
+    """(seconds on the path, share of the launches that are on it, seconds of all cores); nothing is beside a path of all."""
+    if made.path is None:
+        return np.inf, 1.0, 0.0
+    waited = max(0, made.operations - made.path.aside) / made.operations if made.operations > 0 else 1.0
+    return made.path.seconds, waited, made.path.busy
+
+
+def _steps(arrays: np.ndarray, dispatch: float, launches: float, work: float) -> np.ndarray:
+    """Seconds of the steps, as analysis.predict.combine puts them together."""
+    floor, issued, calls, copying, device, path, waited, busy, feeding, on_gpu = arrays
+    issuing = launches * issued
+    both = np.minimum(work * device + issuing, np.maximum(work * path + waited * issuing, work * busy))
+    device, issuing = np.where(on_gpu > 0, work * device, both - issuing), dispatch * floor + issuing + calls
+    return np.maximum(copying + np.where(on_gpu > 0, np.maximum(issuing, device), issuing + device), feeding)
+
+
+def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> Calibration:
+    """What happens once, from the other models' trainings: compilations, building, casting samples."""
+    built = [s.row.phases_s["build"] for s in others if "build" in s.row.phases_s]
+    rates = [rate for model, on, rate in _castings(of_) if model != leaving_out and on == device]
+    return Calibration(
+        compile_s=_compilations(others),
+        build_s=median(built).value if built else 0.0,
+        cast_s=median(rates).value if rates else None,
+    )
+
+
+def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
+    """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
+    if "castings" not in of_.kept:
+        of_.kept["castings"] = [
+            (m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))
+        ]
+    return of_.kept["castings"]
+
+
+def _casting(m: "Measurement") -> float | None:
+    """Seconds a byte that a row's fit takes to cast and copy its samples; None where it casts none, or it cannot be told."""
+    network = networks.known(m.problem.model)
+    if network is None or m.problem.dtype == "float32" or not (found := costs.costs(m)) or found.feed.value <= 0:
+        return None
+    return found.feed.value / (m.problem.batch * networks.sample_bytes(network, m.problem.dtype))
+
+
+def _compilations(others: list[Seen]) -> float | None:
+    """Seconds of a compilation for each unit that it grows with (Components.traced): the middle of the models'."""
+    each: dict[str, list[float]] = {}
+    for s in others:
+        if s.row.phases_s.get("compile", 0) > 0 and s.made.traced:
+            each.setdefault(s.row.problem.model, []).append(s.row.phases_s["compile"] / s.made.traced)
+    return median([median(ratios).value for ratios in each.values()]).value if each else None

@@ -1,0 +1,113 @@
+"""How the parts of a step come together: which of them the host does, which the device, and what they do at the same time."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from analysis.predict.components import Components
+from analysis.predict.critical_path import Path
+from analysis.predict.profile_rows import COMPILED
+from analysis.predict.step_work import RULES
+from analysis.stats import Estimate, exact, total, within_factor
+
+HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once
+ISSUING, COPYING = ("dispatch", "launches", "transfer calls"), ("transfer bytes",)
+HOST = (*ISSUING, *COPYING)
+DEVICE = ("matmul", "conv", "element-wise", "optimizer")
+PIPELINE = "input pipeline"
+PARTS = (*HOST, *DEVICE, PIPELINE, HIDDEN)  # of a step, in the order of a budget
+UNFITTED = 0.3  # what predictions without a fit may be wrong by
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """Few global numbers that microbenchmarks do not tell, from trainings of `models` (empty: none, and all is as the profile
+    says). dispatch: how many times a Keras step with almost no work the dispatch takes; launches: the same of issuing
+    further operations of the graph, or kernels; work: how many times its rows' seconds the device's work takes in a step;
+    holding: the same of what a fit does with its samples before the first epoch.
+    spread: the relative error that nine of ten of those trainings are predicted within. compile_s: seconds of a compilation for
+    each of the logarithms that it grows with, or each operation of a graph that is traced. build_s: of building a model. cast_s:
+    of a byte of samples that fit casts to float32."""
+
+    dispatch: float = 1.0
+    launches: float = 1.0
+    work: float = 1.0
+    holding: float = 1.0
+    spread: float = UNFITTED
+    compile_s: float | None = None
+    cast_s: float | None = None
+    build_s: float = 0.0
+    models: tuple[str, ...] = ()
+
+
+def applied(made: Components, fitted: Calibration) -> dict[str, Estimate]:
+    """The parts of a step with the calibration's numbers in them, nothing hidden yet."""
+    found = {"dispatch": made.dispatch * fitted.dispatch, "launches": made.launches * fitted.launches}
+    return found | {name: e * fitted.work if name in DEVICE else e for name, e in made.parts.items()}
+
+
+def total_of(parts: dict[str, Estimate], names: Iterable[str]) -> Estimate:
+    """The sum of the parts of those names."""
+    return total(parts.get(name) for name in names)
+
+
+def combined(made: Components, fitted: Calibration, rules: frozenset[str] = RULES) -> dict[str, Estimate]:
+    """The parts of a step, with what is done at the same time: on the CPU the host dispatches, then the operations of a graph
+    run, those at once that do not wait for each other, as far as there are cores and bandwidth. A GPU works while the host
+    dispatches and issues; but a copy of pageable memory waits until it is done with the step before, and the host for the copy.
+    The input pipeline has threads of its own.
+
+    Source: TensorFlow's GPUUtil::CopyCPUTensorToGPU, whose copying stream waits for the computing one.
+    """
+    parts = applied(made, fitted)
+    issuing, copying, device, feeding = (total_of(parts, names) for names in (ISSUING, COPYING, DEVICE, (PIPELINE,)))
+    beside = (
+        0.0 if made.path is None else max(0.0, parts["launches"].value + device.value - least(made, made.path, fitted))
+    )
+    lanes = [copying + issuing, copying + device] if made.on_gpu else [issuing + copying + device - beside]
+    if feeding.value > max(lane.value for lane in lanes):
+        lanes.append(feeding)
+    else:  # wholly hidden
+        parts.pop(PIPELINE, None)
+    if ("at once" in rules and len(lanes) > 1) or beside:
+        hidden = max(lane.value for lane in lanes) - sum(e.value for e in parts.values())
+        parts[HIDDEN] = exact(hidden)
+    return {name: parts[name] for name in PARTS if name in parts}
+
+
+def least(made: Components, path: Path, fitted: Calibration) -> float:
+    """Seconds that the operations of a graph take at least, however many run at once: those that wait for each other, or what
+    keeps all cores or the memory busy."""
+    waited = max(0, made.operations - path.aside) / made.operations if made.operations > 0 else 1.0
+    issuing = fitted.launches * made.launches.value * waited
+    return max(fitted.work * path.seconds + issuing, fitted.work * path.busy)
+
+
+def within(total: Estimate, spread: float) -> Estimate:
+    """The sum with an interval no narrower than what the calibration's own trainings are wrong by; none ends below 0 s."""
+    low = max(0.0, min(total.low, total.value / (1 + spread)))
+    return Estimate(total.value, low, max(total.high, total.value * (1 + spread)))
+
+
+def fitting(made: Components, fitted: Calibration) -> Estimate:
+    """Seconds of a call of fit beyond its epochs."""
+    return made.fit_s + casting(made, fitted)
+
+
+def casting(made: Components, fitted: Calibration) -> Estimate:
+    """Seconds that a call of fit takes to cast and copy its samples."""
+    cast = (
+        made.cast_bytes * fitted.cast_s if fitted.cast_s and made.cast_bytes else fitted.holding * made.gathered_s.value
+    )
+    return within_factor(cast, 2)
+
+
+def compiling(made: Components, fitted: Calibration) -> Estimate:
+    """Seconds of all compilations of a job: XLA's one for each distinct batch; a graph that is not compiled leaves the batch
+    open, and is traced and laid out once."""
+    t = made.training
+    shapes = 1 + (made.execution == COMPILED and t.samples > t.batch and t.samples % t.batch > 0)
+    if fitted.compile_s:
+        value = shapes * fitted.compile_s * made.traced
+        return within_factor(value, 2)
+    value = shapes * made.compile_s.value
+    return Estimate(value, shapes * made.compile_s.low, value * max(2.0, made.kernels))

@@ -1,0 +1,253 @@
+"""Predicts what a training takes from a profile: printed, saved before it is measured, and set beside what was.
+
+The command; what predicts is analysis.predict.prediction, whose names are here too, imported when they are asked for.
+"""
+
+import argparse
+import pathlib
+import shlex
+from typing import TYPE_CHECKING
+
+from workloads import options
+
+if TYPE_CHECKING:
+    from analysis.predict.prediction import Prediction
+    from analysis.predict.profile import Profile
+
+EXAMPLE = "python -m analysis.predict --model cifar10-cnn --batch 32 256 --profile reports/nvidia-h200"
+LONG = """Predicts what a training takes on the CPU and the GPU from a profile: a machine's microbenchmark rows. Never fitted
+on the model that is predicted. --leave-one-out says how far such predictions are off; --save keeps them before they are
+measured, --check sets them beside what was measured then."""
+
+
+def parser() -> options.Parser:
+    """The command line of python -m analysis.predict."""
+    made = options.parser("analysis.predict", LONG, EXAMPLE)
+    made.add_argument("--profile", nargs="+", metavar="RUN", help="result files, run folders or a machine's folder")
+    made.add_argument("--leave-one-out", nargs="+", metavar="RUN", help="the error of every training in these runs")
+    made.add_argument("--no-ablation", action="store_true", help="of --leave-one-out: not what each rule is worth")
+    made.add_argument(
+        "--readme",
+        metavar="FILE",
+        help="of --leave-one-out: also put the error table between FILE's markers that name RUN",
+    )
+    made.add_argument(
+        "--check", nargs="+", metavar=("FILE", "RUN"), help="predictions of FILE beside the trainings of RUN"
+    )
+    made.add_argument("--mixed", action="store_true", help="take rows of several machines as one profile")
+    what = made.add_argument_group("what is trained")
+    what.add_argument("--model", nargs="+", metavar="NAME", help="networks by name")
+    what.add_argument("--batch", nargs="+", metavar="N", default=["32"], help="samples a step: 32 | 1:2048:x4 (32)")
+    what.add_argument("--samples", nargs="+", metavar="N", help="samples an epoch (the network's own)")
+    what.add_argument("--epochs", type=int, metavar="N", help="epochs (the network's own)")
+    what.add_argument(
+        "--dtype", default="float32", choices=("float32", "float64", "uint8"), help="of the inputs (float32)"
+    )
+    what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu:0 (those of the profile)")
+    what.add_argument(
+        "--switch",
+        nargs="+",
+        metavar="NAME=TEXT",
+        default=[],
+        help="jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ...",
+    )
+    made.add_argument(
+        "--save",
+        metavar="FILE",
+        help="append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)",
+    )
+    return made
+
+
+def read(runs: list[str], mixed: bool) -> "Profile":
+    """The profile of some runs.
+
+    Raises: options.Usage where there are none, or of several machines.
+    """
+    from analysis.predict import profile
+
+    try:
+        return profile.read(*runs, mixed=mixed)
+    except FileNotFoundError as error:
+        raise options.Usage(str(error).partition("; make one with")[0]) from error
+
+
+def trainings(args: argparse.Namespace) -> list:
+    """The trainings that the arguments name.
+
+    Raises: options.Usage for an unknown model or a number that is none.
+    """
+    from kernels import networks
+    from kernels.problems import Training
+
+    found = []
+    for name in options.words(args.model) or []:
+        try:
+            network = networks.find(name)
+            for samples in options.sizes(args.samples) if args.samples else [network.samples]:
+                found += [
+                    Training(name, batch, samples, args.epochs or network.epochs, args.dtype)
+                    for batch in options.sizes(args.batch)
+                ]
+        except ValueError as error:
+            raise options.Usage(str(error)) from error
+    return found
+
+
+def settings(args: argparse.Namespace, of: "Profile") -> list:
+    """The settings of each device asked for.
+
+    Raises: options.Usage for a device that the profile lacks or a switch that is not known.
+    """
+    from workloads.records import Settings
+    from workloads.records import settings as switches
+
+    given = dict(text.partition("=")[::2] for text in args.switch)
+    for name, text in given.items():
+        if name not in switches.KNOWN or (switches.KNOWN[name] and text not in switches.KNOWN[name]):
+            known = ", ".join(switches.KNOWN.get(name, ())) or ", ".join(switches.KNOWN)
+            raise options.Usage(f"unknown switch {name}={text}; known: {known}")
+    devices = options.words(args.device) or [d for d in of.devices if d in ("cpu", "gpu:0")]
+    devices = ["gpu:0" if d == "gpu" else d for d in devices]
+    if unknown := set(devices) - set(of.devices):
+        raise options.Usage(f"the profile has no rows of {min(unknown)}; it has {', '.join(of.devices)}")
+    return [Settings(d, switches=switches.changed({"data": "synthetic", **given})) for d in devices]
+
+
+def told(args: argparse.Namespace) -> int:
+    """Prints a prediction for each training and device, and saves them.
+
+    Raises: options.Usage for what cannot be predicted or saved.
+    """
+    from analysis.predict import prediction
+
+    if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
+        given = [
+            ("--model", args.model),
+            ("--batch", args.batch),
+            ("--profile", args.profile),
+            ("--save", [str(pathlib.PurePath(args.save).with_suffix(".ndjson"))]),
+        ]
+        words_ = [word for flag, texts in given for word in (flag, *texts)]
+        raise options.Usage(
+            f"{args.save}: a .jsonl file is read as rows wherever it lies, so predictions need another name",
+            shlex.join(["python", "-m", "analysis.predict", *words_]),
+        )
+    of = read(args.profile, args.mixed)
+    every = settings(args, of)
+    try:
+        made = [prediction.predict(t, s, of) for t in trainings(args) for s in every]
+    except prediction.Lacking as error:
+        raise options.Usage(str(error), tip=error.commands[0]) from error
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
+    for p in made:
+        print("\n".join(words(p)), end="\n\n")
+    if args.save:
+        save(args.save, made)
+    return options.OK
+
+
+def words(p: "Prediction") -> list[str]:
+    """A prediction in a few lines: the step by parts, the epoch, the job."""
+    from analysis.units import seconds
+
+    def between(e) -> str:
+        return f"{seconds(e.value)} ({seconds(max(e.low, 0.0))} to {seconds(e.high)})"
+
+    t = p.training
+    parts = [
+        f"  {name:<18} {('-' if e.value < 0 else '') + seconds(abs(e.value)):>10}"
+        for name, e in p.parts.items()
+        if e.value
+    ]
+    told = [
+        f"{t.model} at batch {t.batch} on {p.settings.device}, {p.execution}: {between(p.step_s)} a step",
+        *parts,
+        f"  an epoch of {t.samples} samples {between(p.epoch_total_s)}; {t.epochs} epochs with start and compilation "
+        f"{between(p.job_s)}",
+    ]
+    return [*told, *(f"  not known: {text}" for text in p.partial)]
+
+
+def save(path: str, made: "list[Prediction]") -> None:
+    """Appends predictions to a file.
+
+    Raises: options.Usage where it cannot be written.
+    """
+    import msgspec
+
+    try:
+        with open(path, "ab") as file:
+            file.writelines(msgspec.json.encode(p) + b"\n" for p in made)
+    except OSError as error:
+        raise options.Usage(f"cannot write {path}: {error.strerror}") from error
+
+
+def checked(args: argparse.Namespace) -> int:
+    """Prints predictions beside the steps that were measured."""
+    from analysis.predict import prediction
+    from analysis.text import prediction_errors
+
+    path, *runs = args.check
+    if not runs:
+        raise options.Usage(f"--check {path} needs the RUN in which the trainings were measured")
+    print("\n".join(prediction_errors.check_lines(prediction.load(path), read(runs, args.mixed))))
+    return options.OK
+
+
+def left_out(args: argparse.Namespace) -> int:
+    """Prints the error table and the crossovers foretold."""
+    from analysis.predict import predicted_crossover, prediction
+    from analysis.text import prediction_errors
+
+    of = read(args.leave_one_out, args.mixed)
+    print(
+        "\n".join(
+            [
+                *prediction_errors.lines(of, not args.no_ablation),
+                "",
+                *predicted_crossover.lines(predicted_crossover.beside(of)),
+            ]
+        )
+    )
+    if args.readme:
+        files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
+        saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}
+        put_errors(pathlib.Path(args.readme), prediction_errors.brief(of, saved), args.leave_one_out[0])
+    return options.OK
+
+
+def put_errors(readme: pathlib.Path, told: list[str], run: str) -> None:
+    """Replaces what stands between `<!-- errors: COMMAND -->` and `<!-- /errors -->` by the lines, where the command names the
+    run.
+
+    Raises: options.Usage where there are no such markers.
+    """
+    begin = (
+        f"<!-- errors: python -m analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name} -->"
+    )
+    end = "<!-- /errors -->"
+    before, found, rest = readme.read_text(encoding="utf-8").partition(begin + "\n")
+    _, ended, after = rest.partition(end)
+    if not (found and ended):
+        raise options.Usage(f"{readme} has no lines to write between: {begin} and {end}")
+    readme.write_text(before + found + "\n".join(told) + "\n" + end + after, encoding="utf-8")
+
+
+def body(args: argparse.Namespace) -> int:
+    """What the flags ask for.
+
+    Raises: options.Usage for flags that ask for nothing.
+    """
+    if args.leave_one_out:
+        return left_out(args)
+    if args.check:
+        return checked(args)
+    if not (args.model and args.profile):
+        raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
+    return told(args)
+
+
+def main(argv: list[str] | None = None) -> int:
+    return options.command(parser(), argv, body)

@@ -1,0 +1,322 @@
+"""What a training's step is made of, each with its seconds from a profile: before anything is combined or calibrated.
+
+What its operations take on the device is `step_work`'s; here are what the host does around them, and what happens once.
+"""
+
+import math
+from math import log2, prod
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.predict import fusion, profile_rows
+from analysis.predict.critical_path import Path
+from analysis.predict.curves import Point, curve
+from analysis.predict.profile import Lacking, Profile
+from analysis.predict.profile_rows import COMPILED, OP_BY_OP
+from analysis.predict.step_work import RULES, kernels_of, step_works, work_parts
+from analysis.stats import (
+    NOTHING,
+    Estimate,
+    exact,
+    independent_sum,
+    median,
+    middle,
+    plus_minus,
+    total,
+    within_factor,
+)
+from kernels import networks
+from kernels.networks.layers import Layer, Network
+from kernels.problems import Stream, Training
+from workloads.records import Row, Settings
+from workloads.records import settings as switches
+
+if TYPE_CHECKING:
+    from analysis.predict.fusion import Kernel
+    from analysis.predict.profile import Profile
+
+FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
+_TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
+_LABEL_BYTES = 8
+_NOT_OF_STEPS = ("data", "jit_compile", "gpu")  # a step has its execution by them at most
+
+
+class Components(msgspec.Struct, frozen=True):
+    """The seconds of a step's parts as the profile has them. dispatch: of a Keras step with almost no work, without its copies;
+    operations: of the graph (op by op) or kernels (compiled) beyond that small step's; launches: what issuing them takes.
+    parts: the device's work by part, the input pipeline, copies. lacking: the parts that the profile has no rows for,
+    in whole or for some of their kernels, and what to measure. sources: what the work's parts are read from. given: the
+    switches that are not their default. traced: what a compilation grows with: the sizes (logarithms) of the different
+    products and convolutions that XLA compiles, or the operations of a graph that is traced and laid out; cast_bytes: of the
+    samples that a fit casts to float32."""
+
+    training: Training
+    execution: str
+    on_gpu: bool
+    dispatch: Estimate
+    operations: int
+    launches: Estimate
+    parts: dict[str, Estimate]
+    epoch_s: Estimate
+    fit_s: Estimate
+    compile_s: Estimate
+    start_s: Estimate
+    kernels: int
+    partial: tuple[str, ...]
+    lacking: dict[str, Lacking] = {}
+    sources: dict[str, str] = {}
+    gathered_s: Estimate = NOTHING
+    traced: float = 0.0
+    cast_bytes: int = 0
+    given: tuple[tuple[str, str], ...] = ()
+    path: Path | None = None
+
+
+def execution_of(settings: Settings) -> str:
+    """How Keras runs a step by the resolved jit_compile: by itself it compiles where TensorFlow sees a GPU."""
+    jit = settings.switches.get("jit_compile", "auto")
+    if jit == "auto":
+        return COMPILED if settings.device != "cpu" or settings.switches.get("gpu") == "visible" else OP_BY_OP
+    return COMPILED if jit == "on" else OP_BY_OP
+
+
+def _given(settings: Settings) -> tuple[tuple[str, str], ...]:
+    """The switches that a step may depend on beside its execution."""
+    return tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS))
+
+
+def components(
+    training: Training,
+    settings: Settings,
+    of: Profile,
+    network: Network,
+    rules: frozenset[str] = RULES,
+    kernel: str = FIT,
+) -> Components:
+    """The components of a training's step, epoch, fit and start; `kernel`: what trains (Keras's fit, or a bare loop)."""
+    of = of if "inside" in rules else of.outside
+    chosen, execution, device = switches.of(Row(kernel, training, settings)), execution_of(settings), settings.device
+    batch = min(training.batch, training.samples)
+    partial: list[str] = []
+    lacking: dict[str, Lacking] = {}
+    kernels = kernels_of(step_works(network, batch, chosen, device, partial, rules), execution, device, rules)
+    work = work_parts(kernels, of, device, execution, partial, lacking, rules)
+    parts = work.parts
+    try:
+        dispatch = dispatch_of(of, device, execution, kernel, int(chosen["steps_per_execution"]))
+    except Lacking as error:
+        dispatch, lacking["dispatch"] = NOTHING, error
+    try:
+        copies = _copies(of, network, batch, chosen) if device != "cpu" and "copies" in rules else {}
+    except Lacking as error:
+        copies, lacking["transfer calls"] = {}, error
+    if copies and kernel == FIT:  # a Keras step with almost no work has them in it
+        calls = min(copies["transfer calls"].value, dispatch.value)
+        copies["transfer calls"] = exact(calls)
+        dispatch = dispatch - calls
+    count, launches = _launches(kernels, of, device, execution) if "operations" in rules else (0, NOTHING)
+    if settings.threads:
+        partial.append(f"its {settings.threads} threads: the profile's rows are of as many as TensorFlow takes")
+    fits = kernel == FIT
+    return Components(
+        training,
+        execution,
+        device != "cpu",
+        dispatch,
+        count,
+        launches,
+        {**copies, **parts, **(_pipeline(of, network, batch, chosen, rules) if fits else {})},
+        _epoch(of, device, execution) if fits else NOTHING,
+        _fit(of, device, execution) if fits else NOTHING,
+        _compile(of, device, execution),
+        _start(of, device),
+        fusion.count(kernels),
+        tuple(dict.fromkeys(partial)),
+        lacking,
+        work.sources,
+        _gathered(of, network, training, chosen, device) if fits else NOTHING,
+        _traced(kernels, execution),
+        _cast_bytes(network, training),
+        _given(settings),
+        work.path,
+    )
+
+
+def _traced(kernels: "list[Kernel]", execution: str) -> float:
+    """What a compilation's time grows with. Of each different product XLA tries the kernels whose tiles fit into it: their
+    number grows with the logarithms of its sizes. A convolution's images are always more than a tile: its filters count."""
+    if execution == OP_BY_OP:
+        return fusion.operations(kernels)
+    problems = dict.fromkeys(k.problem for k in kernels if k.problem and k.part in ("matmul", "conv"))
+    sizes = (p.m * p.n * p.k if p.op == "matmul" else p.c_in // p.groups * p.c_out * p.r * p.s for p in problems)
+    return sum(log2(max(2, size)) for size in sizes)
+
+
+def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, steps_per_execution: int = 1) -> Estimate:
+    """Seconds that a step with almost no work takes: of Keras, of which several steps in one call share the call; of a bare loop
+    of TensorFlow, a call.
+
+    Raises: Lacking without such rows.
+    """
+    jit = "on" if execution == COMPILED else "off"
+    name = "tf-jit-call" if jit == "on" else "tf-function-call"
+    call = of.constant(name, device)
+    if kernel == FIT:
+        found = of.step_floor(device, jit)
+    elif kernel == TENSORFLOW_LOOP:  # which waits for a GPU at its end alone
+        found = call if device == "cpu" else of.constant(name, device, clock="host-throughput")
+    else:
+        found = None
+    if found is None:
+        raise Lacking(f"no step with almost no work on {device}", [profile_rows.launches(device)])
+    if steps_per_execution > 1:
+        shared = max(0.0, found.value - (call.value if call else 0.0)) * (1 - 1 / steps_per_execution)
+        found = found - shared
+    return found
+
+
+def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str) -> tuple[int, Estimate]:
+    """(operations of the graph, or kernels where it is compiled, beyond those of the small step; the seconds that the host takes
+    to issue them by the profile): a GPU's products and convolutions as libraries are issued, all else as a launch."""
+    small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
+    if execution == OP_BY_OP:
+        each, count = of.operating(device) or NOTHING, fusion.operations
+    else:
+        launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
+        each, count = launch or NOTHING, fusion.count
+    beyond = count(kernels) - count(small)
+    seconds = max(0.0, beyond * each.value)
+    for op in ("matmul", "conv") if device != "cpu" else ():
+        issued = sum(k.part == op for k in kernels) - sum(k.part == op for k in small)
+        seconds += issued * max(0.0, (of.issuing(op, device) or 0.0) - each.value)
+    wide = abs(beyond) * (each.high - each.low) / 2
+    return beyond, plus_minus(seconds, wide).at_least(0.0)
+
+
+def _copies(of: Profile, network: Network, batch: int, chosen: dict[str, str]) -> dict[str, Estimate]:
+    """Calls and bytes of the copies of a batch and its labels, from pageable memory."""
+    if chosen["residence"] == "resident":
+        return {}
+    sizes = (batch * networks.sample_bytes(network), batch * _LABEL_BYTES)
+    one = of.copying(4, "gpu:0")
+    if one is None:
+        raise Lacking("no copies to the GPU", ["python -m workloads.transfer --backends tensorflow --direction h2d"])
+    whole = [e for n in sizes if (e := of.copying(n, "gpu:0"))]
+    beyond = sum(max(0.0, e.value - one.value) for e in whole)
+    wide = sum(e.high - e.low for e in whole) / 2
+    return {"transfer calls": one * len(sizes), "transfer bytes": plus_minus(beyond, wide).at_least(0.0)}
+
+
+def _pipeline(
+    of: Profile, network: Network, batch: int, chosen: dict[str, str], rules: frozenset[str]
+) -> dict[str, Estimate]:
+    """The gathering of a batch from the shuffled samples, in threads of its own."""
+    if "pipeline" not in rules or chosen["residence"] == "resident":
+        return {}
+    nbytes = 2 * batch * networks.sample_bytes(network)
+    read = of.passing(Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)
+    return {"input pipeline": read.seconds} if read else {}
+
+
+def _epoch(of: Profile, device: str, execution: str) -> Estimate:
+    jit = "on" if execution == COMPILED else "off"
+    return of.constant("keras-epoch", device, jit) or of.constant("keras-epoch", device) or NOTHING
+
+
+def _fit(of: Profile, device: str, execution: str) -> Estimate:
+    """A call of fit, its samples apart."""
+    jit = "on" if execution == COMPILED else "off"
+    return of.constant("keras-fit", device, jit) or of.constant("keras-fit", device) or NOTHING
+
+
+def _gathered(of: Profile, network: Network, training: Training, chosen: dict[str, str], device: str) -> Estimate:
+    """What a fit does with the samples of a NumPy array before its first epoch: they are held in a tf.data set, those of another
+    type after they were read and written once in float32."""
+    if chosen["residence"] != "numpy":
+        return NOTHING
+    held = training.samples * prod(network.input) * 4
+    found = [holding(of, held, device)]
+    if found[0] is None or training.dtype != "float32":
+        nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
+        read = of.passing(Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
+        found.append(read.seconds if read else None)
+    return independent_sum(e for e in found if e)
+
+
+def _cast_bytes(network: Network, training: Training) -> int:
+    """Bytes of the samples, where they are of another type than float32."""
+    return training.samples * networks.sample_bytes(network, training.dtype) if training.dtype != "float32" else 0
+
+
+def _compile(of: Profile, device: str, execution: str) -> Estimate:
+    """A first compilation of the small model."""
+    jit = "on" if execution == COMPILED else "off"
+    return (
+        of.constant("compile-keras", device)
+        or of.constant("compile-tensorflow", device, jit)
+        or of.constant("compile-tensorflow", "cpu", jit)
+        or NOTHING
+    )
+
+
+def _start(of: Profile, device: str) -> Estimate:
+    """Import and start of the device: of any training of the device, as neither knows of its model; else of launch rows."""
+    key = ("start", device)
+    if key not in of.kept:
+        of.kept[key] = _begun(of, device)
+    return of.kept[key]
+
+
+def _begun(of: Profile, device: str) -> Estimate:
+    seen = [
+        m.phases_s["import"] + m.phases_s.get("device_start", 0.0)
+        for m in of.trainings
+        if m.settings.device == device and "import" in m.phases_s
+    ]
+    if seen:
+        return median(seen)
+    return total((of.constant("import-tensorflow", "cpu"), of.constant("device-start-tensorflow", device)))
+
+
+_GPU = "gpu:0"
+_UNSURE = 1.5  # times: of what is put together from other copies
+_TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant
+
+
+def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
+    """Seconds that fit takes to make a tf.data set of so many bytes of samples in a NumPy array. They are copied into fresh
+    memory; where TensorFlow sees a GPU, it makes the tensor there and the set, which is in host memory, copies it back. None
+    where no row tells.
+
+    Source: Keras's array_data_adapter (Dataset.from_tensors) and TensorFlow's _EagerConst, which places it on the GPU.
+    """
+    key = (profile_rows.HOLDER, device)
+    if key not in of.kept:
+        rows = [
+            m
+            for m in of.measurements
+            if m.kernel == profile_rows.HOLDER
+            and m.settings.device == device
+            and m.status == "ok"
+            and m.samples
+            and m.problem.nbytes / 2 > _TELLING
+        ]
+        of.kept[key] = curve(
+            (Point((math.log(m.problem.nbytes / 2),), middle(m.samples[0]), 0.0, m.problem.nbytes / 2) for m in rows),
+            False,
+        )
+    if made := of.kept[key]:
+        return made.seconds((math.log(nbytes),), 0.0, nbytes)
+    there, plain = of.law(profile_rows.CONSTANT, _GPU), of.law(profile_rows.COPIERS[0], _GPU)
+    back = next((law for kernel in profile_rows.BACK if (law := of.law(kernel, _GPU, "d2h"))), None)
+    if there is None or plain is None:
+        return None
+    value = there.seconds(nbytes).value
+    if device == "cpu":
+        value -= plain.seconds(nbytes).value
+    elif back is None:
+        return None
+    else:
+        value += back.seconds(nbytes).value
+    return within_factor(value, _UNSURE) if value > 0 else None

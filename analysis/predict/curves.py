@@ -1,0 +1,116 @@
+"""Times between measured shapes: a curve through rows of one kind, read off in the logarithm of the shape.
+
+A curve holds seconds against a form (a straight law in FLOPs and bytes, fitted to the rows); what is interpolated is how far
+each row lies off its form, by a weighted plane through the nearest rows. A shape that was measured is given back as it was.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable
+
+import numpy as np
+
+from analysis.stats import Estimate
+
+NEAREST = 8  # rows that a plane is laid through
+_RIDGE = 0.3  # what holds the plane level where its rows lie on a line
+_LEAST_ERROR = 0.02  # nobody's time is known better from another process
+_QUANTILE = 0.9
+
+
+@dataclasses.dataclass(frozen=True)
+class Point:
+    """One measured shape: `at` its features as logarithms, seconds, and the work that its form counts."""
+
+    at: tuple[float, ...]
+    seconds: float
+    flops: float
+    nbytes: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Curve:
+    """Rows of one kind. The form is floor + flops * a_flop + bytes * a_byte, fitted to all of them; `off`: log of seconds
+    over the form, a number for each row."""
+
+    points: tuple[Point, ...]
+    a_flop: float
+    a_byte: float
+    floor: float
+    at: np.ndarray
+    off: np.ndarray
+    exact: dict[tuple[float, ...], float]
+
+    def form(self, flops: float, nbytes: float) -> float:
+        """Seconds by the straight law that lies nearest to all rows."""
+        return self.floor + flops * self.a_flop + nbytes * self.a_byte
+
+    def seconds(self, at: tuple[float, ...], flops: float, nbytes: float) -> Estimate:
+        """Seconds of a shape; the interval is what rows of this curve are wrong by when read off from the others, growing with
+        the distance to the nearest row."""
+        if (known := self.exact.get(at)) is not None:
+            return Estimate(known, known * math.exp(-_LEAST_ERROR), known * math.exp(_LEAST_ERROR))
+        off, distance = self._read(np.array(at), None)
+        value = self.form(flops, nbytes) * math.exp(off)
+        error, spacing = self.errors
+        half = max(_LEAST_ERROR, error * min(4.0, max(0.5, distance / spacing)))
+        return Estimate(value, value * math.exp(-half), value * math.exp(half))
+
+    @functools.cached_property
+    def errors(self) -> tuple[float, float]:
+        """(error in the logarithm, distance): of every row read off from the others, the error that nine of ten stay below,
+        and the distance at which they were read."""
+        if len(self.points) < 3:
+            return 0.5, 1.0
+        found = [
+            (abs(off - self.off[i]), distance)
+            for i, (off, distance) in enumerate(self._read(self.at[i], i) for i in range(len(self.points)))
+        ]
+        return (float(np.quantile([e for e, _ in found], _QUANTILE)), float(np.median([d for _, d in found])) or 1.0)
+
+    def _read(self, at: np.ndarray, left_out: int | None) -> tuple[float, float]:
+        """(log of seconds over the form, distance to the nearest row)."""
+        distance = np.sqrt(((self.at - at) ** 2).sum(axis=1))
+        if left_out is not None:
+            distance[left_out] = np.inf
+        order = np.argsort(distance, kind="stable")[: min(NEAREST, len(distance) - (left_out is not None))]
+        d = distance[order]
+        scale = max(float(d[0]), 0.35)
+        weight = 1 / (1 + (d / scale) ** 4)
+        weight = weight / weight.sum()
+        x, y = self.at[order] - at, self.off[order]
+        mean_x, mean_y = weight @ x, weight @ y
+        dx, dy = x - mean_x, y - mean_y
+        gram = (dx * weight[:, None]).T @ dx
+        slope = np.linalg.solve(gram + _RIDGE * np.eye(len(at)), (dx * weight[:, None]).T @ dy)
+        off = mean_y - float(mean_x @ slope)
+        return float(min(max(off, y.min()), y.max())), float(d[0])
+
+
+def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
+    """(seconds a FLOP, seconds a byte, seconds at none), none negative, by the least squares of the relative errors; a constant
+    only where it is `floored`."""
+    from scipy.optimize import nnls
+
+    seconds = np.array([p.seconds for p in rows])
+    columns = np.array([(p.flops, p.nbytes, float(floored)) for p in rows]) / seconds[:, None]
+    scale = np.maximum(columns.max(axis=0), 1e-300)
+    found = nnls(columns / scale, np.ones(len(rows)))[0] / scale
+    if not found[:2].any():  # nothing but a constant shows: no row is longer for its work
+        found[1] = 1e-3 * float(seconds.min()) / max(p.nbytes for p in rows)
+    return tuple(found.tolist())
+
+
+def curve(points: Iterable[Point], floored: bool = True) -> Curve | None:
+    """The curve through rows; None of none. Of one shape the least seconds stand. `floored`: the form may
+    have a constant."""
+    best: dict[tuple[float, ...], Point] = {}
+    for p in points:
+        best[p.at] = min(best.get(p.at, p), p, key=lambda q: q.seconds)
+    rows = tuple(best.values())
+    if not rows:
+        return None
+    made = Curve(rows, *_form(rows, floored), np.array([p.at for p in rows]), np.zeros(len(rows)), {})
+    off = np.array([math.log(p.seconds / made.form(p.flops, p.nbytes)) for p in rows])
+    return dataclasses.replace(made, off=off, exact={p.at: p.seconds for p in rows})

@@ -1,0 +1,127 @@
+"""The memory that a training takes at its peak, and the largest batch that fits: counted from the layers, then set right by the
+peaks of trainings that were measured on the same device."""
+
+import math
+import statistics
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.stats import NOTHING, Estimate
+from kernels import networks
+from kernels.problems.arrays import ITEM_BYTES
+
+if TYPE_CHECKING:
+    from kernels.networks import Network
+    from kernels.problems import Training
+    from workloads.records import Machine, Measurement
+
+PEAK = "peak_memory_bytes"
+FIT = "training/keras/fit"
+FEWEST = 3  # measured peaks from which a count is set right
+_SLOTS = {
+    "sgd": 0,
+    "rmsprop": 1,
+    "adagrad": 1,
+}  # arrays that an optimizer keeps beside each weight; 2 of Adam and its like
+_VIEWS = ("flatten", "reshape")
+_ITEM = ITEM_BYTES["float32"]
+# Times the batch's count: a compiler may keep fewer of the activations, and convolutions take workspaces that nobody counts.
+_LOW, _HIGH = 0.5, 2.0
+
+
+class Memory(msgspec.Struct, frozen=True):
+    """Bytes that a training holds on a device at its peak; `capacity` of the device, None where it is not known; the
+    `largest_batch` that fits into it. `source`: what the number stands on, in words."""
+
+    device: str
+    peak: Estimate
+    capacity: int | None
+    largest_batch: Estimate | None
+    source: str
+
+
+def fixed_bytes(network: "Network") -> int:
+    """Weights, their gradients and the optimizer's arrays: what does not grow with the batch."""
+    learned = networks.trainable(network)
+    return _ITEM * (networks.parameters(network) + learned * (1 + _SLOTS.get(network.optimizer, 2)))
+
+
+def batch_bytes(network: "Network", dtype: str = "float32") -> int:
+    """Bytes a sample of a batch: itself, the outputs that the way back needs, and two gradients of the largest of them."""
+    every = [
+        math.prod(shape)
+        for layer, shape in zip(network.layers, networks.outputs(network), strict=True)
+        if layer.kind not in _VIEWS
+    ]
+    return networks.sample_bytes(network, dtype) + _ITEM * (sum(every) + 2 * max(every))
+
+
+def held_bytes(network: "Network", training: "Training", device: str) -> int:
+    """Bytes of the data set while it is fitted: in float32, which Keras makes of NumPy arrays on the training's own device, and
+    on the CPU the arrays themselves."""
+    whole = training.samples * networks.sample_bytes(network)
+    return whole + (training.samples * networks.sample_bytes(network, training.dtype) if device == "cpu" else 0)
+
+
+def counted(network: "Network", training: "Training", device: str) -> float:
+    """Bytes by counting: the weights with all that goes with them, the data set, and the batch's."""
+    batch = min(training.batch, training.samples)
+    return float(
+        fixed_bytes(network) + held_bytes(network, training, device) + batch * batch_bytes(network, training.dtype)
+    )
+
+
+def memory(
+    network: "Network",
+    training: "Training",
+    device: str,
+    measurements: "Iterable[Measurement]" = (),
+    machine: "Machine | None" = None,
+) -> Memory:
+    """The peak of a training on a device and the largest batch that fits.
+
+    Measured peaks of Keras's fits on the same device set the count right: by what they hold beyond theirs, which is the
+    libraries' own.
+    """
+    seen = _beyond(measurements, device)
+    base = Estimate(statistics.median(seen), min(seen), max(seen)) if len(seen) >= FEWEST else NOTHING
+    source = "counted from the layers"
+    if len(seen) >= FEWEST:
+        source += f", and what {len(seen)} trainings measured there hold beyond such a count"
+    else:
+        source += ", without what TensorFlow itself takes"
+    each = batch_bytes(network, training.dtype)
+    least = fixed_bytes(network) + held_bytes(network, training, device)
+    batch = min(training.batch, training.samples)
+    peak = Estimate(*(max(0.0, least + factor * batch * each + own) for factor, own in _ends(base)))
+    capacity = _capacity(machine, device)
+    if capacity is None:
+        return Memory(device, peak, None, None, source)
+    fits = [max(0.0, (capacity - least - own) / (factor * each)) for factor, own in _ends(base)]
+    return Memory(device, peak, capacity, Estimate(fits[0], min(fits), max(fits)), source)
+
+
+def _ends(base: Estimate) -> tuple[tuple[float, float], ...]:
+    """(times the batch's count, bytes beyond) of the value, the low and the high end."""
+    return (1.0, base.value), (_LOW, base.low), (_HIGH, base.high)
+
+
+def _beyond(measurements: "Iterable[Measurement]", device: str) -> list[float]:
+    """What the peaks of Keras's fits of known networks on a device hold beyond the count."""
+    found = []
+    for m in measurements:
+        plain = m.kernel == FIT and "residence" not in m.settings.switches
+        if plain and m.settings.device == device and PEAK in m.values and (network := networks.known(m.problem.model)):
+            found.append(m.values[PEAK] - counted(network, m.problem, device))
+    return found
+
+
+def _capacity(machine: "Machine | None", device: str) -> int | None:
+    if machine is None:
+        return None
+    if device == "cpu":
+        return machine.memory_bytes
+    index = int(device.partition(":")[2] or 0)
+    return machine.gpus[index].memory_bytes if index < len(machine.gpus) else None

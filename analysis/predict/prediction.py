@@ -1,0 +1,172 @@
+"""Seconds of a training on a device, predicted from a profile: the step by parts that add up, the epoch, the fit, the job.
+
+Nothing here is fitted to the model that is predicted. What few global numbers are (analysis.predict.calibration) come from the
+trainings of other models in the profile.
+"""
+
+import pathlib
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.predict import profile_rows
+from analysis.predict.calibration import calibration
+from analysis.predict.combine import (
+    DEVICE,
+    HIDDEN,
+    HOST,
+    PARTS,
+    PIPELINE,
+    Calibration,
+    casting,
+    combined,
+    compiling,
+    fitting,
+    within,
+)
+from analysis.predict.components import FIT, components, execution_of
+from analysis.predict.profile import Lacking, Profile, all_of
+from analysis.predict.profile_rows import COMPILED, OP_BY_OP
+from analysis.predict.step_work import RULES
+from analysis.stats import NOTHING, Estimate, total
+from analysis.units import join
+from kernels import networks
+from kernels.problems import Training
+from workloads import options
+from workloads.records import Settings
+
+if TYPE_CHECKING:
+    from kernels.networks import Network
+
+__all__ = [
+    "COMPILED",
+    "DEVICE",
+    "HIDDEN",
+    "HOST",
+    "OP_BY_OP",
+    "PARTS",
+    "PIPELINE",
+    "RULES",
+    "Lacking",
+    "Prediction",
+    "execution_of",
+    "load",
+    "predict",
+]
+
+
+MAKES = "python -m analysis.predict --model cifar10-cnn --profile reports/nvidia-h200 --save foretold.ndjson"
+
+
+class Prediction(msgspec.Struct, frozen=True, tag="prediction"):
+    """What a training takes; Estimates are seconds with an interval.
+
+    parts: seconds of one step by part, they add up to step_s. epoch_s: beyond an epoch's steps; fit_s: beyond a fit's epochs;
+    compile_s: all compilations of the job; start_s: import, start of the device and build. execution: how the step runs.
+    partial: what is not known, in words; empty: whole. profile: the machine's key. held_s: of fit_s what a fit does with its
+    samples before the first epoch, which short fits cannot tell from steps.
+    """
+
+    training: Training
+    settings: Settings
+    parts: dict[str, Estimate]
+    step_s: Estimate
+    epoch_s: Estimate
+    fit_s: Estimate
+    compile_s: Estimate
+    start_s: Estimate
+    execution: str
+    partial: tuple[str, ...]
+    profile: str
+    held_s: Estimate = NOTHING
+
+    def told_by(self, short_fits: bool) -> float:
+        """Seconds of a step as they are measured: short fits tell it with each step's share of the samples."""
+        return self.step_s.value + (self.held_s.value / self.training.steps if short_fits else 0.0)
+
+    @property
+    def untold(self) -> tuple[str, ...]:
+        """What of the whole job no row tells, so that it is counted as nothing though it never is."""
+        terms = {"start-up": self.start_s, "an epoch beyond its steps": self.epoch_s}
+        return tuple(name for name, e in terms.items() if e.high <= 0)
+
+    @property
+    def epoch_total_s(self) -> Estimate:
+        """Seconds of a warm epoch."""
+        return self.epoch_s + self.step_s * self.training.steps
+
+    @property
+    def job_s(self) -> Estimate:
+        """Seconds of the whole job in a process of its own."""
+        return self.start_s + self.compile_s + self.fit_s + self.epoch_total_s * self.training.epochs
+
+
+def load(path: str) -> list[Prediction]:
+    """The predictions of a file that `python -m analysis.predict --save` wrote.
+
+    Raises: options.Usage for a file that is not there, is empty or holds something else, with a command that makes one.
+    """
+    try:
+        found = [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
+    except (OSError, msgspec.DecodeError, ValueError) as error:
+        raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
+    if not found:
+        raise options.Usage(f"{path} holds no predictions: it is empty", MAKES)
+    return found
+
+
+def predict(
+    training: Training,
+    settings: Settings,
+    of: Profile,
+    network: "Network | None" = None,
+    *,
+    rules: frozenset[str] = RULES,
+    fitted: Calibration | None = None,
+    kernel: str = FIT,
+) -> Prediction:
+    """The seconds of a training on the device of its settings.
+
+    Args:
+        network: of a user's own model; None: that of kernels.networks by the training's name.
+        rules: the combination rules that hold; fewer for an ablation.
+        fitted: the calibration; None: from the profile's trainings of other models.
+        kernel: what trains: Keras's fit, or a bare loop (training/tensorflow/loop), of whose step no calibration is; building
+            and compiling are those of fits.
+
+    Raises: Lacking for a profile without the rows that this needs, all of them named; ValueError for a model that is not known.
+    """
+    network = network or networks.find(training.model)
+    made = components(training, settings, of, network, rules, kernel)
+    if made.lacking:
+        raise all_of(made.lacking.values())
+    if fitted is None:
+        fitted = calibration(of, settings, leaving_out=training.model, rules=rules)
+        if kernel != FIT:  # a loop builds and compiles the same model
+            fitted = Calibration(compile_s=fitted.compile_s, build_s=fitted.build_s)
+    parts = combined(made, fitted, rules)
+    step = within(total(parts.values()), fitted.spread)
+    start = made.start_s + fitted.build_s if made.start_s.high > 0 else made.start_s
+    found = Prediction(
+        training,
+        settings,
+        {name: _plain(e) for name, e in parts.items()},
+        _plain(step),
+        _plain(made.epoch_s),
+        _plain(fitting(made, fitted)),
+        _plain(compiling(made, fitted)),
+        _plain(start),
+        made.execution,
+        made.partial,
+        of.key,
+        _plain(casting(made, fitted)),
+    )
+    if kernel == FIT and found.untold:
+        partial = f"of the whole job {join(found.untold)}: {profile_rows.launches(settings.device)}"
+        found = msgspec.structs.replace(found, partial=(*found.partial, partial))
+    return found
+
+
+def _plain(e: Estimate) -> Estimate:
+    """With Python's own numbers, which JSON knows."""
+    return Estimate(float(e.value), float(e.low), float(e.high))

@@ -1,0 +1,227 @@
+"""A profile's rows, and which of them stand for what: whose are taken for an execution on a device, what may stand for an
+arithmetic without rows, where a shape lies on a curve, and the commands that measure what is lacking.
+"""
+
+import functools
+import math
+import statistics
+from typing import TYPE_CHECKING
+
+from analysis.roofline import links, overheads
+from analysis.roofline.links import Link
+from analysis.roofline.overheads import Constant
+from analysis.stats import Estimate, middle
+from kernels import registry
+from kernels.problems import Conv, Matmul, Stream
+from kernels.problems.arrays import ARITHMETIC
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
+
+OP_BY_OP, COMPILED = "op by op", "compiled"
+VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
+CALLS = {OP_BY_OP: "tf-function-call", COMPILED: "tf-jit-call"}
+LIBRARIES, HELD = "libraries", "held"
+GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
+POOLED = "stream/tensorflow/pooled"  # of pools, each with its gradient behind it
+WORDS = {
+    LIBRARIES: "libraries' rows",
+    HELD: "TensorFlow's rows inside a graph",
+    "function": "TensorFlow's rows in a tf.function",
+    "jit": "TensorFlow's rows compiled by XLA",
+}
+# Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
+COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
+# What fit makes of its samples; where it was not measured, tf.constant (a fresh copy in host memory, and over to the GPU), and
+# back into fresh memory.
+HOLDER, CONSTANT = "stream/tensorflow/dataset", "transfer/tensorflow/constant"
+BACK = ("transfer/cupy/asarray", "transfer/cupy/array")
+PASSES = (
+    "copy",
+    "add",
+    "scale",
+    "read",
+    "relu",
+    "relu_grad",
+    "dropout",
+    "maxpool",
+    "maxpool_grad",
+    "batchnorm",
+    "sgd",
+    "adam",
+)
+
+
+def clock(device: str) -> str:
+    """The clock on which a framework's rows are read: a call that is waited for on the CPU, one of many queued on a GPU."""
+    return "host-latency" if device == "cpu" else "host-throughput"
+
+
+def of(device: str, execution: str, op: str) -> tuple[tuple[str, ...], ...]:
+    """Whose rows count, those that are as good together: on a GPU libraries' on its own clock; on the CPU TensorFlow's in that
+    execution, inside a graph or in a call of its own, and of compiled products libraries' too, whose threads spin on between
+    calls; then what may stand for them."""
+    own = VARIANTS[execution]
+    other = next(v for v in VARIANTS.values() if v != own)
+    if device != "cpu":
+        return (LIBRARIES,), (own,), (other,)
+    if op == "matmul":
+        return ((own,), (LIBRARIES,), (other,)) if execution == OP_BY_OP else ((own, LIBRARIES), (other,))
+    return (HELD, own) if execution == OP_BY_OP and op == "conv" else (own,), (other,), (LIBRARIES,)
+
+
+def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
+    """The arithmetic asked for, then what may stand for it."""
+    instead = [
+        (dtype, math_) for dtype, math_ in ARITHMETIC[problem.math].instead if device != "cpu" or math_ == "float32"
+    ]
+    return [(problem.dtype, problem.math), *instead]
+
+
+def kind(problem: Matmul | Conv) -> str:
+    """What a curve's rows have in common beside their arithmetic."""
+    return (
+        problem.layout
+        if isinstance(problem, Matmul)
+        else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
+    )
+
+
+def at(problem: Matmul | Conv) -> tuple[float, ...]:
+    """Where a shape lies: the logarithms of its matrix product's sizes, and of alignment and filter."""
+    align = 0.5 * math.log(problem.alignment)
+    if isinstance(problem, Matmul):
+        return (math.log(problem.m), math.log(problem.n), math.log(problem.k), align)
+    return (
+        math.log(problem.n),
+        0.5 * math.log(problem.p * problem.q),
+        math.log(problem.c_in),
+        math.log(problem.c_out),
+        math.log(problem.r * problem.s),
+        math.log(problem.stride),
+        align,
+    )
+
+
+def command(problem: Matmul | Conv | Stream, device: str) -> str:
+    """The command line that measures rows of such problems."""
+    what = {
+        "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
+        "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
+        "stream": f"stream --operations {' '.join(PASSES)} --dtypes float32 --sizes 64KiB:256MiB:x4",
+    }
+    return f"python -m workloads.{what[problem.op]} --device {_device(device)} --backends tensorflow"
+
+
+def launches(device: str) -> str:
+    """The command line that measures the constants of a device."""
+    return f"python -m workloads.launch --backends tensorflow --device {_device(device)}"
+
+
+def _device(device: str) -> str:
+    return "cpu" if device == "cpu" else "gpu"
+
+
+class Rows:
+    """A profile's rows and what they say by themselves, without a curve. `key` names the machine (several joined by +, where they
+    were mixed on purpose)."""
+
+    def __init__(self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str):
+        self.measurements, self.machine, self.key = measurements, machine, key
+        self.kept: dict = {}  # what others work out of it once
+
+    @functools.cached_property
+    def rows(self) -> "dict[tuple, list[Measurement]]":
+        """(op, device) -> the rows that may stand for a curve: ok, warm, resident, one use."""
+        found: dict[tuple, list] = {}
+        for m in self.measurements:
+            s = m.settings
+            if m.status == "ok" and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
+                found.setdefault((m.problem.op, s.device), []).append(m)
+        return found
+
+    @functools.cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        return overheads.constants(self.measurements)
+
+    @functools.cached_property
+    def trainings(self) -> "tuple[Measurement, ...]":
+        return tuple(
+            m for m in self.measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
+        )
+
+    @functools.cached_property
+    def devices(self) -> tuple[str, ...]:
+        """Those that any row was measured on."""
+        return tuple(dict.fromkeys(m.settings.device for m in self.measurements))
+
+    def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
+        found = overheads.find(self.constants, name, device, clock=clock, jit=jit)
+        return found.seconds if found else None
+
+    def step_floor(self, device: str, jit: str) -> Estimate | None:
+        """Seconds that Keras takes for a step of a model with almost no work, compiled (`on`) or not (`off`): what a step more
+        takes from the fit of the fewest to that of the most, as Keras compiles by itself there and as it is told to."""
+        key = ("step", device, jit)
+        if key not in self.kept:
+            self.kept[key] = self._step_floor(device, jit)
+        return self.kept[key]
+
+    def _step_floor(self, device: str, jit: str) -> Estimate | None:
+        own = "on" if device != "cpu" else "off"
+        kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
+        wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
+        slopes = []
+        for kernel in wanted:
+            at = {
+                m.problem.count: middle(m.samples[0])
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.status == "ok"
+                and m.problem.call == "step"
+                and m.settings.device == device
+                and m.samples
+            }
+            counts = sorted(at)
+            if len(counts) > 1:
+                slopes.append(
+                    [(at[b] - at[a]) / (b - a) for a, b in ((counts[0], counts[-1]), (counts[-2], counts[-1]))]
+                )
+        if not slopes:
+            return None
+        every = [s for pair in slopes for s in pair]
+        return Estimate(statistics.median(pair[0] for pair in slopes), min(every), max(every))
+
+    def issuing(self, op: str, device: str) -> float | None:
+        """Seconds that the host takes to issue a library's product or convolution: what those take that are queued one after
+        another and leave the device waiting; None where no row tells."""
+        key = ("issue", op, device)
+        if key not in self.kept:
+            found = []
+            for m in self.rows.get((op, device), ()):
+                queued, own = m.on("host-throughput"), m.on("device")
+                if m.backend in registry.LIBRARIES and queued and own and middle(queued) > 2 * middle(own):
+                    found.append(middle(queued))
+            self.kept[key] = statistics.median(found) if found else None
+        return self.kept[key]
+
+    def copying(self, nbytes: int, device: str) -> Estimate | None:
+        """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""
+        key = ("copies", device)
+        if key not in self.kept:
+            laws = (self.law(kernel, device) for kernel in COPIERS)
+            self.kept[key] = next((law for law in laws if law), None)
+        return self.kept[key].seconds(nbytes) if self.kept[key] else None
+
+    def law(self, kernel: str, device: str, direction: str = "h2d") -> Link | None:
+        key = ("law", kernel, device, direction)
+        if key not in self.kept:
+            rows = [
+                m
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.settings.device == device
+                and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
+            ]
+            self.kept[key] = links.find(links.fits(rows), direction, "pageable", kernel)
+        return self.kept[key]

@@ -1,0 +1,231 @@
+"""What another way of training would save: every change that may help, predicted, ranked by the time that it saves."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.predict.components import execution_of
+from analysis.predict.profile_rows import COMPILED
+from analysis.stats import NOTHING, Estimate, plus_minus, total
+from analysis.training import side_by_side
+from kernels.problems import Training
+from workloads.records import Settings
+from workloads.records import settings as switches
+
+if TYPE_CHECKING:
+    from analysis.predict.prediction import Prediction
+    from workloads.records import Measurement
+
+Predict = Callable[[Training, Settings, str], "Prediction"]
+FIT = "training/keras/fit"
+_LOOP = "training/tensorflow/loop"  # what one tf.function an epoch is priced as: a bare loop's calls, its data there already
+_GROWN = (4, 16)  # times the batch
+_A_CALL = 16  # steps that Keras runs in one call, where it is asked to
+_LEARNS = (
+    "it also changes what is learned: fewer, larger steps an epoch; the learning rate may have to grow, and the accuracy "
+    "must be looked at again"
+)
+_DROPPED = (
+    "a smaller last batch is a shape of its own, for which XLA compiles once more; drop_remainder=True in batch() leaves "
+    "it out, other samples every epoch where they are shuffled"
+)
+# Switch -> the flag of python -m workloads.training.
+_FLAGS = {
+    "jit_compile": "--jit",
+    "residence": "--residence",
+    "steps_per_execution": "--steps-per-execution",
+    "tf32": "--tf32",
+    "precision": "--precision",
+}
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One thing done otherwise: in words, the training and settings that it makes, what must be known about it. `kernel`: the
+    way of training that it is priced as."""
+
+    words: str
+    training: Training
+    settings: Settings
+    note: str = ""
+    kernel: str = FIT
+
+    @property
+    def learns(self) -> bool:
+        """Whether it changes what is learned."""
+        return self.note == _LEARNS
+
+
+class WhatIf(msgspec.Struct, frozen=True):
+    """What a change saves: seconds of the whole job and of a step of the same samples (negative: it costs). `why` there is
+    none of both, where it could not be predicted."""
+
+    change: Change
+    job_saved: Estimate | None
+    step_saved: Estimate | None = None
+    why: str = ""
+
+    @property
+    def helps(self) -> bool:
+        return self.job_saved is not None and self.job_saved.low > 0
+
+
+def changes(training: Training, settings: Settings) -> list[Change]:
+    """Every change that makes sense for a training on its device; the batch never grows past the samples. A model from a file
+    keeps the precision that it was saved with."""
+    replace, given, on_gpu = msgspec.structs.replace, settings.switches, settings.device != "cpu"
+    sizes = [times * training.batch for times in _GROWN if times * training.batch <= training.samples]
+    found = [
+        Change(f"batch {batch} instead of {training.batch}", replace(training, batch=batch), settings, _LEARNS)
+        for batch in sizes
+    ]
+
+    def switched(words: str, note: str, kernel: str = FIT, **more: str) -> None:
+        made = replace(settings, switches=switches.changed({**given, **more}))
+        found.append(Change(words, training, made, note, kernel))
+
+    if given.get("steps_per_execution", "1") == "1" and training.steps > 1:
+        count = str(min(_A_CALL, training.steps))
+        switched(
+            f"steps_per_execution={count} in compile()",
+            "callbacks and the progress bar hear of every so many steps only",
+            steps_per_execution=count,
+        )
+    jit = given.get("jit_compile", "auto")
+    if jit == "on" or (jit == "auto" and on_gpu):
+        switched(
+            "without XLA (jit_compile=False)", "nothing is compiled; each step makes more calls", jit_compile="off"
+        )
+    else:
+        switched("XLA (jit_compile=True)", "each distinct batch size is compiled once", jit_compile="on")
+    if left_over := _left_over(training, settings):
+        found.append(
+            Change(
+                f"whole batches only, {training.samples - left_over:,} samples of {training.samples:,}",
+                replace(training, samples=training.samples - left_over),
+                settings,
+                _DROPPED,
+            )
+        )
+    home = given.get("residence", "numpy")
+    if on_gpu and home != "resident":
+        switched(
+            "the whole data set kept on the GPU, and a loop of your own in a tf.function instead of fit",
+            "the data must fit into the GPU's memory; there are no callbacks",
+            _LOOP,
+            residence="resident",
+        )
+    if on_gpu and home in ("numpy", "tf.data", "generator"):
+        switched(
+            "batches prefetched to the GPU (tf.data, prefetch_to_device)",
+            "the copy runs while the step before computes",
+            residence="prefetch",
+        )
+    if on_gpu and given.get("tf32") == "off":
+        switched("TF32 allowed", "products keep 10 bits of a number's fraction instead of 23", tf32="on")
+    if on_gpu and given.get("precision", "float32") == "float32" and not training.model.endswith(".keras"):
+        switched(
+            "mixed precision (mixed_bfloat16)",
+            "activations keep 8 significant bits; check that it still learns as well",
+            precision="mixed_bfloat16",
+        )
+    return found
+
+
+def _left_over(training: Training, settings: Settings) -> int:
+    """Samples in the smaller last batch for which XLA compiles the step once more; 0 where it does not."""
+    whole = training.samples > training.batch and execution_of(settings) == COMPILED
+    return training.samples % training.batch if whole else 0
+
+
+def what_ifs(base: "Prediction", of: Predict) -> list[WhatIf]:
+    """Every change of a training, the one that saves most of the whole job first; those that cannot be predicted last."""
+    found = []
+    for change in changes(base.training, base.settings):
+        try:
+            made = of(change.training, change.settings, change.kernel)
+        except ValueError as error:
+            found.append(WhatIf(change, None, why=str(error)))
+            continue
+        found.append(WhatIf(change, saved(base, made), step_saved(base, made)))
+    return sorted(found, key=lambda w: -w.job_saved.value if w.job_saved else float("inf"))
+
+
+def other_device(base: "Prediction", other: "Prediction | None") -> WhatIf | None:
+    """What going to the other device saves of the whole job; None without one, or where the user is on the faster one."""
+    if other is None or other.job_s.value >= base.job_s.value:
+        return None
+    hide = "hide the GPU before TensorFlow is imported (CUDA_VISIBLE_DEVICES=-1): then Keras does not compile for it"
+    words, note = ("use the CPU", hide) if other.settings.device == "cpu" else ("use the GPU", "")
+    change = Change(words, other.training, other.settings, note)
+    return WhatIf(change, base.job_s - other.job_s, step_saved(base, other))
+
+
+def saved(base: "Prediction", made: "Prediction") -> Estimate:
+    """Seconds of the whole job that a change saves. What both predictions are wrong by in the same way cancels: parts that are
+    the same in both save nothing, and a part that changed is wrong by no more than its own share."""
+    steps = (base.training.epochs * base.training.steps, made.training.epochs * made.training.steps)
+    epochs = base.training.epochs
+    pairs = [
+        (base.start_s, made.start_s),
+        (base.compile_s, made.compile_s),
+        (base.fit_s, made.fit_s),
+        (base.epoch_s * epochs, made.epoch_s * epochs),
+        (base.step_s * steps[0], made.step_s * steps[1]),
+    ]
+    return total(_less(a, b, base.execution == made.execution) for a, b in pairs)
+
+
+def step_saved(base: "Prediction", made: "Prediction") -> Estimate:
+    """Seconds that a change saves of a step, for as many samples as a step had before."""
+    share = base.training.batch / made.training.batch
+    return _less(base.step_s, made.step_s * share, base.execution == made.execution)
+
+
+def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
+    """a - b. Of two that are wrong in the same way the difference is wrong by the share that `a` is, and by what `b` may be off
+    beyond that."""
+    if a == b:
+        return NOTHING
+    if not alike:
+        return a - b
+    value, shares = a.value - b.value, [(e.high - e.low) / (2 * e.value) if e.value > 0 else 0.0 for e in (a, b)]
+    off = abs(value) * shares[0] + b.value * max(0.0, shares[1] - shares[0])
+    return plus_minus(value, off)
+
+
+def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[str, int, Estimate]]:
+    """(model, processes, steps a second of all against one) of trainings that were measured beside their like on a device."""
+    done = [m for m in measurements if m.status == "ok"]
+    return [
+        (alone.problem.model, k, gain)
+        for alone, pairs in side_by_side.gains(done).values()
+        if alone.settings.device == device
+        for k, gain in pairs
+        if k > 1
+    ]
+
+
+def command(change: Change, epochs: int | None = None, samples: int | None = None) -> list[str]:
+    """The words that measure a change: `workloads.training --model ...`, to be run by python -m."""
+    t, given = change.training, change.settings.switches
+    variant = "resident" if given.get("residence") == "resident" else "fit"
+    flags = [word for name, flag in _FLAGS.items() if name in given for word in (flag, given[name])]
+    return [
+        "workloads.training",
+        "--model",
+        t.model,
+        "--batch",
+        str(t.batch),
+        "--samples",
+        str(samples or t.samples),
+        "--epochs",
+        str(epochs or t.epochs),
+        "--dtypes",
+        t.dtype,
+        "--device",
+        change.settings.device,
+        "--variants",
+        variant,
+        *flags,
+    ]

@@ -1,0 +1,4 @@
+"""Charts as records, and the pictures drawn of them.
+
+Imports everything below the report.
+"""

@@ -1,0 +1,191 @@
+"""Charts as data: what the page draws by JavaScript and writes as a table under it. Colors by Okabe and Ito, each line with a
+marker or a dash of its own."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from analysis import table
+from analysis.crossover.crossover import FINE
+from analysis.report.charts.choose import by_kernel, place
+from analysis.report.terminal import fraction_words
+from analysis.roofline.bounds import Roof, judge
+from analysis.stats import is_gpu, quick_seconds
+from analysis.text import rows as row_words
+from analysis.text.crossings import short_n_words
+from analysis.units import count, flops_rate, join, percent, seconds
+
+if TYPE_CHECKING:
+    from analysis.crossover.crossover import Crossing
+    from analysis.stats import Estimate
+    from workloads.records import Measurement
+
+SIX = 6  # significant digits of what is drawn: no more was measured
+COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
+MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+PRECISIONS = {"float32": "blue", "float64": "vermillion", "tf32": "green", "float16": "purple", "bfloat16": "orange"}
+_OTHER = "ink"
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """`unit` says how its values are written: seconds, flops, rate, bytes, count, times, share, or words for categories."""
+
+    title: str
+    unit: str
+    log: bool = True
+    ends: tuple[float, float] | None = None  # what is shown of it; None: all that is drawn
+
+
+class Trace(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A line or the bars of one part. `low`, `high`: the interval, shaded; `says`: a point in words."""
+
+    name: str
+    x: list
+    y: list
+    color: str
+    marker: str = ""
+    dash: str = "solid"
+    line: bool = True
+    low: list = []
+    high: list = []
+    says: list[str] = []
+    hollow: bool = False
+    pattern: str = ""
+    legend: bool = True
+    label: str = ""  # its name where there is room for it beside the line, instead of in the legend
+    label_at: float = 0.0  # the height of that, in parts of the plot's
+    label_left: bool = False
+
+
+class View(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One state of a chart. `lines`: (value, words) drawn across at an x; `bands`: (from x, to x, words) shaded across."""
+
+    label: str
+    x: Axis
+    y: Axis
+    traces: list[Trace]
+    says: str = ""
+    bars: bool = False
+    lines: list[tuple[float, str]] = []
+    bands: list[tuple[float, float, str]] = []
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """A chart of one or several views that a list chooses from, a sentence, and all its numbers as a table.
+
+    `picture`: the SVG of it that shows without JavaScript, "" where there is none. `chooses`: what the list of views is of.
+    """
+
+    name: str
+    title: str
+    says: str
+    views: list[View]
+    heads: tuple[str, ...]
+    rows: list[tuple]
+    picture: str = ""
+    left: int = 1
+    chooses: str = ""
+
+
+def rounded(value: float) -> float:
+    """What is worth embedding of a number."""
+    return float(f"{value:.{SIX - 1}e}")
+
+
+def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says: Iterable[str] = (), **how) -> Trace:
+    """A trace through (x, Estimate) with its interval."""
+    points = list(points)
+    ys = [[rounded(getattr(e, end)) for _, e in points] for end in ("value", "low", "high")]
+    return Trace(name, [rounded(x) for x, _ in points], ys[0], color, low=ys[1], high=ys[2], says=list(says), **how)
+
+
+def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
+    """The lines and bands of a View that say where the winner changes: one where that is known, else all that may hold it.
+    `before`: words before the size's, {} for who wins from there."""
+    lines, bands = [], []
+    for c in crossings:
+        words = f"{before.format(c.to.upper())}{'somewhere here' if c.wide else short_n_words(c, name)}"
+        low, high = place(c)
+        if high > FINE * low:
+            bands.append((rounded(low), rounded(high), words))
+        if not c.wide:
+            lines.append((rounded(c.at.value), "" if high > FINE * low else words))
+    return {"lines": lines, "bands": bands}
+
+
+def marks(i: int) -> dict:
+    """The color, marker and dash of the i-th line: no two of the first 42 are alike in both."""
+    return {"color": COLORS[i % len(COLORS)], "marker": MARKERS[i % len(MARKERS)], "dash": DASHES[i % len(DASHES)]}
+
+
+def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
+    """FLOP/s against n of every kernel, a view a precision; none without square matmuls."""
+    paths: dict[str, dict[str, dict[int, Measurement]]] = {}
+    for (kernel, precision), path in by_kernel(measurements).items():
+        paths.setdefault(precision, {})[kernel] = path
+    views, rows = [], []
+    best: dict[tuple[str, str], tuple[float, str, int]] = {}
+    for precision in sorted(paths, key=lambda p: (p != "float32", p)):
+        traces = []
+        for i, (kernel, path) in enumerate(sorted(paths[precision].items(), key=_side)):
+            name = kernel.partition("/")[2]
+            where = "GPU" if is_gpu(next(iter(path.values())).settings.device) else "CPU"
+            flops = {n: m.problem.flops / quick_seconds(m) for n, m in path.items()}
+            said = [f"{name} on the {where}, n = {n}: {flops_rate(flops[n])}" for n in path]
+            traces.append(
+                Trace(
+                    f"{where} {name}",
+                    list(path),
+                    [rounded(y) for y in flops.values()],
+                    says=said,
+                    hollow=where == "CPU",
+                    **marks(i),
+                )
+            )
+            rows += [
+                (precision, name, where, n, table.threads(m), row_words.rate(m), fraction_words(judge(m, roofs)))
+                for n, m in path.items()
+            ]
+            for n, rate in flops.items():
+                best[precision, where] = max(best.get((precision, where), (0.0, "", 0)), (rate, name, n))
+        tops = [
+            f"the {where} {flops_rate(top[0])} ({top[1]} at n = {top[2]})"
+            for where in ("CPU", "GPU")
+            if (top := best.get((precision, where)))
+        ]
+        views.append(
+            View(
+                precision,
+                Axis("n of an n x n x n product", "count"),
+                Axis("rate", "flops"),
+                traces,
+                f"{precision}: at best {join(tops)}.",
+            )
+        )
+    if not views:
+        return []
+    heads = ("precision", "kernel", "on the", "n", "threads", "rate", "of its roof")
+    return [
+        Chart("rates", "Rate of every kernel, by size", views[0].says, views, heads, rows, "rates.svg", 3, "Precision")
+    ]
+
+
+def _side(item: tuple) -> tuple:
+    kernel, path = item
+    return is_gpu(next(iter(path.values())).settings.device), kernel
+
+
+def figure_rows(charts: Iterable[Chart]) -> str:
+    """How many numbers there are, for a summary line."""
+    return count(sum(len(c.rows) for c in charts), "row")
+
+
+def share(part: float, whole: float) -> str:
+    """`43.1 %` of something; `-` of nothing."""
+    return percent(part / whole) if whole else "-"
+
+
+def signed(value: float) -> str:
+    return ("-" if value < 0 else "") + seconds(abs(value))

@@ -1,0 +1,203 @@
+"""The crossover on the page: every run, precision, form of a call and reuse of a copy as tables that the page's slider chooses
+from; where the time goes at each size."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.crossover import reuse
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
+from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
+from analysis.crossover.time_split import COPIES as COPYING
+from analysis.report.charts import overlay
+from analysis.report.charts.chart import Axis, Chart, View, crossed, line, rounded
+from analysis.report.charts.choose import spans
+from analysis.stats import is_gpu
+from analysis.text import crossings
+from analysis.units import join, seconds
+
+if TYPE_CHECKING:
+    from analysis.crossover.crossover import Side
+    from analysis.crossover.families import Rows
+    from analysis.report.material import Material
+
+_FORMS = (LATENCY, THROUGHPUT, *COPIES)
+TITLE = "Time of one square matmul"
+_SHORT = {
+    LATENCY: "data on the GPU, one call",
+    THROUGHPUT: "data on the GPU, calls queued",
+    COPIES[0]: "copied as written",
+    COPIES[1]: "copied, pinned",
+    COPIES[2]: "copied, pageable",
+}
+PARTS = (ARITHMETIC, OVERHEAD, COPYING, REMAINDER)
+
+
+def shown(answers: Iterable[Answer]) -> list[Answer]:
+    """The answers of the chart: those with points in a form that it draws."""
+    return [a for a in answers if a.points and a.form in _FORMS]
+
+
+def data(runs: "Iterable[Material]") -> dict:
+    """All that the chart and its controls show, of each run by itself; empty where there is nothing to set beside each other."""
+    if not is_drawn(runs := list(runs)):
+        return {}
+    found = [{"letter": of.letter, "name": of.name, "precisions": _precisions(of)} for of in runs]
+    return {"runs": [one for one in found if one["precisions"]], "parts": list(PARTS)}
+
+
+def is_drawn(runs: "Iterable[Material]") -> bool:
+    """Whether there are two lines to see: a GPU's points, or the CPUs of two runs."""
+    runs = list(runs)
+    return any(shown(of.answers) for of in runs) or sum(bool(_cpu(of)) for of in runs) > 1
+
+
+def _precisions(of: "Material") -> list[dict]:
+    """The CPU's best and the GPU's forms at every size, by precision; without a GPU the CPU's alone."""
+    told, squares = shown(of.answers), square_rows(of.rows)
+    found = []
+    for precision, best in _cpu(of).items():
+        forms = [
+            {
+                "form": _SHORT[a.form],
+                "words": crossings.form_name(a.form),
+                "uses": _uses(of.answers, a),
+                "parts": _parts(squares, a),
+            }
+            for a in told
+            if a.precision == precision
+        ]
+        cpu = list(best.values())
+        sides = {"side": [crossings.side_name(s) for s in cpu]}
+        found.append({"precision": precision, "n": list(best), "cpu": _curve(cpu) | sides, "forms": forms})
+    return found
+
+
+def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
+    """precision -> n -> the CPU's best: of the answers where there are any, else the fastest rows."""
+    found: dict[str, dict[int, Side]] = {}
+    for a in shown(of.answers):
+        found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
+    if not found:
+        for precision, sizes in square_rows(of.rows).items():
+            at = {
+                n: fastest((m for m in rows if not is_gpu(m.settings.device)), "host-latency")
+                for n, rows in sizes.items()
+            }
+            found[precision] = {n: side for n, side in at.items() if side}
+    return {precision: dict(sorted(at.items())) for precision, at in found.items() if at}
+
+
+def view(runs: "Iterable[Material]") -> View | None:
+    """The first precision of all runs as one view: the CPU's best and a GPU call on data that is there; None where the chart is
+    not drawn. Its lines are the crossings."""
+    if not is_drawn(runs := list(runs)):
+        return None
+    parts = []
+    for of in runs:
+        named = _cpu(of)
+        resident = [a for a in shown(of.answers) if a.form == LATENCY]
+        precision = next((a.precision for a in resident), next(iter(named), ""))
+        if not named:
+            continue
+        told = next((a for a in resident if a.precision == precision), None)
+        traces = [
+            line(
+                f"CPU, best, {precision}",
+                [(n, s.seconds) for n, s in named[precision].items()],
+                "blue",
+                marker="circle",
+                dash="dot",
+                hollow=True,
+            )
+        ]
+        if told:
+            points = [(p.n, p.gpu.seconds) for p in told.points]
+            traces.append(line(f"GPU, {_SHORT[LATENCY]}, {precision}", points, "vermillion", marker="square"))
+        marked = crossed(told.crossings, told.family.size_name) if told else {}
+        says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
+        axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
+        parts.append((of.letter, [Chart("crossover", TITLE, says, [View("", *axes, traces, says, **marked)], (), [])]))
+    return overlay.several(parts)[0].views[0]
+
+
+def _curve(sides) -> dict:
+    return {
+        end: [rounded(getattr(s.seconds, of)) for s in sides]
+        for end, of in (("s", "value"), ("low", "low"), ("high", "high"))
+    }
+
+
+def _uses(answers: tuple[Answer, ...], a: Answer) -> list[dict]:
+    """The answer at each reuse of a copy: the curve, the verdict, the bands; at one use alone where nothing is copied."""
+    pair = next((p for p in reuse.pairs(answers, a.precision) if p[1] is a), None)
+    made = [(1, a)]
+    if pair:
+        made += [(k, reuse.amortized(*pair, k)) for k in reuse.USES if k > 1]
+    return [
+        {
+            "k": k,
+            "n": [p.n for p in one.points],
+            **_curve([p.gpu for p in one.points]),
+            "verdict": verdict(one, k),
+            "spans": [[rounded(low), rounded(high), sign] for low, high, sign in spans(one)],
+            "crossings": [
+                {"at": rounded(c.at.value), "words": crossings.short_n_words(c, one.family.size_name), "to": c.to}
+                for c in one.crossings
+                if not c.wide
+            ],
+        }
+        for k, one in made
+    ]
+
+
+def verdict(a: Answer, uses: int = 1) -> str:
+    """One sentence for the state of the chart."""
+    often = f", each copy used {uses} times" if uses > 1 else ""
+    return (
+        f"{crossings.precision_name(a)}, {crossings.form_name(a.form).partition(', each copy')[0]}{often}: "
+        f"{crossings.verdict_words(a)}{crossings.range_words(a)}."
+    )
+
+
+def _parts(squares: "Rows", a: Answer) -> list[list]:
+    """[n, CPU seconds, GPU seconds of each part (null: not measured)] at every size."""
+    return [
+        [
+            w.n,
+            rounded(w.cpu.seconds.value),
+            *(None if s is None else rounded(s) for s in (w.arithmetic, w.overhead, w.copies, w.remainder)),
+        ]
+        for w in why((), a, True, squares)
+    ]
+
+
+def table(runs: "Iterable[Material]") -> tuple[tuple[str, ...], list[tuple]]:
+    """(heads, rows): every size of every precision, the CPU and each form beside each other; of several runs the run first."""
+    runs = list(runs)
+    told = {of: shown(of.answers) for of in runs}
+    forms = [f for f in _FORMS if any(a.form == f for found in told.values() for a in found)]
+    rows = []
+    for of in runs:
+        for precision, cpu in _cpu(of).items():
+            at = {a.form: {p.n: p.gpu.seconds.value for p in a.points} for a in told[of] if a.precision == precision}
+            for n, side in cpu.items():
+                gpu = (seconds(at[f][n]) if f in at and n in at[f] else "-" for f in forms)
+                run = (of.letter,) if len(runs) > 1 else ()
+                rows.append((*run, precision, n, crossings.side_name(side), seconds(side.seconds.value), *gpu))
+    heads = ("precision", "n", "fastest on the CPU", "CPU", *(f"GPU, {_SHORT[f]}" for f in forms))
+    return (("run", *heads) if len(runs) > 1 else heads), rows
+
+
+def says(answers: tuple[Answer, ...]) -> str:
+    """How reuse moves the crossover, in a sentence; empty without copies."""
+    moved = []
+    for resident, copied in reuse.pairs(answers, answers[0].precision if answers else ""):
+        ends = [(k, reuse.amortized(resident, copied, k)) for k in (1, reuse.USES[-1])]
+        told = [
+            f"{crossings.short_n_words(a.crossings[0])} at {k} use{'s' * (k > 1)}"
+            for k, a in ends
+            if a.kind == "gpu-from"
+        ]
+        if len(told) == 2:
+            moved.append(f"{_SHORT[copied.form]} from {' to '.join(told)}")
+    return f"Using a copy more than once moves the size from which the GPU wins: {join(moved)}." if moved else ""

@@ -1,0 +1,88 @@
+"""The pictures of a page as files: a single run's made by hand, several runs' drawn from the charts that lie over each other."""
+
+import pathlib
+from typing import TYPE_CHECKING
+
+from analysis.report.charts import break_even, chart, choose, crossover, overlay
+from analysis.report.charts import movement as charts_movement
+from analysis.report.charts import roofline as charts_roofline
+from analysis.report.charts import training as charts_training
+from analysis.report.sections import layers, movement, overview, training
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from analysis.report.charts.chart import View
+    from analysis.report.material import Material
+
+_CHARTS = {
+    "## How far from the hardware's limit": (lambda of: charts_roofline.chart(of.rows, of.roofs),),
+    "## Memory: how fast at every level": (lambda of: charts_movement.memory(of.rows, of.machine),),
+    "## Host-device copies": (lambda of: charts_movement.copies(of.rows),),
+    "## Kernels": (lambda of: chart.rates(of.rows, of.roofs),),
+    "## Training with Keras": (
+        lambda of: charts_training.along(of.trainings),
+        lambda of: break_even.small(of.small, of.budgets),
+    ),
+}
+_CROSSOVER = "## Where the GPU wins"
+
+
+def one(runs: "list[Material]", folder: pathlib.Path) -> None:
+    """Draws the pictures of a single run. Needs matplotlib."""
+    from analysis.report.charts import products_svg, roofline_svg
+
+    (of,) = runs
+    rows = of.rows
+    if roofline_svg.has_any(rows, of.roofs):
+        products_svg.save(roofline_svg.figure(rows, of.roofs), folder / "roofline.svg")
+    if of.answers:
+        products_svg.save(products_svg.crossover(of.answers, rows), folder / "crossover.svg")
+    if choose.by_kernel(rows):
+        products_svg.save(products_svg.rates(rows), folder / "rates.svg")
+    _layers(of, folder)
+    if movement.has_memory(rows):
+        products_svg.save(movement.memory(rows, of.machine), folder / "memory.svg")
+    if movement.has_copies(rows):
+        products_svg.save(movement.transfers(rows), folder / "transfers.svg")
+    for name, figure in training.figures(of.trainings).items():
+        products_svg.save(figure, folder / name)
+
+
+def several(runs: "list[Material]", folder: pathlib.Path) -> None:
+    """Draws what several runs have over each other, and each one's layers by themselves. Needs matplotlib."""
+    from analysis.report.charts import products_svg, svg
+
+    who = ", ".join(of.label for of in runs)
+    for heading in (_CROSSOVER, *_CHARTS):
+        for name, title, view in _views(heading, runs):
+            products_svg.save(svg.figure(view, title, who), folder / name)
+    for of in runs:
+        _layers(of, folder)
+
+
+def images(heading: str, runs: "list[Material]", shown: bool) -> list[str]:
+    """The Markdown lines of the pictures of several runs that belong to a section."""
+    return [
+        line for name, title, view in _views(heading, runs) for line in overview.image(name, view.says or title, shown)
+    ]
+
+
+def _views(heading: str, runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
+    """(file name, title, view) of each picture: of a chart's views the one that most runs are in."""
+    if heading == _CROSSOVER and (view := crossover.view(runs)):
+        yield "crossover.svg", crossover.TITLE, view
+    for make in _CHARTS.get(heading, ()):
+        for one in overlay.several((of.letter, make(of)) for of in runs):
+            drawn = [view for view in one.views if not view.bars]
+            if one.picture and drawn:
+                view = max(drawn, key=lambda v: len({t.name.partition(" ")[0] for t in v.traces}))
+                yield one.picture, ": ".join(filter(None, (one.title, view.label))), view
+
+
+def _layers(of: "Material", folder: pathlib.Path) -> None:
+    from analysis.report.charts import layers_svg, products_svg
+
+    for found in of.layers.values():
+        for name, _ in layers.pictures_of(found):
+            products_svg.save(layers_svg.figure(found, name), folder / f"{of.prefix}{name}.svg")

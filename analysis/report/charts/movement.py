@@ -1,0 +1,89 @@
+"""Charts of bytes: bandwidth by working set, and copies between host and device with their fitted laws."""
+
+from typing import TYPE_CHECKING
+
+from analysis.report.charts.chart import MARKERS, Axis, Chart, Trace, View, line, marks, rounded
+from analysis.report.sections import movement
+from analysis.roofline import links, memory_levels
+from analysis.text import rates
+from analysis.units import bytes_rate, count, percent, seconds, size
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
+
+
+def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list[Chart]:
+    """Bandwidth against working set, a line a device and thread count; none without enough sizes."""
+    shown = movement.shown_curves(measurements)
+    if not shown:
+        return []
+    traces, rows = [], []
+    for i, ((device, threads, operation), curve) in enumerate(shown.items()):
+        where = movement.where_words(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
+        says = [f"{where}, {operation} over {size(p.nbytes)}: {bytes_rate(p.rate.value)}" for p in curve]
+        traces.append(line(f"{where}, {operation}", [(p.nbytes, p.rate) for p in curve], says=says, **marks(i)))
+        rows += [
+            (where, operation, size(p.nbytes), bytes_rate(p.rate.value), p.kernel.partition("/")[2]) for p in curve
+        ]
+    keys = set(shown)
+    for p in memory_levels.plateaus(measurements, machine):
+        if (p.device, p.threads, p.operation) in keys:
+            traces.append(
+                Trace(
+                    p.name,
+                    [p.from_bytes, p.to_bytes],
+                    [rounded(p.rate.value)] * 2,
+                    "ink",
+                    dash="dot",
+                    legend=False,
+                    says=[f"{p.name}: {bytes_rate(p.rate.value)}"] * 2,
+                    label=f"{p.name} {bytes_rate(p.rate.value)}",
+                )
+            )
+    told = " ".join(rates.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
+    view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, told)
+    heads = ("device", "operation", "working set", "bandwidth", "fastest there")
+    return [Chart("memory", "Memory: bandwidth by working set", told, [view], heads, rows, "memory.svg", 2)]
+
+
+def copies(measurements: "list[Measurement]") -> list[Chart]:
+    """Seconds of a copy against its bytes: points measured, lines the fitted laws; none without laws."""
+    if not movement.has_copies(measurements):
+        return []
+    traces, rows = [], []
+    laws = movement.telling(movement.laws_of(measurements))
+    for i, law in enumerate(laws):
+        way, seen, how = movement.way_words(law), links.errors(law, measurements), marks(i)
+        sizes = [rounded(nbytes) for nbytes, *_ in seen]
+        says = [
+            f"{way}, {size(n)}: {seconds(t)} measured, {seconds(fit)} by the law ({percent(e)} off)"
+            for n, fit, t, e in seen
+        ]
+        traces.append(
+            Trace(
+                way,
+                sizes,
+                [rounded(t) for _, _, t, _ in seen],
+                how["color"],
+                MARKERS[i % len(MARKERS)],
+                line=False,
+                says=says,
+                hollow=True,
+            )
+        )
+        traces.append(
+            Trace(
+                f"{way}, law",
+                sizes,
+                [rounded(fit) for _, fit, _, _ in seen],
+                how["color"],
+                dash=how["dash"],
+                says=says,
+                legend=False,
+            )
+        )
+        rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
+    told = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
+    view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
+    heads = ("way", "bytes", "measured", "by the law", "off by")
+    return [Chart("transfers", "Copies between host and GPU", told, [view], heads, rows, "transfers.svg", 1)]

@@ -1,0 +1,133 @@
+"""Charts of several runs as one: what has the same axes is drawn over each other, bars stand in views of their own. A thing keeps
+its color from run to run; each run has markers and dashes of its own."""
+
+import math
+from collections.abc import Iterable
+
+import msgspec
+
+from analysis.report.charts import style
+from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
+
+# Of each further run: what its markers and its dashes become.
+_MARKERS = (
+    {"circle": "x", "square": "cross", "triangle-up": "star", "diamond": "bowtie", "triangle-down": "hourglass"},
+    {"circle": "pentagon", "square": "hexagon", "triangle-up": "star-triangle-up", "diamond": "star-diamond"},
+)
+_OTHER = ("hash", "octagon")
+_DASHES = ("longdash", "longdashdot")
+_GAP = 0.034  # of the plot's height, from name to name
+
+
+def several(made: Iterable[tuple[str, list[Chart]]]) -> list[Chart]:
+    """One chart of each name out of (a run's letter, its charts); a single run's, whose letter is empty, as they are."""
+    made = list(made)
+    if len(made) == 1:
+        return made[0][1]
+    found: dict[str, list[tuple[int, str, Chart]]] = {}
+    for i, (letter, charts) in enumerate(made):
+        for chart in charts:
+            found.setdefault(chart.name, []).append((i, letter, chart))
+    return [_one(parts) for parts in found.values()]
+
+
+def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
+    first, rows = parts[0][2], []
+    views: dict[str, View] = {}
+    heads = tuple(dict.fromkeys(head for *_, chart in parts for head in chart.heads))
+    for i, letter, chart in parts:
+        for view in chart.views:
+            label = f"{letter}: {view.label}".rstrip(": ") if view.bars else view.label
+            own = msgspec.structs.replace(_lettered(view, i, letter), label=label)
+            views[label] = over(views[label], own) if label in views else own
+        for row in chart.rows:
+            at = dict(zip(chart.heads, row, strict=True))
+            rows.append((letter, *(at.get(head, "-") for head in heads)))
+    shown = list(views.values())
+    return msgspec.structs.replace(
+        first,
+        says=shown[0].says,
+        views=shown,
+        heads=("run", *heads),
+        rows=rows,
+        left=first.left + 1,
+        chooses=first.chooses or "View",
+    )
+
+
+def _lettered(view: View, i: int, letter: str) -> View:
+    traces = [_styled(t, i, letter, view.bars) for t in view.traces]
+    says = f"{letter}: {view.says}" if view.says else ""
+    return msgspec.structs.replace(
+        view,
+        traces=traces,
+        says=says,
+        lines=[(at, words and f"{letter}: {words}") for at, words in view.lines],
+        bands=[(low, high, f"{letter}: {words}") for low, high, words in view.bands],
+    )
+
+
+def _styled(t: Trace, i: int, letter: str, bars: bool) -> Trace:
+    """The trace under its run's letter, a further run's with its own marker and dash."""
+    named = msgspec.structs.replace(
+        t,
+        name=t.name if bars else f"{letter} {t.name}",
+        label=f"{letter} {t.label}" if t.label else "",
+        says=[f"{letter}, {words}" for words in t.says],
+    )
+    if not i or bars:
+        return named
+    of = (i - 1) % len(_MARKERS)
+    marker = _MARKERS[of].get(t.marker, _OTHER[of]) if t.marker else ""
+    return msgspec.structs.replace(named, marker=marker, dash=_DASHES[of])
+
+
+def over(a: View, b: View) -> View:
+    """Both views in one: what has the same name has the same color, names beside lines are moved apart again."""
+    colors = {_bare(t): t.color for t in a.traces}
+    traces = [*a.traces, *(msgspec.structs.replace(t, color=colors.get(_bare(t), t.color)) for t in b.traces)]
+    x, y = _both(a.x, b.x), _both(a.y, b.y)
+    if x.ends and y.ends:
+        reached = [_reaching(t, x.ends, y.ends[0]) if t.label else t for t in traces]
+        traces = named(reached, *map(math.log, y.ends))
+    says = " ".join(filter(None, (a.says, b.says)))
+    return View(a.label, x, y, traces, says, a.bars, [*a.lines, *b.lines], [*a.bands, *b.bands])
+
+
+def _bare(t: Trace) -> str:
+    """The name without its run's letter."""
+    return t.name.partition(" ")[2]
+
+
+def _both(a: Axis, b: Axis) -> Axis:
+    if not (a.ends and b.ends):
+        return msgspec.structs.replace(a, ends=None)
+    return msgspec.structs.replace(a, ends=(min(a.ends[0], b.ends[0]), max(a.ends[1], b.ends[1])))
+
+
+def _reaching(t: Trace, x: tuple[float, float], bottom: float) -> Trace:
+    """A roof drawn to the edge that its name stands at: straight on in the logarithms, slopes not below `bottom`."""
+    xs, ys = list(t.x), list(t.y)
+    slope = math.log(ys[-1] / ys[0]) / math.log(xs[-1] / xs[0])
+    if not t.label_left:
+        xs[-1] = x[1]
+    elif slope:
+        start = max(x[0], xs[0] * (bottom / ys[0]) ** (1 / slope))
+        xs[0], ys[0] = rounded(start), rounded(ys[0] * (start / xs[0]) ** slope)
+    return msgspec.structs.replace(t, x=xs, y=ys)
+
+
+def named(lines: list[Trace], bottom: float, top: float) -> list[Trace]:
+    """Names beside the lines, moved apart where they would overlap; `bottom`, `top`: the logarithms of the axis's ends."""
+    made = list(lines)
+    for left in (True, False):
+        at = {
+            i: (math.log(t.y[0 if left else -1]) - bottom) / (top - bottom)
+            for i, t in enumerate(lines)
+            if t.label and t.label_left == left
+        }
+        order = sorted(at, key=at.__getitem__)
+        gap = min(_GAP, 1 / max(1, len(at)))
+        for i, height in zip(order, style.spread([at[i] for i in order], gap, 0.0, 1.0), strict=True):
+            made[i] = msgspec.structs.replace(lines[i], label_at=round(height, 4))
+    return made

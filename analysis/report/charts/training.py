@@ -1,0 +1,223 @@
+"""Charts of trainings: a step in parts on each device, predicted beside measured, who wins along batch and samples."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, line, rounded, signed
+from analysis.report.sections import step_budgets
+from analysis.text import whole_training
+from analysis.training.break_even import BY_JOB, BY_STEP
+from analysis.units import count, digits, percent, seconds
+
+if TYPE_CHECKING:
+    from analysis.crossover.crossover import Answer
+    from analysis.predict.budget import Budget
+    from analysis.predict.held_out import Case
+
+REST = "not explained"
+COLORS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
+PATTERNS = ("", "/", "", "x", ".", "", "-")
+
+
+def steps(made: "list[Budget]") -> list[Chart]:
+    """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
+    views, rows = [], []
+    for group in step_budgets.groups(made):
+        names = list(dict.fromkeys(p.name for b in group for p in b.parts if p.seconds and p.seconds.value))
+        where = _apart([step_budgets.place(b) for b in group])
+        traces = []
+        for i, part in enumerate([*names, REST]):
+            values = [_part(b, part) for b in group]
+            traces.append(
+                Trace(
+                    part,
+                    [rounded(v) for v in values],
+                    where,
+                    "gray" if part == REST else COLORS[i % len(COLORS)],
+                    says=[
+                        f"{part} on the {w}: {signed(v)}, {percent(v / b.step.value)} of the step"
+                        for v, w, b in zip(values, where, group, strict=True)
+                    ],
+                    pattern="/" if part == REST else PATTERNS[i % len(PATTERNS)],
+                )
+            )
+            rows += [
+                (step_budgets.name(b), w, part, signed(v), percent(v / b.step.value))
+                for v, w, b in zip(values, where, group, strict=True)
+            ]
+        best = [
+            (w, max(((p.seconds.value, p.name) for p in b.parts if p.seconds), default=(0.0, REST)), b)
+            for w, b in zip(where, group, strict=True)
+        ]
+        says = "; ".join(
+            f"on the {w} a step takes {seconds(b.step.value)}, the largest part known {n} ({signed(v)})"
+            for w, (v, n), b in best
+        )
+        views.append(
+            View(
+                step_budgets.name(group[0]),
+                Axis("seconds of a step", "seconds", False),
+                Axis("", "words", False),
+                traces,
+                f"{says[:1].upper()}{says[1:]}.",
+                bars=True,
+            )
+        )
+    heads = ("training", "device", "part", "time", "of the step")
+    return (
+        [Chart("budget", "Where a training step's time goes", views[0].says, views, heads, rows, "", 3, "Training")]
+        if views
+        else []
+    )
+
+
+def _part(b: "Budget", name: str) -> float:
+    if name == REST:
+        return b.remainder.value
+    return sum(p.seconds.value for p in b.parts if p.name == name and p.seconds)
+
+
+def _apart(names: list[str]) -> list[str]:
+    """The names, those that are alike numbered."""
+    seen: dict[str, int] = {}
+    made = []
+    for name in names:
+        seen[name] = seen.get(name, 0) + 1
+        made.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
+    return made
+
+
+def foretold(cases: "list[Case]") -> list[Chart]:
+    """Predicted against measured seconds of a step, each training's model left out; none without predictions."""
+    if not cases:
+        return []
+    traces, rows = [], []
+    every = [s for c in cases for s in (c.seen.step.value, c.predicted.step_s.value)]
+    for device, color, marker in (("cpu", "blue", "circle"), ("gpu", "vermillion", "square")):
+        own = [c for c in cases if c.device.startswith(device)]
+        if own:
+            says = [
+                f"{_case(c)}: predicted {seconds(c.predicted.step_s.value)}, measured {seconds(c.seen.step.value)}"
+                for c in own
+            ]
+            traces.append(
+                Trace(
+                    device.upper(),
+                    [rounded(c.seen.step.value) for c in own],
+                    [rounded(c.predicted.step_s.value) for c in own],
+                    color,
+                    marker,
+                    line=False,
+                    says=says,
+                    hollow=device == "cpu",
+                )
+            )
+            rows += [
+                (
+                    _case(c),
+                    c.device,
+                    c.bound,
+                    seconds(c.predicted.step_s.value),
+                    seconds(c.seen.step.value),
+                    percent(c.error),
+                )
+                for c in own
+            ]
+    ends = [rounded(min(every)), rounded(max(every))]
+    traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
+    near = sum(c.error <= 0.15 for c in cases)
+    told = (
+        f"{near} of {count(len(cases), 'training')} lie within 15 % of what this machine's microbenchmarks and the trainings of "
+        "other models predict; on the dashed line the prediction is right."
+    )
+    view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
+    heads = ("training", "device", "step is", "predicted", "measured", "off by")
+    return [Chart("foretold", "Training steps: predicted against measured", told, [view], heads, rows, "", 3)]
+
+
+def _case(c: "Case") -> str:
+    return f"{c.predicted.training.model}, batch {c.predicted.training.batch}"
+
+
+def along(answers: "Iterable[Answer]") -> list[Chart]:
+    """Both devices' seconds along batch, samples, width or depth, a view each; by the step and by the whole job."""
+    views, rows = [], []
+    shown = [a for a in answers if len(a.points) > 2 and a.form.mode in (BY_STEP, BY_JOB)]
+    for a in sorted(shown, key=_plainest):
+        of = dict(a.family.fixed)
+        what = f"{_short(of)}: {a.form.mode} by {a.family.varies}"
+        traces = [
+            line(
+                name,
+                [(p.n, getattr(p, side).seconds) for p in a.points],
+                color,
+                marker=marker,
+                dash=dash,
+                hollow=side == "cpu",
+                says=[f"{name}, {a.family.varies} {p.n}: {seconds(getattr(p, side).seconds.value)}" for p in a.points],
+            )
+            for name, side, color, marker, dash in (
+                ("CPU", "cpu", "blue", "circle", "dot"),
+                ("GPU", "gpu", "vermillion", "square", "solid"),
+            )
+        ]
+        views.append(
+            View(
+                what,
+                Axis(a.family.varies, "count"),
+                Axis(a.form.mode, "seconds"),
+                traces,
+                whole_training.answer_sentence(a),
+                **crossed(a.crossings, a.family.varies, "{} from "),
+            )
+        )
+        rows += [
+            (
+                _short(of),
+                a.form.mode,
+                a.family.varies,
+                p.n,
+                seconds(p.cpu.seconds.value),
+                seconds(p.gpu.seconds.value),
+                digits(p.ratio.value),
+            )
+            for p in a.points
+        ]
+    heads = ("training", "counted by", "along", "at", "CPU", "GPU", "CPU / GPU")
+    return (
+        [
+            Chart(
+                "along",
+                "Who wins a training, along one size",
+                views[0].says,
+                views,
+                heads,
+                rows,
+                "batches.svg",
+                3,
+                "Training",
+            )
+        ]
+        if views
+        else []
+    )
+
+
+def _plainest(a: "Answer") -> tuple:
+    """Keras's own fit first, then steps by batch, then those with most sizes."""
+    of = dict(a.family.fixed)
+    return not str(of["kernel"]).endswith("/fit"), a.family.varies != "batch", a.form.mode != BY_STEP, -len(a.points)
+
+
+def _short(of: dict) -> str:
+    way = (
+        ""
+        if of["kernel"].endswith("/fit")
+        else f", {of['kernel'].partition('/')[2]} {of.get('residence', '')}".rstrip()
+    )
+    more = "".join(
+        f", {name} {of[name]}"
+        for name in of
+        if name not in ("kernel", "model", "batch", "samples", "dtype", "residence")
+    )
+    return f"{of['model']}{way}{more}" + (f", {of['dtype']}" if of["dtype"] != "float32" else "")

@@ -1,0 +1,47 @@
+"""What several runs differ in, in words: the first beside each further one."""
+
+from typing import TYPE_CHECKING
+
+from analysis.compare import comparison
+from analysis.table import table, text
+from analysis.text import machines
+from analysis.units import count
+
+if TYPE_CHECKING:
+    from analysis.report.material import Material
+
+HEADING = "The differences in words"
+
+
+def section(runs: "list[Material]") -> list[str]:
+    """Who wins where in each, what both did best, their ceilings, the rows that both have; nothing for a single run."""
+    if len(runs) < 2:
+        return []
+    first, *others = runs
+    lines = [f"## {HEADING}", ""]
+    lines += [f"- {text(s)}" for s in machines.crossing([(of.name, of.answers) for of in runs])]
+    lines += [""] if len(lines) > 2 else []
+    for of in others:
+        lines += _pair(first, of)
+    return lines
+
+
+def _pair(old: "Material", new: "Material") -> list[str]:
+    found = comparison.comparison(old.loaded, new.loaded)
+    names = old.name, new.name
+    said = [
+        *machines.best(old.rows, new.rows, names),
+        *machines.ceilings(old.roofs, new.roofs, names),
+        *machines.sentences(found, *names),
+    ]
+    lines = [f"### {text(new.label)} beside {text(old.label)}", "", *(f"- {text(s)}" for s in said)]
+    if found.differences:
+        lines.append(f"- The machines and runs differ in {count(len(found.differences), 'thing')}:")
+        lines += [f"  - {text(words)}" for words in found.differences]
+    rows = machines.rows(found)
+    return [
+        *lines,
+        "",
+        *(["Rows that both have, those that differ most first.", ""] if rows else []),
+        *(table(machines.HEADS, rows, 2) if rows else []),
+    ]

@@ -1,0 +1,59 @@
+"""The section of inference: what batches of a model are answered in, on both devices, and from which batch the GPU wins."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.table import table, text, time, width
+from analysis.text import inference as inference_words
+from analysis.training import inference
+from analysis.units import digits
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+TITLE = "Inference: a model's answers, batch by batch"
+HEADS = (
+    "model",
+    "batch",
+    "how",
+    "a call, CPU",
+    "+-",
+    "a call, GPU",
+    "+-",
+    "samples a second, CPU",
+    "samples a second, GPU",
+    "GPU over CPU",
+)
+
+
+def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list[str]:
+    """The sentences that the page has not `said` already, then a line a model, batch and way; nothing without inference rows."""
+    found = inference.cases(measurements)
+    if not found:
+        return []
+    rows = [
+        line
+        for case, own in found.items()
+        for batch in sorted({m.problem.batch for m in own})
+        for way in inference.WAYS
+        if (line := _line(case, own, way, batch))
+    ]
+    told = [f"- {text(line)}" for line in inference_words.lines(measurements) if line not in set(said)]
+    return [f"## {TITLE}", "", *told, *[""] * bool(told), *table(HEADS, rows, 3)]
+
+
+def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:
+    """Both sides' seconds and samples a second, and how many times the CPU's the GPU's are; None where neither was measured."""
+    cpu, gpu = (inference.side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+    if not gpu and (way == inference.QUEUED or not cpu):  # a CPU queues nothing: that is its one call's time again
+        return None
+    took = [cell for one in (cpu, gpu) for cell in ((time(one[1]), width(one[1])) if one else ("-", "-"))]
+    rates = [digits(batch / one[1].value) if one else "-" for one in (cpu, gpu)]
+    return (case.name, str(batch), way.words, *took, *rates, _times(cpu, gpu))
+
+
+def _times(cpu, gpu) -> str:
+    if not cpu or not gpu:
+        return "-"
+    apart = cpu[1].low > gpu[1].high or cpu[1].high < gpu[1].low
+    return digits(cpu[1].value / gpu[1].value) if apart else "can't tell"

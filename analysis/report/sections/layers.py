@@ -1,0 +1,369 @@
+"""Convolutions, and products of dense layers and other shapes: their sections of the page."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import labels
+from analysis.crossover import layers, network_steps
+from analysis.crossover.crossover import LATENCY, Answer
+from analysis.crossover.families import batch_family
+from analysis.crossover.network_steps import Total
+from analysis.crossover.time_split import why
+from analysis.noise import MATCH
+from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
+from analysis.roofline.bounds import Roof, judge
+from analysis.stats import is_gpu
+from analysis.table import table, text
+from analysis.text import answers, crossings
+from analysis.text import rows as row_words
+from analysis.units import count, digits, flops_rate, percent, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kernels.problems import Problem
+    from workloads.records import Loaded, Measurement
+
+# op -> heading, one problem, the pictures' names begin with.
+SECTIONS = {
+    "conv": ("Convolutions", "convolution", "convolutions"),
+    "matmul": ("Products of dense layers and other shapes", "product", "products"),
+}
+_MOST_SAID = 8
+_CELLS = (
+    "A cell is the fastest kernel of a backend with its data there and warm caches: the time of one call that is waited for, "
+    "its rate and the part of its roof (on the device's clock, where it has one)."
+)
+_TIMES = "times as long, the middle"
+
+
+class Layers(msgspec.Struct, frozen=True):
+    """What the sections and pictures of an operation are made of."""
+
+    op: str
+    rows: "tuple[Measurement, ...]"
+    answers: tuple[Answer, ...]
+    names: "dict[Problem, str]"
+    roofs: tuple[Roof, ...]
+    totals: tuple[tuple[str, Total], ...] = ()
+    won: tuple[str, ...] = ()  # who wins the networks' steps, in sentences
+
+    def label(self, problem: "Problem") -> str:
+        """`conv2 wgrad`, without a name the shape; the batch is said elsewhere."""
+        words = self.shape(problem)
+        direction = getattr(problem, "direction", "") or _DIRECTIONS.get(problem.layout, "")
+        if name := self.names.get(problem):
+            return f"{name} {direction}"
+        return f"{words} {direction}" if problem.op == "conv" else words
+
+    def shape(self, problem: "Problem") -> str:
+        """The shape with N in the place of the batch."""
+        of = {f: getattr(problem, f) for f in problem.__struct_fields__}
+        of |= dict.fromkeys(batch_family(problem).fields, "N")
+        if problem.op == "conv":
+            how = labels.how(of).removesuffix("pad same").rstrip(", ")
+            return labels.image(of).removeprefix("Nx") + (f" ({how})" if how else "")
+        return f"{of['m']}x{of['n']}x{of['k']}" + (f" {problem.layout}" if problem.layout != "nn" else "")
+
+    def family_label(self, a: Answer) -> str:
+        """The same of a family: with its layer's name where it varies in the batch alone."""
+        problem = next((m.problem for m in self.rows if a.family.holds(m.problem)), None)
+        return self.label(problem) if a.family.varies == "batch" and problem else answers.family_name(a.family)
+
+
+_DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
+
+
+def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
+    """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
+    rows = tuple(m for m in loaded.measurements if m.problem.op == op and MATCH not in m.settings.switches)
+    if op == "matmul" and not any(_other(m) for m in rows):
+        return Layers(op, (), (), {}, roofs)
+    told = tuple(answers.every(rows, op))
+    works = network_steps.steps(loaded.runs, rows, op)
+    sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows))
+    won = tuple(said for step in network_steps.found(loaded.runs, rows, op) for said in _won(step, rows, loaded))
+    return Layers(op, rows, told, network_steps.names(loaded.runs, rows), roofs, sums, won)
+
+
+def _won(step: network_steps.Step, rows: "tuple[Measurement, ...]", loaded: "Loaded") -> list[str]:
+    """Who wins a network's step in every way and arithmetic, and what is missing."""
+    told = network_steps.answers(step, rows)
+    said = [" ".join(answers.step_sentences(step, a)) for a in told] + (
+        [answers.lacking_batches(step, told[0], rows)] if told else []
+    )
+    said.append(answers.missing_step(step, rows, loaded.runs[-1].machine if loaded.runs else None))
+    return list(filter(None, said))
+
+
+def _other(m: "Measurement") -> bool:
+    """Whether the sections of square products leave a row out."""
+    return not layers.is_square(m.problem) or bool(layers.framework_of(m)) or m.settings.cache != "warm"
+
+
+def section(of: Layers, images: "dict[str, list[str]]") -> list[str]:
+    """The best of each backend at each layer, where the GPU wins, what frameworks, caches and precisions change.
+
+    images: name of a picture -> its line, for those that were drawn.
+    """
+    if not of.rows:
+        return []
+    heading, _, stem = SECTIONS[of.op]
+    told = layers.rate_sentences(of.rows, of.op, of.roofs)
+    lines = [f"## {heading}", "", *images.get(stem, []), *_listed(told), *_totals_table(of)]
+    return [*lines, *_crossings(of, images), *_layer_tables(of), *_comparisons(of)]
+
+
+def _listed(told: "Iterable[str]") -> list[str]:
+    """Sentences as a list, and an empty line."""
+    lines = [f"- {text(s)}" for s in told]
+    return [*lines, ""] if lines else []
+
+
+def _totals_table(of: Layers) -> list[str]:
+    """Who wins the steps, and what all layers of one come to, a line a network, batch and precision."""
+    shown = [
+        (model, total, dict(total.frameworks))
+        for model, total in of.totals
+        if total.cpu or total.gpu or total.frameworks
+    ]
+    sides = tuple(sorted({side for *_, by in shown for side in by}))
+    rows = [
+        (
+            model,
+            total.math,
+            total.batch,
+            " ".join(total.directions),
+            total.works,
+            digits(total.flops / 1e9),
+            *("-" if time is None else seconds(time) for time in (total.cpu, total.gpu, *map(by.get, sides))),
+        )
+        for model, total, by in shown
+    ]
+    measured = ("CPU", "GPU, data already there", *sides)
+    heads = ("network", "precision", "batch", "directions", f"{SECTIONS[of.op][1]}s", "GFLOP", *measured)
+    says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
+    return [*_listed(of.won), says, "", *table(heads, rows, 2, measured)] if rows else _listed(of.won)
+
+
+def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
+    """The answers: pictures, the first sentences, all of them in a table, and where the GPU's time goes."""
+    told = [a for a in of.answers if a.kind != "no-gpu" or a.gaps]
+    heading, one, stem = SECTIONS[of.op]
+    if not told:
+        return ["The GPU has no rows of these, so there is no crossover.", ""] if of.answers else []
+    lines = [f"### {heading}: where the GPU wins", ""]
+    for varies in dict.fromkeys(a.family.varies for a in told):
+        lines += images.get(f"{stem}-{varies}", [])
+    first = [a for a in told if a.form == LATENCY and a.precision == told[0].precision]
+    lines += [f"- {text(s)}" for s in answers.summaries(told)]
+    if len(first) <= _MOST_SAID:
+        lines += [f"- {text(answers.sentence(a))}" for a in first]
+    heads = (
+        f"{one}",
+        "in its",
+        "precision",
+        "by",
+        "caches",
+        "a call",
+        "answer, CPU at its best",
+        "answer, default threads",
+        "measured",
+    )
+    lines += ["", *table(heads, [_answer_row(of, a) for a in told], 8, ("by", "caches", "answer, default threads"))]
+    gaps = dict.fromkeys(
+        f"- {text(of.family_label(a))}, {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps
+    )
+    return [*lines, *gaps, *([""] if gaps else []), *_why_table(of, told)]
+
+
+def _answer_row(of: Layers, a: Answer) -> tuple:
+    differs = a.default is not None and not crossings.same_answer(a, a.default)
+    default = crossings.verdict_words(a.default) if a.default and differs else "-"
+    cache = a.form.cache if a.form.cache != "warm" else "-"
+    return (
+        of.family_label(a),
+        a.family.size_name,
+        crossings.precision_name(a),
+        a.form.framework or "-",
+        cache,
+        crossings.form_name(a.form),
+        crossings.verdict_words(a),
+        default,
+        f"{a.low_n}..{a.high_n}",
+    )
+
+
+def _why_table(of: Layers, told: list[Answer]) -> list[str]:
+    """Where a resident call's time goes on both sides of the crossings of the first precision."""
+    rows = []
+    for a in (a for a in told if a.form == LATENCY and a.precision == told[0].precision):
+        for w in why(of.rows, a):
+            parts = ["-" if part is None else seconds(part) for part in (w.arithmetic, w.overhead, w.remainder)]
+            rows.append(
+                (
+                    of.family_label(a),
+                    f"{a.family.size_name} = {w.n}",
+                    crossings.side_name(w.cpu),
+                    crossings.side_name(w.gpu),
+                    *(seconds(s.seconds.value) for s in (w.cpu, w.gpu)),
+                    *parts,
+                )
+            )
+    heads = (
+        SECTIONS[of.op][1],
+        "at",
+        "CPU kernel",
+        "GPU kernel",
+        "CPU",
+        "GPU",
+        "arithmetic",
+        "launch and Python",
+        "not explained",
+    )
+    says = "Where the GPU's time goes, at the sizes that decide (data already there, one call); the last three columns add up."
+    return [says, "", *table(heads, rows, 4)] if rows else []
+
+
+def _layer_tables(of: Layers) -> list[str]:
+    """A table a precision: a line a layer, direction and batch, the backends beside each other."""
+    best = layers.beside(of.rows, of.op)
+    sides = sorted({side for at in best.values() for side in at}, key=lambda s: _rank(best, s))
+    lines: list[str] = []
+    for math in sorted({layers.precision_of(p) for p in best}, key=lambda math: (math != "float32", math)):
+        here = {p: at for p, at in best.items() if layers.precision_of(p) == math}
+        order = {label: i for i, label in enumerate(dict.fromkeys(map(of.label, here)))}
+        ranked = sorted(here, key=lambda p: (order[of.label(p)], layers.size_of(p)))
+        rows = [
+            (
+                of.names.get(p, "-"),
+                of.shape(p),
+                _direction(p),
+                layers.size_of(p),
+                p.alignment if p.alignment > 1 else "-",
+                *(_cell(at.get(s), of.roofs) for s in sides),
+                _fastest(at),
+            )
+            for p in ranked
+            if (at := here[p])
+        ]
+        what = "HxWxC:KxRxS" if of.op == "conv" else "MxNxK"
+        heads = ("layer", what, "direction", "batch", "multiples of", *sides, "fastest")
+        lines += [
+            f"### {SECTIONS[of.op][0]}: {math}",
+            "",
+            _CELLS,
+            "",
+            *table(heads, rows, 3, ("layer", "multiples of", *sides)),
+        ]
+    cached = any(CACHED_MARK in line for line in lines)
+    return [*lines, *([f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if cached else [])]
+
+
+def _direction(problem: "Problem") -> str:
+    return getattr(problem, "direction", "") or _DIRECTIONS[problem.layout]
+
+
+def _rank(best: dict, name: str) -> tuple:
+    """Libraries before frameworks, the CPU's before the GPU's."""
+    m = next(at[name] for at in best.values() if name in at)
+    return bool(layers.framework_of(m)), is_gpu(m.settings.device), m.settings.device, name
+
+
+def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:
+    """`3.22 ms, 144 GFLOP/s, 32.1 %`; with the way of a framework."""
+    if m is None:
+        return "-"
+    way = f"{layers.variant(m)} " if layers.framework_of(m) else ""
+    share = fraction_words(judge(m, roofs))
+    return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + (f", {share}" if share != "-" else "")
+
+
+def _fastest(at: "dict[str, Measurement]") -> str:
+    best = min(at.values(), key=layers.waited)
+    threads = f" x{best.settings.threads}" if best.settings.threads else ""
+    return f"{best.label}{threads} on the {layers.place(best)}"
+
+
+def _comparisons(of: Layers) -> list[str]:
+    """Tables of ratios: a framework beside the best library, cold beside warm, precision and alignment."""
+    heading, one, _ = SECTIONS[of.op]
+    lines: list[str] = []
+    heads: tuple[str, ...] = ("device", "precision", "by", "at", f"{one}s", _TIMES, "least", "most")
+    for title, says, told, compared in (
+        (
+            "what a framework's way costs",
+            f"How many times as long a {one} takes as the best library's call.",
+            layers.library_sentences,
+            [c for c in layers.against_library(of.rows, of.op) if c[0].settings.cache == "warm"],
+        ),
+        (
+            "cold beside warm",
+            "How many times as long a call takes when nothing lies in the caches.",
+            layers.cold_sentences,
+            layers.cold_beside_warm(of.rows, of.op),
+        ),
+    ):
+        rows = [
+            (device, math, kernel.partition("/")[2], size, s.problems, *map(digits, (s.median, s.least, s.most)))
+            for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()
+        ]
+        lines += (
+            [f"### {heading}: {title}", "", *_listed(told(of.rows, of.op)), says, "", *table(heads, rows, 4)]
+            if rows
+            else []
+        )
+    arithmetic = layers.arithmetic(of.rows, of.op, of.roofs)
+    rows = [
+        (
+            a.device,
+            a.backend,
+            a.math,
+            layers.aligned(a.alignment),
+            a.rate.problems,
+            flops_rate(a.rate.median),
+            flops_rate(a.rate.most),
+            a.share.words(percent) if a.share else "-",
+            a.speedup.words() if a.speedup else "-",
+        )
+        for a in arithmetic
+    ]
+    if len(rows) < 2:
+        return lines
+    heads = (
+        "device",
+        "backend",
+        "precision",
+        "channels" if of.op == "conv" else "sizes",
+        f"{one}s",
+        "rate, the middle",
+        "the best",
+        "of the roof",
+        "times as fast as float32",
+    )
+    says = (
+        f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
+        "float32 is without TF32, tf32 with it."
+    )
+    said = _listed(layers.arithmetic_sentences(arithmetic, of.op))
+    return [
+        *lines,
+        f"### {heading}: precision and alignment",
+        "",
+        *said,
+        says,
+        "",
+        *table(heads, rows, 4, ("of the roof", "times as fast as float32")),
+    ]
+
+
+def pictures_of(of: Layers) -> "Iterable[tuple[str, str]]":
+    """(name, what it says) of the pictures that there is something to draw in."""
+    stem, one = SECTIONS[of.op][2], SECTIONS[of.op][1]
+    if layers.largest(of.rows, of.op):
+        yield stem, f"Rate of every {one} at its largest batch, by backend, with the roofs it stands under."
+    for varies in dict.fromkeys(a.family.varies for a in of.answers if a.points and a.form == LATENCY):
+        shown = [a for a in of.answers if a.family.varies == varies]
+        said = answers.summaries(shown)
+        yield f"{stem}-{varies}", said[0] if said else f"{count(len(shown), 'answer')} along the {varies}."

@@ -1,0 +1,208 @@
+"""How it was measured, with what formulas, and what the page does not show: each said only where the page has such rows."""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from analysis.checks import referee
+from analysis.stats import is_gpu
+from analysis.table import table, text
+from analysis.units import join, percent, seconds
+from kernels import networks
+from workloads.records import settings
+from workloads.records.cases import CASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from workloads.records import Loaded, Machine, Measurement, Run
+
+_PRODUCTS = {"matmul", "conv"}
+_MODELS = {"training", "inference"}
+_SEVERAL = {"peer", "collective", "at-once"}
+# What `check` says of a row, in words.
+_CHECKS = {
+    "exact": "equal to the answer on whole numbers, in any order",
+    "bound": "within a stated error of the answer",
+    "weights": "shapes and numbers of weights, layer by layer, are the model's",
+    "first loss": "the first loss and its gradient are NumPy's",
+}
+# (operations, formula): shown where any of them was measured; of no operations: always.
+_FORMULAS = (
+    ({"matmul"}, "matmul M x N x K: 2 M N K FLOP; it must move its three matrices once, (M K + K N + M N) elements"),
+    ({"conv"}, "convolution: 2 n p q c_out c_in r s / groups FLOP; the images, the filters and the result once"),
+    ({"stream"}, "stream: the bytes of the arrays that the operation reads and writes, each once"),
+    (
+        _PRODUCTS | {"stream", "peak", "transfer"},
+        "rate: FLOP or bytes over the median time; arithmetic intensity: FLOP over bytes; ridge: peak rate over bandwidth",
+    ),
+    (_PRODUCTS | {"stream"}, "of its roof: the least time that the roofs allow, over the measured one"),
+    (
+        _PRODUCTS | _MODELS,
+        "speed-up: the CPU's time over the GPU's; crossover: where its logarithm passes 0, linear in the "
+        "logarithm of the size",
+    ),
+    ({"matmul"}, "a copy used k times: the call with its copies and k - 1 calls without, over k"),
+    (
+        {"training"},
+        "a job: start-up, build and compilation, then a fit: once + epochs (an epoch's own + steps x a step)",
+    ),
+    ({"inference"}, "samples a second: the samples of a call over its median time"),
+)
+
+
+def how_section(loaded: "Loaded") -> list[str]:
+    """Checks, stop reasons, flags, seed, software and limits of what was measured."""
+    ms = loaded.measurements
+    run = loaded.runs[-1] if loaded.runs else None
+    ops = _measured(ms)
+    software = software_words(loaded.runs)
+    checks = Counter(m.check or "not checked" for m in ms if m.status == "ok")
+    told = [
+        f"{n} {text(check)}" + (f" ({_CHECKS[check]})" if check in _CHECKS else "") for check, n in checks.most_common()
+    ]
+    stopped = Counter(s.stop_reason for m in ms for s in m.samples)
+    stops = ", ".join(f"{text(reason)} ({n})" for reason, n in stopped.most_common())
+    lines = [
+        f"Rows: {_counted(m.status for m in ms)}; bad lines in the files: {loaded.bad_lines}.",
+        f"Checked before timing: {', '.join(told) or 'none'}.",
+        "A time is the median of samples taken in blocks; its 95 % interval resamples whole blocks and is widened "
+        f"where blocks are few. Why sampling stopped, and how often: {stops or 'none'}.",
+        f"Flags on rows: {_counted(flag for m in ms for flag in m.flags)}.",
+        f"Order: as in the result files; seed {run.seed if run else 'unknown'}.",
+        f"Software: {text(join(software)) or 'unknown'}.",
+    ]
+    if ops - _MODELS:
+        lines.append(
+            "Rates and roofs use the device clock on a GPU where there is one, else the time of one call on the host."
+        )
+    if ops & _PRODUCTS:
+        lines.append(
+            "The CPU side of a crossover is the fastest kernel and thread count at that size; teaching rungs are out."
+        )
+    if ops & {*_PRODUCTS, "stream"}:
+        lines.append(
+            "A memory roof counts only for working sets that no cache holds; smaller ones have the roof of the level "
+            "that holds them, where it was measured."
+        )
+    if any(m.problem.op == "training" and m.on("host-latency") and settings.ordinary(m) for m in ms):
+        lines.append(
+            "What a step, an epoch and a fit cost is fitted from fits that vary one of them alone; the CPU side is its "
+            "fastest form, with the threads that the framework takes."
+        )
+    lines += _seeds(ms)
+    return [
+        "## How it was measured",
+        "",
+        *(f"- {line}" for line in lines),
+        "",
+        not_shown(ms, run.machine if run else None),
+        "",
+    ]
+
+
+def _measured(measurements: "Iterable[Measurement]") -> set[str]:
+    return {m.problem.op for m in measurements if m.status == "ok"}
+
+
+def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
+    """What S0 and its like behind a model's name mean."""
+    models = {m.problem.model for m in measurements if m.problem.op == "training" and m.status == "ok"}
+    seeds = {network.seed for model in models if (network := networks.known(model))}
+    named = [f"{case.name} {case.title}" for case in CASES if case.name in seeds]
+    return [f"Behind a model's name stands the article that it is from: {text('; '.join(named))}."] if named else []
+
+
+def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
+    """What a reader might look for in vain, given what there is."""
+    ok = [m for m in measurements if m.status == "ok"]
+    ops = _measured(ok)
+    gpu = [m for m in ok if is_gpu(m.settings.device)]
+    left = ["other machines"]
+    left += ["other shapes and layouts than those listed"] * bool(ops & _PRODUCTS)
+    left += ["other models, batches and versions of the libraries than those listed"] * bool(ops & _MODELS)
+    made_up = [m for m in ok if m.problem.op == "training" and m.settings.switches.get("data") == "synthetic"]
+    left += ["the accuracy that real data would give, as the samples are made up"] * bool(made_up)
+    first = any("first_call" in m.phases_s for m in gpu) or ops <= _MODELS
+    left += ["the cost of the first call"] * (not first)
+    left += ["several processes on one GPU"] * (bool(gpu) and not any("at_once" in m.settings.switches for m in ok))
+    spread = ops & _SEVERAL or any("replicas" in m.settings.switches for m in ok)
+    left += ["several GPUs at work together"] * (machine is not None and len(machine.gpus) > 1 and not spread)
+    counted = {is_gpu(m.settings.device) for m in ok if "joules_per_sample" in m.values}
+    left += (
+        ["energy"] * (not counted)
+        + ["the CPU's energy"] * (counted == {True})
+        + ["the GPU's energy"] * (counted == {False})
+    )
+    sizes = "anything between the measured sizes"
+    left.append(f"{sizes} but the interpolated crossings" if gpu and ops & (_PRODUCTS | _MODELS) else sizes)
+    return f"What this does not show: {', '.join(left[:-1])}, and {left[-1]}."
+
+
+def formulas(measurements: "Iterable[Measurement]") -> list[str]:
+    """What the numbers on the page are, as formulas."""
+    ops = _measured(measurements)
+    shown = [words for of, words in _FORMULAS if ops & of]
+    return ["### Formulas", "", *(f"- {text(words)}" for words in shown), ""] if shown else []
+
+
+def software_words(runs: "Iterable[Run]") -> list[str]:
+    """`numpy 2.4.6`: what any of the runs stood on; every version where they differ, the last one last."""
+    found: dict[str, dict[str, None]] = {}
+    for run in runs:
+        for name, version in run.software.items():
+            versions = found.setdefault(name, {})
+            versions.pop(version, None)
+            versions[version] = None
+    return [f"{name} {' or '.join(versions)}" for name, versions in found.items()]
+
+
+def _counted(names: "Iterable[str]") -> str:
+    return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
+
+
+def trust_section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> list[str]:
+    """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by: the sentences that the page
+    has not `said` already, then tables; nothing without a referee."""
+    told = [f"- {text(s)}" for s in referee.sentences(measurements) if s not in set(said)]
+    beside, truths = referee.beside(measurements), referee.truths(measurements)
+    if not (beside or truths):
+        return []
+    lines = ["## How far to trust this", "", *told, *[""] * bool(told)]
+    if beside:
+        heads: tuple[str, ...] = (
+            "row",
+            "outsider",
+            "form",
+            "theirs",
+            "ours / theirs",
+            "over the turns",
+            "their own runs differ by",
+            "allowed",
+            "",
+        )
+        rows = [
+            (
+                b.name,
+                b.outsider,
+                b.form or "-",
+                seconds(b.theirs),
+                f"{b.ratio.value:.4f}",
+                b.range,
+                percent(b.own),
+                percent(b.allowed),
+                b.doubts,
+            )
+            for b in beside
+        ]
+        lines += table(heads, rows, 3, ("form", ""))
+    if truths:
+        heads = ("row", "match", "pairs alike", "called different", "planted", "found", "least effect claimed")
+        lines += table(
+            heads,
+            [(t.name, t.match, t.pairs, t.false, percent(t.planted), t.found, percent(t.least)) for t in truths],
+            2,
+        )
+    if known := referee.spreads(measurements):
+        heads = ("row", "its processes ran", "two of them stay within", "processes")
+        lines += table(heads, [(d.name, d.how, percent(d.limit), d.processes) for d in known], 2)
+    return lines

@@ -1,0 +1,360 @@
+"""The parts of the Markdown page, each a function from records to lines."""
+
+import pathlib
+import re
+from typing import TYPE_CHECKING
+
+from analysis import table as cells
+from analysis.crossover import ladder
+from analysis.crossover.crossover import Answer, square_rows
+from analysis.crossover.time_split import why
+from analysis.report.charts.choose import best_resident, by_kernel
+from analysis.report.charts.roofline_svg import has_any
+from analysis.report.sections import several_gpus
+from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_beside
+from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
+from analysis.roofline.bounds import Roof, judge, pick, ridge
+from analysis.stats import is_gpu, of, quick_seconds
+from analysis.table import table, text
+from analysis.text import crossings, peers, rates
+from analysis.text import rows as row_words
+from analysis.units import count, digits, join, percent, seconds, size
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analysis.report.material import Material
+    from workloads.records import Loaded, Machine, Measurement, Run
+
+# A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
+NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03
+MOST_NUMBERS = 2500  # rows that the Markdown lists
+MOST_HASHES = 4  # commits, and sources, that a page names at its top
+INLINE, COMMANDS = 3, "Commands"  # of more commands than INLINE the page has a list at its end, under that name
+_RIDGE = "ridge, FLOP per byte"
+_WHERE_TIME_GOES = (
+    "That is at the sizes on both sides of each crossing. The last four columns add up to its time: the device clock, what a "
+    "resident call takes beyond it, what copying adds to that, and the remainder."
+)
+
+
+def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
+    """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
+    timed = [(m, s) for m in measurements if m.status == "ok" and (s := m.on("host-latency")) and s.seconds]
+    bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in timed]
+    return sum(bad), len(timed)
+
+
+def badge(measurements: "Iterable[Measurement]") -> str:
+    """clean or noisy, and why."""
+    bad, timed = noisy(measurements)
+    word = "noisy" if bad > NOISY_SHARE * timed else "clean"
+    width = f"+-{100 * NOISY_WIDTH:.0f} %"
+    return f"**{word}**: {bad} of {count(timed, 'timed row')} flagged or with an interval wider than {width}"
+
+
+def headers(runs: "Iterable[Material]") -> list[str]:
+    """The same of several runs, each under its name."""
+    runs = list(runs)
+    lines = [f"# Where the GPU starts to win: {text(' beside '.join(one.name for one in runs))}", ""]
+    for one in runs:
+        own = header(one.loaded)
+        lines += [f"## {text(one.label)}", *own[1:-2], ""]
+    return [*lines, "As one page to open: `python -m analysis.report --open RUN RUN`, each RUN being such a folder", ""]
+
+
+def header(loaded: "Loaded") -> list[str]:
+    """Machine in a line, date, commit, badge, and the commands to type again, or where they stand."""
+    run = loaded.runs[-1] if loaded.runs else None
+    if run is None:
+        return ["# Crossover report", "", "The result file has no line that says what machine it came from.", ""]
+    dates = sorted({r.started_at[:10] for r in loaded.runs})
+    files = dict.fromkeys(f"`{pathlib.Path(f).name}`" for f in loaded.files)
+    every = commands(loaded.runs)
+    typed = f"{len(every)} commands, [listed at the end](#{COMMANDS.lower()})"
+    if len(every) <= INLINE:
+        typed = join(f"`{text(c)}`" for c in every)
+    return [
+        f"# Where the GPU starts to win: {text(run.machine.key)}",
+        "",
+        f"- Machine: {text(rates.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
+        + (", virtual" if run.machine.virtual else ""),
+        f"- Date: {join(dates)}; {text(made_of(loaded.runs))}",
+        f"- {badge(loaded.measurements)}",
+        f"- Run again with {typed}; measured in {join(files)}",
+        "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder",
+        "",
+    ]
+
+
+def made_of(runs: "Iterable[Run]") -> str:
+    """The commits and sources of the runs, newest first: `commits 3b57fefff and 390eacb90, sources 77dde8d25 and acf0fabd5`."""
+    newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
+    return ", ".join([_hashes("commit", (r.commit for r in newest)), _hashes("sources", (r.sources for r in newest))])
+
+
+def _hashes(what: str, found: "Iterable[str]") -> str:
+    """Each once, shortened; behind MOST_HASHES of them how many more."""
+    every = list(dict.fromkeys(f"{name[:9]}{plus}{rest}" for name, plus, rest in (f.partition("+") for f in found)))
+    more = [f"{len(every) - MOST_HASHES} more"] if len(every) > MOST_HASHES else []
+    plural = "s" * (len(every) > 1 and not what.endswith("s"))
+    return f"{what}{plural} {join([*every[:MOST_HASHES], *more])}"
+
+
+def commands_section(runs: "Iterable[Material]") -> list[str]:
+    """The commands of pages that come of more than INLINE of them, in the order they were run."""
+    told = []
+    for one in runs:
+        every = commands(one.loaded.runs)
+        if len(every) > INLINE:
+            told += [*([f"{text(one.label)}:", ""] if one.label else []), "```", *every, "```", ""]
+    return [f"## {COMMANDS}", "", *told] if told else []
+
+
+def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
+    """The verdict in at most five sentences: of each run (its label, empty for a single one; its sentences)."""
+    lines = ["## The answer", ""]
+    for label, said in told:
+        lines += [*([f"### {text(label)}", ""] if label else []), *(f"- {text(s)}" for s in said), ""]
+    return lines
+
+
+def image(name: str, says: str, shown: bool) -> list[str]:
+    """The picture with what it says for those who cannot see it; nothing when it was not drawn."""
+    return [f"![{text(says)}]({name})", ""] if shown else []
+
+
+def details_section(left_out: list[str]) -> list[str]:
+    """What the five sentences leave out, apart from the answers that stand in the crossover table."""
+    told = [s for s in left_out if "the roof measured" in s or s.startswith("At n")]
+    return ["## Also seen", "", *(f"- {text(s)}" for s in told), ""] if told else []
+
+
+def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...], pictures: bool) -> list[str]:
+    """The picture, who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
+    if not answers:
+        return []
+    told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
+    says = crossings.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
+    lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
+    if not told:
+        if peers.crossover_lines(measurements):
+            return [
+                *lines,
+                "The GPUs' square products were timed on each alone and on all at once; from where each wins stands "
+                f'under "{several_gpus.TITLE}".',
+                "",
+            ]
+        there = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
+        why = "The GPU has no square products here" if there else "No GPU was measured"
+        return [*lines, f"{why}, so there is no crossover.", ""]
+    heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")
+    lines += table(heads, map(_answer_row, told), 5)
+    gaps = dict.fromkeys(f"- {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps)
+    return [*lines, *gaps, *([""] if gaps else []), *_why_table(measurements, told)]
+
+
+def _answer_row(a: Answer) -> tuple:
+    differs = a.default is not None and not crossings.same_answer(a, a.default)
+    default = crossings.verdict_words(a.default) if a.default and differs else "the same"
+    form, verdict = crossings.form_name(a.form), crossings.verdict_words(a)
+    return crossings.precision_name(a), form, verdict, default, f"{a.low_n}..{a.high_n}"
+
+
+def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list[str]:
+    def cell(value: float | None) -> str:
+        return "-" if value is None else seconds(value)
+
+    rows, squares = [], square_rows(measurements)
+    for a in (a for a in answers if a.precision == answers[0].precision):
+        for w in why((), a, family_rows=squares):
+            sides = (seconds(w.cpu.seconds.value), crossings.side_name(w.cpu), seconds(w.gpu.seconds.value))
+            parts = map(cell, (w.arithmetic, w.overhead, w.copies, w.remainder))
+            rows.append((a.precision, crossings.form_name(a.form), w.n, *sides, *parts))
+    heads = (
+        "precision",
+        "a call",
+        "n",
+        "CPU",
+        "CPU kernel",
+        "GPU",
+        "arithmetic",
+        "launch and Python",
+        "copies",
+        "not explained",
+    )
+    return ["Where the GPU's time goes:", "", *table(heads, rows, 2), _WHERE_TIME_GOES, ""] if rows else []
+
+
+def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
+    """The picture, the ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
+    paths = best_resident(measurements)
+    if not paths and not any(r.measured for r in roofs):
+        return []
+    says = " ".join(rates.ceiling_sentences(roofs)) or "No roof was measured."
+    heads: tuple[str, ...] = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
+    drawn = has_any(measurements, roofs)
+    lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures and drawn)]
+    measured = [_roof_row(r, roofs) for r in roofs if r.measured]
+    lines += table(heads, measured, 2, ("of the data sheet", _RIDGE)) if measured else ["No roof was measured.", ""]
+    if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
+        lines += [f"Data-sheet peaks, dashed in the picture, are dense ones from: {text(join(sheets))}.", ""]
+    rows = [(*key, n, *_path_row(m, roofs)) for key, path in paths.items() for n, m in path.items()]
+    heads = (
+        "device",
+        "precision",
+        "n",
+        "fastest kernel",
+        "threads",
+        "FLOP per byte",
+        "rate",
+        "of its roof",
+        "the roof",
+        "flag",
+    )
+    lines += ["The fastest products under their roofs:", ""] * bool(rows)
+    lines += table(heads, rows, 2, ("of its roof", "the roof", "flag")) if rows else []
+    return [*lines, f"\\{CACHED_MARK} {CACHED_WORDS}.", ""] if any(CACHED_MARK in row[-3] for row in rows) else lines
+
+
+def _path_row(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple:
+    judged, intensity = judge(m, roofs), m.problem.flops / m.problem.bytes_moved
+    return (
+        m.label,
+        cells.threads(m),
+        digits(intensity),
+        row_words.rate(m),
+        fraction_words(judged),
+        roof_name(judged.roof) if judged.roof else "-",
+        judged.flag,
+    )
+
+
+def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
+    threads = count(r.threads, "thread") if r.threads else ""
+    name = ", ".join(filter(None, (roof_name(r), threads, r.note)))
+    wanted = (r.device, r.kind, r.name)
+    sheet = next((s for s in roofs if not s.measured and (s.device, s.kind, s.name) == wanted), None)
+    memory = pick(roofs, r.device, "memory", "", r.threads) if r.kind == "compute" else None
+    return (
+        r.device,
+        name,
+        roof_rate(r),
+        cells.width(r.rate),
+        percent(r.rate.value / sheet.rate.value) if sheet else "-",
+        digits(ridge(r, memory)) if memory else "-",
+        r.source,
+    )
+
+
+def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
+    """Every kernel's best rate and its rate at the largest size; then streams and peaks."""
+    paths = by_kernel(measurements)
+    says = "Rate of every kernel's square matmuls against their size."
+    ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
+    heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
+    lines = ["## Kernels", "", *image("rates.svg", says, pictures and bool(paths))]
+    lines += (
+        table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
+    )
+    rows = [
+        (m.kernel, row_words.problem(m), m.settings.device, cells.threads(m), row_words.rate(m))
+        for m in measurements
+        if m.problem.op in ("stream", "peak") and quick_seconds(m)
+    ]
+    streams = ["Streams and peaks:", "", *table(("kernel", "problem", "device", "threads", "rate"), rows, 3)]
+    lines += streams if rows else []
+    return lines if ranked or rows else []
+
+
+def _kernel_row(path: "dict[int, Measurement]", roofs: tuple[Roof, ...]) -> tuple:
+    best, last = max(path.values(), key=lambda m: m.problem.flops / quick_seconds(m)), path[max(path)]
+    return (
+        cells.threads(best),
+        row_words.rate(best),
+        best.problem.n,
+        fraction_words(judge(best, roofs)),
+        row_words.rate(last),
+        last.problem.n,
+    )
+
+
+def numbers_section(
+    measurements: "list[Measurement]", numbers: "list[tuple]", heads: tuple[str, ...] = NUMBERS
+) -> list[str]:
+    """Every row that was tried, a line each (`numbers`: of `number_row`, before them the run where `heads` has it); the skipped
+    ones by their reasons."""
+    timed = [m for m in measurements if m.status != "skipped"]
+    skipped: dict[tuple[str, str], int] = {}
+    for m in (m for m in measurements if m.status == "skipped"):
+        key = (m.kernel, m.reason)
+        skipped[key] = skipped.get(key, 0) + 1
+    left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
+    said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
+    said += (
+        ["By all at once: the seconds over the steps of all processes together."] if any(map(is_beside, timed)) else []
+    )
+    found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
+    if len(numbers) > MOST_NUMBERS:
+        found = [
+            f"{len(numbers):,} rows are too many for a page of text: the HTML page filters and sorts them, "
+            "`python -m analysis.export --to csv RUN` writes them.",
+            "",
+        ]
+    return ["## All numbers", "", *([" ".join(said), ""] if said else []), *found, *(["", *left] if left else [])]
+
+
+def _several(measurements: "list[Measurement]") -> list[str]:
+    """The rows of launches that do the same many times over, in words."""
+    return [row_words.problem(m) for m in measurements if m.problem.op == "launch" and m.problem.count > 1]
+
+
+def numbers(runs: "list[Material]") -> tuple[tuple[str, ...], list[list[str]]]:
+    """(the columns of the table of all numbers, the cells of every row): what was run, its numbers, how its answer was checked;
+    of several runs the run first. Columns that say nothing anywhere are left out."""
+    several = len(runs) > 1
+    heads = (*(("run",) if several else ()), *NUMBERS, "check")
+    found = [
+        [*([of.letter] if several else []), *map(str, row), m.check or "-"]
+        for of in runs
+        for m, row in zip(of.ordered, of.numbers, strict=True)
+    ]
+    shown = [i for i, head in enumerate(heads) if head not in OPTIONAL or any(row[i] not in ("", "-") for row in found)]
+    return tuple(heads[i] for i in shown), [[row[i] for i in shown] for row in found]
+
+
+_STOPPED = re.compile(r" --stop-after[ =]\S+| --resume(?= |$)")
+
+
+def commands(runs: "Iterable[Run]") -> list[str]:
+    """The commands in the order they were run, each once: what went on where it had stopped is the same command, without the
+    flags for that. Only a further command that adds to files which are there by then says --resume."""
+    found: dict[str, str] = {}
+    begun: set[tuple[str, str]] = set()
+    for run in sorted(runs, key=lambda r: r.started_at):
+        command = _STOPPED.sub("", cells.portable(run.command))
+        if command in found:
+            continue
+        folder = re.search(r" -o[ =]?(\S+)", command)
+        place = (command.partition(" --")[0].partition(" -o")[0], folder[1] if folder else "")
+        found[command] = f"{command} --resume" if folder and place in begun else command
+        begun.add(place)
+    return list(found.values())
+
+
+LADDERS = {"matmul": "From three loops to the library", "conv": "From seven loops to the library"}
+
+
+def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | None", op: str = "matmul") -> list[str]:
+    """A table for each device, arithmetic and thread count, a line a rung at each size, and what each rung changed; nothing
+    where no teaching rung was measured."""
+    found = ladder.ladders(measurements, machine, op)
+    if not found:
+        return []
+    about = "Our own kernels, the simplest first, beside the fastest library there and under the measured peak."
+    lines = [f"## {LADDERS[op]}", "", about, ""]
+    for one in found:
+        rows = [(ladder.problem_name(p), *cells) for p in one.problems for cells in ladder.cells(one, p)]
+        lines += [f"### {text(ladder.title(one))}", "", *table(("problem", *ladder.HEADS), rows, 2, ladder.HEADS[2:])]
+        lines += [*(f"- {text(line)}" for line in ladder.sentences(one)), ""]
+    return lines

@@ -1,0 +1,132 @@
+"""A row on the page: its cells in the table of all numbers, its numbers for downloads, quantiles for its distribution."""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis import table
+from analysis.report.charts.chart import rounded
+from analysis.report.terminal import fraction_words
+from analysis.roofline.bounds import Judged
+from analysis.stats import is_gpu, of
+from analysis.text import rows
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement, Samples
+
+QUANTILES = 50  # of a row at most, over all its clocks
+FEWER, MANY = 20, 1000  # of each row where there are many
+WORDS = ("kernel", "problem", "how", "math", "device", "status, flags", "check")  # columns that are not of numbers
+_DEFAULTS = {"mode": "resident", "reuse": 1, "cache": "warm", "process": "warm"}
+
+
+NUMBERS = (
+    "kernel",
+    "problem",
+    "how",
+    "math",
+    "device",
+    "threads",
+    "time",
+    "+-",
+    "device time",
+    "queued",
+    "by all at once",
+    "rate",
+    "of its roof",
+    "status, flags",
+)
+
+
+# Columns that are left out where they say nothing (a dash or nothing in every row).
+OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
+
+
+def is_beside(m: "Measurement") -> bool:
+    """Whether a row is of several processes that trained the same at once."""
+    return m.settings.switches.get("beside") == "fits"
+
+
+def number_row(m: "Measurement", judged: Judged) -> tuple:
+    """The cells of a row in NUMBERS."""
+    host, queued, of_all = table.on(m, "host-latency"), table.on(m, "host-throughput"), None
+    if is_beside(m):
+        queued, of_all = None, queued
+    doubts = "; ".join(filter(None, (table.status(m), *m.flags, judged.flag)))
+    return (
+        m.kernel,
+        rows.problem(m),
+        rows.how(m),
+        getattr(m.problem, "math", "-"),
+        m.settings.device,
+        table.threads(m),
+        table.time(host),
+        table.width(host),
+        table.time(table.on(m, "device")),
+        *(table.time(e) for e in (queued, of_all)),
+        rows.rate(m),
+        fraction_words(judged),
+        doubts,
+    )
+
+
+def order(m: "Measurement") -> tuple:
+    p, s = m.problem, m.settings
+    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), rows.shape(p)
+    return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
+
+
+def _size(p) -> tuple:
+    """Where a problem without n stands among its like."""
+    return (
+        str(getattr(p, "direction", "") or getattr(p, "operation", "")),
+        getattr(p, "nbytes", 0),
+        getattr(p, "count", 0),
+    )
+
+
+def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:
+    """The row's numbers under the names of the result files and of analysis.roofline.frame; without what is empty or usual."""
+    s = m.settings
+    made = {"kernel": m.kernel, "problem": msgspec.to_builtins(m.problem), "device": s.device}
+    made |= {"threads": s.threads} if s.threads else {}
+    made |= {name: getattr(s, name) for name, usual in _DEFAULTS.items() if getattr(s, name) != usual}
+    made |= {"switches": s.switches} if s.switches else {}
+    made |= {"status": m.status} | ({"reason": m.reason} if m.reason else {})
+    taken = [x for x in m.samples if x.seconds]
+    if taken:
+        made["clocks"] = {x.clock: _clock(x, max(2, most // len(taken))) for x in taken}
+    if judged.fraction:
+        made["roof_fraction"] = rounded(judged.fraction.value)
+    flags = [*m.flags, *([judged.flag] if judged.flag else [])]
+    rest = {
+        "phases_s": _finite(m.phases_s),
+        "values": _finite(m.values),
+        "flags": flags,
+        "check": m.check,
+        "max_error": m.max_error,
+        "notes": m.notes,
+        "at": m.at,
+    }
+    return made | {name: value for name, value in rest.items() if value not in ({}, [], "", None)}
+
+
+def _finite(numbers: dict[str, float]) -> dict[str, float]:
+    return {name: rounded(value) for name, value in numbers.items() if math.isfinite(value)}
+
+
+def _clock(samples: "Samples", most: int) -> dict:
+    """Seconds a call: the median with its interval, how many samples, why they ended, quantiles from least to most."""
+    middle, n = of(samples), len(samples.seconds)
+    at = np.sort(samples.seconds)[np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))]
+    return {
+        "median_s": rounded(middle.value),
+        "low_s": rounded(middle.low),
+        "high_s": rounded(middle.high),
+        "samples": n,
+        "calls": samples.calls,
+        "stopped": samples.stop_reason,
+        "quantiles_s": [float(f"{v:.4g}") for v in at],
+    }

@@ -1,0 +1,168 @@
+"""Trainings with Keras on the page: what a step takes, the largest part that is known of it, and one line on what is missing."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis import table as cells
+from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget
+from analysis.predict.combine import HIDDEN
+from analysis.report.charts.chart import signed
+from analysis.stats import Estimate
+from analysis.table import table, text
+from analysis.text import budget, training, whole_training
+from analysis.training import side_by_side
+from analysis.units import count, join
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+_SHARES = (EPOCH_SHARE, FIT_SHARE)
+_SCALED = re.compile(r", times [\d.]+ as trainings of .*")
+_UNMEASURED = "not measured: "  # how the reason of a part begins that a command can measure
+
+
+def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Iterable[str] = ()) -> list[str]:
+    """A line a training and device, what to measure for more, and the whole budgets where any part of a step is known; without
+    the sentences that the page has `said` already."""
+    every = list(measurements)
+    rows = [m for m in every if m.problem.op == "training"]
+    if not rows:
+        return []
+    lost = [f"- {text(budget.lost(m))}" for m in rows if m.status != "ok"]
+    heads = (
+        "training",
+        "device",
+        "an epoch's seconds a step",
+        "+-",
+        "largest part known",
+        "not explained",
+        "losses",
+        "flags",
+    )
+    lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
+    told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
+    more = [f"- {text(line)}" for line in told if line not in set(said)]
+    lines += [*more, *([""] if more else [])]
+    if made:
+        lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
+    lines += missing(made) + _parts(made)
+    return lines if len(lines) > 2 else []
+
+
+def _parts(made: list[Budget]) -> list[str]:
+    """Every step in parts, a line a training and device, and where the numbers of each part come from."""
+    told = [b for group in groups(made) for b in group]
+    if not told:
+        return []
+    names = sorted(
+        dict.fromkeys(p.name for b in told for p in b.parts if p.seconds and p.seconds.value), key=lambda n: n == HIDDEN
+    )
+    rows = []
+    for b in told:
+        at = {p.name: p for p in b.parts}
+        cells_ = [
+            signed(part.seconds.value) + " (in part)" * part.partial if (part := at.get(n)) and part.seconds else "-"
+            for n in names
+        ]
+        rows.append(
+            (
+                name(b),
+                place(b),
+                cells.time(b.step),
+                *cells_,
+                f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})",
+            )
+        )
+    sources: dict[str, dict[str, None]] = {}
+    for p in (p for b in told for p in b.parts if p.seconds and p.seconds.value):
+        sources.setdefault(p.name, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
+    said = [f"- {text(n)}: {text('; or '.join(whys))}" for n, whys in sources.items()]
+    return [
+        "### A step in parts",
+        "",
+        "The parts and what is not explained add up to the step.",
+        "",
+        *table(("training", "device", "a step", *names, "not explained"), rows, 2, tuple(names)),
+        "Where the numbers come from (N: as many as that training has; dispatch and work are scaled by what trainings of other "
+        "models say, where there are any):",
+        "",
+        *said,
+        "",
+    ]
+
+
+def _row(b: Budget) -> tuple:
+    best = max((p for p in b.parts if is_known(p)), key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
+    largest = (
+        f"{best.name} {signed(best.seconds.value)} ({_percent(best.seconds, b)})" if best and best.seconds else "-"
+    )
+    rest = f"{signed(b.remainder.value)} ({_percent(b.remainder, b)})" if best else "-"
+    return (
+        name(b),
+        place(b),
+        cells.time(b.step),
+        cells.width(b.step),
+        largest,
+        rest,
+        training.losses(b.training) or "-",
+        "; ".join(b.flags) or "-",
+    )
+
+
+def _percent(part: Estimate, b: Budget) -> str:
+    return f"{100 * part.value / b.step.value:.0f} %"
+
+
+def is_known(part) -> bool:
+    """Whether it is a part of the step itself with a number."""
+    return bool(part.seconds and part.seconds.value and part.name not in _SHARES)
+
+
+def name(b: Budget) -> str:
+    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs`, and what else is not the usual."""
+    p = b.training.problem
+    way = training.way_word(b.training)
+    how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + [way] * (way != "fit")
+    how += training.switch_words(b.training.settings.switches, ("residence", "gpu", "jit_compile"))
+    return ", ".join([budget.subject(b.training).replace(" at batch", ", batch"), f"{p.samples:,} samples", *how])
+
+
+def place(b: Budget) -> str:
+    """The device, its form and its threads."""
+    form = f", {f}" if (f := _form(b)) else ""
+    return budget.where(b.training).removeprefix("the ") + form
+
+
+def _form(b: Budget) -> str:
+    given = b.training.settings.switches
+    jit = given.get("jit_compile", "auto")
+    return ", ".join(["GPU visible"] * (given.get("gpu") == "visible") + [f"jit {jit}"] * (jit != "auto"))
+
+
+def groups(made: Iterable[Budget]) -> list[list[Budget]]:
+    """The budgets of one training on its devices together, those of which any part of a step is known."""
+    found: dict[tuple, list[Budget]] = {}
+    for b in made:
+        found.setdefault((b.training.kernel, b.training.problem, name(b)), []).append(b)
+    return [group for group in found.values() if any(is_known(p) for b in group for p in b.parts)]
+
+
+def missing(made: list[Budget]) -> list[str]:
+    """Of how many trainings which parts are not known, and the commands that measure them as a list."""
+    lacking = [b for b in made if b.missing]
+    if not lacking:
+        return []
+    parts = dict.fromkeys(n for b in lacking for n in b.missing)
+    commands = dict.fromkeys(
+        p.why.removeprefix(_UNMEASURED)
+        for b in lacking
+        for p in b.parts
+        if p.seconds is None and p.why.startswith(_UNMEASURED)
+    )
+    said = f"Of {count(len(lacking), 'training row')} not all parts of a step are known ({join(parts)})"
+    return (
+        [f"{said}; these measure them:", "", *(f"- `{text(c)}`" for c in commands), ""]
+        if commands
+        else [f"{said}.", ""]
+    )

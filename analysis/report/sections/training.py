@@ -1,0 +1,293 @@
+"""Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
+half with its picture, the articles beside ours, and what each switch does."""
+
+from math import inf
+from typing import TYPE_CHECKING
+
+from analysis import table as cells
+from analysis.crossover.crossover import Answer
+from analysis.report.charts.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
+from analysis.report.sections import data_parallel
+from analysis.stats import Estimate, is_gpu
+from analysis.table import table, text
+from analysis.text import published, training, whole_training
+from analysis.training import break_even
+from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
+from analysis.units import digits, seconds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from matplotlib.figure import Figure
+
+    from workloads.records import Measurement
+
+_MOST_LINES = 6
+PICTURES = {
+    "small-dataset.svg": "Seconds of a whole training against its samples, on the CPU and on the GPU.",
+    "batches.svg": "Seconds of a training step against its batch, on the CPU and on the GPU.",
+}
+
+
+def swept(answers: "Iterable[Answer]", by: str, varies: str) -> list[Answer]:
+    """The answers along one size by one count, those with most sizes first."""
+    found = [a for a in answers if a.family.varies == varies and a.form.mode == by and len(a.points) > 2]
+    return sorted(found, key=lambda a: -len(a.points))[:_MOST_LINES]
+
+
+def figures(answers: "list[Answer]") -> "dict[str, Figure]":
+    """The pictures that there are answers for, by file name."""
+    batches, samples = swept(answers, BY_STEP, "batch"), swept(answers, BY_JOB, "samples")
+    made = {}
+    if samples:
+        made["small-dataset.svg"] = _figure("The whole job, start-up and compilation included", "samples", samples)
+    if batches:
+        made["batches.svg"] = _figure("A training step", "batch", batches)
+    return made
+
+
+def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
+    """Both devices' seconds along a size: blue the CPU, red the GPU, a marker and a dash a model."""
+    with picture(title, varies, "seconds", 9.0, 5.6, 0.7, 0.13) as (made, axes):
+        labels, every = [], []
+        for i, a in enumerate(answers):
+            x = [p.n for p in a.points]
+            every += x
+            for color, name, side in ((BLUE, "CPU", "cpu"), (RED, "GPU", "gpu")):
+                y = [getattr(p, side).seconds for p in a.points]
+                axes.plot(
+                    x,
+                    [e.value for e in y],
+                    color=color,
+                    marker=MARKERS[i % len(MARKERS)],
+                    ms=4.5,
+                    lw=1.4,
+                    dashes=DASHES[i % len(DASHES)],
+                )
+                axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=0.15, lw=0)
+                labels.append((y[-1].value, f"{name}, {_short(a)}", color))
+        unit_axis(axes, seconds)
+        sizes_axis(axes, every)
+        label_right(axes, labels, 9)
+    return made
+
+
+def _short(a: Answer) -> str:
+    """The model, and how it was trained where that is not Keras's fit."""
+    of = dict(a.family.fixed)
+    _, backend, variant = str(of["kernel"]).split("/")
+    return str(of["model"]) + ("" if variant == "fit" else f" {backend} {of.get('residence', variant)}")
+
+
+def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> list[str]:
+    """The trainings' part of the page below the budgets; `images` are the lines that show a picture, by file name."""
+    if not break_even.trainings(measurements):
+        return data_parallel.section(measurements)
+    pairs = break_even.pairs(measurements)
+    lines = _answers(break_even.answers(measurements), images) + _small(whole_training.small_datasets(pairs), images)
+    lines += (
+        _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs, measurements)
+    )
+    lines += _changes(measurements)
+    return lines + data_parallel.section(measurements)
+
+
+def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
+    """A line a training: along what, who wins by the step, by an epoch and by the whole job."""
+    if not answers:
+        return []
+    groups: dict[tuple, dict[str, Answer]] = {}
+    for a in answers:
+        groups.setdefault((a.family, a.low_n, a.high_n), {})[a.form.mode] = a
+    bys = [by for by in (BY_STEP, BY_EPOCH, BY_JOB) if any(by in group for group in groups.values())]
+    rows = [
+        (_named(group), family.varies, f"{low}..{high}", *(_verdict(group[by]) if by in group else "-" for by in bys))
+        for (family, low, high), group in groups.items()
+    ]
+    heads = ("training", "along", "measured", *(f"by {by}" for by in bys))
+    return [
+        "### Where the GPU starts to win a training",
+        "",
+        *images.get("batches.svg", []),
+        *table(heads, rows, len(heads)),
+    ]
+
+
+def _named(group: dict[str, Answer]) -> str:
+    """The training; without samples that are not those of its whole job, which names its own."""
+    a = group.get(BY_JOB) or next(iter(group.values()))
+    setup = whole_training.job_of(a)[1] if BY_JOB in group else whole_training.setup_of(a.family)
+    return training.subject(setup, a.family.varies)
+
+
+def _verdict(a: Answer) -> str:
+    """Who wins from where, of which job."""
+    return (f"{whole_training.job_of(a)[0]}: " if a.form.mode == BY_JOB else "") + whole_training.verdict_of(a)
+
+
+def _small(found: "list[whole_training.Small]", images: dict[str, list[str]]) -> list[str]:
+    """Samples against where a job's seconds go, both devices on a line each."""
+    if not found:
+        return []
+    lines = ["### Small data sets: the training half", "", *images.get("small-dataset.svg", [])]
+    heads = (
+        "samples",
+        "device",
+        "the whole job",
+        "start-up",
+        "build and compile",
+        "per fit",
+        "per epoch",
+        "per step",
+        "an epoch",
+        "GPU wins by epoch",
+        "by job",
+        "epochs until it pays back",
+    )
+    for small in found:
+        lines += [f"{text(training.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
+        rows = [row for pair in small.pairs for row in _small_rows(pair)]
+        lines += table(heads, rows, 2)
+        said = [f"- {text(s)}" for s in map(whole_training.last_batch_sentence, small.pairs) if s]
+        lines += [*said, ""] if said else []
+    return lines
+
+
+def _epochs(pair: Pair) -> int:
+    return break_even.planned(pair.setup, "samples")[1]
+
+
+def _small_rows(pair: Pair) -> list[tuple]:
+    made, epochs = [], _epochs(pair)
+    paid = break_even.payback(pair)
+    for side in (pair.cpu(BY_JOB, epochs), pair.gpu):
+        split = break_even.split(side, epochs, pair.steps)
+        name = "GPU" if is_gpu(side.device) else f"CPU, {side.form}"
+        won = ("", "", "")
+        if is_gpu(side.device):
+            won = (_wins(pair, BY_EPOCH), _wins(pair, BY_JOB), digits(paid.value) if paid else "never")
+        made.append(
+            (
+                f"{pair.setup.samples:,}",
+                name,
+                seconds(split.total.value),
+                *(_known(e) for _, e in split.parts),
+                seconds(side.epoch(pair.steps).value),
+                *won,
+            )
+        )
+    return made
+
+
+def _known(e: Estimate) -> str:
+    """Seconds; of a part that may be none, what it is less than."""
+    if (end := whole_training.less_than(e)) is not None:
+        return f"<{seconds(end)}"
+    return ("-" if e.value < 0 else "") + seconds(abs(e.value))
+
+
+def _wins(pair: Pair, by: str) -> str:
+    cpu = break_even.seconds_by(pair.cpu(by, _epochs(pair)), by, pair.steps, _epochs(pair))
+    gpu = break_even.seconds_by(pair.gpu, by, pair.steps, _epochs(pair))
+    return "yes" if gpu.high < cpu.low else "no" if gpu.low > cpu.high else "can't tell"
+
+
+def _paybacks(pairs: list[Pair]) -> list[str]:
+    """When a GPU has paid back what it costs to begin, a line a training."""
+    rows = []
+    for pair in (p for p in pairs if not p.setup.switches):
+        paid, cpu = break_even.payback(pair), break_even.opponent(pair)
+        rows.append(
+            (
+                training.subject(pair.setup),
+                *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
+                *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)),
+                _paid(paid),
+            )
+        )
+    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU", "paid back after so many")
+    about = "Epochs of the samples that each line names."
+    return ["### When the GPU pays back its start", "", about, "", *table(heads, rows)] if rows else []
+
+
+def _paid(paid: Estimate | None) -> str:
+    """Epochs, with their interval."""
+    if paid is None:
+        return "never"
+    if paid.value == inf:
+        return f"cannot be told ({digits(paid.low)} at the earliest)" if paid.low else "cannot be told"
+    ends = f"{digits(paid.low)} or more" if paid.high == inf else f"{digits(paid.low)}..{digits(paid.high)}"
+    return f"{digits(paid.value)} ({ends})" if paid.value else "0: ahead from the first"
+
+
+def _ways(measurements: "list[Measurement]") -> list[str]:
+    said = [f"- {text(s)}" for s in whole_training.way_sentences(measurements)]
+    return ["### One batch, several ways", "", *said, ""] if said else []
+
+
+def _articles(measurements: "list[Measurement]") -> list[str]:
+    """Every article's claim beside ours, those that were not measured too; then why they differ."""
+    found = published.beside(measurements)
+    if not any(b.here for b in found):
+        return []
+    heads = ("article", "samples", "published", "here", "how", "faster here")
+    rows = [
+        (
+            f"{b.case.name}, {b.case.model}",
+            f"{b.claim.samples:,}",
+            b.claim.words,
+            published.gain_words(b.here) if b.here else published.NOT_MEASURED,
+            b.way or "-",
+            b.faster or "-",
+        )
+        for b in found
+    ]
+    said = [f"- {text(published.sentence(b))}" for b in found if b.here]
+    return ["### The articles beside this machine", "", *table(heads, rows, 3), *said, ""]
+
+
+def _forms(pairs: list[Pair]) -> list[str]:
+    """The CPU's forms, a line a training: a trap for who compares with another one than its best."""
+    several = [p for p in pairs if len(p.cpus) > 1]
+    if not several:
+        return []
+    names = list(dict.fromkeys(side.form for p in several for side in p.cpus))
+    rows = []
+    for pair in several:
+        by = {side.form: side.costs.step for side in pair.cpus}
+        best = min(by.values(), key=lambda e: e.value)
+        told = [f"{seconds(by[n].value)} ({_factor(by[n], best)})" if n in by else "-" for n in names]
+        rows.append((training.subject(pair.setup), *told, seconds(pair.gpu.costs.step.value)))
+    about = (
+        "A step on the CPU by how it was set up. Who compares the GPU with a slower form than the best is trapped; can't "
+        "tell: its interval meets that of the best."
+    )
+    return ["### The CPU's forms", "", about, "", *table(("training", *(f"CPU, {n}" for n in names), "GPU"), rows)]
+
+
+def _factor(step: Estimate, best: Estimate) -> str:
+    return "the best" if step is best else whole_training.factor_words(step, best)
+
+
+def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
+    said = [f"- {text(s)}" for pair in pairs if (s := training.loss_sentence(pair, measurements))]
+    return ["### Losses that differ", "", *said, ""] if said else []
+
+
+def _changes(measurements: "list[Measurement]") -> list[str]:
+    """Where the samples live, switches, types and threads, each beside the plain row."""
+    found = whole_training.changes(measurements)
+    if not found:
+        return []
+    heads = ("training", "device", "what is changed", "a step", "+-", "as Keras does it", "beside that")
+    rows = [
+        (name, device, what, cells.time(e), cells.width(e), cells.time(plain), whole_training.against(e, plain))
+        for name, device, what, e, plain in found
+    ]
+    return [
+        "### What switches and the samples' place change",
+        "",
+        "Steps of a warm epoch, its own cost shared among them.",
+        "",
+        *table(heads, rows, 3),
+    ]

@@ -1,0 +1,249 @@
+"""How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch."""
+
+import math
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.roofline.roofs import (
+    BEST_MATMUL,
+    QUEUED,
+    TENSOR_MATHS,
+    TOLERANCE,
+    WAITED,
+    Roof,
+    describe,
+    last_cache_bytes,
+    roofs,
+    sheet_roofs,
+)
+from analysis.stats import clock_of, is_gpu, quick_seconds, seconds_of
+from analysis.units import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from analysis.stats import Estimate
+    from kernels.problems import Problem
+    from workloads.records import Measurement
+
+__all__ = [
+    "ABOVE",
+    "BEST_MATMUL",
+    "NO_CACHE_ROOF",
+    "TENSOR_MATHS",
+    "TOLERANCE",
+    "Bound",
+    "Judged",
+    "Roof",
+    "attainable",
+    "describe",
+    "is_above",
+    "judge",
+    "last_cache_bytes",
+    "level",
+    "pick",
+    "ridge",
+    "roof_fraction",
+    "roofs",
+    "sheet_roofs",
+]
+
+ABOVE = "above-roof"
+NO_CACHE_ROOF = "no cache roof measured"
+
+
+class Bound(msgspec.Struct, frozen=True):
+    """The least seconds that the roofs allow a problem, the roof that says so, and what could not be said."""
+
+    seconds: "Estimate"
+    roof: Roof
+    note: str = ""
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A row against its roof: the fraction reached, `flag` ("" or "above-roof") and what could not be said."""
+
+    fraction: "Estimate | None"
+    roof: Roof | None
+    flag: str = ""
+    note: str = ""
+
+
+def pick(roofs: "Iterable[Roof]", device: str, kind: str, name: str = "", threads: int | None = None) -> Roof | None:
+    """The measured roof for that many threads, the best roof of the device without `threads`.
+
+    A count that was not measured gets the lowest of what it cannot exceed: a roof of more threads, or one of fewer
+    threads scaled up in proportion. So a fraction is never flattered.
+    """
+    found = [r for r in roofs if r.measured and (r.device, r.kind) == (device, kind) and name in ("", r.name)]
+    same = [r for r in found if r.threads == threads]
+    if threads is None or same:
+        return max(same if threads else found, key=lambda r: r.rate.value, default=None)
+    more = [r for r in found if r.threads is None or r.threads > threads]
+    return min(
+        [*more, *(_scaled(r, threads) for r in found if r.threads and r.threads < threads)],
+        key=lambda r: r.rate.value,
+        default=None,
+    )
+
+
+def _scaled(roof: Roof, threads: int) -> Roof:
+    own = roof.threads or threads
+    note = f"that of {count(own, 'thread')}, scaled"
+    return msgspec.structs.replace(roof, rate=roof.rate * (threads / own), threads=threads, note=note)
+
+
+def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | None = None) -> Roof | None:
+    """The smallest measured level that holds a warm working set of `footprint` bytes; None where none is known to.
+
+    Where two levels may hold it in part, it is the faster one: a ceiling must not lie below what is possible.
+    """
+    roofs = [r for r in roofs if r.measured and r.device == device]
+    names = dict.fromkeys(r.name for r in roofs if r.kind == "cache")
+    caches = [r for name in names if (r := pick(roofs, device, "cache", name, threads))]
+    holding = [r for r in caches if r.floor_bytes < footprint <= r.holds_bytes]
+    if holding:
+        return min(holding, key=lambda r: r.holds_bytes)
+    memory = pick(roofs, device, "memory", "", threads)
+    return memory if memory and footprint > memory.floor_bytes else None
+
+
+def attainable(
+    roofs: "Iterable[Roof]",
+    problem: "Problem",
+    device: str,
+    threads: int | None = None,
+    cache: str = "warm",
+    mode: str = "resident",
+    reuse: int = 1,
+    clock: str = "",
+) -> Bound | None:
+    """The least seconds that the measured roofs allow a problem; None when the roof that matters was not measured.
+
+    The memory's roof counts for cold rows and for working sets that no cache holds; for others it is that of the smallest
+    level that holds them, and where none is known the note says "no cache roof measured". In a copying `mode` the bytes
+    that cross the link count too, and on a GPU, where the `clock` is told, the shortest call.
+    """
+    if problem.op == "transfer":
+        return _copying(roofs, problem, device)
+    flops, moved = getattr(problem, "flops", 0), getattr(problem, "bytes_moved", 0)
+    compute = pick(roofs, device, "compute", getattr(problem, "math", "?"), threads) if flops else None
+    memory = known = pick(roofs, device, "memory", "", threads) if moved else None
+    if moved and cache != "cold":
+        memory = level(roofs, device, problem.footprint_bytes, threads)
+    if (memory if problem.op == "stream" else compute) is None:
+        return None
+    note = NO_CACHE_ROOF if known and not memory else ""
+    times = [(work / r.rate, r) for r, work in ((compute, flops), (memory, moved)) if r]
+    if mode != "resident":
+        times += _link_times(roofs, problem, device, reuse)
+    if is_gpu(device) and clock and (floor := pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)):
+        times.append((1 / floor.rate, floor))
+    seconds, roof = max(times, key=lambda pair: pair[0].value)
+    return Bound(seconds, roof, note)
+
+
+def _copying(roofs, problem, device: str) -> Bound | None:
+    """A copy under the link's roof, both ways at once under the slower one; on the device under the memory's.
+
+    None where something else runs beside it, and for managed memory, whose pages may be there already.
+    """
+    if problem.compute or problem.host_memory == "managed":
+        return None
+    if problem.direction == "d2d":
+        memory = level(roofs, device, problem.footprint_bytes)
+        return Bound(problem.bytes_moved / memory.rate, memory) if memory else None
+    ways = ("h2d", "d2h") if problem.direction == "both" else (problem.direction,)
+    times = [(problem.nbytes / r.rate, r) for way in ways if (r := pick(roofs, device, "link", way))]
+    return Bound(*max(times, key=lambda pair: pair[0].value)) if times else None
+
+
+def _link_times(roofs, problem, device: str, reuse: int) -> "list[tuple[Estimate, Roof]]":
+    """The seconds that a call's operands in and its result out need on the link, each copy used `reuse` times; the roof is
+    that of the direction which takes longer."""
+    h2d, d2h = (pick(roofs, device, "link", way) for way in ("h2d", "d2h"))
+    into, out = crossing_bytes(problem)
+    if not (h2d and d2h and into and out):
+        return []
+    first, last = into / reuse / h2d.rate, out / reuse / d2h.rate
+    return [(first + last, h2d if first.value >= last.value else d2h)]
+
+
+def crossing_bytes(problem: "Problem") -> tuple[int, int]:
+    """(bytes in, bytes out) of a problem whose operands come from the host and whose result goes back; 0 where unknown."""
+    from kernels.problems.arrays import ITEM_BYTES
+
+    if problem.op == "matmul":
+        out = problem.m * problem.n * ITEM_BYTES[problem.out]
+    elif problem.op == "stream":
+        read, written, _ = problem.WEIGHTS[problem.operation]
+        out = int(problem.bytes_moved * written / (read + written))
+    elif problem.op == "conv":  # whole arrays cross, also what no filter covers
+        out = math.prod(problem.out_shape) * ITEM_BYTES[problem.dtype]
+        return problem.footprint_bytes - out, out
+    else:
+        return 0, 0
+    return problem.bytes_moved - out, out
+
+
+def judge(measurement: "Measurement", roofs: "Iterable[Roof]", seconds: "Estimate | None" = None) -> Judged:
+    """How near a row comes to its roof; `flag` is "above-roof" when it is impossible (units, precision, counting). `seconds`:
+    the row's own where they are told already.
+
+    A call shorter than the shortest empty one is no such error: another way into the driver may be shorter still.
+    """
+    settings, problem, seconds = measurement.settings, measurement.problem, seconds or seconds_of(measurement)
+    if seconds is None or problem.op == "training":
+        return Judged(None, None)
+    bound = _bound(measurement, roofs)
+    if bound is None:
+        known = problem.op == "stream" and pick(roofs, settings.device, "memory") is not None
+        return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
+    fraction = bound.seconds / seconds
+    hard = (
+        fraction
+        if bound.roof.kind != "launch"
+        else (_bound(measurement, roofs, launches=False) or bound).seconds / seconds
+    )
+    soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
+    above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
+    return Judged(fraction, bound.roof, ABOVE if above else "", bound.note)
+
+
+def _bound(measurement: "Measurement", roofs: "Iterable[Roof]", launches: bool = True) -> Bound | None:
+    s, samples = measurement.settings, clock_of(measurement)
+    clock = samples.clock if samples and launches else ""
+    return attainable(roofs, measurement.problem, s.device, s.threads, s.cache, s.mode, s.reuse, clock)
+
+
+def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[Roof]") -> bool:
+    """Whether the row is faster than its maker says: the only check on a roof that is itself the best matmul seen."""
+    flops = getattr(measurement.problem, "flops", 0)
+    wanted = (measurement.settings.device, "compute", getattr(measurement.problem, "math", ""))
+    return any(
+        flops / seconds > TOLERANCE * r.rate.value
+        for r in roofs
+        if not r.measured and (r.device, r.kind, r.name) == wanted
+    )
+
+
+def is_above(measurement: "Measurement", roofs: "Iterable[Roof]") -> bool:
+    """Whether a row is flagged "above-roof"; cheap for the many rows that lie far below."""
+    seconds = quick_seconds(measurement)
+    if seconds is None:
+        return False
+    bound = _bound(measurement, roofs)
+    near = (bound is not None and bound.seconds.value > seconds) or _beyond_sheet(measurement, seconds, roofs)
+    return near and judge(measurement, roofs).flag == ABOVE
+
+
+def roof_fraction(measurement: "Measurement", roofs: "Iterable[Roof]") -> float | None:
+    """The fraction of its roof that a row reaches (device clock on a GPU, else host latency); None without a roof."""
+    fraction = judge(measurement, roofs).fraction
+    return fraction.value if fraction else None
+
+
+def ridge(compute: Roof, memory: Roof) -> float:
+    """FLOPs per byte above which the arithmetic, not the memory, is the limit."""
+    return compute.rate.value / memory.rate.value

@@ -1,0 +1,296 @@
+"""The link between host and device as a law: seconds = latency + bytes / bandwidth, in as few pieces as the data need.
+
+Small copies cost a constant, large ones their bytes, and between the two engines and drivers change their ways, so one
+line over all sizes is wrong by tens of percent in the middle. The pieces are found from the data.
+"""
+
+import functools
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis.roofline import data_sheets
+from analysis.stats import Estimate, of, plus_minus
+from analysis.units import bytes_rate, percent, seconds, size
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+CLOCKS = ("host-latency", "device")
+TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more
+FEWEST = 4  # sizes for a law
+_DRAWS = 200
+_Z = 1.959964
+
+
+class Piece(msgspec.Struct, frozen=True):
+    """seconds = latency_s + bytes * s_per_byte from `low` to `high` bytes; `error`: the largest relative error, or the
+    noise, of the points it was fitted to."""
+
+    low: float
+    high: float
+    latency_s: float
+    s_per_byte: float
+    error: float = 0.0
+
+    def seconds(self, nbytes: float) -> float:
+        return self.latency_s + nbytes * self.s_per_byte
+
+
+class Link(msgspec.Struct, frozen=True):
+    """One way of copying as a continuous chain of pieces over `low` to `high` bytes.
+
+    bandwidth: bytes/s of the last piece, each way where copies go both ways. latency: seconds of the first piece at no
+    bytes. half_bytes: the copy that reaches half of that bandwidth, None where the smallest measured one does already.
+
+    Source: R. Hockney's n_1/2 and r_inf (Parallel Computing 20, 1994); with one piece n_1/2 = latency * bandwidth.
+    """
+
+    device: str
+    kernel: str
+    direction: str
+    host_memory: str
+    clock: str
+    pieces: tuple[Piece, ...]
+    bandwidth: Estimate
+    latency: Estimate
+    half_bytes: Estimate | None
+    low: int
+    high: int
+
+    def extrapolates(self, nbytes: float) -> bool:
+        """Whether no copy as small or as large was measured."""
+        return not self.low <= nbytes <= self.high
+
+    def seconds(self, nbytes: float) -> Estimate:
+        """Seconds of a copy; the interval is the piece's error. Beyond the sizes measured the end piece goes on."""
+        piece = next((p for p in self.pieces if nbytes <= p.high), self.pieces[-1])
+        value = piece.seconds(nbytes)
+        return plus_minus(value, value * piece.error)
+
+
+def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
+    """A Link for every kernel, direction and host memory, on each clock, that has enough sizes.
+
+    There is none of fewer than FEWEST sizes, nor where the largest ones take no longer than smaller ones: no bandwidth
+    shows there.
+    """
+    ways: dict[tuple, list] = {}
+    for m in measurements:
+        if m.problem.op == "transfer" and m.status == "ok" and not m.problem.compute:
+            ways.setdefault(_way(m), []).append(m)
+    made = (_fit(way, clock, tuple(_points(rows, clock).items())) for way, rows in ways.items() for clock in CLOCKS)
+    return tuple(link for link in made if link)
+
+
+def _way(m: "Measurement") -> tuple[str, str, str, str]:
+    return (m.settings.device, m.kernel, m.problem.direction, m.problem.host_memory)
+
+
+def _points(rows: "Iterable[Measurement]", clock: str) -> dict[int, Estimate]:
+    """Bytes -> seconds of the rows that have the clock, by rising size."""
+    found = {m.problem.nbytes: of(m.on(clock)) for m in rows if m.on(clock)}
+    return dict(sorted(found.items()))
+
+
+@functools.lru_cache(maxsize=1024)
+def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Link | None:
+    """Kept, as tables, pictures and predictions all ask for the same laws."""
+    points = dict(found)
+    if len(points) < FEWEST:
+        return None
+    n, t = np.array(list(points), float), np.array([p.value for p in points.values()])
+    noise = np.array([p.noise for p in points.values()])
+    parts = _partition(n, t, max(TOLERANCE, float(np.median(noise))))
+    errors = [max(_error(n[i:j], t[i:j]), float(np.median(noise[i:j]))) for i, j in parts]
+    pieces = _joined([(n[i], n[j - 1], *_line(n[i:j], t[i:j]), e) for (i, j), e in zip(parts, errors, strict=True)])
+    drawn = [_joined([(n[i], n[j - 1], *_line(n[i:j], d[i:j]), 0.0) for i, j in parts]) for d in _redrawn(points)]
+    slopes = [chain[-1].s_per_byte for chain in drawn]
+    if pieces[-1].s_per_byte <= 0 or np.quantile(slopes, 0.025) <= 0:
+        return None
+    bandwidth = 1 / _around(pieces[-1].s_per_byte, slopes)
+    latency = _around(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
+    half, halves = _half(pieces), [_half(chain) for chain in drawn]
+    half_bytes = _around(half, [h for h in halves if h is not None]) if half is not None else None
+    device, kernel, direction, host_memory = way
+    return Link(
+        device,
+        kernel,
+        direction,
+        host_memory,
+        clock,
+        tuple(pieces),
+        bandwidth,
+        latency,
+        half_bytes,
+        int(n[0]),
+        int(n[-1]),
+    )
+
+
+def _line(n: np.ndarray, t: np.ndarray) -> tuple[float, float]:
+    """(latency, seconds a byte) with the least squares of the relative errors; more bytes never take less time."""
+    weight = 1 / (t * t)
+    weight = weight / weight.sum()
+    middle_n, middle_t = (weight * n).sum(), (weight * t).sum()
+    across = (weight * (n - middle_n) ** 2).sum()
+    slope = max(0.0, (weight * (n - middle_n) * (t - middle_t)).sum() / across) if across else 0.0
+    return float(middle_t - slope * middle_n), float(slope)
+
+
+def _error(n: np.ndarray, t: np.ndarray) -> float:
+    latency, slope = _line(n, t)
+    return float(np.max(np.abs(latency + slope * n - t) / t))
+
+
+def _partition(n: np.ndarray, t: np.ndarray, tolerance: float) -> list[tuple[int, int]]:
+    """The fewest runs [i, j) of at least two points whose lines are within the tolerance, the largest error as small as
+    it can be for so many; where none is within it, those with the smallest error.
+
+    Dynamic programming over the breakpoints: the best p runs up to j end with a run i..j after the best p - 1 up to i.
+    """
+    count = len(n)
+    error = {(i, j): _error(n[i:j], t[i:j]) for i in range(count) for j in range(i + 2, count + 1)}
+    best: dict[int, tuple[float, tuple]] = {j: (error[0, j], ((0, j),)) for j in range(2, count + 1)}
+    chosen = best[count]
+    for _ in range(count // 2 - 1):
+        if chosen[0] <= tolerance:
+            break
+        longer = {}
+        for j in range(4, count + 1):
+            ends = [(max(best[i][0], error[i, j]), i) for i in range(2, j - 1) if i in best]
+            if ends:
+                worst, i = min(ends)
+                longer[j] = (worst, (*best[i][1], (i, j)))
+        best = longer
+        if count in best and best[count][0] < chosen[0]:
+            chosen = best[count]
+    return list(chosen[1])
+
+
+def _joined(lines: list[tuple[float, float, float, float, float]]) -> list[Piece]:
+    """A continuous chain of the lines (low, high, latency, slope, error): neighbors meet where they cross, if that is
+    between their points; otherwise a straight piece joins their ends."""
+    chain: list[Piece] = []
+    low = lines[0][0]
+    for (_, end, a, b, error), following in zip(lines, [*lines[1:], None], strict=True):
+        if following is None:
+            chain.append(Piece(low, end, a, b, error))
+            break
+        start, _, a2, b2, error2 = following
+        cross = (a2 - a) / (b - b2) if b != b2 else math.inf
+        if end <= cross <= start:
+            chain.append(Piece(low, cross, a, b, error))
+            low = cross
+            continue
+        slope = (a2 + b2 * start - a - b * end) / (start - end)
+        chain += [Piece(low, end, a, b, error), Piece(end, start, a + b * end - slope * end, slope, max(error, error2))]
+        low = start
+    return chain
+
+
+def _half(chain: list[Piece]) -> float | None:
+    """The size from which bytes over seconds is at least half of the last piece's bandwidth."""
+    twice = 2 * chain[-1].s_per_byte
+    if chain[0].seconds(chain[0].low) <= twice * chain[0].low:
+        return None
+    for piece in chain:
+        if twice > piece.s_per_byte:
+            at = piece.latency_s / (twice - piece.s_per_byte)
+            if at <= piece.high or piece is chain[-1]:
+                return max(at, piece.low)
+    return None
+
+
+def _redrawn(points: dict[int, Estimate]) -> np.ndarray:
+    """_DRAWS sets of seconds, each size's drawn within its own median's interval."""
+    spread = [math.log(p.high / p.low) / (2 * _Z) if p.low > 0 else 0.0 for p in points.values()]
+    normal = np.random.default_rng(1).standard_normal((_DRAWS, len(points)))
+    return np.array([p.value for p in points.values()]) * np.exp(normal * np.array(spread))
+
+
+def _around(value: float, drawn: list[float]) -> Estimate:
+    low, high = np.quantile(drawn, [0.025, 0.975]) if drawn else (value, value)
+    return Estimate(value, min(value, float(low)), max(value, float(high)))
+
+
+def errors(link: Link, measurements: "Iterable[Measurement]") -> list[tuple[int, float, float, float]]:
+    """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's way and clock."""
+    rows = [
+        m
+        for m in measurements
+        if m.problem.op == "transfer"
+        and m.status == "ok"
+        and not m.problem.compute
+        and _way(m) == (link.device, link.kernel, link.direction, link.host_memory)
+    ]
+    found = []
+    for nbytes, measured in _points(rows, link.clock).items():
+        predicted = link.seconds(nbytes).value
+        found.append((nbytes, predicted, measured.value, abs(predicted / measured.value - 1)))
+    return found
+
+
+def every_second(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+    """The rows at every second size, the smallest first: a law fitted to them is judged by the others."""
+    rows = list(measurements)
+    kept = set(sorted({m.problem.nbytes for m in rows})[::2])
+    return [m for m in rows if m.problem.nbytes in kept]
+
+
+def find(
+    links: Iterable[Link], direction: str, host_memory: str, kernel: str = "", clock: str = "host-latency"
+) -> Link | None:
+    """The link of that way, of the kernel with the highest bandwidth where none is named; None without one."""
+    fitting = [
+        x
+        for x in links
+        if (x.direction, x.host_memory, x.clock) == (direction, host_memory, clock) and kernel in ("", x.kernel)
+    ]
+    return max(fitting, key=lambda x: x.bandwidth.value, default=None)
+
+
+def pcie(measurements: "Iterable[Measurement]") -> tuple[int, int] | None:
+    """(generation, width) of the PCIe link as seen while copies ran; None where nobody could tell."""
+    seen = [
+        (int(m.values["pcie_generation"]), int(m.values["pcie_width"]))
+        for m in measurements
+        if m.problem.op == "transfer" and {"pcie_generation", "pcie_width"} <= m.values.keys()
+    ]
+    return max(seen, default=None)
+
+
+def sentence(link: Link, seen: tuple[int, int] | None = None) -> str:
+    """The law in words, for the PCIe link `seen` with the share of its rate.
+
+    `pinned h2d by cupy/memcpy_async: 9.81 us + 55.3 GB/s; half of that bandwidth from 530 KiB`.
+    """
+    low, high = link.bandwidth.low, link.bandwidth.high
+    between = f" ({bytes_rate(low).split()[0]}..{bytes_rate(high)})" if bytes_rate(low) != bytes_rate(high) else ""
+    ways = {"both": " each way", "d2d": " copied"}.get(link.direction, "")
+    parts = [f"{seconds(max(0.0, link.latency.value))} + {bytes_rate(link.bandwidth.value)}{ways}{between}"]
+    if link.half_bytes:
+        parts.append(f"half of that bandwidth from {size(link.half_bytes.value)}")
+    rate = data_sheets.pcie_bytes_per_s(*seen) if seen and link.direction != "d2d" else None
+    if rate and seen:
+        parts.append(f"{percent(link.bandwidth.value / rate)} of the {bytes_rate(rate)} of PCIe {seen[0]} x{seen[1]}")
+    worst = max(p.error for p in link.pieces)  # rounded up, as a bound is
+    parts.append(f"within {max(1, math.ceil(100 * worst))} % of every size measured")
+    name = " ".join(filter(None, (link.host_memory, link.direction)))
+    return f"{name} by {link.kernel.partition('/')[2]}: {'; '.join(parts)}"
+
+
+def lines(measurements: "Iterable[Measurement]") -> list[str]:
+    """The laws of what a program waits for in words, and the PCIe link that was seen; empty without laws."""
+    rows = list(measurements)
+    seen = pcie(rows)
+    told = [sentence(link, seen) for link in fits(rows) if link.clock == "host-latency"]
+    if not told:
+        return []
+    about = (
+        f"the link ran at PCIe generation {seen[0]} x{seen[1]} while copying" if seen else "the PCIe link was not told"
+    )
+    return ["a copy costs its latency and its bytes:", *(f"  {line}" for line in told), f"  {about}"]

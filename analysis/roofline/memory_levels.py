@@ -1,0 +1,276 @@
+"""Plateaus of memory bandwidth: the levels that a device's STREAM rows show, found in the data and named by its caches.
+
+A level of the memory hierarchy is a range of working sets over which the bandwidth stays the same. The sizes that the
+machine claims for its caches only name what the data show: a virtual machine may claim a cache that it does not have.
+"""
+
+import functools
+import math
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from analysis.stats import Estimate, median, of
+from analysis.units import count, join, size
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
+
+OPERATIONS = ("copy", "scale", "add", "triad", "read")
+FEWEST = 3  # sizes on a plateau
+LEAST_SIZES = 4  # sizes that make a curve worth searching
+_Z = 1.959964
+_SPREAD = (
+    0.04  # how far apart equal levels may lie from size to size, whatever each row's own interval: pages, sets, ways
+)
+_FLAT = 0.15  # the most that a plateau may rise or fall from end to end
+_PENALTY = (
+    3.0  # times log(sizes) for each further piece: its level and its end (Yao 1988, Schwarz's criterion with margin)
+)
+# A working set within this many times a cache's size may still show its level; one beyond it cannot.
+_WITHIN = 1.5
+_BEGINS = 0.95  # of its smallest working set seen: where a level begins
+
+
+class Plateau(msgspec.Struct, frozen=True):
+    """A range of working sets with one bandwidth: `rate` in bytes/s, over `from_bytes` to `to_bytes` as measured.
+
+    name: L1, L2, L3, DRAM; on a GPU L2, HBM; "L3 or DRAM" where the machine claims more cache than the data show. points:
+    sizes on it. source: the kernels that were fastest there.
+    """
+
+    device: str
+    threads: int | None
+    operation: str
+    name: str
+    rate: Estimate
+    from_bytes: int
+    to_bytes: int
+    points: int
+    source: str = ""
+
+
+class Point(msgspec.Struct, frozen=True):
+    """The best bandwidth at a working set, and the kernel that reached it."""
+
+    nbytes: int
+    rate: Estimate
+    kernel: str
+
+
+Key = tuple[str, int | None, str]  # device, threads, operation
+Curve = tuple[Point, ...]
+
+
+def memory_name(device: str) -> str:
+    return "HBM" if device.startswith("gpu") else "DRAM"
+
+
+def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
+    """(device, threads, operation) -> the best variant at each working set, by rising size; warm STREAM rows only."""
+    found: dict[Key, dict[int, Point]] = {}
+    for m in measurements:
+        p, s = m.problem, m.settings
+        if p.op != "stream" or p.operation not in OPERATIONS or (s.mode, s.cache) != ("resident", "warm"):
+            continue
+        samples = (m.on("device") if s.device.startswith("gpu") else None) or m.on("host-latency")
+        if m.status != "ok" or not samples or not samples.seconds:
+            continue
+        point = Point(p.footprint_bytes, p.bytes_moved / of(samples), m.kernel)
+        at = found.setdefault((s.device, s.threads, p.operation), {})
+        at[point.nbytes] = max(at.get(point.nbytes, point), point, key=lambda x: x.rate.value)
+    return {key: tuple(at[n] for n in sorted(at)) for key, at in found.items()}
+
+
+def plateaus(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Plateau, ...]:
+    """Every level that a curve shows, the smallest working sets first; none of a curve of fewer than LEAST_SIZES sizes."""
+    return tuple(
+        p for key, curve in curves(measurements).items() for p in _of(key, curve, levels(machine, key[0], key[1]))
+    )
+
+
+def levels(machine: "Machine | None", device: str, threads: int | None = None) -> tuple[tuple[str, int], ...]:
+    """(name, bytes) of the caches that so many threads have together, the innermost first; L1 and L2 are a core's own."""
+    if machine is None:
+        return ()
+    if device.startswith("gpu"):
+        index = int(device.partition(":")[2] or 0)
+        return (
+            (("L2", machine.gpus[index].l2_bytes),)
+            if index < len(machine.gpus) and machine.gpus[index].l2_bytes
+            else ()
+        )
+    cores = min(threads or machine.cores, machine.cores)
+    claimed = {
+        "L1": machine.caches_bytes.get("L1d", 0) * cores,
+        "L2": machine.caches_bytes.get("L2", 0) * cores,
+        "L3": machine.caches_bytes.get("L3", 0),
+    }
+    return tuple((name, nbytes) for name, nbytes in claimed.items() if nbytes)
+
+
+@functools.lru_cache(maxsize=512)
+def _of(key: Key, curve: Curve, claimed: tuple) -> tuple[Plateau, ...]:
+    if len(curve) < LEAST_SIZES:
+        return ()
+    runs = _falling([curve[i:j] for i, j in segments(curve) if _is_flat(curve[i:j])])
+    names = _names(key[0], runs, claimed)
+    return tuple(_plateau(key, name, run) for run, name in zip(runs, names, strict=True) if name)
+
+
+def _plateau(key: Key, name: str, run: Curve) -> Plateau:
+    device, threads, operation = key
+    kernels = join(dict.fromkeys(p.kernel for p in run))
+    return Plateau(
+        device,
+        threads,
+        operation,
+        name,
+        median([p.rate.value for p in run]),
+        run[0].nbytes,
+        run[-1].nbytes,
+        len(run),
+        f"{kernels}, {operation}, {size(run[0].nbytes)} to {size(run[-1].nbytes)}"
+        + (f", {count(threads, 'thread')}" if threads else ""),
+    )
+
+
+def segments(curve: Curve) -> list[tuple[int, int]]:
+    """The runs [i, j) whose constant levels fit the logarithm of the bandwidth best, each further one paid for.
+
+    Optimal partitioning (Jackson et al., IEEE Signal Processing Letters 2005): the cheapest cut up to j is a run i..j
+    after the cheapest cut up to i. The noise is that of the rows, and no less than sizes differ among themselves.
+    """
+    y = np.log([p.rate.value for p in curve])
+    noise = _noise(curve)
+    total, squares = np.concatenate([[0.0], np.cumsum(y)]), np.concatenate([[0.0], np.cumsum(y * y)])
+    penalty = _PENALTY * math.log(len(y))
+    best, cut = [-penalty], [0]
+    for j in range(1, len(y) + 1):
+        costs = [
+            best[i] + penalty + (squares[j] - squares[i] - (total[j] - total[i]) ** 2 / (j - i)) / noise**2
+            for i in range(j)
+        ]
+        cut.append(int(np.argmin(costs)))
+        best.append(costs[cut[-1]])
+    runs, end = [], len(y)
+    while end:
+        runs.append((cut[end], end))
+        end = cut[end]
+    return runs[::-1]
+
+
+def _noise(curve: Curve) -> float:
+    """Standard deviation of the logarithm of a point."""
+    return max(_SPREAD, float(np.median([math.log(p.rate.high / p.rate.low) / (2 * _Z) for p in curve])))
+
+
+def _is_flat(run: Curve) -> bool:
+    """Whether a run is a level: enough sizes, and no rise or fall from end to end beyond the noise."""
+    if len(run) < FEWEST:
+        return False
+    x, y = np.log([p.nbytes for p in run]), np.log([p.rate.value for p in run])
+    slope = np.polyfit(x, y, 1)[0]
+    return abs(slope) * (x[-1] - x[0]) <= max(_FLAT, 3 * _noise(run))
+
+
+def _falling(runs: list[Curve]) -> list[Curve]:
+    """Without the runs that are slower than a later one: there a call's own cost was measured, not a level."""
+    kept: list[Curve] = []
+    for run in reversed(runs):
+        if not kept or _level(run) > _level(kept[-1]):
+            kept.append(run)
+    return kept[::-1]
+
+
+def _level(run: Curve) -> float:
+    return float(np.median([p.rate.value for p in run]))
+
+
+def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...]) -> list[str]:
+    """A name for each run: that of the smallest cache that may hold its largest working set, else the memory's.
+
+    Of two that one cache may hold, the slower is of the next one where that has none of its own; of two in the last
+    cache it may as well be the memory, behind a cache that is smaller than the machine claims; between, it is a step
+    within a level, and has no name.
+    """
+    memory = memory_name(device)
+    if not claimed:  # nothing is known of the caches: the slowest level is taken for the memory
+        return [*(f"cache {i + 1}" for i in range(len(runs) - 1)), *([memory] if runs else [])]
+    order = [*(name for name, _ in claimed), memory]
+    wanted = [
+        next((i for i, (_, held) in enumerate(claimed) if run[-1].nbytes <= _WITHIN * held), len(claimed))
+        for run in runs
+    ]
+    given: list[str] = []
+    for k, index in enumerate(wanted):
+        following = wanted[k + 1] if k + 1 < len(wanted) else len(order)
+        if order[index] not in given:
+            given.append(order[index])
+        elif index == len(claimed) - 1:
+            given.append(f"{order[index]} or {memory}" if f"{order[index]} or {memory}" not in given else "")
+        elif index < len(claimed) and index + 1 < following:
+            given.append(order[index + 1])
+        else:
+            given.append("")
+    return given
+
+
+def missing(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
+    """The levels that were looked for and not found, with the reason, a line a device and level."""
+    said: dict[tuple[str, str, str], list[str]] = {}
+    for key, curve in curves(measurements).items():
+        claimed = levels(machine, key[0], key[1])
+        if len(curve) < LEAST_SIZES:
+            continue
+        found = _of(key, curve, claimed)
+        for name in (*(name for name, _ in claimed), memory_name(key[0])):
+            if name not in {p.name for p in found}:
+                said.setdefault((key[0], name, _why(name, curve, claimed, found)), []).append(_who(key))
+    return [f"{device}: no {name} plateau found ({_grouped(who)}): {why}" for (device, name, why), who in said.items()]
+
+
+def _who(key: Key) -> str:
+    return key[2] + (f" with {count(key[1], 'thread')}" if key[1] else "")
+
+
+def _grouped(who: list[str]) -> str:
+    return join(who) if len(who) <= 3 else f"{', '.join(who[:3])} and {len(who) - 3} more"
+
+
+def _why(name: str, curve: Curve, claimed: tuple[tuple[str, int], ...], found: tuple[Plateau, ...]) -> str:
+    held = dict(claimed)
+    if any(p.name.endswith(f"or {name}") or p.name.startswith(f"{name} or") for p in found):
+        return "a slower level lies within the cache that the machine claims, and cannot be told from it"
+    if name not in held and claimed and curve[-1].nbytes <= _WITHIN * claimed[-1][1]:
+        last, nbytes = claimed[-1]
+        return (
+            f"the largest working set, {size(curve[-1].nbytes)}, may lie in the {last} of {size(nbytes)} that the "
+            "machine claims"
+        )
+    if name not in held:
+        return (
+            f"the bandwidth has no flat part of {FEWEST} sizes up to the largest working set, {size(curve[-1].nbytes)}"
+        )
+    inner = max((nbytes for _, nbytes in claimed if nbytes < held[name]), default=0)
+    inside = [p for p in curve if inner < p.nbytes <= held[name]]
+    if len(inside) < FEWEST:
+        return f"{count(len(inside), 'size')} between {size(inner)} and {size(held[name])}, a plateau needs {FEWEST}"
+    return f"the bandwidth has no flat part of {FEWEST} sizes within its {size(held[name])}"
+
+
+def held(found: Iterable[Plateau]) -> list[tuple[Plateau, int, int]]:
+    """(plateau, the working sets from and to which it may hold them): up to just below where the next level of its curve
+    begins, since between two levels a part is still held, and operations differ by a few bytes in their working sets; to
+    the largest size seen on the last one."""
+    groups: dict[Key, list[Plateau]] = {}
+    for p in sorted(found, key=lambda p: p.from_bytes):
+        groups.setdefault((p.device, p.threads, p.operation), []).append(p)
+    made: list[tuple[Plateau, int, int]] = []
+    for group in groups.values():
+        starts = [group[0].from_bytes, *(int(_BEGINS * p.from_bytes) for p in group[1:])]
+        ends = [*(start - 1 for start in starts[1:]), group[-1].to_bytes]
+        made += zip(group, starts, ends, strict=True)
+    return made

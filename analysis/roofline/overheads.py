@@ -1,0 +1,282 @@
+"""The constants of a machine's frameworks, from launch rows: what a call, a kernel, a step, an epoch and a start cost."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from analysis import units
+from analysis.stats import Estimate, of, plus_minus
+from workloads.records import Measurement
+
+_SIGMAS = 1.96
+_CLOCK_WORDS = {
+    "host-latency": "waited for",
+    "host-issue": "to issue",
+    "host-throughput": "queued",
+    "device": "on the device",
+}
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """What something costs before any work, in seconds a time.
+
+    name: an identifier of RULES. clock: whose seconds; on the CPU always host-latency. threads: of a CPU row that names
+    them. jit: on, off, auto (as Keras chooses), empty where nothing is compiled or both are. source: the rows, in words.
+    """
+
+    name: str
+    device: str
+    clock: str
+    seconds: Estimate
+    threads: int | None = None
+    jit: str = ""
+    source: str = ""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """How a constant comes from rows: `kernel` and `call`; `how` is `one` (a single call), `each` (a further one, by the
+    slope over the counts) or `base` (what a call costs beyond its repeats, the line's value at count 0).
+
+    words: what it is. jit: the kernel's jit_compile.
+    """
+
+    name: str
+    kernel: str
+    call: str
+    how: str
+    words: str
+    jit: str = ""
+
+
+RULES = (
+    Rule("numpy-call", "numpy/ufunc", "elementwise", "each", "a NumPy call on 256 values, into an array that is there"),
+    Rule("numpy-call-fresh", "numpy/operator", "elementwise", "each", "`x + 1` on 256 values, a fresh array each time"),
+    Rule("numpy-matmul", "numpy/ufunc", "matmul", "one", "a NumPy product of 16 x 16"),
+    Rule("numba-call", "numba/njit", "empty", "each", "a call of compiled Numba code that does nothing"),
+    Rule("prange-fork-join", "numba/prange", "empty", "each", "an almost empty Numba prange, the call included"),
+    Rule("kernel", "cupy/rawkernel", "empty", "one", "an empty GPU kernel"),
+    Rule("kernel-launch", "cupy/rawkernel", "empty", "each", "an empty GPU kernel in a row of many"),
+    Rule("graph-node-empty", "cupy/graph", "empty", "each", "an empty kernel as a node of a CUDA graph"),
+    Rule("graph-launch", "cupy/graph", "empty", "base", "the launch of a CUDA graph, its nodes not counted"),
+    Rule("cupy-call", "cupy/ufunc", "elementwise", "one", "a CuPy element-wise call on 256 values"),
+    Rule("cupy-launch", "cupy/ufunc", "elementwise", "each", "a CuPy element-wise call in a row of many"),
+    Rule("graph-node", "cupy/graph", "elementwise", "each", "a small CuPy kernel as a node of a CUDA graph"),
+    Rule("cublas-call", "cupy/cublas", "matmul", "one", "a 16 x 16 product by cuBLAS through CuPy"),
+    Rule("cupy-set", "cupy/set", "copy", "one", "4 bytes to the device by ndarray.set"),
+    Rule("tf-op-eager", "tensorflow/eager", "elementwise", "each", "a TensorFlow operation outside a function"),
+    Rule("tf-matmul-eager", "tensorflow/eager", "matmul", "one", "a 16 x 16 TensorFlow product outside a function"),
+    Rule("tf-convert", "tensorflow/eager", "copy", "one", "4 bytes from NumPy to a TensorFlow tensor"),
+    Rule(
+        "tf-function-call",
+        "tensorflow/function",
+        "elementwise",
+        "base",
+        "a tf.function call, its operations apart",
+        "off",
+    ),
+    Rule("tf-op-in-function", "tensorflow/function", "elementwise", "each", "an operation inside a tf.function", "off"),
+    Rule("tf-jit-call", "tensorflow/jit", "elementwise", "one", "a tf.function call with one operation", "on"),
+    Rule("tf-op-in-jit", "tensorflow/jit", "elementwise", "each", "a further operation inside a tf.function", "on"),
+    *(
+        Rule(name, f"tensorflow/{variant}", call, how, words, jit)
+        for variant, jit in (("fit", "auto"), ("fit_jit", "on"), ("fit_op_by_op", "off"))
+        for name, call, how, words in (
+            ("keras-step", "step", "each", "a Keras step of a model with almost no work"),
+            ("keras-epoch", "epoch", "each", "an epoch of Keras's fit, its one step not counted"),
+            ("keras-fit", "epoch", "base", "a call of Keras's fit, its epochs not counted"),
+            ("keras-predict-batch", "predict", "each", "a batch of Keras's predict"),
+            ("keras-predict", "predict", "base", "a call of Keras's predict, its batches not counted"),
+            ("keras-train-on-batch", "train_on_batch", "one", "a train_on_batch of a model with almost no work"),
+        )
+    ),
+)
+_ONCE_WORDS = {"import": "importing", "device_start": "starting the device with", "compile": "a first compilation with"}
+
+
+def constants(measurements: Iterable[Measurement]) -> tuple[Constant, ...]:
+    """Every constant that the launch rows among the measurements give, in RULES' order, then imports and first times.
+
+    A slope takes rows at two counts or more. `keras-epoch` is an epoch of one step less `keras-step`, where both are there.
+    """
+    rows = [m for m in measurements if m.problem.op == "launch" and m.status == "ok" and m.samples]
+    found = [c for rule in RULES for c in _from(rule, [m for m in rows if m.kernel == f"launch/{rule.kernel}"])]
+    return (*_without_steps(found), *(c for m in rows if m.problem.once for c in _once(m)))
+
+
+def _from(rule: Rule, rows: list[Measurement]) -> list[Constant]:
+    """A rule's constants: for every device, thread count and clock."""
+    rows = [m for m in rows if m.problem.call == rule.call]
+    made = []
+    for place in dict.fromkeys((m.settings.device, m.settings.threads) for m in rows):
+        here = sorted(
+            (m for m in rows if (m.settings.device, m.settings.threads) == place), key=lambda m: m.problem.count
+        )
+        for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
+            points = [(m.problem.count, of(m.on(clock))) for m in here if m.on(clock)]
+            seconds, counts = _HOW[rule.how](points)
+            if seconds:
+                source = f"launch/{rule.kernel} {rule.call} x{','.join(map(str, counts))}, {clock}"
+                made.append(Constant(rule.name, place[0], clock, seconds, place[1], rule.jit, source))
+    return made
+
+
+def _one(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
+    """The row with the fewest calls, by their number."""
+    count, seconds = points[0]
+    return seconds / count, [count]
+
+
+def _each(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
+    return (line(points)[1] if len(points) > 1 else None), [n for n, _ in points]
+
+
+def _base(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
+    return (line(points)[0] if len(points) > 1 else None), [n for n, _ in points]
+
+
+_HOW: dict[str, Callable] = {"one": _one, "each": _each, "base": _base}
+
+
+def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
+    """(value at 0, slope) of the straight line through seconds at two counts or more, weighted by their intervals.
+
+    The intervals of both are widened by what the points lie off the line beyond their own.
+    Source: weighted least squares; P. Bevington, Data Reduction and Error Analysis, chapter 6.
+    """
+    sigmas = [max((e.high - e.low) / 2 / _SIGMAS, 1e-6 * abs(e.value), 1e-15) for _, e in points]
+    weights = [1 / s**2 for s in sigmas]
+    total = sum(weights)
+    center = sum(w * n for w, (n, _) in zip(weights, points, strict=True)) / total
+    mean = sum(w * e.value for w, (_, e) in zip(weights, points, strict=True)) / total
+    spread = sum(w * (n - center) ** 2 for w, (n, _) in zip(weights, points, strict=True))
+    slope = sum(w * (n - center) * e.value for w, (n, e) in zip(weights, points, strict=True)) / spread
+    off = sum(w * (e.value - mean - slope * (n - center)) ** 2 for w, (n, e) in zip(weights, points, strict=True))
+    wider = math.sqrt(max(1.0, off / (len(points) - 2))) if len(points) > 2 else 1.0
+    base_half = _SIGMAS * wider * math.sqrt(1 / total + center**2 / spread)
+    slope_half = _SIGMAS * wider / math.sqrt(spread)
+    base = mean - slope * center
+    return plus_minus(base, base_half), plus_minus(slope, slope_half)
+
+
+def _without_steps(found: list[Constant]) -> list[Constant]:
+    """The constants with the one step taken out of each epoch; without `keras-step` an epoch cannot be told apart."""
+    made = []
+    for c in found:
+        if c.name == "keras-epoch":
+            step = next((s for s in found if s.name == "keras-step" and _place(s) == _place(c)), None)
+            if step is None:
+                continue
+            value = c.seconds.value - step.seconds.value
+            half = math.hypot(c.seconds.high - c.seconds.low, step.seconds.high - step.seconds.low) / 2
+            c = msgspec.structs.replace(c, seconds=plus_minus(value, half), source=f"{c.source}, less keras-step")
+        made.append(c)
+    return made
+
+
+def _place(c: Constant) -> tuple:
+    return c.device, c.threads, c.clock, c.jit
+
+
+def _once(m: Measurement) -> list[Constant]:
+    """import-numba, device-start-cupy, compile-tensorflow ...: medians over the fresh processes."""
+    name = f"{m.problem.call.replace('_', '-')}-{m.backend}"
+    samples = m.samples[0]
+    source = f"{m.kernel} {m.problem.call}, {units.count(len(samples.seconds), 'fresh process', 'fresh processes')}"
+    jit = m.settings.switches.get("jit_compile", "")
+    return [Constant(name, m.settings.device, samples.clock, of(samples), m.settings.threads, jit, source)]
+
+
+def find(
+    constants: Iterable[Constant],
+    name: str,
+    device: str,
+    *,
+    clock: str = "host-latency",
+    threads: int | None = None,
+    jit: str | None = None,
+) -> Constant | None:
+    """The constant of that name on a device and clock, or None; `threads` and `jit` where several differ by them."""
+    return next(
+        (
+            c
+            for c in constants
+            if (c.name, c.device, c.clock) == (name, device, clock)
+            and threads in (None, c.threads)
+            and jit in (None, c.jit)
+        ),
+        None,
+    )
+
+
+def lines(constants: Iterable[Constant]) -> list[str]:
+    """The constants as sentences: the CPU's, each GPU's, and what happens once in a process."""
+    made: list[str] = []
+    told = list(constants)
+    for device in dict.fromkeys(c.device for c in told):
+        here = [c for c in told if c.device == device]
+        made.append("On the CPU:" if device == "cpu" else f"On {device}:")
+        made += [f"  {_sentence(list(group))}" for _, group in itertools.groupby(here, key=lambda c: (c.name, c.jit))]
+        made += [f"  {text}" for text in _graph_against_launch(here)]
+    return made
+
+
+def _sentence(group: list[Constant]) -> str:
+    """One sentence of a constant on its clocks or at its thread counts."""
+    first = group[0]
+    if len({c.threads for c in group}) > 1:
+        told = [
+            f"{_about(c.seconds)} on {units.count(c.threads, 'thread') if c.threads else 'the threads it takes by itself'}"
+            for c in group
+        ]
+    elif first.device == "cpu" or len(group) == 1:
+        told = [_about(first.seconds)]
+    else:
+        told = [f"{_about(c.seconds)} {_CLOCK_WORDS[c.clock]}" for c in group]
+    jit = f" (jit_compile {first.jit})" if first.jit else ""
+    return f"{_words(first)}{jit}: {units.join(told)}"
+
+
+def _words(c: Constant) -> str:
+    rule = next((r for r in RULES if r.name == c.name), None)
+    if rule:
+        return rule.words
+    for call, words in _ONCE_WORDS.items():
+        start, _, backend = c.name.rpartition("-")
+        if start == call.replace("_", "-"):
+            return f"{words} {_PROPER[backend]}, once in a process"
+    return c.name
+
+
+_PROPER = {
+    "numba": "Numba",
+    "cupy": "CuPy",
+    "tensorflow": "TensorFlow",
+    "keras": "Keras (compile and the first step of a fit)",
+}
+
+
+def _about(e: Estimate) -> str:
+    """A time with its interval: 2.5 us (2.4 to 2.6); what cannot be told from nothing is said to be so."""
+    if e.low <= 0:
+        return f"not above {units.seconds(e.high)}" if e.high > 0 else "too little to tell from nothing"
+    if e.low == e.high:
+        return units.seconds(e.value)
+    return f"{units.seconds(e.value)} ({units.seconds(e.low)} to {units.seconds(e.high)})"
+
+
+def _graph_against_launch(here: list[Constant]) -> list[str]:
+    """What a small CuPy kernel costs launched by itself and as a node of a graph, both queued, and how often one makes the
+    other."""
+    alone, in_graph = (
+        find(here, name, here[0].device, clock="host-throughput") for name in ("cupy-launch", "graph-node")
+    )
+    if alone is None or in_graph is None or in_graph.seconds.low <= 0:
+        return []
+    launch, node = alone.seconds, in_graph.seconds
+    ratio = launch / node
+    return [
+        f"small CuPy kernels one after another: {_about(launch)} a launch, {_about(node)} a node of a CUDA graph: "
+        f"{units.digits(ratio.value)} times less ({units.digits(ratio.low)} to {units.digits(ratio.high)})"
+    ]

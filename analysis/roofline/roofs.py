@@ -1,0 +1,296 @@
+"""A machine's measured ceilings: made from the rows of every workload, and the data sheet's beside them.
+
+A ceiling is the best rate seen, not the middle one; nothing heavy is imported until there are rows that need it.
+"""
+
+import functools
+import statistics
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis import labels
+from analysis.roofline.data_sheets import SHEETS
+from analysis.stats import Estimate, call_s, clock_of, exact, is_gpu, quick_seconds
+from analysis.units import count, size
+from kernels.problems.arrays import ARITHMETIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from workloads.records import Machine, Measurement
+
+# A row is an error only when its whole interval lies beyond the roof's by more than this.
+TOLERANCE = 1.02
+BEST_MATMUL = "best matmul seen"
+# Of a memory without a plateau over so many sizes, the roof is the best rate of large working sets, and says so.
+NO_PLATEAU = "no plateau there: the best rate of working sets"
+# Arithmetic that GPUs also do on tensor cores, which an FMA loop cannot reach.
+TENSOR_MATHS = tuple(name for name, arithmetic in ARITHMETIC.items() if arithmetic.tensor)
+# The `peak` kernels that use matrix units or dot products: their arithmetic is another than the vector FMA's.
+TENSOR_VARIANTS = ("tensor", "wgmma", "amx", "avx512bf16")
+WAITED, QUEUED = "waited call", "queued call"
+# The last cache is passed by for certain from this many times its size.
+_BEYOND_CACHE = 4
+
+
+class Roof(msgspec.Struct, frozen=True):
+    """A ceiling of a device. `kind` compute: `rate` in FLOP/s for the arithmetic `name`; memory (DRAM, HBM) and cache (L1,
+    L2, L3): bytes/s of the level `name`; link: bytes/s of the direction `name` (h2d, d2h) between host and device; launch:
+    calls/s of an empty call, a "waited call" or a "queued call".
+
+    threads: the CPU threads it was measured with (None: the library's default). It holds for working sets above
+    `floor_bytes` (of memory: those of which no cache holds a part that shows) and up to `holds_bytes` (0: any). measured:
+    False for a data-sheet number, which nothing is judged by except the roof itself.
+    """
+
+    device: str
+    kind: str
+    name: str
+    rate: Estimate
+    source: str
+    threads: int | None = None
+    note: str = ""
+    floor_bytes: int = 0
+    measured: bool = True
+    holds_bytes: int = 0
+
+
+def describe(measurement: "Measurement") -> str:
+    """A row in a few words: kernel, size, threads."""
+    p, threads = measurement.problem, measurement.settings.threads
+    what = ""
+    if p.op == "matmul":
+        what = f"n = {p.n}" if p.m == p.n == p.k and p.layout == "nn" else labels.product(p)
+    elif p.op == "conv":
+        what = labels.convolution(p)
+    elif p.op in ("stream", "transfer"):
+        what = size(p.nbytes)
+    elif p.op == "peak":
+        what = p.math
+    return ", ".join(filter(None, (measurement.kernel, what, count(threads, "thread") if threads else "")))
+
+
+def roofs(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Roof, ...]:
+    """The ceilings of each device from its `peak`, `stream`, `matmul`, `transfer` and `launch` rows, then the data sheet's,
+    if it is known.
+
+    CPU roofs are per thread count. Tensor arithmetic without a `peak` row of its own has the best matmul on the device
+    clock as its roof, and says so. `machine` gives the cache sizes (from where on a stream row counts as memory where no
+    plateau shows) and the GPU's name; without it the largest working set measured counts.
+    """
+    usable = [m for m in measurements if m.settings.mode == "resident" and quick_seconds(m)]
+    found = [*_compute_roofs(usable), *_memory_roofs(usable, machine), *_link_roofs(usable), *_launch_roofs(usable)]
+    return (*sorted(found, key=lambda r: (r.device, r.kind, r.name, r.threads or 0)), *sheet_roofs(machine))
+
+
+def sheet_roofs(machine: "Machine | None") -> tuple[Roof, ...]:
+    """The data-sheet peaks of the machine's GPUs, for those in SHEETS."""
+
+    def roof(index: int, kind: str, name: str, rate: float, source: str) -> Roof:
+        return Roof(f"gpu:{index}", kind, name, exact(rate), source, note="data sheet", measured=False)
+
+    made = []
+    for index, gpu in enumerate(machine.gpus if machine else ()):
+        if sheet := SHEETS.get(gpu.name):
+            made += [roof(index, "compute", math, rate, sheet.source) for math, rate in sheet.flops_per_s.items()]
+            made.append(roof(index, "memory", "HBM", sheet.bytes_per_s, sheet.source))
+    return tuple(made)
+
+
+def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | None:
+    """The fastest of the rows as a roof: FLOPs or bytes over seconds; None of no rows.
+
+    A ceiling is what was reached at best, not in the middle: its value is the fastest block's, its interval reaches
+    from the row's median to its fastest sample. Otherwise a roof measured in a busy minute would make good rows lie above.
+    """
+
+    def work(m):
+        return m.problem.flops if kind == "compute" else m.problem.bytes_moved
+
+    if not rows:
+        return None
+    best = max(rows, key=lambda m: work(m) / call_s(m))
+    if (samples := clock_of(best)) is None:
+        return None
+    fastest = min(s for s in samples.seconds)
+    blocks = [
+        [s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block] for block in set(samples.block)
+    ]
+    quick = min(statistics.median(block) for block in blocks)
+    rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / fastest)
+    return Roof(best.settings.device, kind, name, rate, describe(best), best.settings.threads, **fields)
+
+
+def _groups(rows, key) -> dict:
+    found: dict = {}
+    for row in rows:
+        found.setdefault(key(row), []).append(row)
+    return found
+
+
+def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+    peaks = _groups(
+        (m for m in rows if m.problem.op == "peak"), lambda m: (m.settings.device, m.problem.math, m.settings.threads)
+    )
+    matmuls = _groups(
+        (
+            m
+            for m in rows
+            if m.problem.op == "matmul"
+            and is_gpu(m.settings.device)
+            and m.on("device")
+            and m.problem.math in TENSOR_MATHS
+        ),
+        lambda m: (m.settings.device, m.problem.math),
+    )
+    for (device, math, _), group in peaks.items():
+        vector = _best([m for m in group if not _is_tensor(m)], "compute", math)
+        tensor = _best([m for m in group if _is_tensor(m)], "compute", math) or _matmul_roof(
+            matmuls.get((device, math)), vector
+        )
+        if vector is None or tensor is None:
+            yield from filter(None, (vector, tensor))
+        elif _beyond(tensor, vector):
+            yield msgspec.structs.replace(vector, name=f"{math} vector")
+            if tensor.note != BEST_MATMUL:
+                yield tensor
+        else:
+            yield vector
+    for (device, math), group in matmuls.items():
+        own = [g for (d, p, _), g in peaks.items() if (d, p) == (device, math)]
+        if any(_is_tensor(m) for g in own for m in g):
+            continue
+        if roof := _matmul_roof(group, next((_best(g, "compute", math) for g in own), None)):
+            yield roof
+
+
+def _is_tensor(m: "Measurement") -> bool:
+    return m.variant in TENSOR_VARIANTS
+
+
+def _beyond(roof: Roof, vector: Roof) -> bool:
+    return roof.rate.low > TOLERANCE * vector.rate.high
+
+
+def _matmul_roof(group: "list[Measurement] | None", vector: Roof | None) -> Roof | None:
+    """The best matmul as a roof, unless an FMA peak holds it: tensor cores carry it beyond."""
+    if not group:
+        return None
+    roof = _best(group, "compute", group[0].problem.math, note=BEST_MATMUL)
+    return None if roof and vector and not _beyond(roof, vector) else roof
+
+
+def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iterable[Roof]":
+    """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
+    streams = [m for m in rows if m.problem.op == "stream"]
+    plain = []
+    for (device, threads), group in _groups(streams, lambda m: (m.settings.device, m.settings.threads)).items():
+        found = list(_level_roofs(group, machine, device, threads))
+        yield from found
+        if all(r.kind == "cache" for r in found):
+            plain += group
+    for device, on_device in _groups(plain, lambda m: m.settings.device).items():
+        cache, name = last_cache_bytes(machine, device), "HBM" if is_gpu(device) else "DRAM"
+        largest = max(m.problem.footprint_bytes for m in on_device)
+        start = min(largest, _BEYOND_CACHE * cache) if cache else largest
+        kept = [m for m in on_device if m.problem.footprint_bytes >= start]
+        if cache and largest <= cache:  # a cache's rate is no memory's
+            continue
+        for group in _groups(kept, lambda m: m.settings.threads).values():
+            own = [m for m in on_device if m.settings.threads == group[0].settings.threads]
+            note = f"{NO_PLATEAU} from {size(start)}" if _searched(own) else ""
+            if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
+                yield roof
+
+
+def _searched(rows: "list[Measurement]") -> bool:
+    """Whether there are sizes enough to look for levels in."""
+    from analysis.roofline import memory_levels
+
+    return any(len(curve) >= memory_levels.LEAST_SIZES for curve in memory_levels.curves(rows).values())
+
+
+def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int | None) -> "Iterable[Roof]":
+    """The levels of one device and thread count: the fastest operation at each, over all the working sets it may hold."""
+    from analysis.roofline import memory_levels
+
+    found = memory_levels.held(memory_levels.plateaus(rows, machine))
+    claimed = memory_levels.levels(machine, device, threads)
+    smallest = min((start for _, start, _ in found), default=1)
+    # Of working sets smaller than any on a level nothing is known, unless the innermost level was seen.
+    begins = 0 if claimed and any(p.name == claimed[0][0] for p, _, _ in found) else smallest - 1
+    for name, group in _groups(found, lambda one: one[0].name).items():
+        memory = name == memory_levels.memory_name(device)
+        last = max(end for _, _, end in group)
+        inside = [
+            m
+            for p, start, end in group
+            for m in rows
+            if m.problem.operation == p.operation
+            and start <= m.problem.footprint_bytes
+            and (memory or m.problem.footprint_bytes <= end)
+        ]
+        floor = max(start for _, start, _ in group) - 1 if memory else begins
+        if roof := _best(
+            inside, "memory" if memory else "cache", name, floor_bytes=floor, holds_bytes=0 if memory else last
+        ):
+            yield roof
+
+
+def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+    """The link's bandwidth each way, by the best copy of pinned memory on either clock."""
+    copies = [
+        m
+        for m in rows
+        if m.problem.op == "transfer"
+        and m.problem.host_memory == "pinned"
+        and m.problem.direction in ("h2d", "d2h")
+        and not m.problem.compute
+    ]
+    if not copies:
+        return
+    fitted = []
+    for way in _groups(copies, lambda m: (m.settings.device, m.kernel, m.problem.direction)).values():
+        fitted += _fitted(tuple((m.kernel, m.settings.device, m.problem, m.samples) for m in way))
+    for (device, direction), group in _groups(fitted, lambda x: (x.device, x.direction)).items():
+        best = max(group, key=lambda x: x.bandwidth.value)
+        yield Roof(device, "link", direction, best.bandwidth, f"{best.kernel}, pinned, up to {size(best.high)}")
+
+
+@functools.lru_cache(maxsize=64)
+def _fitted(keys: tuple):
+    """links.fits of one way's rows, worked out once for the same rows: tables ask for the roofs after every row."""
+    from analysis.roofline import links
+    from workloads.records import Measurement, Settings
+
+    return links.fits(
+        [
+            Measurement(kernel, problem, Settings(device), "ok", samples=samples)
+            for kernel, device, problem, samples in keys
+        ]
+    )
+
+
+def _launch_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
+    """The most calls a second of an empty kernel: waited for one by one, and queued behind each other."""
+    launches = [m for m in rows if m.problem.op == "launch" and is_gpu(m.settings.device)]
+    if not launches:
+        return
+    from analysis.roofline import overheads
+
+    wanted = {("kernel", "host-latency"): WAITED, ("kernel-launch", "device"): QUEUED, ("kernel", "device"): QUEUED}
+    empty = [c for c in overheads.constants(launches) if (c.name, c.clock) in wanted and c.seconds.low > 0]
+    for (device, name), group in _groups(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
+        least = min(group, key=lambda c: c.seconds.value)
+        yield Roof(device, "launch", name, 1 / least.seconds, least.source)
+
+
+def last_cache_bytes(machine: "Machine | None", device: str) -> int:
+    """Bytes of a device's last cache; 0 when it is not known."""
+    if machine is None:
+        return 0
+    if not is_gpu(device):
+        return max(machine.caches_bytes.values(), default=0)
+    index = int(device.partition(":")[2] or 0)
+    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0

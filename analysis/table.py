@@ -1,0 +1,66 @@
+"""What goes into a Markdown table: lines of cells, and rows in the words of people."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis.stats import Estimate, of
+from analysis.units import seconds
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+
+def text(value: object) -> str:
+    """Text that Markdown shows as it is, also inside a table."""
+    flat = " ".join(str(value).split())
+    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
+
+
+def table(
+    heads: Iterable[str], rows: Iterable[Iterable[object]], left: int = 1, optional: tuple[str, ...] = ()
+) -> list[str]:
+    """A Markdown table and an empty line; the first `left` columns are words, the others numbers. `optional` columns are
+    left out where they say nothing (a dash or nothing in every row)."""
+    names, cells = list(heads), [list(row) for row in rows]
+    if not cells:
+        return ["Nothing was measured.", ""]
+    empty = {i for i, name in enumerate(names) if name in optional and all(str(row[i]) in ("", "-") for row in cells)}
+    names = [name for i, name in enumerate(names) if i not in empty]
+    cells = [[cell for i, cell in enumerate(row) if i not in empty] for row in cells]
+    left -= sum(i < left for i in empty)
+    marks = ["---"] * left + ["---:"] * (len(names) - left)
+    return [line(names), line(marks), *(line(text(c) for c in row) for row in cells), ""]
+
+
+def line(cells: Iterable[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def portable(command: str) -> str:
+    """A command without folders of the machine that ran it: absolute paths keep their last name."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", command)
+
+
+def threads(m: "Measurement") -> str:
+    return str(m.settings.threads or "-")
+
+
+def on(m: "Measurement", clock: str) -> Estimate | None:
+    """Seconds on that clock."""
+    samples = m.on(clock)
+    return of(samples) if samples and samples.seconds else None
+
+
+def time(e: Estimate | None) -> str:
+    return seconds(e.value) if e else "-"
+
+
+def width(e: Estimate | None) -> str:
+    """Half the interval in percent."""
+    return f"{100 * e.noise:.1f} %" if e else "-"
+
+
+def status(m: "Measurement") -> str:
+    """The status where it is not ok, with its reason."""
+    return "" if m.status == "ok" else f"{m.status}: {m.reason}".removesuffix(": ")

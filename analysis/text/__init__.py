@@ -1,0 +1,4 @@
+"""All sentences: records in, plain words out.
+
+Imports every room of analysis but report.
+"""

@@ -1,0 +1,229 @@
+"""An Answer of any family in one sentence: convolutions in batch, channels or image size, a dense layer in its batch; the
+square products in n, whose words are those of analysis.text.sentences, in a framework or from cold caches."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from analysis import labels
+from analysis.crossover import crossover, layers, network_steps
+from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Point, Side
+from analysis.stats import is_gpu
+from analysis.text import crossings
+from analysis.units import count, digits, join, seconds, times
+from kernels.registry import FRAMEWORKS
+
+if TYPE_CHECKING:
+    from analysis.roofline.bounds import Roof
+    from kernels.networks import Work
+    from workloads.records import Machine, Measurement, Run
+
+_UNTRANSPOSED = "nn"
+
+
+def sentence(answer: Answer) -> str:
+    """Who wins where in one form, with the measured range: `float32, 3x3 convolution ... in its batch, data already on the
+    GPU, one call at a time: the GPU wins from batch = 12 ...`."""
+    return f"{crossings.precision_name(answer)}, {about(answer)}, {crossings.crossing_words(answer)}"
+
+
+def about(answer: Answer) -> str:
+    """What was called, and how: the family, the framework, the caches."""
+    form = answer.form
+    how = [f"by {form.framework}"] * bool(form.framework) + [f"{form.cache} caches"] * (form.cache != "warm")
+    return ", ".join([family_name(answer.family), *how])
+
+
+def family_name(family: Family) -> str:
+    """`3x3 convolution (fprop) of 32x32x64 images with 64 filters` with a word in the place of what varies."""
+    if family == SQUARES:
+        return "square products"
+    of = dict(family.fixed) | dict.fromkeys(family.fields, {"batch": "N", "channels": "C", "size": "H"}[family.varies])
+    if family.op == "matmul":
+        layout = "" if of["layout"] == _UNTRANSPOSED else f" ({of['layout']})"
+        return f"product {of['m']}x{of['n']}x{of['k']}{layout}"
+    return f"convolution {labels.conv_words(of)}"
+
+
+def every(
+    measurements: "Iterable[Measurement]",
+    op: str,
+    varies: Iterable[str] = crossover.VARIES,
+    least=None,
+    forms=(LATENCY, THROUGHPUT, *COPIES),
+) -> list[Answer]:
+    """The answers of all families of an operation but the square products of libraries from warm caches."""
+    measurements = list(measurements)
+    found: list[Answer] = []
+    for framework, cache in crossover.forms_of([m for m in measurements if m.problem.op == op]):
+        if op == "conv":
+            found += crossover.conv_crossovers(measurements, forms, framework, cache, varies, least)
+        else:
+            found += crossover.dense_crossovers(measurements, forms, framework, cache)
+            if framework or cache != "warm":
+                found += crossover.crossovers(measurements, forms, framework, cache)
+    return found
+
+
+def together(works: "Iterable[Work]", measurements: "Iterable[Measurement]", what: str) -> list[str]:
+    """The totals as sentences; `what` is many of them in words: convolutions of vgg-16. Without any time there is no sentence."""
+    said = []
+    for t in network_steps.totals(works, measurements):
+        sides = ((t.cpu, "CPU"), (t.gpu, "GPU, data already there"))
+        sums = [f"{seconds(time)} on the {name}" for time, name in sides if time is not None]
+        if sums:
+            many, _, of = what.partition(" ")
+            every = f"all {t.works} {what}" if t.works > 1 else f"the one {many.removesuffix('s')} {of}"
+            said.append(
+                f"{t.math}, batch {t.batch}: {every} ({join(t.directions)}, {digits(t.flops / 1e9)} GFLOP) "
+                f"take{'s' * (t.works == 1)} {join(sums)}, the fastest kernel each, one call at a time."
+            )
+    return said
+
+
+def lines(
+    answers: Iterable[Answer], measurements: "Iterable[Measurement]", machine: "Machine | None" = None, most: int = 12
+) -> list[str]:
+    """A sentence for each answer, `most` of them, and how many more there are; without a GPU the one that says so."""
+    answers = list(answers)
+    if answers and all(a.kind == "no-gpu" for a in answers):
+        return [crossings.no_gpu_sentence(measurements, machine)]
+    said = list(dict.fromkeys(sentence(a) for a in answers))
+    more = len(said) - most
+    rest = f"... and {count(more, 'more answer')}; fewer layers or modes at a time show theirs"
+    return said if more <= 0 else [*said[:most], rest]
+
+
+def summaries(answers: Iterable[Answer]) -> list[str]:
+    """How all families of an operation fare together, a sentence for each of what varies, precision and form: how many have
+    the GPU win from where."""
+    groups: dict = {}
+    for a in answers:
+        if a.points and a.family != SQUARES:
+            form = (a.family.op, a.family.varies, crossings.precision_name(a), crossings.form_name(a.form))
+            groups.setdefault((*form, a.form.framework, a.form.cache), []).append(a)
+    return [
+        _summary(op, varies, precision, form, group)
+        for (op, varies, precision, form, *_), group in groups.items()
+        if len(group) > 1
+    ]
+
+
+def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer]) -> str:
+    first, family = group[0].form, group[0].family
+    how = [f"by {first.framework}"] * bool(first.framework) + [f"{first.cache} caches"] * (first.cache != "warm")
+    kinds = {kind: [a for a in group if a.kind == kind] for kind in dict.fromkeys(a.kind for a in group)}
+    parts = []
+    for kind in ("gpu-at-smallest", "gpu-from", "cpu-throughout", "several", "cant-tell"):
+        if of := kinds.get(kind, []):
+            found = [a.crossings[0] for a in of] if kind == "gpu-from" else []
+            ends = sorted(end for c in found for end in ((c.below, c.above) if c.wide else (c.at.value,)))
+            words = {
+                "gpu-at-smallest": f"the GPU wins already at {family.smallest}",
+                "cpu-throughout": "the CPU wins throughout",
+                "several": "the GPU loses again somewhere",
+                "cant-tell": "one can't tell",
+            }
+            between = " to ".join(dict.fromkeys(crossings.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
+            parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
+    low, high = min(a.low_n for a in group), max(a.high_n for a in group)
+    noun = {"conv": "convolutions", "matmul": "products"}[op]
+    return (
+        f"{', '.join([precision, *how, form])}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
+        f"(measured range {low}..{high})."
+    )
+
+
+def story(
+    measurements: "Iterable[Measurement]", op: str, ceilings: "tuple[Roof, ...]" = (), machine: "Machine | None" = None
+) -> list[str]:
+    """The layers of an operation in a few sentences: who wins with the data there and with copies as people write them, in
+    the first precision, and how fast each device is; [] without any."""
+    rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
+    found = [a for a in every(rows, op, forms=(LATENCY, COPIES[0])) if not a.form.framework and a.form.cache == "warm"]
+    rates = layers.rate_sentences(rows, op, ceilings)
+    if not any(is_gpu(m.settings.device) for m in rows) or (found and all(a.kind == "no-gpu" for a in found)):
+        return [crossings.no_gpu_sentence(rows, machine), *rates] if rows else []
+    first = [a for a in found if a.precision == found[0].precision]
+    said = []
+    for form in (LATENCY, COPIES[0]):
+        own = [a for a in first if a.form == form and a.points]
+        said += summaries(own) or [sentence(a) for a in own]
+    return [*said, *rates]
+
+
+def step_sentences(step: network_steps.Step, answer: Answer) -> tuple[str, str]:
+    """Who wins the step from which batch; both times at the fewest and at the most."""
+    first, last = answer.points[0], answer.points[-1]
+    told = "; ".join(_both_times(p) for p in ([first] if first is last else [first, last]))
+    way = f", by {answer.form.framework}" if answer.form.framework else ""
+    words = f"{step.words[:1].upper()}{step.words[1:]}"
+    return (
+        f"{words}, {crossings.precision_name(answer)}{way}, {crossings.form_name(answer.form)}: "
+        f"{crossings.verdict_words(answer)}{crossings.range_words(answer)}.",
+        f"{words}: {told}.",
+    )
+
+
+def _both_times(p: Point) -> str:
+    sides = {"GPU": p.gpu, "CPU": p.cpu}
+    told = [f"{seconds(s.seconds.value)} on the {name} ({_name(s)})" for name, s in sides.items()]
+    ratio = p.ratio.value
+    who = {1: f", {times(ratio)} as fast on the GPU", -1: f", {times(1 / ratio)} as fast on the CPU"}.get(p.sign, "")
+    return f"at batch {p.n} {join(told)}{who}"
+
+
+def _name(side: Side) -> str:
+    return network_steps.MANY if side.kernel == network_steps.MANY else crossings.side_name(side)
+
+
+def missing_step(step: network_steps.Step, measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
+    """Which device has no time of the whole step in a way that the other was called in, and the command that measures it; empty
+    where both have one, and on a machine without a GPU."""
+    measurements = list(measurements)
+    if machine is None or not machine.gpus or network_steps.answers(step, measurements):
+        return ""
+    whole: dict[bool, set[str]] = {False: set(), True: set()}  # device -> the ways it has the whole step in
+    for framework in ("", *FRAMEWORKS):
+        best = network_steps.best_rows(measurements, step.op, framework)
+        for gpu, ways in whole.items():
+            if any(network_steps.step_side(best, [w.problem for w in works], gpu) for works in step.works.values()):
+                ways.add(framework)
+    gpu = not whole[True]  # what is missing: the GPU's side, or the CPU's in the GPU's way
+    way = min(whole[not gpu], default="")
+    lacks = f"the {'GPU' if gpu else 'CPU'} has no time of all of them" + (f" by {way}" if way else "")
+    command = step.command((batch for batch, _ in step.works), "gpu" if gpu else "cpu", way)
+    return f"Who wins {step.words} is not known here: {lacks}. What is missing: {command}"
+
+
+def lacking_batches(step: network_steps.Step, answer: Answer, measurements: "Iterable[Measurement]") -> str:
+    """At which further batches one device alone has a time of the step in the answer's way, and the command that measures the
+    other's; empty where there is none."""
+    way = answer.form.framework
+    best, compared = network_steps.best_rows(measurements, step.op, way), {p.n for p in answer.points}
+    alone: dict[bool, list[int]] = {False: [], True: []}
+    for (batch, math), works in step.works.items():
+        gpu = math == answer.precision and network_steps.step_side(best, [w.problem for w in works], True)
+        cpu = math in (answer.precision, "float32") and network_steps.step_side(best, [w.problem for w in works], False)
+        if batch not in compared and (gpu or cpu):
+            alone[bool(gpu)].append(batch)
+    told = []
+    for there, batches in alone.items():
+        if batches := sorted(set(batches) - set(alone[True] if not there else ())):
+            command = step.command(batches, "cpu" if there else "gpu", way, "float32" if there else answer.precision)
+            sides = ("GPU", "CPU") if there else ("CPU", "GPU")
+            told.append(
+                f"the {sides[0]} alone has a time at batch {join(map(str, batches))}; the {sides[1]}'s: {command}"
+            )
+    return f"{step.words[:1].upper()}{step.words[1:]}: {'; '.join(told)}" if told else ""
+
+
+def step_story(
+    runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str, machine: "Machine | None"
+) -> list[str]:
+    """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
+    measurements = list(measurements)
+    said: list[str] = []
+    for step in network_steps.found(runs, measurements, op):
+        told = network_steps.answers(step, measurements)
+        said += step_sentences(step, told[0]) if told else [missing_step(step, measurements, machine)]
+    return [s for s in said if s]

@@ -1,0 +1,153 @@
+"""Budgets in words and tables: a sentence each, devices side by side, and where each number comes from."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
+from analysis.predict.combine import HIDDEN
+from analysis.stats import Estimate
+from analysis.text.rates import device_name
+from analysis.text.training import switch_words
+from analysis.units import count, join, seconds, signed
+from kernels import networks
+
+if TYPE_CHECKING:
+    from workloads.records import Machine, Measurement
+
+_TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
+_EVERY_STEPS = {"dispatch", "transfer calls"}  # parts that no step is without
+
+
+def where(training: "Measurement") -> str:
+    """The device of a row in words, with its threads when they were chosen."""
+    threads = training.settings.threads
+    return device_name(training.settings.device) + (f" ({count(threads, 'thread')})" if threads else "")
+
+
+def subject(training: "Measurement") -> str:
+    """Model and batch in a few words."""
+    problem = problem_of(training)
+    network = networks.known(problem.model)
+    name = f"{problem.model} ({network.seed})" if network and network.seed else problem.model
+    return f"{name} at batch {problem.batch}"
+
+
+def sentence(made: Budget) -> str:
+    """The budget in one or two sentences: the step, what accounts for it, and what is not explained."""
+    known = [
+        f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})"
+        for p in made.parts
+        if p.seconds and p.seconds.value and p.name != HIDDEN
+    ]
+    known += [
+        f"less {seconds(abs(p.seconds.value))} that are done {HIDDEN}"
+        for p in made.parts
+        if p.seconds and p.seconds.value and p.name == HIDDEN
+    ]
+    shared = (
+        ", with its share of the fit and its epochs" if {EPOCH_SHARE, FIT_SHARE} & {p.name for p in made.parts} else ""
+    )
+    start = f"{subject(made.training)} takes {seconds(made.step.value)} a step{shared} on {where(made.training)}"
+    doubt = f" (doubtful: its row is flagged {join(made.flags)})" if made.flags else ""
+    return f"{start}{': ' + join(known) if known else ''}; {_rest(made)}{doubt}."
+
+
+def _rest(made: Budget) -> str:
+    amount, share = seconds(abs(made.remainder.value)), _share(made.remainder, made.step)
+    verb = "is" if len(made.missing) == 1 else "are"
+    missing = f": {join(made.missing)} {verb} not measured yet" if made.missing else ""
+    if made.remainder.value < 0:
+        why = "so they are counted too high" if made.remainder.high < 0 else "which is within their noise"
+        if made.flags and made.remainder.high < 0:
+            why = "which cannot be: the machine was busy meanwhile, so measure again when it is quiet"
+        return f"its parts come to {amount} more than the step ({share}), {why}"
+    return f"{amount} ({share}) is not explained{missing}"
+
+
+def _share(part: Estimate, whole: Estimate) -> str:
+    return f"{100 * part.value / whole.value:.0f} %"
+
+
+def sound(made: Budget) -> bool:
+    """Whether a budget says something to who does not look at its rows: its step is not doubtful, and what every step pays, the
+    dispatch and on a GPU the copies' calls, is measured."""
+    return not made.flags and not _EVERY_STEPS & set(made.missing)
+
+
+def sentences(
+    measurements: "Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    wanted: Callable[[Budget], bool] = lambda made: True,
+) -> list[str]:
+    """A sentence for every training row whose budget is wanted, and for those without a time."""
+    rows = list(measurements)
+    without = [m for m in rows if m.problem.op == "training" and m.status != "ok"]
+    return [*(sentence(b) for b in budgets(rows, machine) if wanted(b)), *map(lost, without)]
+
+
+def lost(m: "Measurement") -> str:
+    """That a row has no time and why, with what is not the usual of it: other rows of its model and batch may have one."""
+    given = m.settings.switches
+    how = [f"{m.problem.dtype} inputs"] * (m.problem.dtype != "float32") + switch_words(given, ("replicas",))
+    on = f"{given['replicas']} GPUs" if given.get("replicas", "1") != "1" else where(m)
+    return f"{subject(m)}{f' ({join(how)})' if how else ''} has no time on {on} ({m.status}): {m.reason}"
+
+
+def table(made: list[Budget]) -> list[str]:
+    """The budgets of one training side by side as a Markdown table: a line a part, then sum, step and remainder."""
+    heads = [where(b.training).removeprefix("the ") for b in made]
+    names = sorted(dict.fromkeys(p.name for b in made for p in b.parts), key=lambda n: n == HIDDEN)
+    lines = [_line("a step", heads), "| --- |" + " ---: |" * len(made)]
+    lines += [
+        _line(name, [_cell(next((p for p in b.parts if p.name == name), None), b) for b in made]) for name in names
+    ]
+    lines += [_line(name, [_amount(getattr(b, field), b) for b in made]) for name, field in _TOTALS.items()]
+    return [*lines, _line("remainder's interval", [_ends(b.remainder) for b in made])]
+
+
+def _line(name: str, cells: list[str]) -> str:
+    return "| " + " | ".join(c.replace("|", "\\|") for c in (name, *cells)) + " |"
+
+
+def _cell(part: Part | None, of: Budget) -> str:
+    if part is None:
+        return "-"
+    if part.seconds is None:
+        return part.why.partition(":")[0]
+    return _amount(part.seconds, of) + (" (in part)" if part.partial else "")
+
+
+def _amount(time: Estimate, of: Budget) -> str:
+    return f"{signed(time.value)} ({_share(time, of.step)})"
+
+
+def _ends(time: Estimate) -> str:
+    return f"{signed(time.low)} to {signed(time.high)}"
+
+
+def notes(made: list[Budget]) -> list[str]:
+    """Where each number comes from, or why there is none: a line a part, devices that say the same together."""
+    said: dict[str, list[str]] = {}
+    for b in made:
+        texts = [f"{p.name}: {p.why}" for p in b.parts]
+        texts += [f"step: its row is flagged {join(b.flags)}"] if b.flags else []
+        for text in texts:
+            said.setdefault(text, []).append(where(b.training))
+    return [f"- {text}" + (f" ({join(on)})" if len(on) < len(made) else "") for text, on in said.items()]
+
+
+def lines(
+    measurements: "Iterable[Measurement]",
+    machine: "Machine | None" = None,
+    wanted: Callable[[Budget], bool] = lambda made: True,
+) -> list[str]:
+    """The Keras section as Markdown: the sentences, then for each training a small table of those wanted."""
+    rows = list(measurements)
+    found = [line for text in sentences(rows, machine, wanted) for line in (text, "")]
+    groups: dict[tuple, list[Budget]] = {}
+    for b in filter(wanted, budgets(rows, machine)):
+        switches = tuple(sorted(b.training.settings.switches.items()))
+        groups.setdefault((b.training.kernel, b.training.problem, switches), []).append(b)
+    for made in groups.values():
+        found += [*table(made), "", *notes(made), ""]
+    return found[:-1]

@@ -1,0 +1,128 @@
+"""Runs and machines beside each other in words, for a page that shows several: who is faster at what both did best, and what
+analysis.compare.comparison found row by row."""
+
+import statistics
+from typing import TYPE_CHECKING
+
+from analysis import noise
+from analysis.compare.comparison import least_effect
+from analysis.crossover.crossover import COPIES, LATENCY, Answer
+from analysis.crossover.families import square_rows
+from analysis.roofline.bounds import Roof, pick
+from analysis.stats import is_gpu, middle, verdict
+from analysis.text.crossings import compare_sentence, form_name, verdict_words
+from analysis.units import bytes_rate, count, digits, flops_rate, join, seconds, times
+
+if TYPE_CHECKING:
+    from analysis.compare.comparison import Compared, Comparison
+    from analysis.stats import Verdict
+    from workloads.records import Measurement
+
+_NAMED = 3  # rows of each verdict, in words
+HEADS = ("row", "clock", "before", "after", "times as long", "verdict")
+
+
+def best(old: "list[Measurement]", new: "list[Measurement]", names: tuple[str, str]) -> list[str]:
+    """The fastest square product of each device at the largest n that both have, by precision: a verdict on their samples."""
+    known, said = noise.stored("", (*old, *new)), []
+    sides = [square_rows(rows) for rows in (old, new)]
+    for precision in (p for p in sides[0] if p in sides[1]):
+        for gpu, where in ((False, "CPU"), (True, "GPU, data already there")):
+            a, b = (_fastest(side[precision], gpu) for side in sides)
+            if not (shared := a.keys() & b.keys()):
+                continue
+            x, y = a[max(shared)], b[max(shared)]
+            one, other = (m.on("host-latency") for m in (x, y))
+            if not (one and other):
+                continue
+            told = verdict(one, other, min_effect=least_effect(y, one, other, None, known).limit)
+            said.append(
+                f"{precision}, n = {max(shared)}, the fastest on the {where}: {names[1]} ({_how(y)}, {seconds(middle(other))}) "
+                f"{_than(told)} {names[0]} ({_how(x)}, {seconds(middle(one))})."
+            )
+    return said
+
+
+def _than(told: "Verdict") -> str:
+    """`takes 9.41 times as long as`, `is 2.10 times as fast as` and the interval, as far as the verdict claims it."""
+    r = told.ratio
+    if told.word == "slower":
+        return f"takes {times(r.value)} ({digits(r.low)}..{digits(r.high)}) as long as"
+    if told.word == "faster":
+        return f"is {times(1 / r.value)} ({digits(1 / r.high)}..{digits(1 / r.low)}) as fast as"
+    return "takes as long as" if told.word == "same" else "cannot be told from"
+
+
+def crossing(answers: "list[tuple[str, tuple[Answer, ...]]]") -> list[str]:
+    """From where the GPU wins in each run: (its name, its answers), the first precision, with the data there and copied."""
+    said = []
+    for name, found in answers:
+        first = [a for a in found if a.points and a.precision == found[0].precision]
+        told = [f"{form_name(a.form)}, {verdict_words(a)}" for a in first if a.form in (LATENCY, COPIES[0])]
+        said.append(f"{name}: {found[0].precision}, {'; '.join(told)}." if told else f"{name}: no GPU was measured.")
+    return [f"Where the GPU wins. {' '.join(said)}"] if any(a.points for _, found in answers for a in found) else []
+
+
+def ceilings(old: "tuple[Roof, ...]", new: "tuple[Roof, ...]", names: tuple[str, str]) -> list[str]:
+    """How many times as much the measured roofs of memory and of arithmetic are, of the devices that both have."""
+    told = []
+    for device, where in (("cpu", "CPU"), ("gpu:0", "GPU")):
+        for kind, name, words in (("memory", "", bytes_rate), ("compute", "float32", flops_rate)):
+            a, b = (pick(roofs, device, kind, name) for roofs in (old, new))
+            if a and b:
+                what = f"the {where}'s {'memory' if kind == 'memory' else f'{name} arithmetic'}"
+                rates = f"{words(b.rate.value)} against {words(a.rate.value)}"
+                told.append(f"{what} gives {times(b.rate.value / a.rate.value)} as much ({rates})")
+    return [f"Measured ceilings of {names[1]} beside {names[0]}: {'; '.join(told)}."] if told else []
+
+
+def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Measurement]":
+    """n -> the row whose call is shortest, its data on the device."""
+    found = {}
+    for n, rows in sizes.items():
+        own = [
+            m for m in rows if m.status == "ok" and is_gpu(m.settings.device) == gpu and m.settings.mode == "resident"
+        ]
+        if own := [m for m in own if (s := m.on("host-latency")) and s.seconds]:
+            found[n] = min(own, key=lambda m: middle(m.on("host-latency")))
+    return found
+
+
+def _how(m: "Measurement") -> str:
+    return m.label + (f", {count(m.settings.threads, 'thread')}" if m.settings.threads else "")
+
+
+def sentences(made: "Comparison", old: str, new: str) -> list[str]:
+    """How many shared rows are faster, slower, the same by device and operation, and which differ most."""
+    if not made.rows:
+        return [f"{old} and {new} share no row with a time in both."]
+    groups: dict[tuple[bool, str], list[Compared]] = {}
+    for r in made.rows:
+        groups.setdefault((is_gpu(r.new.settings.device), r.new.problem.op), []).append(r)
+    said = []
+    for (gpu, op), group in groups.items():
+        counts = [(word, sum(r.word == word for r in group)) for word in ("faster", "slower", "same", "can't tell")]
+        middle = statistics.median(r.verdict.ratio.value for r in group)
+        said.append(
+            f"Of {count(len(group), f'{op} row')} on the {'GPU' if gpu else 'CPU'} that both have, in {new} "
+            f"{join(f'{n} {word}' for word, n in counts if n)}; in the middle they take {digits(middle)} times as long as in "
+            f"{old}."
+        )
+    for word in ("slower", "faster"):
+        said += [f"{r.name}: {compare_sentence(r.verdict, old, new)}" for r in made.of(word)[:_NAMED]]
+    return said
+
+
+def rows(made: "Comparison") -> list[tuple]:
+    """A line a shared row, those that differ most first."""
+    ranked = [r for word in ("slower", "faster", "can't tell", "same") for r in made.of(word)]
+    return [
+        (
+            r.name,
+            r.clock,
+            *(seconds(statistics.median(s.seconds)) for m in (r.old, r.new) if (s := m.on(r.clock))),
+            f"{digits(r.verdict.ratio.value)} ({digits(r.verdict.ratio.low)}..{digits(r.verdict.ratio.high)})",
+            r.word,
+        )
+        for r in ranked
+    ]

@@ -1,0 +1,216 @@
+"""Trainings and their rows in words: how they are named, what their options are called, and what they learned."""
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.stats import of
+from analysis.training import break_even, side_by_side
+from analysis.training.break_even import Pair, Setup
+from analysis.units import count, digits, percent, seconds, times
+from kernels import networks
+from workloads.records import SAMPLES
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+# Switches that have no words of their own: name -> how it is said, {} its text.
+_SAID = {
+    "steps_per_execution": "{} steps an execution",
+    "tf32": "TF32 {}",
+    "precision": "{}",
+    "dropout": "dropout {}",
+    "targets": "{} targets",
+    "shuffle": "shuffle {}",
+    "TF_ENABLE_ONEDNN_OPTS": "TF_ENABLE_ONEDNN_OPTS={}",
+    "gpu": "GPU {}",
+    "keras_backend": "Keras on {}",
+    "jit_compile": "jit {}",
+    "residence": "{}",
+    "data": "{} data",
+    "replicas": "{} GPUs",
+    "strategy": "{}",
+    "in_flight": "{} in flight",
+    "at_once": "{} at once",
+    "clear_session": "clear_session {}",
+}
+
+
+_OTHER = 2.0  # losses this many times apart are not alike
+_LEARNED = 0.05  # of the first loss: what is left when nearly all is learned
+_FALL = 0.005  # of the first loss: a last one that is no farther below has not fallen
+_NO_LOSS = 1e-6
+_NOISY = 0.05  # of a step: noise worth a word
+_LOOPS = {"tensorflow": "tf loop", "jax": "jax loop"}
+_TEXTS = {
+    "residence": {
+        "resident": "the whole set on the device",
+        "generator": "a Python generator",
+        "fed": "fed each step",
+        "prefetch": "tf.data prefetched to the device",
+    },
+    "beside": {
+        "nothing": "alone",
+        "student": "beside a student",
+        "teacher": "beside a teacher",
+        "fits": "beside its like",
+    },
+}
+
+
+def switch_words(given: "Iterable", without: Iterable[str] = ()) -> list[str]:
+    """Switches that are not their default, in words."""
+    named = {
+        name: text
+        for name, text in dict(given).items()
+        if name not in without and (name, text) != ("data", "synthetic")
+    }
+    return [
+        _TEXTS.get(name, {}).get(text) or _SAID.get(name, f"{name} {{}}").format(text) for name, text in named.items()
+    ]
+
+
+def subject(setup: Setup, varies: str = "") -> str:
+    """`cifar10-cnn (S0), batch 32, 50,000 samples, float64 inputs, Keras's fit`; what varies is left out."""
+    network = networks.known(setup.model) if not re.search(r"-[WD]|x[WD]", setup.model) else None
+    name = f"{setup.model} ({network.seed})" if network and network.seed else setup.model
+    if setup.batch == setup.samples and varies != "batch":
+        sizes = [f"{setup.samples:,} samples in one batch" if setup.samples else "all samples in one batch"]
+    else:
+        sizes = [f"batch {setup.batch}"] * bool(setup.batch) + [f"{setup.samples:,} samples"] * bool(setup.samples)
+    given = dict(setup.switches)
+    _, backend, variant = setup.kernel.split("/")
+    how = (
+        ["Keras's fit"]
+        if variant == "fit"
+        else [f"a bare {backend} loop"]
+        if variant.endswith("loop")
+        else ["one loop on the device"]
+    )
+    home = {"numpy": [], "fed": ["fed each step"], "resident": ["data resident"] * variant.endswith("loop")}
+    how += home.get(given.get("residence", "numpy"), [str(given.get("residence"))])
+    return ", ".join([name, *sizes, f"{setup.dtype} inputs", *how, *switch_words(given, ("residence",))])
+
+
+def whole_job(setup: Setup, varies: str = "") -> tuple[str, Setup]:
+    """(`of 60,000 samples and 10 epochs, put together from these costs`, the setup without its own samples): which job a
+    training is judged by; the setup as it is where the job has its samples."""
+    samples, epochs = break_even.planned(setup, varies)
+    words = f"of {samples:,} samples and {count(epochs, 'epoch')}"
+    if samples == setup.samples:
+        return words, setup
+    return f"{words}, put together from these costs", msgspec.structs.replace(setup, samples=0)
+
+
+def where_word(m: "Measurement") -> str:
+    """The device, its form and threads, for a table: `cpu jit x4`, `cpu visible`, `gpu:0`."""
+    form = break_even.form_of(m)
+    jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
+    threads = f"x{m.settings.threads}" if m.settings.threads else ""
+    return " ".join(filter(None, (m.settings.device, "seen" * seen, "jit" * jit, threads)))
+
+
+def way_word(m: "Measurement") -> str:
+    """How it was trained and where the samples lived: fit, prefetch, resident, jax loop, jax fed."""
+    backend, variant = m.backend, m.variant
+    home = m.settings.switches.get("residence", "numpy")
+    if not variant.endswith("loop"):
+        return variant if home == "numpy" else home
+    return _LOOPS[backend].replace("loop", "fed") if home == "fed" else _LOOPS[backend]
+
+
+def notes(m: "Measurement") -> list[str]:
+    """What else a row should say: how it was compiled, further switches, its noise where it is wide, flags."""
+    said = ["jit" if m.values["jit_compile"] else "op by op"] if "jit_compile" in m.values else []
+    said += switch_words(m.settings.switches, ("residence", "jit_compile", "gpu"))
+    said += [m.problem.dtype] * (m.problem.dtype != "float32")
+    timed = m.on("host-latency")  # None where fresh processes started alone
+    if m.kernel == side_by_side.TRIAL and timed:
+        apart = "a process each" if m.settings.process == "fresh" else "one process"
+        said += [f"{len(timed.seconds)} trials", apart, f"{seconds(side_by_side.trial_seconds(m))} each"]
+    noise = of(timed).noise if timed and m.kernel != side_by_side.TRIAL else 0.0
+    said += [f"{len(m.series.get('import_s', ()))} starts"] * ("import_s" in m.series and not timed)
+    return [*said, *[f"+-{percent(noise)}"] * (noise > _NOISY), *m.flags]
+
+
+def _last_losses(a: "Measurement", b: "Measurement") -> tuple[str, float, float] | None:
+    """(after what, each one's last loss) of two rows of one training: of their own fits where both have as many epochs."""
+    if "job_loss" in a.series and "job_loss" in b.series and a.problem.epochs == b.problem.epochs:
+        return f"after {count(a.problem.epochs, 'epoch')}", a.series["job_loss"][-1], b.series["job_loss"][-1]
+    if a.series.get("loss") and b.series.get("loss"):
+        return (
+            f"after {count(len(a.series['loss']), 'epoch')} of few samples",
+            a.series["loss"][-1],
+            b.series["loss"][-1],
+        )
+    return None
+
+
+def loss_sentence(pair: Pair, measurements: "Iterable[Measurement]" = ()) -> str:
+    """Where the two devices end at losses that differ by more than a factor after learning from the same samples: by how much,
+    and what could be why, if none of the `measurements` says that it is not; "" where they agree, or both have learned nearly
+    all that there is."""
+    gpu = pair.gpu.row
+    cpu = next((side.row for side in pair.cpus if _same_samples(side.row, gpu)), None)
+    if not (cpu and (found := _last_losses(cpu, gpu))):
+        return ""
+    when, a, b = found
+    if not _apart(a, b) or max(a, b) < _LEARNED * max(cpu.series["loss"][0], gpu.series["loss"][0]):
+        return ""
+    return (
+        f"{subject(pair.setup)}: {when} the loss is {digits(a)} on the CPU and {digits(b)} on the GPU, "
+        f"{times(max(a, b) / min(a, b)) if min(a, b) else 'many times'} apart{_why_apart(pair, cpu, measurements)}."
+    )
+
+
+def _same_samples(a: "Measurement", b: "Measurement") -> bool:
+    return a.notes.get(SAMPLES) == b.notes.get(SAMPLES)
+
+
+def _apart(a: float, b: float) -> bool:
+    return max(a, b) > _OTHER * min(a, b)
+
+
+def _why_apart(pair: Pair, cpu: "Measurement", measurements: "Iterable[Measurement]") -> str:
+    """TF32, where the GPU uses it and the same training without it is not known to end as far from the CPU."""
+    gpu = pair.gpu.row
+    if not gpu.values.get("tf32"):
+        return ""
+    plain = msgspec.structs.replace(pair.setup, switches=tuple(sorted((*pair.setup.switches, ("tf32", "off")))))
+    for m in measurements:
+        if m.problem.op == "training" and m.settings.device == gpu.settings.device and break_even.setup_of(m) == plain:
+            found = _last_losses(cpu, m) if m.status == "ok" and _same_samples(cpu, m) else None
+            if found and _apart(*found[1:]):
+                return f"; with --tf32 off it is {digits(found[2])} on the GPU too"
+    return (
+        "; the GPU's products are in TF32 (10 bits of fraction where float32 has 23), which may be why: with --tf32 off they "
+        "are not"
+    )
+
+
+def losses(m: "Measurement") -> str:
+    """What a row learned: its own fit's losses, first and last, and those of a short run from the first weights; that it does
+    not learn where they do not fall."""
+    said = []
+    for name, epochs in (("job_", m.problem.epochs), ("", len(m.series.get("loss", ())))):
+        if taken := m.series.get(f"{name}loss"):
+            right = m.series.get(f"{name}accuracy", ())
+            accuracy = f", accuracy {percent(right[0])} to {percent(right[-1])}" if right else ""
+            what = "" if name else " of few samples"
+            stuck = "" if _falls(taken, right) else "does not learn: "
+            said.append(
+                f"{stuck}loss {_loss(taken[0])} to {_loss(taken[-1])}{accuracy} in {count(epochs, 'epoch')}{what}"
+            )
+    return "; ".join(said)
+
+
+def _falls(taken: tuple[float, ...], right: tuple[float, ...]) -> bool:
+    """Whether the losses of several epochs fall by more than next to nothing; where nearly all is learned they need not."""
+    learned = right[-1] > 1 - _LEARNED if right else taken[-1] < _LEARNED
+    return len(taken) < 2 or learned or taken[-1] < (1 - _FALL) * taken[0]
+
+
+def _loss(value: float) -> str:
+    return digits(value) if value >= _NO_LOSS else f"under {_NO_LOSS:f}"

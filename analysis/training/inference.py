@@ -1,0 +1,113 @@
+"""Answers of a model in batches: samples a second on the CPU and the GPU, with copies and without, joules, and from which batch
+the GPU wins."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from analysis.crossover.crossover import Answer, Family, Form, Point, Side, classify, refine
+from analysis.stats import Estimate, is_gpu, of
+from workloads.records import settings
+
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+KERAS = "inference/keras"
+
+
+class Way(msgspec.Struct, frozen=True):
+    """How a batch is answered: the kernel, the copies in it, the GPU's clock, and that in words."""
+
+    kernel: str
+    mode: str
+    clock: str
+    words: str
+
+    @property
+    def form(self) -> Form:
+        return Form(self.mode, self.clock, framework="keras")
+
+
+RESIDENT = Way(f"{KERAS}/call", "resident", "host-latency", "samples already on the device, one call at a time")
+QUEUED = Way(f"{KERAS}/call", "resident", "host-throughput", "samples already on the device, calls queued")
+ROUNDTRIP = Way(f"{KERAS}/call", "roundtrip", "host-latency", "array to array by a tf.function")
+PREDICT = Way(f"{KERAS}/predict", "roundtrip", "host-latency", "array to array by model.predict")
+WAYS = (RESIDENT, QUEUED, ROUNDTRIP, PREDICT)
+SERVE = f"{KERAS}/serve"
+
+
+class Case(msgspec.Struct, frozen=True):
+    """What was asked of a model: rows of a case differ in batch, device, threads and how they were compiled."""
+
+    model: str
+    dtype: str
+    precision: str
+
+    @property
+    def name(self) -> str:
+        more = [self.precision] * (self.precision != "float32") + [f"{self.dtype} inputs"] * (self.dtype != "float32")
+        return ", ".join([self.model, *more])
+
+
+def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement]]":
+    """The inference rows that stand for themselves, by case."""
+    found: dict[Case, list] = {}
+    for m in measurements:
+        if m.problem.op == "inference" and m.settings.process == "warm" and settings.ordinary(m):
+            precision = m.settings.switches.get("precision", settings.default("precision"))
+            found.setdefault(Case(m.problem.model, m.problem.dtype, precision), []).append(m)
+    return found
+
+
+def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":
+    """The fastest row of a side at a batch, and its seconds a call."""
+    clock = way.clock if gpu else "host-latency"  # a CPU's call has ended when it returns: nothing queues
+    timed = [
+        (m, of(s))
+        for m in rows
+        if (m.kernel, m.settings.mode, m.problem.batch, is_gpu(m.settings.device)) == (way.kernel, way.mode, batch, gpu)
+        and m.status == "ok"
+        and (s := m.on(clock))
+        and s.seconds
+    ]
+    return min(timed, key=lambda pair: pair[1].value, default=None)
+
+
+def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, Answer]]:
+    """Who wins at which batch, for every case and way that has rows of both sides. A side is its fastest row over threads,
+    ways to compile and libraries; `point.n` is the batch."""
+    found = []
+    for case, rows in cases(measurements).items():
+        family = Family("inference", "batch", ("batch",), (("model", case.model), ("dtype", case.dtype)))
+        batches = sorted({m.problem.batch for m in rows})
+        for way in WAYS:
+            points = []
+            for batch in batches:
+                cpu, gpu = (side(rows, way, on_gpu, batch) for on_gpu in (False, True))
+                if cpu and gpu:
+                    points.append(Point(batch, *(_as_side(case, m, seconds) for m, seconds in (cpu, gpu))))
+            if points:
+                tried = tuple(
+                    sorted({m.problem.batch for m in rows if (m.kernel, m.settings.mode) == (way.kernel, way.mode)})
+                )
+                answer = classify(case.precision, way.form, points, family=family)
+                found.append((case, way, msgspec.structs.replace(answer, tried=tried)))
+    return found
+
+
+def _as_side(case: Case, m: "Measurement", seconds: Estimate) -> Side:
+    return Side(m.kernel, m.settings.device, m.settings.threads, case.precision, seconds)
+
+
+def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":
+    """(row, batch): the winners on either side of each crossover, to be measured at that batch too."""
+    measurements, found = list(measurements), {}
+    for case, way, answer in crossovers(measurements):
+        rows = cases(measurements)[case]
+        for batch in refine(answer):
+            near = min((p.n for p in answer.points), key=lambda n: abs(n / batch - 1))
+            for gpu in (False, True):
+                if best := side(rows, way, gpu, near):
+                    found[best[0].kernel, best[0].settings.device, way.mode, case, batch] = (best[0], batch)
+    return list(found.values())
