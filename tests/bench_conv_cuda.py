@@ -122,14 +122,8 @@ def compared(dtype: str, own: list, library, stream) -> list[Figure]:
         ratios.append(ratio)
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
     mean = estimate.Estimate(*ends)
-    figures.append(
-        Figure(
-            f"{dtype}: geometric mean of {len(ratios)} layers",
-            f"at least {TARGETS[dtype]:.2f}",
-            mean,
-            mean.value >= TARGETS[dtype],
-        )
-    )
+    what = f"{dtype}: geometric mean of {len(ratios)} layers"
+    figures.append(Figure(what, f"at least {TARGETS[dtype]:.2f}", mean, mean.value >= TARGETS[dtype]))
     for problem, name in backward(every):
         figures += one(f"{dtype} {name}, {problem.direction}", own, library, problem, ceiling, stream)[0]
     return figures

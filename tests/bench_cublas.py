@@ -36,11 +36,8 @@ def main() -> int:
             ratio = ratios(lambda: mine(calls) / calls, theirs)  # noqa: B023
             within = max(abs(ratio.low - 1), abs(ratio.high - 1))
             target = "within 2 %" if name == "device time" else "printed"
-            figures.append(
-                Figure(
-                    f"n = {n}, {name}: ours / plain event loop", target, ratio, within <= 0.02 or target == "printed"
-                )
-            )
+            what = f"n = {n}, {name}: ours / plain event loop"
+            figures.append(Figure(what, target, ratio, within <= 0.02 or target == "printed"))
     about = (
         f"float32; {ROUNDS} alternating pairs each. Device time: the plain loop puts two events around its calls behind a 4096 "
         "product, so that the queue never runs dry. Throughput: the plain loop puts two events around the calls as they are "

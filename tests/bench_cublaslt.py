@@ -15,12 +15,8 @@ from kernels.problems import Matmul
 from workloads import copies, machine, timing
 from workloads.timing import Limits
 
-SHAPES = (
-    (2048, 2048, 13312),
-    (2048, 2048, 2048),
-    (4096, 4096, 4096),
-    (8192, 8192, 8192),
-)  # the first: its best on an H200
+# the first: its best on an H200
+SHAPES = ((2048, 2048, 13312), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192))
 ROUNDS, WARM_UPS, ITERATIONS = 10, 50, 100
 FLUSHED_BYTES = 256 << 20
 WITHIN = 0.02

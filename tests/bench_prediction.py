@@ -123,29 +123,16 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
             for p in made
             if (s := rows.get((p.training.model, p.training.batch, p.settings.device, p.execution)))
         ]
-        found.append(
-            Figure(
-                f"saved before they were measured, {file.name}: predictions that were measured since",
-                f">= {FEWEST_FORETOLD}",
-                exactly(len(pairs)),
-                len(pairs) >= FEWEST_FORETOLD,
-            )
-        )
+        what = f"saved before they were measured, {file.name}: predictions that were measured since"
+        found.append(Figure(what, f">= {FEWEST_FORETOLD}", exactly(len(pairs)), len(pairs) >= FEWEST_FORETOLD))
         for device in dict.fromkeys(p.settings.device for p, _ in pairs):
             here = [(p, s) for p, s in pairs if p.settings.device == device and s.told]
             off = [held_out.off(p.told_by(s.with_feed), s.step.value) for p, s in here]
             models = [p.training.model for p, _ in here]
             for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
                 e = resampled(off, models, statistic)
-                found.append(
-                    Figure(
-                        f"{name} error of those as they were saved, {device} ({len(here)})",
-                        f"<= {percent(wanted)}",
-                        in_percent(e),
-                        e.value <= wanted,
-                        "%",
-                    )
-                )
+                what = f"{name} error of those as they were saved, {device} ({len(here)})"
+                found.append(Figure(what, f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%"))
     return found
 
 
@@ -310,13 +297,8 @@ def explaining(run: pathlib.Path) -> Figure:
             explain.main(["--case", "keras-249", str(run)])
         taken.append(time.perf_counter() - begin)
     e = Estimate(statistics.median(taken[1:]), min(taken[1:]), max(taken[1:]))
-    return Figure(
-        "seconds of explain --case keras-249 on the stored rows, after its imports",
-        f"< {EXPLAIN_S:g} s",
-        e,
-        e.value < EXPLAIN_S,
-        "s",
-    )
+    what = "seconds of explain --case keras-249 on the stored rows, after its imports"
+    return Figure(what, f"< {EXPLAIN_S:g} s", e, e.value < EXPLAIN_S, "s")
 
 
 FLOOR = "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous"

@@ -26,11 +26,8 @@ WATCHED = Training("cifar10-cnn", 32, 160)  # a short fit, whose clock is looked
 STAMPED = Training("cifar10-cnn", 32, 160, 3)  # the epochs of fits longer than --max-time are stamped
 WATCH, STAMPS = "the look at the clock before it", "its epochs stamped"
 EXACT = {"data": "synthetic", "dropout": "off", "shuffle": "off", "tf32": "off"}
-PAIRS, SECONDS, NOISE = (
-    (20, 400),
-    (8.0, 30.0),
-    0.005,
-)  # pairs of fits and their seconds: at least, at most; narrow enough
+# pairs of fits and their seconds: at least, at most; narrow enough
+PAIRS, SECONDS, NOISE = ((20, 400), (8.0, 30.0), 0.005)
 
 
 def training(problem: Training, device: str, **given: str) -> Row:

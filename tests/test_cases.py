@@ -95,17 +95,9 @@ def peaks(cpu_us: dict[int, float], **given) -> list:
     made = []
     for n, us in cpu_us.items():
         for device, time in (("cpu", us), ("gpu:0", 90.0)):
+            kernel = "training/jax/loop"
             made.append(
-                trained(
-                    "peaks",
-                    n,
-                    n,
-                    (0.0, 0.0, time * 1e-6),
-                    device=device,
-                    kernel="training/jax/loop",
-                    epochs=2000,
-                    **given,
-                )
+                trained("peaks", n, n, (0.0, 0.0, time * 1e-6), device=device, kernel=kernel, epochs=2000, **given)
             )
     return made
 

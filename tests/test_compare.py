@@ -27,13 +27,8 @@ def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
 
 
 def processes(*centers: float) -> Samples:
-    return Samples(
-        "host-latency",
-        tuple(c for c in centers for _ in range(2)),
-        1,
-        tuple(i for i in range(len(centers)) for _ in range(2)),
-        f"{len(centers)} processes",
-    )
+    block = tuple(i for i in range(len(centers)) for _ in range(2))
+    return Samples("host-latency", tuple(c for c in centers for _ in range(2)), 1, block, f"{len(centers)} processes")
 
 
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
@@ -253,13 +248,9 @@ def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
 
 def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
     """Five processes of a Keras fit lie 10 to 20 % apart: what they differ by is the framework's, and nothing of a product's."""
-    fit = Measurement(
-        "training/keras/fit",
-        Training("cifar10-cnn", 32, 512),
-        Settings(),
-        "ok",
-        samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),),
-    )
+    kernel = "training/keras/fit"
+    problem = Training("cifar10-cnn", 32, 512)
+    fit = Measurement(kernel, problem, Settings(), "ok", samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),))
     kernels = [timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=n) for n in (128, 256, 512, 1024)]
     for known in ([], kernels):
         alone, beside = (spread.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
@@ -304,13 +295,8 @@ def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
 
 def test_pairs_taken_side_by_side_are_compared_as_pairs():
     drift = [1.0, 1.3, 0.8, 1.2, 0.9, 1.1, 1.25, 0.85]
-    old = Samples(
-        "host-latency",
-        tuple(d for d in drift for _ in range(2)),
-        1,
-        tuple(i // 2 for i in range(16)),
-        "alternating blocks",
-    )
+    seconds = tuple(d for d in drift for _ in range(2))
+    old = Samples("host-latency", seconds, 1, tuple(i // 2 for i in range(16)), "alternating blocks")
     new = msgspec.structs.replace(old, seconds=tuple(1.05 * s for s in old.seconds))
     apart = [timed(s) for s in (old, new)]
     beside = [msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in apart]

@@ -17,14 +17,8 @@ def outcome(*rows, left=0, stopped="", workload="training"):
 
 
 def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320, device="cpu"):
-    return row(
-        "training/keras/fit",
-        Training(model, 32, samples),
-        0.1 if status == "ok" else None,
-        device=device,
-        status=status,
-        reason=reason,
-    )
+    seconds = 0.1 if status == "ok" else None
+    return row("training/keras/fit", Training(model, 32, samples), seconds, device=device, status=status, reason=reason)
 
 
 def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):

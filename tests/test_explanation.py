@@ -231,10 +231,8 @@ def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remaind
     table = {line[:41].strip(): line[41:].split("  ") for line in explanation_tables.budget_lines(e)}
     cells = {name: [cell.strip() for cell in each if cell.strip()] for name, each in table.items()}
     assert cells["of it the fit's work for a step's samples"] == ["-", "3.20 ms"]
-    assert cells["not explained (measured less predicted)"] == [
-        "-140 us (-8.54 %)",
-        "-364 us (-6.79 %)",
-    ]  # of 1.64 and 5.364
+    # of 1.64 and 5.364
+    assert cells["not explained (measured less predicted)"] == ["-140 us (-8.54 %)", "-364 us (-6.79 %)"]
     assert cells["what is predicted lies"] == ["outside the measured interval"] * 2
     noisy = msgspec.structs.replace(e, measured={"gpu:0": Estimate(5 * MS, 4 * MS, 5.4 * MS)})
     assert explanation_tables.budget_lines(noisy)[9].split("  ")[-1].strip() == "inside the measured interval"

@@ -39,11 +39,8 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
         {**LISTED, "NodeID": "3" * 56, "Alive": False},
     ]
     seen = fleet_cluster.nodes(listed)
-    assert [(n.name, n.cpus, n.gpus) for n in seen] == [
-        ("gpu-box", 8.0, 2.0),
-        ("gpu-box", 8.0, 2.0),
-        ("rack-2-a", 8.0, 2.0),
-    ]
+    expected = [("gpu-box", 8.0, 2.0), ("gpu-box", 8.0, 2.0), ("rack-2-a", 8.0, 2.0)]
+    assert [(n.name, n.cpus, n.gpus) for n in seen] == expected
     assert [n.name for n in fleet_cluster.told_apart(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
 
 
@@ -202,10 +199,8 @@ def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
     ray, (one, two) = gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
     assert one.lost == "n1 said nothing for 0.05 s" and one.tally()["lost"] == 2
-    assert (
-        two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
-        and len(ray.cancelled) == 2
-    )
+    assert two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
+    assert len(ray.cancelled) == 2
 
 
 def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):

@@ -85,10 +85,8 @@ def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
     write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
     write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
     judged = fleet_judged.judge(fleet_devices.devices(tmp_path / "new"), [tmp_path / "old"])
-    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == {
-        ("n1", False): 0.0,
-        ("n2", True): 0.5,
-    }
+    expected = {("n1", False): 0.0, ("n2", True): 0.5}
+    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
 
 
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):

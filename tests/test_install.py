@@ -303,10 +303,8 @@ def test_a_folder_that_is_no_venv_is_left_alone(machine):
 
 
 def test_an_unknown_extra_is_said_with_those_there_are(machine):
-    assert machine.set_up("kears") == (
-        "no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=referee",
-        [],
-    )
+    expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=referee", [])
+    assert machine.set_up("kears") == expected
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-cuda13.txt"])

@@ -52,15 +52,9 @@ def trained(
     values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
     made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series, values=values)
     chosen = switches.changed({"data": "synthetic", **given})
+    settings = Settings(device, threads, switches=chosen)
     return Measurement(
-        made.kernel,
-        problem,
-        Settings(device, threads, switches=chosen),
-        "ok",
-        samples=made.samples,
-        phases_s=phases,
-        series=series,
-        values=made.values,
+        made.kernel, problem, settings, "ok", samples=made.samples, phases_s=phases, series=series, values=made.values
     )
 
 
@@ -309,19 +303,12 @@ def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
 
 def test_each_change_stands_beside_the_plain_row():
     plain = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
+    kernel = "training/keras/resident"
     made = [
         plain,
         trained("cifar10-cnn", 32, 320, (0.0, 0.05, 5e-3), device="gpu:0", jit_compile="off"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.05, 2e-3), device="gpu:0", dtype="float64"),
-        trained(
-            "cifar10-cnn",
-            32,
-            320,
-            (0.0, 0.0, 1e-3),
-            device="gpu:0",
-            kernel="training/keras/resident",
-            residence="resident",
-        ),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0", kernel=kernel, residence="resident"),
     ]
     found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in job_words.changes(made)}
     expected = {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3), "the whole set on the device": (1e-3, 6e-3)}

@@ -200,10 +200,8 @@ def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_sa
 
 
 def test_a_rung_that_is_skipped_at_one_size_says_why():
-    rows = [
-        *cpu_rows(),
-        row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason="minutes a call"),
-    ]
+    reason = "minutes a call"
+    rows = [*cpu_rows(), row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason=reason)]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
     assert "numba/naive has no row at n = 512: minutes a call." in said
     assert not any("naive is missing" in line or "naive was not measured" in line for line in said)

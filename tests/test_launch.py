@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shlex
 import sys
 
 import pytest
@@ -85,19 +86,7 @@ def test_bad_input_is_one_line_and_its_exit_code(flags, code, words, capsys):
 
 
 def test_the_command_prints_rows_and_constants(tmp_path, capsys):
-    flags = [
-        "--backends",
-        "numpy",
-        "--calls",
-        "elementwise",
-        "--counts",
-        "1",
-        "8",
-        "--fast",
-        "--max-time",
-        "0.02",
-        "-q",
-    ]
+    flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 -q")
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["kernel", "call", "where"] and "us in all" in head

@@ -127,14 +127,8 @@ def test_epochs_between_two_waits_share_their_time(monkeypatch):
     now, waits = 100.0, []
     monkeypatch.setattr(loops.time, "perf_counter", lambda: now)
     stamps = loops.Stamps(lambda: waits.append(now))
-    for now in (
-        100.5,
-        100.51,
-        100.52,
-        100.59,
-        100.6,
-        100.61,
-    ):  # the fourth ends 90 ms after the first, the last is the last
+    # the fourth ends 90 ms after the first, the last is the last
+    for now in (100.5, 100.51, 100.52, 100.59, 100.6, 100.61):
         stamps.epoch_ended(now == 100.61)
     assert waits == [100.5, 100.59, 100.61]
     assert stamps.seconds == pytest.approx([0.5, 0.03, 0.03, 0.03, 0.01, 0.01])

@@ -392,12 +392,7 @@ def runs(tmp_path_factory):
 def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     kept = tmp_path / "kept.json"
     flags = [
-        "--model",
-        "mlp-784-100x2-10",
-        "lenet",
-        "--batch",
-        "32",
-        "--profile",
+        *shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile"),
         runs,
         "--device",
         "cpu",

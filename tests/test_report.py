@@ -14,19 +14,7 @@ from test_results_load import write
 from analysis import report
 from analysis.bounds import roofs
 from analysis.crossover import crossovers
-from analysis.report import (
-    cells,
-    choose,
-    command,
-    html,
-    material,
-    movement,
-    overview,
-    page,
-    pictures,
-    roofline,
-    style,
-)
+from analysis.report import cells, choose, command, html, material, movement, overview, page, pictures, roofline, style
 from analysis.roofline import __main__ as roofline_command
 from workloads import options, records
 

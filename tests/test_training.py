@@ -266,11 +266,8 @@ def test_the_line_that_says_what_tensorflow_missed():
         ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
         ("gpu:0", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda"}),
         ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
-        (
-            "gpu:0",
-            {"tf32": "off"},
-            {"NVIDIA_TF32_OVERRIDE": "0"},
-        ),  # a process of its own: plans are kept by shape alone
+        # a process of its own: plans are kept by shape alone
+        ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),
         ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
     ],
 )
@@ -374,13 +371,8 @@ def test_a_missing_tensorflow_exits_3_with_the_install_command_and_is_never_impo
 
 
 def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
-    lost = row(
-        "training/keras/fit",
-        Training("cifar10-cnn", 4, 8),
-        None,
-        status="failed",
-        reason="no data: CIFAR-10 cannot be loaded: no way",
-    )
+    reason = "no data: CIFAR-10 cannot be loaded: no way"
+    lost = row("training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason)
     monkeypatch.setattr(sweep, "sweep", lambda rows, args, name, command, *rest: SimpleNamespace(measurements=[lost]))
     assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
     said = capsys.readouterr().err.splitlines()

@@ -150,9 +150,8 @@ def test_the_study_has_both_libraries_and_each_size_once(kernels):
 
 
 def test_a_row_in_words_names_its_way():
-    assert "h2d pinned nbytes=4096" in plan.name(
-        Row("transfer/cupy/array", Transfer("h2d", 4096, "pinned"), Settings("gpu:0"))
-    )
+    kernel = "transfer/cupy/array"
+    assert "h2d pinned nbytes=4096" in plan.name(Row(kernel, Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
 
 
 def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/cupy/memcpy_async", **fields):
