@@ -160,9 +160,8 @@ def large(gpus: str, rounds: int, figures: Figures) -> None:
             sides.append(theirs)
             names.append("PyTorch")
             pairs.append(("nccl-tests' method in place / PyTorch's all_reduce", 1, 3))
-            figures.note(
-                f"PyTorch's all_reduce is by {version}, a process a GPU, CUDA events around {CALLS} calls in place."
-            )
+            text = f"PyTorch's all_reduce is by {version}, a process a GPU, CUDA events around {CALLS} calls in place."
+            figures.note(text)
         except RuntimeError as error:
             figures.lost("an independent measurement", error)
         taken = alternating(*sides, rounds=rounds)

@@ -54,9 +54,8 @@ def in_percent(e: Estimate) -> Estimate:
 
 def share(hits: int, of_: int, what: str, wanted: float) -> Figure:
     """So many of so many, of which a share is to be reached."""
-    return Figure(
-        f"{what} ({of_} cases)", f">= {percent(wanted)}", exactly(100 * hits / of_), hits >= wanted * of_, "%"
-    )
+    reached = hits >= wanted * of_
+    return Figure(f"{what} ({of_} cases)", f">= {percent(wanted)}", exactly(100 * hits / of_), reached, "%")
 
 
 def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
@@ -69,9 +68,8 @@ def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
         what = f"{s.device}, {s.bound} steps ({s.cases} trainings of {s.models} models)"
         for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
             e = resampled([c.error for c in told], models, statistic)
-            found.append(
-                Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%")
-            )
+            reached = e.value <= wanted
+            found.append(Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), reached, "%"))
         if s.floor is not None:
             rows = count(len(held_out.apart(of, s.device)), "training")
             for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):

@@ -58,9 +58,8 @@ def learns(m: Measurement) -> Figure:
     accuracy = m.series["job_accuracy"]
     least = float(min(np.diff(accuracy)))
     words = ", ".join(f"{100 * a:.1f}" for a in accuracy)
-    return Figure(
-        f"{m.settings.device}: least rise of the train accuracy ({words} %)", "> 0", exactly(least), least > 0
-    )
+    what = f"{m.settings.device}: least rise of the train accuracy ({words} %)"
+    return Figure(what, "> 0", exactly(least), least > 0)
 
 
 def below(what: str, apart: float) -> Figure:

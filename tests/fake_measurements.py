@@ -46,9 +46,8 @@ def row(
     taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
     reuse = fields.pop("reuse", 1)
     check = "" if status == "skipped" else "exact"
-    return Measurement(
-        kernel, problem, Settings(device, threads, mode, reuse), status, samples=taken, check=check, **fields
-    )
+    settings = Settings(device, threads, mode, reuse)
+    return Measurement(kernel, problem, settings, status, samples=taken, check=check, **fields)
 
 
 def answer(of: Row, *taken: Samples, status: str = "ok", **fields) -> Measurement:
@@ -220,9 +219,8 @@ def launch_rows(spread: float = 0.01) -> list[Measurement]:
         for device, step in (("cpu", 4e-4), ("gpu:0", 9e-4)):
             for variant in ("fit", "fit_jit", "fit_op_by_op"):
                 time = 2e-2 + 10 * n * step
-                made.append(
-                    row(f"launch/tensorflow/{variant}", Launch("step", 10 * n), time, device=device, spread=spread)
-                )
+                kernel = f"launch/tensorflow/{variant}"
+                made.append(row(kernel, Launch("step", 10 * n), time, device=device, spread=spread))
     return made
 
 

@@ -128,9 +128,8 @@ def told(runs: list[Loaded]) -> int:
     figures = []
     for known in (TWO_RUNS, OTHERS):
         false = sum(p.false for p in quiet if p.known == known)
-        figures.append(
-            Figure(f"false verdicts over {total} pairs, {known}", f"<= {most}", exactly(false), false <= most)
-        )
+        what = f"false verdicts over {total} pairs, {known}"
+        figures.append(Figure(what, f"<= {most}", exactly(false), false <= most))
     starts = [datetime.fromisoformat(run.runs[0].started_at) for run in runs]
     minutes = (starts[-1] - starts[0]).total_seconds() / 60
     about = [

@@ -35,9 +35,8 @@ def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, dev
     predicted = prediction.predict(S0, Settings(device), whole, fitted=Calibration())
     held = part(made, budget.SAMPLES).seconds  # the fit's work for a step's samples: what it takes beyond a fit of none
     assert held.value == pytest.approx((predicted.fit_s.value - made_profile.FIT) / S0.steps)
-    assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SAMPLES} == {
-        n: e for n, e in predicted.parts.items() if e.value
-    }
+    expected = {n: e for n, e in predicted.parts.items() if e.value}
+    assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SAMPLES} == expected
     assert made.explained.value == pytest.approx(predicted.step_s.value + held.value)
     assert made.explained.value + made.remainder.value == pytest.approx(21e-3)
     assert made.missing == []

@@ -105,9 +105,8 @@ def peaks(cpu_us: dict[int, float], **given) -> list:
 def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed():
     rows = peaks({100: 60.0, 1000: 90.0, 40_000: 1440.0}, residence="resident") + peaks({100: 60.0}, residence="fed")
     rows = [m for m in rows if m.settings.switches["residence"] == "resident" or m.settings.device == "cpu"]
-    rows.append(
-        trained("peaks", 100, 100, (0.0, 0.0, 4e-4), device="gpu:0", kernel="training/jax/loop", residence="fed")
-    )
+    kernel = "training/jax/loop"
+    rows.append(trained("peaks", 100, 100, (0.0, 0.0, 4e-4), device="gpu:0", kernel=kernel, residence="fed"))
     for device, us in (("cpu", 1500.0), ("gpu:0", 900.0)):  # ten times 100 are nearer to 1000 than a fortieth of 40,000
         rows.append(
             trained(

@@ -27,16 +27,14 @@ def gpu(waited: float, worked: float, **fields) -> Measurement:
 def first(*seconds: float, calls: int = 10, first_call: float = 0.0, stop: str = "steady") -> Measurement:
     samples = Samples("host-latency", seconds, calls, tuple(range(len(seconds))), stop)
     phases_s = {"first_call": first_call}
-    return Measurement(
-        "matmul/numpy/blas", square(64), Settings(threads=1), "ok", samples=(samples,), phases_s=phases_s
-    )
+    kernel = "matmul/numpy/blas"
+    return Measurement(kernel, square(64), Settings(threads=1), "ok", samples=(samples,), phases_s=phases_s)
 
 
 def stream(seconds: float, cache: str, nbytes: int = 8 << 20, device: str = "cpu") -> Measurement:
     samples = (Samples("host-latency", (seconds,) * 4, 1, (0, 1, 2, 3), "steady"),)
-    return Measurement(
-        "stream/numba/loop", Stream("triad", nbytes), Settings(device, cache=cache), "ok", samples=samples
-    )
+    kernel = "stream/numba/loop"
+    return Measurement(kernel, Stream("triad", nbytes), Settings(device, cache=cache), "ok", samples=samples)
 
 
 def peak(rate: float) -> Measurement:
@@ -302,9 +300,8 @@ def test_threads(monkeypatch, threads, took, most, flags):
 def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
     monkeypatch.setattr(probes, "slow_governor", lambda: True)
     monkeypatch.setattr(measure, "inputs", lambda problem, seed, whole: (np.ones((8, 8), np.float32),) * 2)
-    done = measure.measure(
-        Row("matmul/numpy/operator", Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1
-    )
+    kernel = "matmul/numpy/operator"
+    done = measure.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
     assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)
 
 
@@ -353,9 +350,8 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
 
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     run = Run(records.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
-    outcome = sweep.Outcome(
-        run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})]
-    )
+    values = {"gpu_power_w": 700.0}
+    outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)])
     assert ends.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "doubtful (no-wait)" in err

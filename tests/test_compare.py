@@ -32,9 +32,8 @@ def processes(*centers: float) -> Samples:
 
 
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
-    return Measurement(
-        "matmul/numpy/blas", square(n), Settings(threads=1, **settings), status, samples=(samples,), flags=flags
-    )
+    kernel = "matmul/numpy/blas"
+    return Measurement(kernel, square(n), Settings(threads=1, **settings), status, samples=(samples,), flags=flags)
 
 
 def loaded(*measurements: Measurement, run: Run = RUN) -> Loaded:
@@ -200,9 +199,8 @@ def test_few_occasions_tell_too_little():
     m = at_occasions(1.0, 1.0, 1.0, 1.0)
     assert len(spread.occasions(m, m.samples[0])) == 4
     assert spread.Stored([m]).of(m, spread.OCCASIONS).source == spread.NOTHING
-    late = msgspec.structs.replace(
-        at_occasions(1.0, 1.1, 1.2), series={spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
-    )
+    series = {spread.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
+    late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series=series)
     assert spread.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
 
 
@@ -261,9 +259,8 @@ def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
 
 def test_processes_that_took_turns_have_a_spread_of_their_own():
     alone = timed(processes(1.0, 1.05, 0.95, 1.02, 0.98))
-    turns = msgspec.structs.replace(
-        timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches={spread.MATCH: "turns"})
-    )
+    switches = {spread.MATCH: "turns"}
+    turns = msgspec.structs.replace(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches=switches))
     turns = msgspec.structs.replace(
         turns, samples=(msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),)
     )

@@ -48,9 +48,8 @@ def test_shapes_with_their_stride_padding_and_groups():
     assert p == Conv(2, 9, 7, 6, 9, 3, 2, 2, 1, 3, "NCHW")
     assert problems("--shapes", "2x9x7x6:9x3x2x6")[0].pad == "same"
     both = problems("--shapes", "2x9x7x6:9x3x2", "--dtypes", "float32", "tf32", "--direction", "dgrad,wgrad")
-    assert [(p.direction, p.math) for p in both] == [
-        (way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")
-    ]
+    expected = [(way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")]
+    assert [(p.direction, p.math) for p in both] == expected
 
 
 def test_what_is_varied_and_nothing_else():

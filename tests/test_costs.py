@@ -27,9 +27,8 @@ def trained(
     **switches: str,
 ) -> Measurement:
     settings = Settings(device, process=process, switches={"data": "synthetic", **switches})
-    return Measurement(
-        kernel, Training("cifar10-cnn", 32, samples), settings, status, series=series, phases_s=phases or {}
-    )
+    problem = Training("cifar10-cnn", 32, samples)
+    return Measurement(kernel, problem, settings, status, series=series, phases_s=phases or {})
 
 
 def about(e: Estimate) -> tuple[float, float, float]:
@@ -37,9 +36,8 @@ def about(e: Estimate) -> tuple[float, float, float]:
 
 
 def test_each_part_comes_from_fits_that_vary_it_alone():
-    c = costs.costs(
-        trained({**LAW, "epoch_s": (9.0,), "loss": (1.0,)}, {"build": 0.5, "compile": 3.0, "first_call": 9.0})
-    )
+    series = {**LAW, "epoch_s": (9.0,), "loss": (1.0,)}
+    c = costs.costs(trained(series, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
     assert [about(e) for e in (c.fit, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
     assert (about(c.build), about(c.compile), c.compile_last, c.start) == ((0.5,) * 3, (3.0,) * 3, None, None)
     assert about(c.fit_seconds(3, 10)) == (0.31, 0.31, 0.31)
@@ -140,9 +138,8 @@ def test_an_import_is_that_of_every_process_and_a_devices_start_is_its_own():
     own = trained(LAW, {"import": 7.0, "device_start": 1.5})
     assert costs.costs(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
     assert costs.costs(trained(LAW, device="gpu:1"), others).start is None
-    product = Measurement(
-        "matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s={"import": 1.0, "device_start": 0.0}
-    )
+    phases_s = {"import": 1.0, "device_start": 0.0}
+    product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s=phases_s)
     assert costs.costs(m, [product]).start is None
 
 

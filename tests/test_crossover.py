@@ -191,9 +191,8 @@ def test_a_dense_layers_products_cross_in_their_batch():
         ):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
     found = crossover.dense_crossovers(rows, [LATENCY])
-    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == [
-        ("batch", way) for way in ("nn", "nt", "tn")
-    ]
+    expected = [("batch", way) for way in ("nn", "nt", "tn")]
+    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == expected
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)
     assert found[2].family.at(3, "float32") == Matmul(512, 10, 3, layout="tn")
 

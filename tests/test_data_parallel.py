@@ -313,9 +313,8 @@ def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkey
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
     several = [switches.of(r) for r in found if switches.replicas(r) > 1]
-    assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == {
-        (library, strategy, jit) for library, strategy in spread.STRATEGY.items() for jit in ("on", "off")
-    }
+    expected = {(library, strategy, jit) for library, strategy in spread.STRATEGY.items() for jit in ("on", "off")}
+    assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == expected
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
     assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}
     with pytest.raises(options.Missing, match="tensorflow is not installed"):
@@ -471,7 +470,6 @@ def test_mirrored_strategy_inside(inside, name):
 
 def test_no_bare_loop_is_spread(train):
     own = part(2, library="tensorflow", strategy="MirroredStrategy")
-    m = train.worker.ask(
-        Order("measure", msgspec.structs.replace(own, kernel="training/tensorflow/loop"), Limits()), 120
-    )
+    kernel = "training/tensorflow/loop"
+    m = train.worker.ask(Order("measure", msgspec.structs.replace(own, kernel=kernel), Limits()), 120)
     assert (m.status, "strategy and replicas are model.fit's" in m.reason) == ("skipped", True)

@@ -174,9 +174,8 @@ def test_payback_in_epochs():
     # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
     assert late.payback.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
     assert "which it has paid back after 38.4 epochs" in explanation_words._pays(late)
-    apart = explanation.payback(
-        late.cpu, msgspec.structs.replace(late.gpu, step_s=Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS))
-    )
+    step_s = Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS)
+    apart = explanation.payback(late.cpu, msgspec.structs.replace(late.gpu, step_s=step_s))
     assert (apart.value, apart.low) == pytest.approx((late.payback.value, 4.0 / (10 * (13.8 - 2.38) * MS)))
     assert apart.high == float("inf")  # its epochs may be longer
     assert explained().payback is None
@@ -272,9 +271,8 @@ def test_validation_is_part_of_each_epoch():
     )
     # ten batches, each the forward share of a step, but no less than half of what the host does (2.132 ms on the GPU)
     assert more.validation_s["gpu:0"].value == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
-    assert explanation.job_s(more, more.gpu).value == pytest.approx(
-        plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value
-    )
+    expected = pytest.approx(plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value)
+    assert explanation.job_s(more, more.gpu).value == expected
 
 
 def test_money_and_joules():
@@ -284,9 +282,8 @@ def test_money_and_joules():
     assert gpu.money.value == pytest.approx(e.gpu.job_s.value / 1000) and cpu.money is None
     assert gpu.joules.value == pytest.approx(200 * e.gpu.job_s.value) and cpu.joules is None
     assert "training of cifar10-cnn at batch 32, at most" in explanation_words.cost_sentence(gpu)
-    assert "has no price here (--price-cpu PER_HOUR), and its energy is not known" in explanation_words.cost_sentence(
-        cpu
-    )
+    expected = "has no price here (--price-cpu PER_HOUR), and its energy is not known"
+    assert expected in explanation_words.cost_sentence(cpu)
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():

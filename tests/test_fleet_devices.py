@@ -92,9 +92,8 @@ def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
     judged = fleet_judged.judge(fleet_devices.devices(tmp_path), [])
-    assert [fleet_words.finding(f) for f in judged.flagged] == [
-        "gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"
-    ]
+    expected = ["gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"]
+    assert [fleet_words.finding(f) for f in judged.flagged] == expected
     assert len(judged.findings) == 8 and judged.unjudged == ()
     seven = fleet_judged.judge(judged.devices[:7], [])
     assert seven.findings == () and {why for _, why in seven.unjudged} == {"no baseline, 7 alike are fewer than 8"}

@@ -204,9 +204,8 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     )  # priced as the copy that they are, where nothing else is known
     assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
     row = of.trainings[0]
-    epochs = msgspec.structs.replace(
-        row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason="epochs of one fit"
-    )
+    stop_reason = "epochs of one fit"
+    epochs = msgspec.structs.replace(row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason=stop_reason)
     (long,) = uncalibrated(
         profile.profile([*base.measurements, msgspec.structs.replace(row, samples=(epochs,))], GPU_MACHINE)
     )
@@ -291,9 +290,8 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     assert foretold.values_cross(up_late) == pytest.approx(2 * 2**0.5)  # half way from 2 to 4: a half and twice
     assert foretold.values_cross(always) is None
     unsure = msgspec.structs.replace(close, crossings=())
-    assert foretold.Beside("batch", "a step", up, unsure, ()).error == pytest.approx(
-        2 * 2**0.5 / up.crossings[0].at.value - 1
-    )
+    expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
+    assert foretold.Beside("batch", "a step", up, unsure, ()).error == expected
     row = foretold.lines([foretold.Beside("batch", "a step", named(up), named(unsure), (0.0,))])[2]
     assert " | cannot tell (values cross at 2.83) | " in row
     shifted = answer(0.25, 0.5, 0.5, 2.0)

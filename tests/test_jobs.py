@@ -231,9 +231,8 @@ def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
     assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
     slow = trained("fashion-mlp", 32, 2048, (0.0, 0.0, 40e-3), jit_compile="on")
     (pair,) = jobs.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
-    assert "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best" in (
-        job_words.trap_sentence(pair)
-    )
+    expected = "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best"
+    assert expected in job_words.trap_sentence(pair)
 
 
 def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
@@ -296,9 +295,8 @@ def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
     assert jobs.answers(made, ["batch"]) == []
     found = one(jobs.answers(made, ["samples"]), BY_STEP)
     assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))
-    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in job_words.answer_sentence(
-        found
-    )
+    expected = "all samples in one batch, float32 inputs, a bare jax loop, data resident"
+    assert expected in job_words.answer_sentence(found)
 
 
 def test_each_change_stands_beside_the_plain_row():

@@ -155,9 +155,8 @@ def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
         row(f"conv/cuda/{name}", p, {"device": s, "host-latency": 2 * s}, device="gpu:0")
         for (name, p), s in times.items()
     ]
-    rows.append(
-        row("conv/cuda/direct", Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0")
-    )
+    kernel = "conv/cuda/direct"
+    rows.append(row(kernel, Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0"))
     one = next(found for found in ladder.ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
     said = ladder.sentences(one)
     assert said[1].startswith("cuda/wgmma has 1.50 times the speed of cuda/tensor_core")

@@ -206,9 +206,8 @@ def test_what_tiles_take_of_a_multiprocessor():
     assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
     for of in (*matmul_tiles.WARPS, *(t for t in matmul_tiles.TENSORS)):
-        assert (
-            of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes
-        ) * of.blocks <= 228 << 10
+        expected = 228 << 10
+        assert (of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes) * of.blocks <= expected
 
 
 def test_a_launch_has_whole_clusters_and_no_more_than_there_is_work():
@@ -475,9 +474,8 @@ def test_launches_are_laid_out_as_in_cuda_h():
     expected = (56, 32, 40, 48)
     assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == expected
     assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
-    ids = pytest.importorskip(
-        "cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)"
-    ).CUlaunchAttributeID
+    reason = "cuda-bindings is not installed (extra dev)"
+    ids = pytest.importorskip("cuda.bindings.driver", reason=reason).CUlaunchAttributeID
     known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
     assert known == (loader._IGNORED, loader._PROGRAMMATIC_STREAM_SERIALIZATION)
 

@@ -105,9 +105,8 @@ def test_s0_passes_of_a_step_at_batch_32():
     assert step["pool1 maxpool"].flops == 3 * million // 4  # three comparisons a window of four
     assert step["dense1 adam kernel"].problem == Stream("adam", 7 * 4 * 3136 * 512, "float32")
     assert sum(w.problem.elements for w in step.values() if w.kind == "optimizer") == 1_667_594
-    assert {w.name for w in step.values() if w.kind == "loss"} == {
-        f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")
-    }
+    expected = {f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")}
+    assert {w.name for w in step.values() if w.kind == "loss"} == expected
     assert {w.why for w in step.values() if w.name in ("conv1 relu", "pool1 maxpool")} == {""}
     assert step["dense2 softmax"].why == "priced as relu: the same arrays"
 
@@ -116,9 +115,8 @@ def test_an_answer_is_the_forward_work_alone():
     """No gradients, dropout, loss or optimizer: 3 convolutions, 2 dense layers, a bias and an activation each, 2 pools."""
     works = networks.inference(S0, 8)
     assert [w.direction for w in works if w.kind in ("conv", "dense")] == ["fprop"] * 5
-    assert sorted(w.direction for w in works if w.kind == "pass") == sorted(
-        ["bias"] * 5 + ["relu"] * 4 + ["softmax"] + ["maxpool"] * 2
-    )
+    expected = sorted(["bias"] * 5 + ["relu"] * 4 + ["softmax"] + ["maxpool"] * 2)
+    assert sorted(w.direction for w in works if w.kind == "pass") == expected
     assert {w.kind for w in works} == {"conv", "dense", "pass"}
 
 

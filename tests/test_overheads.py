@@ -34,9 +34,8 @@ def test_a_third_point_off_the_line_widens_the_interval():
 
 def test_steps_epochs_and_fits_are_told_apart():
     found = {c.name: c for c in constants(KERAS)}
-    assert {name: c.seconds.value for name, c in found.items()} == pytest.approx(
-        {"keras-step": 1e-3, "keras-epoch": 20e-3, "keras-fit": 40e-3}, rel=1e-6
-    )
+    expected = pytest.approx({"keras-step": 1e-3, "keras-epoch": 20e-3, "keras-fit": 40e-3}, rel=1e-6)
+    assert {name: c.seconds.value for name, c in found.items()} == expected
     assert {c.jit for c in found.values()} == {"auto"}
     assert found["keras-epoch"].source == "launch/tensorflow/fit epoch x1,8, host-latency, less keras-step"
 

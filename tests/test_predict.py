@@ -291,9 +291,8 @@ def test_compiling_and_casting_are_told_by_other_models_trainings():
         long.samples[0], seconds=(epoch / 2000,) * 4, block=(0, 1, 2, 3), stop_reason="epochs of one fit"
     )
     once = {"compile": 4.0, "first_call": 4.0 + FIT + cast + 5 * epoch}
-    long = msgspec.structs.replace(
-        long, samples=(taken,), series={**long.series, "epoch_s": (epoch,) * 5}, phases_s=once
-    )
+    series = {**long.series, "epoch_s": (epoch,) * 5}
+    long = msgspec.structs.replace(long, samples=(taken,), series=series, phases_s=once)
     of = profile.profile([*base, own, long], GPU_MACHINE)
     made = prediction.predict(msgspec.structs.replace(MLP, dtype="float64"), CPU, of)
     fitted = calibration.calibration(of, CPU, MLP.model)

@@ -203,9 +203,8 @@ def test_the_why_table_prints_parts_that_add_up():
 
 
 def test_commands_lose_the_folders_of_the_machine():
-    assert cells.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == (
-        "python -m workloads.matmul -o c --sizes 64 --data=y"
-    )
+    expected = "python -m workloads.matmul -o c --sizes 64 --data=y"
+    assert cells.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == expected
     assert cells.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
 
 
@@ -394,9 +393,8 @@ def test_a_page_of_text_does_not_list_thousands_of_rows():
 def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
-        return page.markdown(
-            material.Material(records.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False
-        )
+        kernel = "matmul/numpy/blas"
+        return page.markdown(material.Material(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ())), False)
 
     few, many = page_of(overview.INLINE), page_of(overview.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few

@@ -285,15 +285,13 @@ def test_training_rows_are_compared_only_where_samples_can_tell():
     assert training_answers.training_sentences(sides) == [f"{told} (the GPU is 2.00 times as fast)."]
     close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
     assert "can't tell which is faster" in training_answers.training_sentences(close)[0]
-    assert training_answers.training_sentences(sides[:1]) == [
-        "Training m at batch 32: a step takes 2.00 ms on the CPU."
-    ]
+    expected = ["Training m at batch 32: a step takes 2.00 ms on the CPU."]
+    assert training_answers.training_sentences(sides[:1]) == expected
 
 
 def test_only_roofs_or_only_training_still_give_an_answer():
-    assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == [
-        "Measured ceilings of the CPU: 100 GFLOP/s in float32."
-    ]
+    expected = ["Measured ceilings of the CPU: 100 GFLOP/s in float32."]
+    assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == expected
     assert len(sentences.answer(fake.training_rows())) == 1
     assert sentences.answer([]) == []
 

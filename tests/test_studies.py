@@ -125,9 +125,8 @@ def test_a_guess_adds_up():
     wanted -= 20 * fit - 2.0
     assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)
     assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (wanted + 10))
-    assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == pytest.approx(
-        1.5 - 22 * 3072 * 15e-9
-    )
+    expected = pytest.approx(1.5 - 22 * 3072 * 15e-9)
+    assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == expected
     long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (2, 3)]
     epoch = 0.05 + 1000 * step
     assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never

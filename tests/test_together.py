@@ -65,12 +65,10 @@ def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
 
 
 def test_the_same_preparation_serves_alone_and_together():
-    alone = msgspec.structs.replace(
-        STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"})
-    )
-    both = msgspec.structs.replace(
-        STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"})
-    )
+    settings = Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"})
+    alone = msgspec.structs.replace(STUDENT, settings=settings)
+    settings = Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"})
+    both = msgspec.structs.replace(STUDENT, settings=settings)
     other = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "real", "beside": "teacher"}))
     assert windows.key(alone) == windows.key(both) != windows.key(other)
 
@@ -219,9 +217,8 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     outcome = together.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
     found = outcome.measurements
-    assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == [
-        ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")
-    ]
+    expected = [("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]
+    assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == expected
     assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48]
     assert found[0].on("host-throughput") is None
     assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
@@ -318,9 +315,8 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
     expected = (0.003 / 0.00168, True, True)
     assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
-    shown = page.markdown(
-        Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False
-    )
+    files = ("training-together.jsonl",)
+    shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
     assert "queued" not in shown and "2 at once make 1.79 (" in shown
     teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())

@@ -385,9 +385,8 @@ def test_a_failed_training_has_its_line_in_the_table(capsys):
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
     table = training.Table()
     table.shown(lost)
-    table.shown(
-        row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", Training("cifar10-cnn", 4, 8), 0.1))[0], 1.0)
-    )
+    problem = Training("cifar10-cnn", 4, 8)
+    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", problem, 0.1))[0], 1.0))
     head, line = capsys.readouterr().out.splitlines()
     assert "ms/step" in head
     assert "failed" in line

@@ -122,9 +122,8 @@ def test_where_samples_live_picks_the_way_that_has_it(monkeypatch):
     found = rows("--variants", "loop", "--residence", "fed", "--device", "gpu")
     assert [r.kernel for r in found] == ["training/tensorflow/loop", "training/jax/keras_loop"]
     found = rows("--backends", "jax", "--device", "gpu", "--jit", "on")
-    assert [(r.kernel, r.settings.switches) for r in found] == [
-        ("training/jax/keras_loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")
-    ]
+    expected = [("training/jax/keras_loop", {"data": "synthetic", "residence": home}) for home in ("resident", "fed")]
+    assert [(r.kernel, r.settings.switches) for r in found] == expected
 
 
 def test_types_epochs_and_threads():

@@ -129,9 +129,8 @@ def test_who_is_faster_is_not_told_because_of_the_noisier_side():
     (said,) = training_answers.training_sentences(every)
     noise = jobs.pairs(every)[0].gpu.costs.step.noise
     assert noise > 1
-    assert (
-        f"1.00 ms on the GPU (can't tell which is faster, as the GPU's is only known to +-{100 * noise:.0f} %)" in said
-    )
+    expected = f"1.00 ms on the GPU (can't tell which is faster, as the GPU's is only known to +-{100 * noise:.0f} %)"
+    assert expected in said
 
 
 def test_losses_in_words_and_where_the_devices_end_apart():
@@ -207,10 +206,8 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
 def test_the_step_of_a_training_on_one_device_is_that_of_its_law():
     """A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1 ms."""
     made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    assert training_answers.training_sentences([made]) == [
-        "Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."
-    ]
+    expected = ["Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."]
+    assert training_answers.training_sentences([made]) == expected
     bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
-    assert training_answers.training_sentences([bare]) == [
-        "Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."
-    ]
+    expected = ["Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."]
+    assert training_answers.training_sentences([bare]) == expected

@@ -90,9 +90,8 @@ def test_the_cpu_is_offered_what_a_cpu_has():
 
 
 def test_what_is_on_already_is_not_offered_and_tf32_only_where_it_is_off():
-    chosen = Settings(
-        "gpu:0", switches={"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
-    )
+    switches = {"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
+    chosen = Settings("gpu:0", switches=switches)
     words = [c.words for c in whatif.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
     assert words == ["batch 128 instead of 32", "batch 512 instead of 32", "XLA (jit_compile=True)", "TF32 allowed"]
 
