@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import pathlib
 import statistics
 import sys
@@ -74,36 +75,16 @@ def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
             rows = count(len(held_out.apart(of, s.device)), "training")
             for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):
                 less = f"{name} error, those below twice the five-process floor ({percent(s.floor)}, of {rows}) as none"
-                found.append(
-                    Figure(
-                        f"{less}, {s.device}, {s.bound}",
-                        f"<= {percent(wanted)}",
-                        exactly(100 * value),
-                        value <= wanted,
-                        "%",
-                    )
-                )
+                less += f", {s.device}, {s.bound}"
+                found.append(Figure(less, f"<= {percent(wanted)}", exactly(100 * value), value <= wanted, "%"))
         if s.baselines:
             name, best = min(s.baselines.items(), key=lambda item: item[1])
-            found.append(
-                Figure(
-                    f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}",
-                    "<= 0.5",
-                    exactly(s.median / best),
-                    s.median <= best / 2,
-                )
-            )
+            what = f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}"
+            found.append(Figure(what, "<= 0.5", exactly(s.median / best), s.median <= best / 2))
         if s.wide:
-            found.append(
-                Figure(
-                    f"median error of all {len(here)}, {s.wide} known less well from the end of their interval, "
-                    f"{s.device}, {s.bound}",
-                    f"<= {percent(MEDIAN)}",
-                    exactly(100 * s.every[0]),
-                    s.every[0] <= MEDIAN,
-                    "%",
-                )
-            )
+            known = f"{s.wide} known less well from the end of their interval"
+            what, error = f"median error of all {len(here)}, {known}, {s.device}, {s.bound}", s.every[0]
+            found.append(Figure(what, f"<= {percent(MEDIAN)}", exactly(100 * error), error <= MEDIAN, "%"))
     return found
 
 
@@ -157,18 +138,8 @@ def remainders(of: profile.Profile) -> list[Figure]:
 def crossovers(of: profile.Profile) -> list[Figure]:
     made = foretold.beside(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
-    found = (
-        [
-            share(
-                sum(e <= foretold.WITHIN for e in off),
-                len(off),
-                f"crossovers foretold within {percent(foretold.WITHIN)}",
-                foretold.SHARE,
-            )
-        ]
-        if off
-        else []
-    )
+    near, what = sum(e <= foretold.WITHIN for e in off), f"crossovers foretold within {percent(foretold.WITHIN)}"
+    found = [share(near, len(off), what, foretold.SHARE)] if off else []
     if regrets:
         what = f"cases in which following the prediction loses at most {percent(foretold.LOST)}"
         found.append(share(sum(r <= foretold.LOST for r in regrets), len(regrets), what, foretold.OF))
@@ -309,16 +280,8 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
-    figures = [
-        *errors(every, of),
-        *saved(of, run),
-        *remainders(of),
-        *crossovers(of),
-        *verdicts_,
-        *changes,
-        *whole,
-        explaining(run),
-    ]
+    parts = (errors(every, of), saved(of, run), remainders(of), crossovers(of), verdicts_, changes, whole)
+    figures = [*itertools.chain(*parts), explaining(run)]
     none = [] if held_out.apart(of, GPU) else [FLOOR]
     none += [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [

@@ -41,27 +41,19 @@ def write(
 
 def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> list[Measurement]:
     """HBM reads at 4 TB/s, all samples equal, so the intervals are points."""
-    return [
-        fake.row(
-            "stream/cupy/wide",
-            p,
-            {"device": slower * p.bytes_moved / 4e12},
-            device=device,
-            values={"gpu_clock_hz": clock},
-            flags=flags,
-        )
-        for p in READS
-    ]
+
+    def one(p: Stream):
+        clocks = {"device": slower * p.bytes_moved / 4e12}
+        return fake.row("stream/cupy/wide", p, clocks, device=device, values={"gpu_clock_hz": clock}, flags=flags)
+
+    return [one(p) for p in READS]
 
 
 def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
     for node in range(count):
         here = machine(*(f"GPU-{node}{i}" for i in range(4)))
-        write(
-            folder / f"node-{node}",
-            here,
-            [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)],
-        )
+        rows = [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)]
+        write(folder / f"node-{node}", here, rows)
 
 
 def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, capsys):
@@ -124,10 +116,8 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
     device = fleet_devices.Device("n", "gpu:0", "GPU-1", "H200", fake.GPU_MACHINE, {}, ())
     claims = {}
     for against, low, beyond in (
-        ("baseline", 0.02, 0.0),
-        ("baseline", 0.031, 0.0),
-        ("fleet", 0.031, 3.4),
-        ("fleet", 0.031, 3.6),
+        *(("baseline", low, 0.0) for low in (0.02, 0.031)),
+        *(("fleet", 0.031, b) for b in (3.4, 3.6)),
     ):
         found = fleet_judged.Finding(
             device, "HBM read", against, 3, fleet_judged.Estimate(0.06, low, 0.09), 0.03, beyond

@@ -79,23 +79,9 @@ def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
 
 def test_caches_and_cpu_lists(tmp_path):
     folder = "sys/devices/system/cpu/cpu3/cache/index"
-    root = write(
-        tmp_path,
-        {
-            f"{folder}0/level": "1",
-            f"{folder}0/type": "Data",
-            f"{folder}0/size": "48K",
-            f"{folder}1/level": "1",
-            f"{folder}1/type": "Instruction",
-            f"{folder}1/size": "32K",
-            f"{folder}2/level": "2",
-            f"{folder}2/type": "Unified",
-            f"{folder}2/size": "2M",
-            f"{folder}3/level": "3",
-            f"{folder}3/type": "Unified",
-            f"{folder}3/size": "107520K",
-        },
-    )
+    levels = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "Unified", "107520K")]
+    caches = [zip(("level", "type", "size"), cache, strict=True) for cache in levels]
+    root = write(tmp_path, {f"{folder}{i}/{name}": text for i, cache in enumerate(caches) for name, text in cache})
     sizes = {"L1d": 49152, "L1i": 32768, "L2": 2097152, "L3": 110100480}
     assert host.caches(frozenset({3, 5}), root) == sizes
     assert host.caches(frozenset({0}), root) == {}

@@ -12,32 +12,10 @@ from analysis.bounds import roofs
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 
-DESIGN = [
-    "dtype",
-    "math",
-    "mode",
-    "reuse",
-    "device",
-    "threads",
-    "cache",
-    "switches",
-    "median_s",
-    "low_s",
-    "high_s",
-    "device_median_s",
-    "throughput_median_s",
-    "first_call_s",
-    "flops",
-    "bytes_moved",
-    "flops_per_s",
-    "bytes_per_s",
-    "roof_fraction",
-    "joules_per_sample",
-    "noise",
-    "status",
-    "reason",
-    "flags",
-]
+_KEY = "dtype math mode reuse device threads cache switches"
+_TIMES = "median_s low_s high_s device_median_s throughput_median_s first_call_s"
+_RATES = "flops bytes_moved flops_per_s bytes_per_s roof_fraction joules_per_sample noise status reason flags"
+DESIGN = [name for part in (_KEY, _TIMES, _RATES) for name in part.split()]
 KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
 
 

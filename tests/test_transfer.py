@@ -48,14 +48,8 @@ def planned(*words, here=GPU_MACHINE):
 
 def command(*words, **variables):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.run(
-        [sys.executable, "-m", "workloads.transfer", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=env,
-    )
+    command = [sys.executable, "-m", "workloads.transfer", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
 
 
 def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
@@ -271,12 +265,8 @@ def test_the_lock_limit_is_the_systems(monkeypatch):
 def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
     fake_cupy(monkeypatch)
     generations = iter([1, 5, 5, 1])  # an idle link falls back
-    use_nvml(
-        monkeypatch,
-        FakeNvml(
-            nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: next(generations), nvmlDeviceGetCurrPcieLinkWidth=16
-        ),
-    )
+    about = {"nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: next(generations)}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkWidth=16, **about))
     watch = gpu_watch.GpuWatch(0, lambda: None, link=True)
     for _ in range(3):
         watch.before_block()
