@@ -112,17 +112,9 @@ def by_pytorch(count: int):
     with tempfile.TemporaryDirectory() as folder:
         meet = str(pathlib.Path(folder) / "meet")
         log = open(pathlib.Path(folder) / "log", "w+")  # noqa: SIM115
-        children = [
-            subprocess.Popen(
-                [sys.executable, str(CHILD), str(rank), str(count), meet, str(LARGE)],
-                text=True,
-                bufsize=1,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-            for rank in range(count)
-        ]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "text": True, "bufsize": 1}
+        words = [[sys.executable, str(CHILD), str(rank), str(count), meet, str(LARGE)] for rank in range(count)]
+        children = [subprocess.Popen(command, **pipes) for command in words]
 
         def said(child) -> str:
             if select.select([child.stdout], [], [], PATIENCE_S)[0] and (line := child.stdout.readline()):

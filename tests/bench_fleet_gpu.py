@@ -57,20 +57,14 @@ def main() -> int:
     flagged = [busy for busy, each in told.items() if any(f.flagged for f in each)]
     least = next((busy for busy in sorted(told) if all(other in flagged for other in told if other >= busy)), math.inf)
     false = sum(f.flagged for f in clean)
+    flags = exactly(sum(f.flagged for f in told.get(most, ())))
+    from_ = "the smallest number of busy SMs from which every larger one tried is called slow"
     figures = [
         Figure(f"quantities called slow in {CLEAN} clean runs", "0", exactly(false), false == 0),
         Figure(
-            f"quantities called slow with {most} of {multiprocessors} SMs kept busy",
-            ">= 1",
-            exactly(sum(f.flagged for f in told.get(most, ()))),
-            most in flagged,
+            f"quantities called slow with {most} of {multiprocessors} SMs kept busy", ">= 1", flags, most in flagged
         ),
-        Figure(
-            "the smallest number of busy SMs from which every larger one tried is called slow",
-            f"<= {most}",
-            exactly(least),
-            least <= most,
-        ),
+        Figure(from_, f"<= {most}", exactly(least), least <= most),
     ]
     worst = 100 * max(abs(f.below.value) for f in clean)
     notes = [

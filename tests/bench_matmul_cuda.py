@@ -82,20 +82,15 @@ def compile_seconds(hopper: bool) -> Figure:
         )
         for of in matmul_tiles.TENSORS
     ]
+    hoppers = [of for of in matmul_tiles.GROUPS if hopper]
+    bf16 = {"_arch": "sm_90a", "TYPE": '"bf16"', "A_STORED_KM": 0}
     loads += [
         functools.partial(
-            loader.load,
-            "matmul/cuda_wgmma",
-            "matmul",
-            _arch="sm_90a",
-            TYPE='"bf16"',
-            A_STORED_KM=0,
-            B_STORED_KN=across,
-            **matmul_tiles.macros(of),
+            loader.load, "matmul/cuda_wgmma", "matmul", **bf16, B_STORED_KN=across, **matmul_tiles.macros(of)
         )
         for across, layout in enumerate(("nt", "nn"))
-        for of in matmul_tiles.GROUPS
-        if hopper and of.fits(layout)
+        for of in hoppers
+        if of.fits(layout)
     ]
     seconds = []
     for load in loads:

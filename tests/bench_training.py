@@ -85,13 +85,8 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 def in_a_child(device: str, compare: bool) -> dict:
     """What `alone` says of a device, in a process of its own with the environment of a row there."""
     words = [sys.executable, __file__, device, *["compare"] * compare]
-    done = subprocess.run(
-        words,
-        env={**os.environ, **environment(training(WATCHED, device), uuids())},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    variables = {**os.environ, **environment(training(WATCHED, device), uuids())}
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S)
     if done.returncode:
         raise SystemExit(f"the fits on {device} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])

@@ -198,16 +198,8 @@ def model(stream) -> list[Figure]:
                 wait_until_clocked(prepared, stream)
                 take = timing.latency(prepared.run, stream.synchronize)
                 parts.setdefault(n, []).append(timing.collect(take, limits, "host-latency"))
-        rows = [
-            Measurement(
-                "transfer/cupy/memcpy_async",
-                Transfer(way, n, "pinned"),
-                GPU,
-                "ok",
-                samples=(sweep.joined(taken, "rounds"),),
-            )
-            for n, taken in parts.items()
-        ]
+        kernel, taken = "transfer/cupy/memcpy_async", {n: (sweep.joined(t, "rounds"),) for n, t in parts.items()}
+        rows = [Measurement(kernel, Transfer(way, n, "pinned"), GPU, "ok", samples=s) for n, s in taken.items()]
         for name, fitted in (("held-out", links.every_second(rows)), ("in-sample", rows)):
             (link,) = links.fits(fitted)
             if name == "held-out":

@@ -140,14 +140,9 @@ def told(runs: list[Loaded]) -> int:
         f"single processes do. Found: of the same pairs, had the second run taken {PLANTED:.0%} longer."
     ]
     apart = "Pairs with a side that other load disturbed, as its flag says beside the verdict; they are not in the figures above:"
-    return table(
-        "occasions",
-        "False alarms between two runs at different moments",
-        figures,
-        [*about, "", *lines(quiet), "", apart, "", *lines(spoiled)],
-        "stress",
-        runs[-1].runs[-1].machine,
-    )
+    notes = [*about, "", *lines(quiet), "", apart, "", *lines(spoiled)]
+    title = "False alarms between two runs at different moments"
+    return table("occasions", title, figures, notes, "stress", runs[-1].runs[-1].machine)
 
 
 def lines(pairs: list[Pair]) -> list[str]:

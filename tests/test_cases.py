@@ -108,18 +108,8 @@ def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed(
     kernel = "training/jax/loop"
     rows.append(trained("peaks", 100, 100, (0.0, 0.0, 4e-4), device="gpu:0", kernel=kernel, residence="fed"))
     for device, us in (("cpu", 1500.0), ("gpu:0", 900.0)):  # ten times 100 are nearer to 1000 than a fortieth of 40,000
-        rows.append(
-            trained(
-                "peaks",
-                40_000,
-                40_000,
-                (0.0, 0.0, us * 1e-6),
-                device=device,
-                kernel="training/jax/loop",
-                epochs=2000,
-                residence="fed",
-            )
-        )
+        how = {"device": device, "kernel": "training/jax/loop", "epochs": 2000, "residence": "fed"}
+        rows.append(trained("peaks", 40_000, 40_000, (0.0, 0.0, us * 1e-6), **how))
     found = {b.claim.samples: b for b in published.beside(rows) if b.here}
     expected = {100: ("cpu", "cpu"), 1000: ("neither", "neither"), 40_000: ("gpu", "gpu")}
     assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == expected

@@ -59,30 +59,17 @@ def spread(count, second):
 
 
 # flag -> (the row it is seen on, those it was measured beside, machine), (a row like it on which it is not, beside, machine)
+LONGER = first(1.01, 0.01, 0.01, 0.01, first_call=10.0)
+ON_CPU = "the model's variables are on /device:CPU:0, not on a GPU"
+FAILS = {"device": "gpu:0", "status": "failed"}
+LOST, OTHER = (row("training/keras/fit", square(1), None, reason=why, **FAILS) for why in (ON_CPU, "no memory"))
 CASES = {
     "no-wait": ((gpu(1e-5, 4e-4), [], GPU_MACHINE), (gpu(3.9e-4, 4e-4), [], GPU_MACHINE)),
-    "first-call": (
-        (first(1.01, 0.01, 0.01, 0.01, first_call=10.0), [], None),
-        (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None),
-    ),
+    "first-call": ((LONGER, [], None), (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None)),
     "above-roof": ((ROOFED[1], ROOFED, CPU_MACHINE), (ROOFED[1], ROOFED, VIRTUAL)),
     "lent-more": ((ROOFED[1], ROOFED, VIRTUAL), (ROOFED[1], ROOFED, CPU_MACHINE)),
     "not-cold": ((stream(1e-3, "cold"), [WARM], CPU_MACHINE), (stream(2e-3, "cold"), [WARM], CPU_MACHINE)),
-    "ran-on-cpu": (
-        (
-            row(
-                "training/keras/fit",
-                square(1),
-                None,
-                device="gpu:0",
-                status="failed",
-                reason="the model's variables are on /device:CPU:0, not on a GPU",
-            ),
-            [],
-            GPU_MACHINE,
-        ),
-        (row("training/keras/fit", square(1), None, device="gpu:0", status="failed", reason="no memory"), [], None),
-    ),
+    "ran-on-cpu": ((LOST, [], GPU_MACHINE), (OTHER, [], None)),
     "other-losses": ((spread(2, 1.03), [spread(1, 1.0)], None), (spread(2, 1.0009), [spread(1, 1.0)], None)),
 }
 
@@ -153,16 +140,16 @@ def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
     assert "; try: " in said[0]
 
 
+INFERENCE = Inference("lenet", 1)
+
+
 @pytest.mark.parametrize(
     ("m", "command"),
     [
         (first(0.1, 0.1, 0.1), "python -m workloads.matmul --rigorous"),
         (stream(1e-3, "warm"), "python -m workloads.stream --rigorous"),
         (spread(1, 1.0), "python -m workloads.training --model lenet --rigorous"),
-        (
-            row("inference/keras/call", Inference("lenet", 1), 0.1),
-            "python -m workloads.inference --model lenet --rigorous",
-        ),
+        (row("inference/keras/call", INFERENCE, 0.1), "python -m workloads.inference --model lenet --rigorous"),
         (row("collective/cupy/sum", types.SimpleNamespace(op="none"), 0.1), "python -m workloads.matmul --rigorous"),
     ],
 )
@@ -234,11 +221,8 @@ def test_float64_that_was_float32():
     ],
 )
 def test_tf32_in_a_convolution(problem):
-    run = (
-        registry.find("conv/numpy/im2col").bind
-        if "conv/numpy/im2col" in {k.name for k in registry.load("conv", "numpy")}
-        else None
-    )
+    present = "conv/numpy/im2col" in {k.name for k in registry.load("conv", "numpy")}
+    run = registry.find("conv/numpy/im2col").bind if present else None
     run = run or registry.load("conv", "numpy")[0].bind
     inputs = problem.inputs(1)
     assert not probes.rough(problem, inputs, run(problem, *inputs))

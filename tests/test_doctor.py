@@ -112,16 +112,15 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
     assert complains(doctor.numba()[1], "warn", "NUMBA_CACHE_DIR")
 
 
+CUPY = "python -m pip install 'cupy-cuda12x[ctk]'"
+
+
 @pytest.mark.parametrize(
     ("problem", "level", "fix"),
     [
         ("no NVIDIA driver", "ok", ""),
         ("a driver but no device", "warn", "nvidia-smi"),
-        (
-            "cupy is not installed; install it with: python -m pip install 'cupy-cuda12x[ctk]'",
-            "warn",
-            "python -m pip install 'cupy-cuda12x[ctk]'",
-        ),
+        (f"cupy is not installed; install it with: {CUPY}", "warn", CUPY),
         ("insufficient driver: it knows CUDA 11.4", "problem", "nvidia-smi"),
         ("CuPy does not load: libcudart.so.12: cannot open", "problem", "nvidia-smi"),
     ],
@@ -308,14 +307,8 @@ def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
     assert states["cupy"] == ("absent", "a driver but no device")
     assert "numba is not installed" in states["numba"][1]
     assert "without TensorFlow" in states["keras"][1]
-    ready = {
-        "cupy": "14.2.0",
-        "cuda_runtime": "13.0",
-        "cublas": "13.1",
-        "driver": "580.1",
-        "tensorflow": "2.21",
-        "keras": "3.15",
-    }
+    ready = {"cupy": "14.2.0", "cuda_runtime": "13.0", "cublas": "13.1"}
+    ready |= {"driver": "580.1", "tensorflow": "2.21", "keras": "3.15"}
     monkeypatch.setattr(machine, "software", lambda: ready)
     monkeypatch.setattr(machine, "gpu_problem", lambda: "")
     states = {name: (state, about) for name, state, about in overview.backends()}

@@ -483,16 +483,11 @@ def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
     def bare(*args, **given):
         return msgspec.structs.replace(predict(*args, **given), start_s=exactly(0.0), compile_s=exactly(0.0))
 
-    e = explained(
-        of=msgspec.structs.replace(
-            lacking("gpu:0"),
-            predict=lambda training, settings, of, network=None, **given: (
-                lacking("gpu:0").predict(training, settings, of, network, **given)
-                if settings.device != "cpu"
-                else bare(training, settings, of, network, **given)
-            ),
-        )
-    )
+    def either(training, settings, of, network=None, **given):
+        foretold = bare if settings.device == "cpu" else lacking("gpu:0").predict
+        return foretold(training, settings, of, network, **given)
+
+    e = explained(of=msgspec.structs.replace(lacking("gpu:0"), predict=either))
     assert explanation_words.verdict(e)[0].endswith(", and start-up, which no row tells.")
     table = {line[:40].strip(): line for line in explanation_tables.budget_lines(e)}
     assert table["import, device start, building"].endswith("  not known")

@@ -268,11 +268,9 @@ def test_the_page_has_sections_of_convolutions_and_products(rendered):
     text = rendered.read_text()
     conv1, product = text.index("## Convolutions"), text.index("## Products of dense layers and other shapes")
     assert text.index("## How far from") < conv1 < product < text.index("## Memory")
+    pictures = [f"]({name}.svg)" for name in ("convolutions", "convolutions-batch", "products", "products-batch")]
     for words in (
-        "](convolutions.svg)",
-        "](convolutions-batch.svg)",
-        "](products.svg)",
-        "](products-batch.svg)",
+        *pictures,
         "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
         "### Convolutions: where the GPU wins",
         "| conv2 dgrad | batch | float32 | - | data already on the GPU, one ca",

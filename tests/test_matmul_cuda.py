@@ -407,26 +407,10 @@ class Launcher:
         of, words = launch._obj, (ctypes.c_int64, ctypes.c_int32, ctypes.c_float, ctypes.c_uint8 * 128)
         values = [words[i].from_address(addresses[i]) for i in range(4)]
         how = of.attributes[0]
-        self.asked.append(
-            (
-                (
-                    of.grid_x,
-                    of.grid_y,
-                    of.grid_z,
-                    of.block_x,
-                    of.block_y,
-                    of.block_z,
-                    of.shared_bytes,
-                    of.stream,
-                    of.count,
-                ),
-                (how.id, how.value),
-                function.value,
-                *(v.value for v in values[:3]),
-                bytes(values[3]),
-                extra,
-            )
-        )
+        shape = (of.grid_x, of.grid_y, of.grid_z, of.block_x, of.block_y, of.block_z)
+        launch = (*shape, of.shared_bytes, of.stream, of.count)
+        given = (*(v.value for v in values[:3]), bytes(values[3]))
+        self.asked.append((launch, (how.id, how.value), function.value, *given, extra))
         return self.answer
 
 

@@ -62,16 +62,9 @@ def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
 
 def test_s0_convolutions_of_a_step_at_batch_32():
     convs = {w.name: w for w in networks.step(S0, 32) if w.kind == "conv"}
-    assert {name: w.flops for name, w in convs.items()} == {
-        "conv1 fprop": 56_623_104,
-        "conv1 wgrad": 56_623_104,
-        "conv2 fprop": 301_989_888,
-        "conv2 dgrad": 301_989_888,
-        "conv2 wgrad": 301_989_888,
-        "conv3 fprop": 462_422_016,
-        "conv3 dgrad": 462_422_016,
-        "conv3 wgrad": 462_422_016,
-    }
+    flops = {"conv1": 56_623_104, "conv2": 301_989_888, "conv3": 462_422_016}
+    ways = [(name, way) for name in flops for way in ("fprop", "dgrad", "wgrad") if (name, way) != ("conv1", "dgrad")]
+    assert {name: w.flops for name, w in convs.items()} == {f"{name} {way}": flops[name] for name, way in ways}
     assert convs["conv3 dgrad"].problem == Conv(32, 16, 16, 64, 64, 3, 3, 1, "valid", direction="dgrad")
     assert convs["conv1 wgrad"].problem == Conv(32, 32, 32, 3, 32, 3, 3, 1, "same", direction="wgrad")
 
@@ -79,20 +72,10 @@ def test_s0_convolutions_of_a_step_at_batch_32():
 def test_s0_passes_of_a_step_at_batch_32():
     """conv1 gives 32 x 32 x 32 x 32 = 1,048,576 numbers; the pool keeps a quarter."""
     step = {w.name: w for w in networks.step(S0, 32)}
-    assert [name for name in step if name.startswith(("conv1 ", "pool1 ", "dropout1 ", "flatten "))] == [
-        "conv1 fprop",
-        "conv1 wgrad",
-        "conv1 bias",
-        "conv1 bias_grad",
-        "conv1 relu",
-        "conv1 relu_grad",
-        "pool1 maxpool",
-        "pool1 maxpool_grad",
-        "dropout1 dropout",
-        "dropout1 dropout_grad",
-        "conv1 adam kernel",
-        "conv1 adam bias",
-    ]
+    first = [name for name in step if name.startswith(("conv1 ", "pool1 ", "dropout1 ", "flatten "))]
+    expected = ["conv1 fprop", "conv1 wgrad", "conv1 bias", "conv1 bias_grad", "conv1 relu", "conv1 relu_grad"]
+    expected += ["pool1 maxpool", "pool1 maxpool_grad", "dropout1 dropout", "dropout1 dropout_grad"]
+    assert first == [*expected, "conv1 adam kernel", "conv1 adam bias"]
     million = 1 << 20
     assert {
         name: step[name].problem for name in ("conv1 relu", "conv1 bias_grad", "pool1 maxpool_grad", "dropout1 dropout")

@@ -256,16 +256,8 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     held to the microbenchmarks, and a model left out is predicted far better than without them."""
     of = profile.profile(made_profile.everything(), GPU_MACHINE)
     truth = Calibration(dispatch=1.05, launches=1.2, work=1.6)
-    trained = [
-        ("mlp-784-100x2-10", 8),
-        ("mlp-784-100x2-10", 128),
-        ("fashion-mlp", 8),
-        ("fashion-mlp", 128),
-        ("cifar10-cnn", 8),
-        ("cifar10-cnn", 32),
-        ("cifar10-cnn", 128),
-        ("lenet", 32),
-    ]
+    trained = [(model, batch) for model in ("mlp-784-100x2-10", "fashion-mlp") for batch in (8, 128)]
+    trained += [("cifar10-cnn", 8), ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]
     rows = [
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
@@ -390,14 +382,8 @@ def runs(tmp_path_factory):
 
 def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     kept = tmp_path / "kept.json"
-    flags = [
-        *shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile"),
-        runs,
-        "--device",
-        "cpu",
-        "--save",
-        str(kept),
-    ]
+    words = shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile")
+    flags = [*words, runs, "--device", "cpu", "--save", str(kept)]
     assert predict.main(flags) == 0
     out = capsys.readouterr().out
     assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out

@@ -211,14 +211,12 @@ def test_commands_lose_the_folders_of_the_machine():
 def test_the_head_names_every_commit_newest_first():
     """Six runs of five commits and two sources: four commits and how many more, not the last one's alone."""
     commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
+    sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
     runs = [
         msgspec.structs.replace(
-            fake.run(fake.GPU_MACHINE),
-            commit=commit,
-            sources="0123456789abcdef" if i else "f" * 16,
-            started_at=f"2025-01-0{6 - i}T00:00:00Z",
+            fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z"
         )
-        for i, commit in enumerate(commits)
+        for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
     assert overview.made_of(runs) == overview.made_of(runs[::-1]) == said

@@ -176,14 +176,9 @@ def test_a_look_up_is_straight_in_the_logarithms_and_says_where_it_goes_on():
 
 def test_calls_share_their_copies_and_jobs_add_their_epochs():
     axis = (Axis("n", (1.0, 2.0)),)
-    tool = Tool(
-        "t",
-        "training",
-        {"cpu": Table(axis, (1.0, 1.0)), "gpu": Table(axis, (2.0, 2.0))},
-        {"roundtrip": Table(axis, (6.0, 6.0))},
-        {"cpu": Table(axis, (10.0, 10.0)), "gpu": Table(axis, (20.0, 20.0))},
-        {"cpu": Table(axis, (3.0, 3.0)), "gpu": Table(axis, (1.0, 1.0))},
-    )
+    devices = [((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0))]
+    step, start, epoch = ({"cpu": Table(axis, cpu), "gpu": Table(axis, gpu)} for cpu, gpu in devices)
+    tool = Tool("t", "training", step, {"roundtrip": Table(axis, (6.0, 6.0))}, start, epoch)
     assert calculator.call(tool, [1.5], "roundtrip", 3)["gpu"].seconds == pytest.approx(4.0)
     found = calculator.job(tool, 1.5, 4)
     assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))

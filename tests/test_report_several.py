@@ -25,13 +25,11 @@ SIZES = (64, 128, 256, 512, 1024)
 
 def slowed(loaded, factor: float):
     """The same rows, each sample so many times as long."""
-    rows = [
-        msgspec.structs.replace(
-            m,
-            samples=tuple(msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in m.samples),
-        )
-        for m in loaded.measurements
-    ]
+
+    def slow(s):
+        return msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds))
+
+    rows = [msgspec.structs.replace(m, samples=tuple(map(slow, m.samples))) for m in loaded.measurements]
     return msgspec.structs.replace(loaded, measurements=tuple(rows))
 
 

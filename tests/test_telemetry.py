@@ -82,13 +82,8 @@ def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0,
     for _ in clocks[:-1]:
         watch.before_block()
     now.time, process.time = wall, own
-    write(
-        root,
-        {
-            "proc/stat": STAT.format(busy=1000 + busy, stolen=10 + stolen),
-            "cg/cpu.stat": f"throttled_usec {7 + throttled}\n",
-        },
-    )
+    stat = STAT.format(busy=1000 + busy, stolen=10 + stolen)
+    write(root, {"proc/stat": stat, "cg/cpu.stat": f"throttled_usec {7 + throttled}\n"})
     return watch.seen()
 
 

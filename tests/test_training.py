@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, answer, row
 
 from analysis import budget
 from kernels import networks
@@ -292,17 +292,8 @@ def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(mon
 
 def test_what_happens_once_in_each_fresh_process_is_kept():
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(process="fresh"))
-    parts = [
-        records.Measurement(
-            wanted.kernel,
-            wanted.problem,
-            wanted.settings,
-            "ok",
-            series={"loss": (1.0,)},
-            phases_s={"import": float(i), "first_call": 10.0 + i},
-        )
-        for i in range(5)
-    ]
+    once = [{"import": float(i), "first_call": 10.0 + i} for i in range(5)]
+    parts = [answer(wanted, series={"loss": (1.0,)}, phases_s=phases) for phases in once]
     made = sweep.merged(parts)
     expected = {"loss": (1.0,), "import_s": (0.0, 1.0, 2.0, 3.0, 4.0), "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0)}
     assert made.series == expected

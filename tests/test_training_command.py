@@ -201,21 +201,7 @@ def test_the_table_fits_120_columns_and_has_every_part_of_a_job(capsys):
     head, first, second = capsys.readouterr().out.splitlines()
     assert head.split()[-8:] == ["ms/fit", "comp.", "s", "start", "s", "job", "s", "notes"]
     # 9 start, 0.4 build, 6.6 compile, 0.1 a fit, 10 x (0.05 + 1563 x 0.002)
-    assert first.split() == [
-        "cifar10-cnn",
-        "32",
-        "50000",
-        "10",
-        "gpu:0",
-        "fit",
-        "2.00",
-        "50.0",
-        "100",
-        "6.60",
-        "9.00",
-        "47.9",
-        "jit",
-    ]
+    assert " ".join(first.split()) == "cifar10-cnn 32 50000 10 gpu:0 fit 2.00 50.0 100 6.60 9.00 47.9 jit"
     assert "cpu jit x16" in second
     assert "generator" in second
     assert max(map(len, (head, first, second))) <= 120

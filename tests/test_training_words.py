@@ -76,11 +76,9 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     (crossing,) = one(jobs.answers([*made, *between], ["samples"]), BY_STEP).crossings
     assert (crossing.below, crossing.above, crossing.apart) == (100, 40_000, 20.0)  # neither wins at 2000: still far
     near = [
-        trained(
-            "peaks", n, n, (0.0, 0.0, 1e-6 * n if d == "cpu" else 1e-3), device=d, noise=0.2 * (n == 1000), epochs=2
-        )
+        trained("peaks", n, n, (0.0, 0.0, seconds), device=d, noise=0.2 * (n == 1000), epochs=2)
         for n in (200, 1000, 4000)
-        for d in ("cpu", "gpu:0")
+        for d, seconds in (("cpu", 1e-6 * n), ("gpu:0", 1e-3))
     ]
     said = training_answers.training_sentences(near)[0]  # 20 times in all, in steps of 5 and 4
     assert "the GPU wins from samples = " in said and "between the measured 200 and 4000" in said

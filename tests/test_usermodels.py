@@ -85,13 +85,8 @@ def test_more_samples_than_fit_are_refused_before_they_are_made(train):
 
 def model(loss, out=(3,), shape=(5,), dtype="float32", vocabulary=0):
     layers = [SimpleNamespace(input_dim=vocabulary)] if vocabulary else [SimpleNamespace()]
-    return SimpleNamespace(
-        input_shape=(None, *shape),
-        output_shape=(None, *out),
-        inputs=[SimpleNamespace(dtype=dtype)],
-        loss=loss,
-        layers=layers,
-    )
+    shapes = {"input_shape": (None, *shape), "output_shape": (None, *out)}
+    return SimpleNamespace(**shapes, inputs=[SimpleNamespace(dtype=dtype)], loss=loss, layers=layers)
 
 
 @pytest.fixture(autouse=True)

@@ -168,13 +168,9 @@ def faked_hlo(monkeypatch):
     """HLO modules as the reader sees them, without TensorFlow: a computation of the instructions, one for each fusion."""
 
     def instruction(name, opcode, target="", called=(), path=""):
-        return types.SimpleNamespace(
-            name=name,
-            opcode=opcode,
-            custom_call_target=target,
-            called_computation_ids=called,
-            metadata=types.SimpleNamespace(op_name=path),
-        )
+        of = types.SimpleNamespace(op_name=path)
+        about = {"custom_call_target": target, "called_computation_ids": called, "metadata": of}
+        return types.SimpleNamespace(name=name, opcode=opcode, **about)
 
     def module(written: bytes):
         entry, computations = [], []
@@ -220,13 +216,9 @@ def made_trace(step_ms: float, ops=(), slower: float = 1.02, **busy_ms) -> Trace
 
 def traced_row(of: Trace, problem=None, device="cpu", **more):
     given = {"data": "synthetic", "trace": "on", **more}
-    made = row(
-        "training/keras/fit",
-        problem or Training("mlp-784-500x2-10", 128, 2048),
-        of.step_s,
-        device=device,
-        notes={traces.NOTE: msgspec.json.encode(of).decode()},
-    )
+    of_ = problem or Training("mlp-784-500x2-10", 128, 2048)
+    notes = {traces.NOTE: msgspec.json.encode(of).decode()}
+    made = row("training/keras/fit", of_, of.step_s, device=device, notes=notes)
     return msgspec.structs.replace(made, settings=msgspec.structs.replace(made.settings, switches=given))
 
 
