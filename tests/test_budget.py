@@ -199,8 +199,7 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
     by_epochs = msgspec.structs.replace(samples, stop_reason=EPOCHS_OF + "one fit")
     epochs = budget.budget(msgspec.structs.replace(cpu, samples=(by_epochs,)), whole)
     names = [p.name for p in epochs.parts]
-    assert budget.EPOCH_SHARE in names
-    assert budget.FIT_SHARE not in names
+    assert budget.EPOCH_SHARE in names and budget.FIT_SHARE not in names
     loop = msgspec.structs.replace(cpu, kernel="training/tensorflow/loop")
     below = made_profile.training("fashion-mlp", 32, 2e-3, epoch=-1.0, fit=-1.0)
     for none in (loop, below, training()):

@@ -427,8 +427,7 @@ def test_names_tell_different_rows_apart():
         row("matmul/cupy/cublas", square(64), 1.0),
     ]
     told = [names.row(m) for m in made]
-    assert len(set(told)) == len(told)
-    assert told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
+    assert len(set(told)) == len(told) and told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
     assert told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"
 
 

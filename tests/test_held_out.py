@@ -51,8 +51,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     overhead, work, every = held_out.summaries(cases.values(), of)
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
-    assert every.mean == pytest.approx(0.1)
-    assert every.floor is None
+    assert every.mean == pytest.approx(0.1) and every.floor is None
 
 
 def test_what_a_fit_does_with_its_samples_bounds_no_step(base, monkeypatch):
@@ -86,8 +85,7 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
     assert [one.within for one in held_out.apart(whole, "cpu")] == [pytest.approx(0, abs=1e-9)]
     assert held_out.noise_floor(whole, "gpu:0") is None
     every = held_out.summaries(uncalibrated(whole), whole)[-1]
-    assert every.mean == pytest.approx(0.125)
-    assert every.counted == (pytest.approx(0.1), pytest.approx(0.1))
+    assert every.mean == pytest.approx(0.125) and every.counted == (pytest.approx(0.1), pytest.approx(0.1))
     told = error_tables.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
     assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.62 %" in told
 

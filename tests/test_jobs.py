@@ -260,8 +260,7 @@ def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), beside="fits"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), dtype="float64"),
     ]
-    assert jobs.pairs([gpu, *aside]) == []
-    assert jobs.trainings(aside) == [aside[0], aside[1], aside[3]]
+    assert jobs.pairs([gpu, *aside]) == [] and jobs.trainings(aside) == [aside[0], aside[1], aside[3]]
     slow = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 5e-3), device="gpu:0", jit_compile="off")
     (pair,) = jobs.pairs([slow, gpu, trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3))])
     assert pair.gpu.costs.step.value == pytest.approx(1e-3)
@@ -353,8 +352,7 @@ def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(ke
     """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""
     m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel=kernel, residence="resident", epochs=2000)
     found = jobs.law(m)
-    assert (found.fit.value, found.epoch.value) == (0.0, 0.0)
-    assert found.step.value == pytest.approx(1.1e-3)
+    assert (found.fit.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
     assert jobs.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(0.05)
 
 

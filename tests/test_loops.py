@@ -93,8 +93,7 @@ def test_what_a_loop_cannot_do_is_said(kernel, fields, words):
 
 
 def test_the_batches_of_an_epoch():
-    assert loops.sizes(10, 4) == [4, 4, 2]
-    assert loops.sizes(8, 4) == [4, 4]
+    assert loops.sizes(10, 4) == [4, 4, 2] and loops.sizes(8, 4) == [4, 4]
     assert loops.sizes(3, 4) == [3]
     x = np.arange(10)
     assert [a.tolist() for a, b in loops.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]

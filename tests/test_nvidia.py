@@ -12,8 +12,7 @@ from workloads import machine, nvidia
 def test_no_driver_comes_first(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: None)
     assert machine.gpu_problem() == "no NVIDIA driver"
-    assert nvidia.gpus() == ()
-    assert nvidia.software() == {}
+    assert nvidia.gpus() == () and nvidia.software() == {}
 
 
 def test_a_driver_without_cupy_names_the_install_command(monkeypatch):

@@ -64,8 +64,7 @@ def test_a_step_op_by_op_is_the_sum_of_its_parts(whole):
     # has 2 products, the gradient of a bias, 23 of the loss, two updates of 4
     assert parts["launches"] == pytest.approx((8 + 7 + 41 + 168 - (2 + 1 + 23 + 8)) * OPERATION, rel=1e-3)
     assert made.step_s.value == pytest.approx(sum(parts.values()))
-    assert made.step_s.low <= made.step_s.value <= made.step_s.high
-    assert made.partial == ()
+    assert made.step_s.low <= made.step_s.value <= made.step_s.high and made.partial == ()
 
 
 def test_what_nothing_waits_for_runs_beside_the_rest(whole):
@@ -158,8 +157,7 @@ def test_jit_and_the_visible_gpu_choose_the_execution(whole):
 
 def test_the_epoch_the_fit_and_the_job(whole):
     made = seconds(whole, what=Training("mlp-784-100x2-10", 32, 2050, 3, "float64"))
-    assert made.training.steps == 65
-    assert made.epoch_s.value == pytest.approx(EPOCH, rel=1e-3)
+    assert made.training.steps == 65 and made.epoch_s.value == pytest.approx(EPOCH, rel=1e-3)
     assert made.fit_s.value == pytest.approx(FIT + 2050 * 784 * (8 + 4) / BYTES["cpu"], rel=0.02)
     assert made.epoch_total_s.value == pytest.approx(made.epoch_s.value + 65 * made.step_s.value)
     whole_job = made.start_s.value + made.compile_s.value + made.fit_s.value + 3 * made.epoch_total_s.value
@@ -267,8 +265,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     assert 1.15 < calibration.calibration(full, CPU, "lenet").work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
-    assert len(errors) == 8
-    assert sum(errors) < 0.8 * sum(plain)
+    assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
 
@@ -339,8 +336,7 @@ def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
     ):
         with pytest.raises(prediction.Lacking) as missing:
             seconds(lacking(op), GPU)
-        assert words in missing.value.commands[0]
-        assert missing.value.commands[0] in str(missing.value)
+        assert words in missing.value.commands[0] and missing.value.commands[0] in str(missing.value)
     with pytest.raises(prediction.Lacking) as missing:
         seconds(lacking("conv"), what=Training("cifar10-cnn", 32, 2048))
     assert "workloads.conv" in missing.value.commands[0]
@@ -397,8 +393,7 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert "not measured" in line
     assert predict.main(["--leave-one-out", runs]) == 0
     out = capsys.readouterr().out
-    assert "| cpu | all | 2 | 2 |" in out
-    assert "Without one rule at a time:" in out
+    assert "| cpu | all | 2 | 2 |" in out and "Without one rule at a time:" in out
 
 
 def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
@@ -433,8 +428,7 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
 def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
     assert predict.main([runs if f == "RUNS" else f for f in flags]) == 2
     error, tip = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ")
-    assert said in error
+    assert error.startswith("error: ") and said in error
     assert "-m analysis.predict" in tip
 
 

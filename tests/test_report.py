@@ -107,10 +107,8 @@ def test_a_page_of_anything_less_is_still_a_page(tmp_path, monkeypatch):
 def test_pictures_of_next_to_nothing_are_still_pictures():
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
         assert roofline.figure(rows, roofs(rows)).axes
-        assert pictures.crossover(crossovers(rows), rows).axes
-        assert pictures.rates(rows).axes
-        assert movement.memory(rows).axes
-        assert movement.transfers(rows).axes
+        assert pictures.crossover(crossovers(rows), rows).axes and pictures.rates(rows).axes
+        assert movement.memory(rows).axes and movement.transfers(rows).axes
 
 
 def test_hostile_names_show_as_text(tmp_path, monkeypatch):
@@ -119,8 +117,7 @@ def test_hostile_names_show_as_text(tmp_path, monkeypatch):
     torn = row("matmul/numpy/blas", square(9), None, status="failed", reason="a | b\n<i>")
     write(tmp_path, msgspec.structs.replace(fake.cpu_run(), runs=(fake.run(machine),), measurements=(torn,)))
     text = report.render(tmp_path, with_html=False).read_text()
-    assert "<script>" not in text
-    assert "&lt;script&gt;" in text
+    assert "<script>" not in text and "&lt;script&gt;" in text
     assert "\n# b" not in text
     assert "| failed: a \\| b &lt;i&gt; |" in text
 
@@ -181,8 +178,7 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     for words, message in bad:
         assert entry(words) == 2
         error = capsys.readouterr().err.splitlines()
-        assert len(error) == 2
-        assert message in error[0]
+        assert len(error) == 2 and message in error[0]
         assert error[1].startswith(f"  try: {options.python()} -m ")
 
 
@@ -240,8 +236,7 @@ def test_labels_are_moved_apart_and_stay_in_order():
     moved = style.spread(heights, 0.04)
     assert moved == sorted(moved)
     assert min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
-    assert moved[3] == 0.5
-    assert sum(moved[:3]) == pytest.approx(sum(heights[:3]))
+    assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
 
 
 @pytest.fixture(scope="module")

@@ -99,8 +99,7 @@ def test_all_work_on_until_the_slowest_has_done_its_share():
         return ask
 
     found = parties.inside(parties.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
-    assert set(found[0]) == {1.0}
-    assert found[1][:3] == [10.0] * 3
+    assert set(found[0]) == {1.0} and found[1][:3] == [10.0] * 3
     assert len(found[0]) >= 29
     alone = parties.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
@@ -393,8 +392,7 @@ def test_a_phase_that_one_trial_had_is_zero_in_the_others():
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
     m = together.tried(row, taken, [9.0, 4.0])
-    assert m.series["import_s"] == (3.0, 0.0)
-    assert m.series["build_s"] == (1.0, 2.0)
+    assert m.series["import_s"] == (3.0, 0.0) and m.series["build_s"] == (1.0, 2.0)
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
 
 

@@ -27,8 +27,7 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     assert [(la.kind, la.units, la.activation) for la in found.layers] == expected
     assert (found.name, found.input, found.classes) == ("tests.own_models:classes", (8,), 3)
     assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
-    assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3
-    assert m.on("host-latency").calls == 2
+    assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3 and m.on("host-latency").calls == 2
 
 
 def test_a_compiled_model_from_a_file_stays_as_it_is(train):
@@ -73,8 +72,7 @@ def test_what_is_not_there_is_said(train):
 @pytest.mark.parametrize("given", [{"data": "real"}, {"dropout": "off"}, {"targets": "float64"}])
 def test_what_a_model_of_the_users_cannot_obey_is_refused(train, given):
     m = own(train, "classes", **given)
-    assert m.status == "skipped"
-    assert f"is a model of your own: {next(iter(given))} can only be " in m.reason
+    assert m.status == "skipped" and f"is a model of your own: {next(iter(given))} can only be " in m.reason
 
 
 def test_more_samples_than_fit_are_refused_before_they_are_made(train):
@@ -131,8 +129,7 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
     assert worker.environment(row, {})[switches.FOLDER] == str(tmp_path)
-    assert row.problem.footprint_bytes == 0
-    assert row.problem.patience_s > 0
+    assert row.problem.footprint_bytes == 0 and row.problem.patience_s > 0
     (tmp_path / "crossover_own_mine.py").write_text("raise AttributeError('no luck')\n")
     monkeypatch.setenv(switches.FOLDER, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))
