@@ -7,12 +7,13 @@ two events around it, waits once at the end, and reports the mean, the median an
 import sys
 
 import numpy as np
+from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import estimate
 from kernels import registry
 from kernels.problems import Matmul
-from workloads import copies, machine, timing
+from workloads import copies, timing
 from workloads.timing import Limits
 
 # the first: its best on an H200
@@ -23,9 +24,6 @@ WITHIN = 0.02
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     try:
         import torch
 
@@ -95,4 +93,4 @@ def timed(torch, product, renew, flushed) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

@@ -6,6 +6,7 @@ import sys
 
 import cupy
 import numpy as np
+from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import fleet_devices, fleet_judged, fleet_words, spread
@@ -30,9 +31,6 @@ ROWS = [
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     here = machine.describe()
     multiprocessors = here.gpus[0].multiprocessors
     prepared = [ready(row) for row in ROWS]
@@ -129,4 +127,4 @@ def kept_busy(multiprocessors: int):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

@@ -4,30 +4,26 @@ import sys
 import time
 
 import numpy as np
+from gpu_bench import GPU, bound, on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import estimate, links
 from analysis.estimate import Estimate
 from analysis.sheets import SHEETS
-from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Stream, Transfer
 from workloads import copies, machine, sweep, timing
-from workloads.records import Measurement, Settings
+from workloads.records import Measurement
 from workloads.timing import Limits
 
 ROUNDS = 15
 MODEL_ROUNDS = 2
 LOOPS = 16  # nvbandwidth's copies between two events
 MIB, GIB = 1 << 20, 1 << 30
-GPU = Settings(device="gpu:0")
 HELD_NS = 20_000_000
 
 
 def main() -> int:
-    if problem := machine.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     stream, figures = copies.gpu_stream(), []
     figures += pinned(stream)
     figures += staged(stream)
@@ -40,14 +36,6 @@ def main() -> int:
         "cudaMemcpyAsync of 4 B to 1 GiB in steps of the root of two, waited for; fitted to every second size, judged at all."
     )
     return table("transfer", "Copies against nvbandwidth's method, CUDA's own and a fitted law", figures, [about])
-
-
-def bound(name: str, problem, stream) -> copies.Prepared:
-    prepared = copies.prepare(registry.find(name), problem, GPU, problem.inputs(1))
-    for _ in range(3):
-        prepared.run()
-    stream.synchronize()
-    return prepared
 
 
 def alternating(*sides, rounds: int = 0) -> list[list[float]]:
@@ -222,4 +210,4 @@ def wait_until_clocked(prepared: copies.Prepared, stream, spend_s: float = 0.05)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))
