@@ -89,21 +89,15 @@ def along(*ratios) -> crossover.Answer:
 
 
 CPU_LIKELY, GPU_LIKELY = (0.8, 0.5, 1.25), (1.25, 0.8, 2.0)
+NONE = "no winner can be told at any width looked at; likelier is"
 
 
 @pytest.mark.parametrize(
     ("ratios", "said"),
     [
         # no size is sure: nobody wins
-        (
-            (CPU_LIKELY, GPU_LIKELY),
-            "no winner can be told at any width looked at; likelier is the CPU at width = 10 and the GPU at "
-            "20 (predicted over width 10 to 20)",
-        ),
-        (
-            (GPU_LIKELY, CPU_LIKELY, GPU_LIKELY),
-            "no winner can be told at any width looked at; likelier is the GPU (predicted over width 10 to 40)",
-        ),
+        ((CPU_LIKELY, GPU_LIKELY), f"{NONE} the CPU at width = 10 and the GPU at 20 (predicted over width 10 to 20)"),
+        ((GPU_LIKELY, CPU_LIKELY, GPU_LIKELY), f"{NONE} the GPU (predicted over width 10 to 40)"),
         # three turns in one band are one, at sqrt(10 x 20) = 14.1 to sqrt(40 x 80) = 56.6; without the band they are three
         (
             (CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, GPU_LIKELY, 2.0),
@@ -525,18 +519,9 @@ def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
 def test_the_sections_stand_in_order():
     lines = explanation_words.lines(explained(), "seen", (("More", ["of it"]),), ["a belief"])
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles == [
-        "cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs",
-        "Does the framework use the GPU?",
-        "Verdict",
-        "More",
-        "Where a step's time goes (predicted)",
-        "Where the winner changes",
-        "Memory",
-        "Cost of the job",
-        "What if",
-        "What people believe, checked",
-    ]
+    first = ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework use the GPU?"]
+    parts = ["Verdict", "More", "Where a step's time goes (predicted)", "Where the winner changes", "Memory"]
+    assert titles == [*first, *parts, "Cost of the job", "What if", "What people believe, checked"]
     assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
 
 

@@ -30,9 +30,7 @@ def machine(*uuids: str) -> records.Machine:
     return msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus, key=f"nvidia-h200-x{len(gpus)}")
 
 
-def write(
-    folder: pathlib.Path, here: records.Machine, rows, workload: str = "stream", said: str = "--ray auto"
-) -> None:
+def write(folder, here, rows, workload="stream", said="--ray auto") -> None:
     run = fake.run(here, f"python -m workloads.suite {said} --fast")
     with records.Writer(folder / f"{workload}.jsonl", run) as writer:
         for m in rows:

@@ -252,6 +252,9 @@ def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
     assert networks.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
 
 
+POOL = Layer("p", "pool", size=2)
+
+
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
@@ -261,18 +264,9 @@ def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
         ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, pool"),
         ([Layer("a", "flatten", inputs=("b",))], "a takes 'b', which is no layer before it"),
         ([Layer("a", "dropout"), Layer("a", "dropout")], "two layers of m are called 'a'"),
-        (
-            [Layer("p", "pool", size=2), Layer("s", "add", inputs=("p", "input"))],
-            "s adds inputs of different shapes: 2x2x1, 4x4x1",
-        ),
-        (
-            [Layer("p", "pool", size=2), Layer("s", "concat", inputs=("p", "input"))],
-            "s joins inputs of different sizes",
-        ),
-        (
-            [Layer("p", "pool", size=2), Layer("s", "flatten", inputs=("p", "input"))],
-            "s is of the kind flatten and has 2 inputs",
-        ),
+        ([POOL, Layer("s", "add", inputs=("p", "input"))], "s adds inputs of different shapes: 2x2x1, 4x4x1"),
+        ([POOL, Layer("s", "concat", inputs=("p", "input"))], "s joins inputs of different sizes"),
+        ([POOL, Layer("s", "flatten", inputs=("p", "input"))], "s is of the kind flatten and has 2 inputs"),
         ([Layer("s", "add")], "s is of the kind add and has 1 inputs"),
     ],
 )
