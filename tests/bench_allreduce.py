@@ -113,17 +113,9 @@ def by_pytorch(count: int):
     with tempfile.TemporaryDirectory() as folder:
         meet = str(pathlib.Path(folder) / "meet")
         log = open(pathlib.Path(folder) / "log", "w+")  # noqa: SIM115
-        children = [
-            subprocess.Popen(
-                [sys.executable, str(CHILD), str(rank), str(count), meet, str(LARGE)],
-                text=True,
-                bufsize=1,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-            )
-            for rank in range(count)
-        ]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": log, "text": True, "bufsize": 1}
+        words = [[sys.executable, str(CHILD), str(rank), str(count), meet, str(LARGE)] for rank in range(count)]
+        children = [subprocess.Popen(command, **pipes) for command in words]
 
         def said(child) -> str:
             if select.select([child.stdout], [], [], PATIENCE_S)[0] and (line := child.stdout.readline()):
@@ -161,9 +153,8 @@ def large(gpus: str, rounds: int, figures: Figures) -> None:
             sides.append(theirs)
             names.append("PyTorch")
             pairs.append(("nccl-tests' method in place / PyTorch's all_reduce", 1, 3))
-            figures.note(
-                f"PyTorch's all_reduce is by {version}, a process a GPU, CUDA events around {CALLS} calls in place."
-            )
+            text = f"PyTorch's all_reduce is by {version}, a process a GPU, CUDA events around {CALLS} calls in place."
+            figures.note(text)
         except RuntimeError as error:
             figures.lost("an independent measurement", error)
         taken = alternating(*sides, rounds=rounds)

@@ -5,12 +5,11 @@ by layer; without compute capability 9.0 tensor_core alone.
 """
 
 import functools
-import os
 import sys
-import tempfile
 import time
 
 import numpy as np
+from gpu_bench import geometric_mean, on_gpu, same, take
 from must_reach import Figure, exactly, table
 
 from analysis import stats
@@ -19,8 +18,6 @@ from kernels import networks, registry
 from kernels.cuda import conv_tiles, loader
 from kernels.problems import Conv, Peak
 from workloads.harness import copy_modes, timing
-from workloads.harness.timing import Limits
-from workloads.machine import facts
 from workloads.records import Settings
 
 BATCH = 32
@@ -47,10 +44,6 @@ def layers(dtype: str) -> dict[Conv, str]:
 
 
 def main() -> int:
-    os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()  # so that what is timed here is compiled here
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     wanted = [dtype for dtype in TARGETS if dtype in sys.argv[1:]] or list(TARGETS)
     try:
         library = registry.find("conv/cudnn/plan")
@@ -121,16 +114,9 @@ def compared(dtype: str, own: list, library, stream) -> list[Figure]:
         rows, ratio = one(f"{dtype} {name}", own, library, problem, ceiling, stream)
         figures += rows
         ratios.append(ratio)
-    ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
-    mean = stats.Estimate(*ends)
-    figures.append(
-        Figure(
-            f"{dtype}: geometric mean of {len(ratios)} layers",
-            f"at least {TARGETS[dtype]:.2f}",
-            mean,
-            mean.value >= TARGETS[dtype],
-        )
-    )
+    mean = geometric_mean(ratios)
+    what = f"{dtype}: geometric mean of {len(ratios)} layers"
+    figures.append(Figure(what, f"at least {TARGETS[dtype]:.2f}", mean, mean.value >= TARGETS[dtype]))
     for problem, name in backward(every):
         figures += one(f"{dtype} {name}, {problem.direction}", own, library, problem, ceiling, stream)[0]
     return figures
@@ -147,8 +133,9 @@ def backward(every: dict[Conv, str]) -> list[tuple[Conv, str]]:
 
 def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) -> tuple[list[Figure], stats.Estimate]:
     """(rows of a layer, its ratio): of ours the fastest."""
-    equal = same(own, library, problem)
-    sides = {k.variant: take(k, problem, stream) for k in (library, *own)}
+    # A Winograd or FFT plan of cuDNN's rounds, and not each can be told by its notes.
+    equal = same(own, library, problem, problem.dtype == "float32")
+    sides = {k.variant: take(k, problem, problem.inputs(1), stream, SAMPLE_S, 0.005) for k in (library, *own)}
     taken: dict[str, list[float]] = {side: [] for side in sides}
     for round_ in range(ROUNDS):
         for side in list(sides)[:: 1 if round_ % 2 else -1]:
@@ -164,27 +151,5 @@ def one(name: str, own: list, library, problem: Conv, ceiling: float, stream) ->
     ], ratio
 
 
-def same(own: list, library, problem: Conv) -> bool:
-    """Whether all give the same on whole numbers, whose sums are exact in any order. A Winograd or FFT plan of cuDNN's rounds,
-    and not each can be told by its notes: of float32, ours is compared with the nearest whole numbers."""
-    import cupy
-
-    inputs = [cupy.asarray(x.view(np.uint16) if problem.dtype == "bfloat16" else x) for x in problem.inputs(3, True)]
-    expected = library.bind(problem, *inputs)()
-    if problem.dtype == "float32":
-        expected = cupy.rint(expected)
-    return all(bool(cupy.array_equal(kernel.bind(problem, *inputs)(), expected)) for kernel in own)
-
-
-def take(kernel, problem: Conv, stream):
-    """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
-    run = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1)).run
-    device = timing.device(run, stream)
-    seconds = timing.call_seconds(device, Limits(min_time=0.005))
-    clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)
-    calls = max(1, round(SAMPLE_S / seconds))
-    return lambda: clock(calls) / calls
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main, compiles=True))

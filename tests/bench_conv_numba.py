@@ -78,14 +78,9 @@ def measured(name: str, problem: Conv) -> dict:
     share = Estimate(*(x * scale for x in (share.value, share.low, share.high)))
     top = flops / stats.of(samples["peak"]).value / 1e9
     note = ", ".join(f"{side} {rate:.4g}" for side, rate in rates.items())
-    return {
-        "name": name,
-        "direction": problem.direction,
-        "best": best,
-        "ratio": msgspec.to_builtins(ratio),
-        "share": msgspec.to_builtins(share),
-        "note": f"{note}; FMA peak {top:.4g}",
-    }
+    figures = {"ratio": msgspec.to_builtins(ratio), "share": msgspec.to_builtins(share)}
+    note = f"{note}; FMA peak {top:.4g}"
+    return {"name": name, "direction": problem.direction, "best": best, **figures, "note": note}
 
 
 def inside(direction: str, names: list[str]) -> None:

@@ -3,29 +3,25 @@
 import sys
 
 import numpy as np
+from gpu_bench import bound, on_gpu
 from must_reach import Figure, table
 
 from analysis import stats
-from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import copy_modes, timing
 from workloads.harness.timing import Limits
-from workloads.records import Settings
 
 ROUNDS = 25
 
 
 def main() -> int:
-    import cupy
-
-    if not cupy.is_available():
-        print("error: this bench needs an NVIDIA GPU and CuPy", file=sys.stderr)
-        return 3
-    kernel, limits, figures = registry.find("matmul/cupy/cublas"), Limits(min_time=0.05), []
+    kernel, limits, figures = "matmul/cupy/cublas", Limits(min_time=0.05), []
     stream = copy_modes.gpu_stream()
-    ahead = bound(kernel, 4096, stream).run  # keeps the device busy while the plain loop's calls are issued
+    ahead = bound(
+        kernel, Matmul(4096, 4096, 4096), stream
+    ).run  # keeps the device busy while the plain loop's calls are issued
     for n in (128, 512, 4096, 8192):
-        prepared = bound(kernel, n, stream)
+        prepared = bound(kernel, Matmul(n, n, n), stream)
         long = timing.call_seconds(timing.device(prepared.run, stream), limits) >= timing.HELD_BELOW_S
         ours = (timing.device if long else timing.held)(prepared.run, stream)
         calls = 3 if long else 100
@@ -36,26 +32,14 @@ def main() -> int:
             ratio = ratios(lambda: mine(calls) / calls, theirs)  # noqa: B023
             within = max(abs(ratio.low - 1), abs(ratio.high - 1))
             target = "within 2 %" if name == "device time" else "printed"
-            figures.append(
-                Figure(
-                    f"n = {n}, {name}: ours / plain event loop", target, ratio, within <= 0.02 or target == "printed"
-                )
-            )
+            what = f"n = {n}, {name}: ours / plain event loop"
+            figures.append(Figure(what, target, ratio, within <= 0.02 or target == "printed"))
     about = (
         f"float32; {ROUNDS} alternating pairs each. Device time: the plain loop puts two events around its calls behind a 4096 "
         "product, so that the queue never runs dry. Throughput: the plain loop puts two events around the calls as they are "
         "issued, ours reads the host's clock around calls and one wait."
     )
     return table("cublas", "cuBLAS through our timing and through a plain CUDA-event loop", figures, [about])
-
-
-def bound(kernel, n: int, stream) -> copy_modes.Prepared:
-    problem = Matmul(n, n, n)
-    prepared = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
-    for _ in range(3):
-        prepared.run()
-    stream.synchronize()
-    return prepared
 
 
 def plain(run, stream, calls: int, ahead) -> float:
@@ -85,4 +69,4 @@ def ratios(mine, theirs) -> stats.Estimate:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

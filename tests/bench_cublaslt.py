@@ -7,6 +7,7 @@ two events around it, waits once at the end, and reports the mean, the median an
 import sys
 
 import numpy as np
+from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import stats
@@ -14,23 +15,15 @@ from kernels import registry
 from kernels.problems import Matmul
 from workloads.harness import copy_modes, timing
 from workloads.harness.timing import Limits
-from workloads.machine import facts
 
-SHAPES = (
-    (2048, 2048, 13312),
-    (2048, 2048, 2048),
-    (4096, 4096, 4096),
-    (8192, 8192, 8192),
-)  # the first: its best on an H200
+# the first: its best on an H200
+SHAPES = ((2048, 2048, 13312), (2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192))
 ROUNDS, WARM_UPS, ITERATIONS = 10, 50, 100
 FLUSHED_BYTES = 256 << 20
 WITHIN = 0.02
 
 
 def main() -> int:
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     try:
         import torch
 
@@ -100,4 +93,4 @@ def timed(torch, product, renew, flushed) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

@@ -8,6 +8,7 @@ here a long product goes ahead of each batch of pairs and the queue never runs d
 import sys
 
 import numpy as np
+from gpu_bench import bound, on_gpu
 from must_reach import Figure, table
 
 from analysis import stats
@@ -15,8 +16,6 @@ from kernels import registry
 from kernels.problems import Conv, Matmul
 from workloads.harness import copy_modes, timing
 from workloads.harness.timing import Limits
-from workloads.machine import facts
-from workloads.records import Settings
 
 ROUNDS, PAIRS = 15, 20
 WITHIN = 0.02
@@ -30,16 +29,13 @@ LAYERS = {  # of ResNet-50 and of the articles' models, at batch 32
 
 
 def main() -> int:
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     try:
-        kernel = registry.find("conv/cudnn/plan")
+        kernel = registry.find("conv/cudnn/plan").name
     except registry.NotInstalled as error:
         print(f"error: this bench needs cuDNN: {error}", file=sys.stderr)
         return 3
     stream, figures = copy_modes.gpu_stream(), []
-    ahead = bound(registry.find("matmul/cupy/cublas"), Matmul(8192, 8192, 8192), stream).run
+    ahead = bound("matmul/cupy/cublas", Matmul(8192, 8192, 8192), stream).run
     nothing = stats.median(np.concatenate([pairs(lambda: None, stream, ahead) for _ in range(5)]))
     figures.append(Figure("two events with nothing between them", "printed", nothing * 1e6, True, "us"))
     for dtype in ("float32", "bfloat16"):
@@ -52,14 +48,6 @@ def main() -> int:
         "that tick, whichever is more."
     )
     return table("cudnn", "cuDNN's plans through our timing and through cudnn-frontend's method", figures, [about])
-
-
-def bound(kernel, problem, stream) -> copy_modes.Prepared:
-    prepared = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), problem.inputs(1))
-    for _ in range(3):
-        prepared.run()
-    stream.synchronize()
-    return prepared
 
 
 def compared(name: str, prepared: copy_modes.Prepared, problem: Conv, stream, ahead) -> list[Figure]:
@@ -105,4 +93,4 @@ def pairs(run, stream, ahead) -> np.ndarray:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

@@ -6,6 +6,7 @@ import sys
 
 import cupy
 import numpy as np
+from gpu_bench import on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import noise
@@ -35,9 +36,6 @@ ROWS = [
 
 
 def main() -> int:
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     here = facts.describe()
     multiprocessors = here.gpus[0].multiprocessors
     prepared = [ready(row) for row in ROWS]
@@ -62,20 +60,14 @@ def main() -> int:
     flagged = [busy for busy, each in told.items() if any(f.flagged for f in each)]
     least = next((busy for busy in sorted(told) if all(other in flagged for other in told if other >= busy)), math.inf)
     false = sum(f.flagged for f in clean)
+    flags = exactly(sum(f.flagged for f in told.get(most, ())))
+    from_ = "the smallest number of busy SMs from which every larger one tried is called slow"
     figures = [
         Figure(f"quantities called slow in {CLEAN} clean runs", "0", exactly(false), false == 0),
         Figure(
-            f"quantities called slow with {most} of {multiprocessors} SMs kept busy",
-            ">= 1",
-            exactly(sum(f.flagged for f in told.get(most, ()))),
-            most in flagged,
+            f"quantities called slow with {most} of {multiprocessors} SMs kept busy", ">= 1", flags, most in flagged
         ),
-        Figure(
-            "the smallest number of busy SMs from which every larger one tried is called slow",
-            f"<= {most}",
-            exactly(least),
-            least <= most,
-        ),
+        Figure(from_, f"<= {most}", exactly(least), least <= most),
     ]
     worst = 100 * max(abs(f.below.value) for f in clean)
     notes = [
@@ -140,4 +132,4 @@ def kept_busy(multiprocessors: int):
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

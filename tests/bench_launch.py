@@ -2,31 +2,27 @@
 
 import sys
 
-from bench_transfer import GPU, alternating, over
+from bench_transfer import alternating, over
+from gpu_bench import bound, on_gpu
 from must_reach import Figure, table
 
 from analysis import stats
-from kernels import registry
 from kernels.problems import Launch
 from workloads.harness import copy_modes, timing
-from workloads.machine import facts
 
 COUNT = 64
 CALLS = 100
 
 
 def main() -> int:
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     stream, figures = copy_modes.gpu_stream(), []
-    bound = [prepared(variant, stream) for variant in ("graph", "ufunc")]
+    made = [bound(f"launch/cupy/{variant}", Launch("elementwise", COUNT), stream) for variant in ("graph", "ufunc")]
     clocks = {
         "waited for": lambda p: timing.latency(p.run, stream.synchronize),
         "queued": lambda p: timing.throughput(p.run, stream.synchronize),
     }
     for clock, make in clocks.items():
-        takes = [make(p) for p in bound]
+        takes = [make(p) for p in made]
         node, launch = alternating(*(lambda take=take: take(CALLS) / CALLS / COUNT for take in takes))
         figures += [
             Figure(f"a CUDA graph's node, {COUNT} in a call, {clock}", "printed", stats.median(node) * 1e6, True, "us"),
@@ -40,14 +36,5 @@ def main() -> int:
     return table("launch", f"{COUNT} small CuPy kernels: a CUDA graph's node against a launch", figures, [about])
 
 
-def prepared(variant: str, stream) -> copy_modes.Prepared:
-    problem = Launch("elementwise", COUNT)
-    made = copy_modes.prepare(registry.find(f"launch/cupy/{variant}"), problem, GPU, problem.inputs(1))
-    for _ in range(3):
-        made.run()
-    stream.synchronize()
-    return made
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

@@ -4,22 +4,18 @@ wgmma needs compute capability 9.0; elsewhere float32 alone is compared.
 """
 
 import functools
-import os
 import sys
-import tempfile
 import time
 
 import numpy as np
+from gpu_bench import geometric_mean, on_gpu, same, take
 from must_reach import Figure, exactly, table
 
 from analysis import stats
 from kernels import registry
 from kernels.cuda import loader, matmul_tiles
 from kernels.problems import Matmul
-from workloads.harness import copy_modes, timing
-from workloads.harness.timing import Limits
-from workloads.machine import facts
-from workloads.records import Settings
+from workloads.harness import copy_modes
 
 SQUARES = (1024, 2048, 4096, 8192)
 SHAPES = (
@@ -36,10 +32,6 @@ FLOAT32, BFLOAT16, COMPILE_S = 0.95, 1.0, 2.0
 
 
 def main() -> int:
-    os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()  # so that what is timed here is compiled here
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     import cupy
 
     hopper = cupy.cuda.Device().compute_capability == "90"
@@ -83,20 +75,15 @@ def compile_seconds(hopper: bool) -> Figure:
         )
         for of in matmul_tiles.TENSORS
     ]
+    hoppers = [of for of in matmul_tiles.GROUPS if hopper]
+    bf16 = {"_arch": "sm_90a", "TYPE": '"bf16"', "A_STORED_KM": 0}
     loads += [
         functools.partial(
-            loader.load,
-            "matmul/cuda_wgmma",
-            "matmul",
-            _arch="sm_90a",
-            TYPE='"bf16"',
-            A_STORED_KM=0,
-            B_STORED_KN=across,
-            **matmul_tiles.macros(of),
+            loader.load, "matmul/cuda_wgmma", "matmul", **bf16, B_STORED_KN=across, **matmul_tiles.macros(of)
         )
         for across, layout in enumerate(("nt", "nn"))
-        for of in matmul_tiles.GROUPS
-        if hopper and of.fits(layout)
+        for of in hoppers
+        if of.fits(layout)
     ]
     seconds = []
     for load in loads:
@@ -112,8 +99,8 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
     figures, ratios = [], []
     for problem in problems:
         what = f"{name} {problem.m} x {problem.n} x {problem.k}"
-        equal, inputs = same(own, library, problem), problem.inputs(1)
-        sides = [take(k, problem, inputs, stream) for k in (own, library)]
+        equal, inputs = same([own], library, problem), problem.inputs(1)
+        sides = [take(k, problem, inputs, stream, SAMPLE_S, 0.02) for k in (own, library)]
         taken = np.array(
             [
                 [sample() for sample in sides] if r % 2 else [sample() for sample in sides[::-1]][::-1]
@@ -125,28 +112,9 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
         figures.append(Figure(f"{what}: {library.name} / ours", "printed, results equal", ratio, equal))
         rate = problem.flops / 1e12 / stats.median(taken[:, 0])
         figures.append(Figure(f"{what}: ours", "printed", rate, True, "TFLOP/s"))
-    ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
-    mean = stats.Estimate(*ends)
+    mean = geometric_mean(ratios)
     return [*figures, Figure(f"{name}: geometric mean", f"at least {target:.2f}", mean, mean.value >= target)]
 
 
-def same(own, library, problem: Matmul) -> bool:
-    """Whether both give the same result on whole numbers, whose sums are exact in any order."""
-    import cupy
-
-    inputs = [cupy.asarray(x.view(np.uint16) if problem.dtype == "bfloat16" else x) for x in problem.inputs(3, True)]
-    return bool(cupy.array_equal(own.bind(problem, *inputs)(), library.bind(problem, *inputs)()))
-
-
-def take(kernel, problem: Matmul, inputs: tuple, stream):
-    """What gives the seconds of a call on N(0,1) data: the mean of as many as fill a sample."""
-    run = copy_modes.prepare(kernel, problem, Settings(device="gpu:0"), inputs).run
-    device = timing.device(run, stream)
-    seconds = timing.call_seconds(device, Limits(min_time=0.02))
-    clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)
-    calls = max(1, round(SAMPLE_S / seconds))
-    return lambda: clock(calls) / calls
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main, compiles=True))

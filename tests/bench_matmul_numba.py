@@ -101,14 +101,8 @@ def squares(
         for name, of in ratios.items():
             of.append(stats.verdict(samples["simd"], samples[name], paired=True).ratio)
             target = least if name == "BLAS" else None
-            figures.append(
-                Figure(
-                    f"{what}: simd / {name}",
-                    f">= {target}" if target else "printed",
-                    of[-1],
-                    target is None or of[-1].value >= target,
-                )
-            )
+            reached = target is None or of[-1].value >= target
+            figures.append(Figure(f"{what}: simd / {name}", f">= {target}" if target else "printed", of[-1], reached))
         rates = {name: problem.flops / stats.of(samples[name]).value for name in kernels}
         line = ", ".join(f"{name} {rate / 1e9:.4g}" for name, rate in rates.items())
         if dtype == "float32":
@@ -118,14 +112,8 @@ def squares(
             if form == "" and threads == 1 and n >= 1024:
                 paired = stats.verdict(samples["simd"], samples["peak"], paired=True).ratio
                 scale = problem.flops / flops
-                figures.append(
-                    Figure(
-                        f"{what}: simd / FMA peak",
-                        ">= 0.8",
-                        Estimate(*(x * scale for x in (paired.value, paired.low, paired.high))),
-                        paired.value * scale >= 0.8,
-                    )
-                )
+                figure = Estimate(*(x * scale for x in (paired.value, paired.low, paired.high)))
+                figures.append(Figure(f"{what}: simd / FMA peak", ">= 0.8", figure, paired.value * scale >= 0.8))
         notes.append(f"- {what}, GFLOP/s: {line}")
     for name, of in ratios.items():
         target = mean_at_least if name == "BLAS" else None

@@ -3,14 +3,14 @@
 import sys
 
 import msgspec
-from bench_transfer import GPU, MIB, alternating, over
+from bench_transfer import MIB, alternating, over
+from gpu_bench import GPU, on_gpu
 from must_reach import Figure, table
 
 from analysis import stats
 from kernels import registry
 from kernels.problems import Transfer
 from workloads.harness import copy_modes, timing
-from workloads.machine import facts
 
 SIZE = 256 * MIB
 CALLS = 3
@@ -19,9 +19,6 @@ PARTS = ("overlap_copy", "overlap_compute", "overlap_both")
 
 
 def main() -> int:
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     stream, figures = copy_modes.gpu_stream(), []
     for compute in Transfer.COMPUTES:
         figures += best_of([overlapped(Transfer("h2d", SIZE, "pinned", compute, *how), stream) for how in FORMS])
@@ -67,4 +64,4 @@ def best_of(groups: list[list[Figure]]) -> list[Figure]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

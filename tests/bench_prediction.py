@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import itertools
 import pathlib
 import statistics
 import sys
@@ -45,9 +46,8 @@ def in_percent(e: Estimate) -> Estimate:
 
 def share(hits: int, of_: int, what: str, wanted: float) -> Figure:
     """So many of so many, of which a share is to be reached."""
-    return Figure(
-        f"{what} ({of_} cases)", f">= {percent(wanted)}", exactly(100 * hits / of_), hits >= wanted * of_, "%"
-    )
+    reached = hits >= wanted * of_
+    return Figure(f"{what} ({of_} cases)", f">= {percent(wanted)}", exactly(100 * hits / of_), reached, "%")
 
 
 def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
@@ -60,43 +60,22 @@ def errors(every: list[held_out.Case], of: profile.Profile) -> list[Figure]:
         what = f"{s.device}, {s.bound} steps ({s.cases} trainings of {s.models} models)"
         for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
             e = resampled([c.error for c in told], models, statistic)
-            found.append(
-                Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%")
-            )
+            reached = e.value <= wanted
+            found.append(Figure(f"{name} error, {what}", f"<= {percent(wanted)}", in_percent(e), reached, "%"))
         if s.floor is not None:
             rows = count(len(held_out.apart(of, s.device)), "training")
             for name, wanted, value in (("median", MEDIAN, s.counted[0]), ("mean", MEAN, s.counted[1])):
                 less = f"{name} error, those below twice the five-process floor ({percent(s.floor)}, of {rows}) as none"
-                found.append(
-                    Figure(
-                        f"{less}, {s.device}, {s.bound}",
-                        f"<= {percent(wanted)}",
-                        exactly(100 * value),
-                        value <= wanted,
-                        "%",
-                    )
-                )
+                less += f", {s.device}, {s.bound}"
+                found.append(Figure(less, f"<= {percent(wanted)}", exactly(100 * value), value <= wanted, "%"))
         if s.baselines:
             name, best = min(s.baselines.items(), key=lambda item: item[1])
-            found.append(
-                Figure(
-                    f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}",
-                    "<= 0.5",
-                    exactly(s.median / best),
-                    s.median <= best / 2,
-                )
-            )
+            what = f"median error / that of the best simpler one ({name}, {percent(best)}), {s.device}, {s.bound}"
+            found.append(Figure(what, "<= 0.5", exactly(s.median / best), s.median <= best / 2))
         if s.wide:
-            found.append(
-                Figure(
-                    f"median error of all {len(here)}, {s.wide} known less well from the end of their interval, "
-                    f"{s.device}, {s.bound}",
-                    f"<= {percent(MEDIAN)}",
-                    exactly(100 * s.every[0]),
-                    s.every[0] <= MEDIAN,
-                    "%",
-                )
-            )
+            known = f"{s.wide} known less well from the end of their interval"
+            what, error = f"median error of all {len(here)}, {known}, {s.device}, {s.bound}", s.every[0]
+            found.append(Figure(what, f"<= {percent(MEDIAN)}", exactly(100 * error), error <= MEDIAN, "%"))
     return found
 
 
@@ -114,29 +93,16 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
             for p in made
             if (s := rows.get((p.training.model, p.training.batch, p.settings.device, p.execution)))
         ]
-        found.append(
-            Figure(
-                f"saved before they were measured, {file.name}: predictions that were measured since",
-                f">= {FEWEST_FORETOLD}",
-                exactly(len(pairs)),
-                len(pairs) >= FEWEST_FORETOLD,
-            )
-        )
+        what = f"saved before they were measured, {file.name}: predictions that were measured since"
+        found.append(Figure(what, f">= {FEWEST_FORETOLD}", exactly(len(pairs)), len(pairs) >= FEWEST_FORETOLD))
         for device in dict.fromkeys(p.settings.device for p, _ in pairs):
             here = [(p, s) for p, s in pairs if p.settings.device == device and s.told]
             off = [held_out.off(p.told_by(s.with_feed), s.step.value) for p, s in here]
             models = [p.training.model for p, _ in here]
             for name, wanted, statistic in (("median", MEDIAN, statistics.median), ("mean", MEAN, statistics.fmean)):
                 e = resampled(off, models, statistic)
-                found.append(
-                    Figure(
-                        f"{name} error of those as they were saved, {device} ({len(here)})",
-                        f"<= {percent(wanted)}",
-                        in_percent(e),
-                        e.value <= wanted,
-                        "%",
-                    )
-                )
+                what = f"{name} error of those as they were saved, {device} ({len(here)})"
+                found.append(Figure(what, f"<= {percent(wanted)}", in_percent(e), e.value <= wanted, "%"))
     return found
 
 
@@ -163,18 +129,11 @@ def remainders(of: profile.Profile) -> list[Figure]:
 def crossovers(of: profile.Profile) -> list[Figure]:
     made = predicted_crossover.beside(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
-    found = (
-        [
-            share(
-                sum(e <= predicted_crossover.WITHIN for e in off),
-                len(off),
-                f"crossovers foretold within {percent(predicted_crossover.WITHIN)}",
-                predicted_crossover.SHARE,
-            )
-        ]
-        if off
-        else []
+    near, what = (
+        sum(e <= predicted_crossover.WITHIN for e in off),
+        f"crossovers foretold within {percent(predicted_crossover.WITHIN)}",
     )
+    found = [share(near, len(off), what, predicted_crossover.SHARE)] if off else []
     if regrets:
         what = f"cases in which following the prediction loses at most {percent(predicted_crossover.LOST)}"
         found.append(
@@ -303,13 +262,8 @@ def explaining(run: pathlib.Path) -> Figure:
             command.main(["--case", "keras-249", str(run)])
         taken.append(time.perf_counter() - begin)
     e = Estimate(statistics.median(taken[1:]), min(taken[1:]), max(taken[1:]))
-    return Figure(
-        "seconds of explain --case keras-249 on the stored rows, after its imports",
-        f"< {EXPLAIN_S:g} s",
-        e,
-        e.value < EXPLAIN_S,
-        "s",
-    )
+    what = "seconds of explain --case keras-249 on the stored rows, after its imports"
+    return Figure(what, f"< {EXPLAIN_S:g} s", e, e.value < EXPLAIN_S, "s")
 
 
 FLOOR = "- the noise floor of five processes: python -m workloads.training --study repeats --rigorous"
@@ -322,16 +276,8 @@ def main(argv: list[str]) -> int:
     verdicts_, said = complaints(of)
     changes, compared = what_ifs(of)
     whole, left = dropped(of)
-    figures = [
-        *errors(every, of),
-        *saved(of, run),
-        *remainders(of),
-        *crossovers(of),
-        *verdicts_,
-        *changes,
-        *whole,
-        explaining(run),
-    ]
+    parts = (errors(every, of), saved(of, run), remainders(of), crossovers(of), verdicts_, changes, whole)
+    figures = [*itertools.chain(*parts), explaining(run)]
     none = [] if held_out.apart(of, GPU) else [FLOOR]
     none += [] if changes else ["- what-ifs: python -m workloads.training --study residence; --study batches"]
     notes = [

@@ -26,11 +26,8 @@ WATCHED = Training("cifar10-cnn", 32, 160)  # a short fit, whose clock is looked
 STAMPED = Training("cifar10-cnn", 32, 160, 3)  # the epochs of fits longer than --max-time are stamped
 WATCH, STAMPS = "the look at the clock before it", "its epochs stamped"
 EXACT = {"data": "synthetic", "dropout": "off", "shuffle": "off", "tf32": "off"}
-PAIRS, SECONDS, NOISE = (
-    (20, 400),
-    (8.0, 30.0),
-    0.005,
-)  # pairs of fits and their seconds: at least, at most; narrow enough
+# pairs of fits and their seconds: at least, at most; narrow enough
+PAIRS, SECONDS, NOISE = ((20, 400), (8.0, 30.0), 0.005)
 
 
 def training(problem: Training, device: str, **given: str) -> Row:
@@ -61,9 +58,8 @@ def learns(m: Measurement) -> Figure:
     accuracy = m.series["job_accuracy"]
     least = float(min(np.diff(accuracy)))
     words = ", ".join(f"{100 * a:.1f}" for a in accuracy)
-    return Figure(
-        f"{m.settings.device}: least rise of the train accuracy ({words} %)", "> 0", exactly(least), least > 0
-    )
+    what = f"{m.settings.device}: least rise of the train accuracy ({words} %)"
+    return Figure(what, "> 0", exactly(least), least > 0)
 
 
 def below(what: str, apart: float) -> Figure:
@@ -89,13 +85,8 @@ def apart(one: np.ndarray, other: np.ndarray) -> float:
 def in_a_child(device: str, compare: bool) -> dict:
     """What `alone` says of a device, in a process of its own with the environment of a row there."""
     words = [sys.executable, __file__, device, *["compare"] * compare]
-    done = subprocess.run(
-        words,
-        env={**os.environ, **environment(training(WATCHED, device), uuids())},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
+    variables = {**os.environ, **environment(training(WATCHED, device), uuids())}
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=TIMEOUT_S)
     if done.returncode:
         raise SystemExit(f"the fits on {device} failed: {(done.stderr.strip().splitlines() or ['no word'])[-1]}")
     return json.loads(done.stdout.splitlines()[-1])

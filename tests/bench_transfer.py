@@ -4,32 +4,28 @@ import sys
 import time
 
 import numpy as np
+from gpu_bench import GPU, bound, on_gpu
 from must_reach import Figure, exactly, table
 
 from analysis import stats
 from analysis.roofline import links
 from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate
-from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Stream, Transfer
 from workloads.harness import copy_modes, sweep, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
-from workloads.records import Measurement, Settings
+from workloads.records import Measurement
 
 ROUNDS = 15
 MODEL_ROUNDS = 2
 LOOPS = 16  # nvbandwidth's copies between two events
 MIB, GIB = 1 << 20, 1 << 30
-GPU = Settings(device="gpu:0")
 HELD_NS = 20_000_000
 
 
 def main() -> int:
-    if problem := facts.gpu_problem():
-        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
-        return 3
     stream, figures = copy_modes.gpu_stream(), []
     figures += pinned(stream)
     figures += staged(stream)
@@ -42,14 +38,6 @@ def main() -> int:
         "cudaMemcpyAsync of 4 B to 1 GiB in steps of the root of two, waited for; fitted to every second size, judged at all."
     )
     return table("transfer", "Copies against nvbandwidth's method, CUDA's own and a fitted law", figures, [about])
-
-
-def bound(name: str, problem, stream) -> copy_modes.Prepared:
-    prepared = copy_modes.prepare(registry.find(name), problem, GPU, problem.inputs(1))
-    for _ in range(3):
-        prepared.run()
-    stream.synchronize()
-    return prepared
 
 
 def alternating(*sides, rounds: int = 0) -> list[list[float]]:
@@ -200,16 +188,8 @@ def model(stream) -> list[Figure]:
                 wait_until_clocked(prepared, stream)
                 take = timing.latency(prepared.run, stream.synchronize)
                 parts.setdefault(n, []).append(timing.collect(take, limits, "host-latency"))
-        rows = [
-            Measurement(
-                "transfer/cupy/memcpy_async",
-                Transfer(way, n, "pinned"),
-                GPU,
-                "ok",
-                samples=(sweep.joined(taken, "rounds"),),
-            )
-            for n, taken in parts.items()
-        ]
+        kernel, taken = "transfer/cupy/memcpy_async", {n: (sweep.joined(t, "rounds"),) for n, t in parts.items()}
+        rows = [Measurement(kernel, Transfer(way, n, "pinned"), GPU, "ok", samples=s) for n, s in taken.items()]
         for name, fitted in (("held-out", links.every_second(rows)), ("in-sample", rows)):
             (link,) = links.fits(fitted)
             if name == "held-out":
@@ -232,4 +212,4 @@ def wait_until_clocked(prepared: copy_modes.Prepared, stream, spend_s: float = 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(on_gpu(main))

@@ -55,10 +55,9 @@ def main() -> int:
     allowed = 4 * args.pairs // 200
     untold = len(words) - words.count("same") - len(false)
     share = found / args.pairs
+    reached = len(false) <= allowed
     figures = [
-        Figure(
-            f"false verdicts over {args.pairs} A/A pairs", f"<= {allowed}", exactly(len(false)), len(false) <= allowed
-        ),
+        Figure(f"false verdicts over {args.pairs} A/A pairs", f"<= {allowed}", exactly(len(false)), reached),
         Figure(f"planted {PLANTED:.0%} called slower", ">= 99 %", exactly(100 * share), share >= 0.99, "%"),
     ]
     about = (

@@ -100,9 +100,8 @@ def train(tmp_path_factory):
         pytest.skip("TensorFlow is not installed")
 
     def row(batch=4, samples=8, epochs=1, device="cpu", threads=None, model="cifar10-cnn", **switches) -> Row:
-        return Row(
-            "training/keras/fit", Training(model, batch, samples, epochs), Settings(device, threads, switches=switches)
-        )
+        kernel = "training/keras/fit"
+        return Row(kernel, Training(model, batch, samples, epochs), Settings(device, threads, switches=switches))
 
     nowhere = {f"{scheme}_proxy": "http://127.0.0.1:9" for scheme in ("http", "https", "HTTP", "HTTPS")}
     home = {"KERAS_HOME": str(tmp_path_factory.mktemp("keras")), "HOME": str(tmp_path_factory.mktemp("home"))}
@@ -123,9 +122,8 @@ def inside(train):
     """inside(name): (status, reason) of a function of tests/inside.py, run in the suite's one TensorFlow process."""
 
     def ask(name: str) -> tuple[str, str]:
-        of = Row(
-            "training/keras/build", Training(f"tests.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"})
-        )
+        kernel = "training/keras/build"
+        of = Row(kernel, Training(f"tests.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"}))
         m = train.worker.ask(Order("measure", of, Limits()), 120)
         return m.status, m.reason
 

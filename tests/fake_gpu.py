@@ -21,17 +21,8 @@ class CudaError(RuntimeError):
     pass
 
 
-PROPERTIES = {
-    "name": b"NVIDIA H200",
-    "major": 9,
-    "minor": 0,
-    "multiProcessorCount": 132,
-    "totalGlobalMem": 140 * GIB,
-    "l2CacheSize": 60 << 20,
-    "clockRate": 1980000,
-    "memoryClockRate": 3201000,
-    "uuid": bytes(range(16)),
-}
+PROPERTIES = {"name": b"NVIDIA H200", "major": 9, "minor": 0, "multiProcessorCount": 132, "uuid": bytes(range(16))}
+PROPERTIES |= {"totalGlobalMem": 140 * GIB, "l2CacheSize": 60 << 20, "clockRate": 1980000, "memoryClockRate": 3201000}
 
 
 def fake_cupy(monkeypatch, devices=1, error="", pooled=0):

@@ -18,27 +18,14 @@ CPU_MACHINE = Machine("intel-avx512-2c", "Intel Xeon", "intel", "avx512", 2, 1, 
 SIZES = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 
 
-def samples(
-    seconds: float, clock: str = "host-latency", spread: float = 0.0, blocks: int = 5, each: int = 4, seed: object = 0
-) -> Samples:
+def samples(seconds, clock="host-latency", spread=0.0, blocks=5, each=4, seed=0) -> Samples:
     """blocks x each samples around `seconds` with that relative spread; with spread 0 all are equal."""
     rng = np.random.default_rng(zlib.crc32(repr((seed, clock)).encode()))
     drawn = seconds * np.exp(spread * rng.standard_normal(blocks * each))
     return Samples(clock, tuple(drawn.tolist()), 10, tuple(i // each for i in range(blocks * each)), "max-noise")
 
 
-def row(
-    kernel: str,
-    problem,
-    seconds: float | dict[str, float] | None,
-    *,
-    device: str = "",
-    threads: int | None = None,
-    mode: str = "resident",
-    status: str = "ok",
-    spread: float = 0.0,
-    **fields,
-) -> Measurement:
+def row(kernel, problem, seconds, *, device="", threads=None, mode="resident", status="ok", spread=0.0, **fields):
     """A measurement; `seconds` by clock, or one number for host latency. The device follows from the backend."""
     device = device or ("gpu:0" if "/cupy/" in kernel else "cpu")
     clocks = {"host-latency": seconds} if isinstance(seconds, float) else seconds or {}
@@ -46,9 +33,8 @@ def row(
     taken = tuple(samples(s, clock, spread, seed=key) for clock, s in clocks.items())
     reuse = fields.pop("reuse", 1)
     check = "" if status == "skipped" else "exact"
-    return Measurement(
-        kernel, problem, Settings(device, threads, mode, reuse), status, samples=taken, check=check, **fields
-    )
+    settings = Settings(device, threads, mode, reuse)
+    return Measurement(kernel, problem, settings, status, samples=taken, check=check, **fields)
 
 
 def answer(of: Row, *taken: Samples, status: str = "ok", **fields) -> Measurement:
@@ -146,9 +132,7 @@ def training_rows(gpu: bool = True) -> list[Measurement]:
     return made
 
 
-def stream_curve(
-    kernel: str, law, sizes, threads: int | None = 1, operation: str = "triad", spread: float = 0.0
-) -> list[Measurement]:
+def stream_curve(kernel, law, sizes, threads=1, operation="triad", spread=0.0) -> list[Measurement]:
     """Rows of one operation over working sets, the bandwidth a function of the working set's bytes."""
     made = []
     for nbytes in sizes:
@@ -220,9 +204,8 @@ def launch_rows(spread: float = 0.01) -> list[Measurement]:
         for device, step in (("cpu", 4e-4), ("gpu:0", 9e-4)):
             for variant in ("fit", "fit_jit", "fit_op_by_op"):
                 time = 2e-2 + 10 * n * step
-                made.append(
-                    row(f"launch/tensorflow/{variant}", Launch("step", 10 * n), time, device=device, spread=spread)
-                )
+                kernel = f"launch/tensorflow/{variant}"
+                made.append(row(kernel, Launch("step", 10 * n), time, device=device, spread=spread))
     return made
 
 

@@ -37,19 +37,9 @@ def predict(training, settings, of, network=None, *, kernel="training/keras/fit"
     estimates = {name: exactly(value, spread) for name, value in parts.items()}
     step = exactly(sum(parts.values()), spread)
     compiled = given.get("jit_compile", "auto") == "on" or (given.get("jit_compile", "auto") == "auto" and not cpu)
-    return Prediction(
-        training,
-        settings,
-        estimates,
-        step,
-        exactly(0.05, spread),
-        exactly(0.1, spread),
-        exactly(3.0 if compiled else 0.0, spread),
-        exactly(5.0 if cpu else 6.0, spread),
-        "compiled" if compiled else "op by op",
-        (),
-        of.key,
-    )
+    once = (0.05, 0.1, 3.0 if compiled else 0.0, 5.0 if cpu else 6.0)
+    how = "compiled" if compiled else "op by op"
+    return Prediction(training, settings, estimates, step, *(exactly(s, spread) for s in once), how, (), of.key)
 
 
 def peaks() -> list:

@@ -72,12 +72,8 @@ def told(rows: list[comparison.Compared]) -> int:
     words = [r.word for r in rows]
     false = [r for r in rows if r.word in ("slower", "faster")]
     allowed = 4 * len(rows) // 200
-    figure = Figure(
-        f"false verdicts of compare over {len(rows)} A/A pairs",
-        f"<= {allowed}",
-        exactly(len(false)),
-        len(false) <= allowed,
-    )
+    what = f"false verdicts of compare over {len(rows)} A/A pairs"
+    figure = Figure(what, f"<= {allowed}", exactly(len(false)), len(false) <= allowed)
     untold = words.count("can't tell")
     about = (
         f"Five rows of one thread, each pair two sweeps in fresh processes one after the other; {words.count('same')} were "

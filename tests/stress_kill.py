@@ -14,23 +14,8 @@ from must_reach import Figure, added, exactly, table
 
 from workloads import ROOT, records
 
-COMMAND = [
-    "-m",
-    "workloads.stream",
-    "--sizes",
-    "4KiB:64MiB:x1.02",
-    "--backends",
-    "numpy",
-    "--threads",
-    "1",
-    "--fast",
-    "--max-time",
-    "0.02",
-    "--min-time",
-    "0.005",
-    "--format",
-    "csv",
-]
+_FLAGS = "--sizes 4KiB:64MiB:x1.02 --backends numpy --threads 1 --fast --max-time 0.02 --min-time 0.005 --format csv"
+COMMAND = ["-m", "workloads.stream", *_FLAGS.split()]
 
 
 def start(folder: Path, resume: bool) -> subprocess.Popen:

@@ -132,9 +132,8 @@ def told(runs: list[Loaded]) -> int:
     figures = []
     for known in (TWO_RUNS, OTHERS):
         false = sum(p.false for p in quiet if p.known == known)
-        figures.append(
-            Figure(f"false verdicts over {total} pairs, {known}", f"<= {most}", exactly(false), false <= most)
-        )
+        what = f"false verdicts over {total} pairs, {known}"
+        figures.append(Figure(what, f"<= {most}", exactly(false), false <= most))
     starts = [datetime.fromisoformat(run.runs[0].started_at) for run in runs]
     minutes = (starts[-1] - starts[0]).total_seconds() / 60
     about = [
@@ -145,14 +144,9 @@ def told(runs: list[Loaded]) -> int:
         f"single processes do. Found: of the same pairs, had the second run taken {PLANTED:.0%} longer."
     ]
     apart = "Pairs with a side that other load disturbed, as its flag says beside the verdict; they are not in the figures above:"
-    return table(
-        "occasions",
-        "False alarms between two runs at different moments",
-        figures,
-        [*about, "", *lines(quiet), "", apart, "", *lines(spoiled)],
-        "stress",
-        runs[-1].runs[-1].machine,
-    )
+    notes = [*about, "", *lines(quiet), "", apart, "", *lines(spoiled)]
+    title = "False alarms between two runs at different moments"
+    return table("occasions", title, figures, notes, "stress", runs[-1].runs[-1].machine)
 
 
 def lines(pairs: list[Pair]) -> list[str]:

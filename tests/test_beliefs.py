@@ -59,9 +59,8 @@ def test_inference_is_looked_up_in_rows_of_answers():
     rows = []
     for batch, cpu, gpu in ((1, 1e-3, 1e-3), (64, 64e-3, 2e-3)):
         for device, seconds in (("cpu", cpu), ("gpu:0", gpu)):
-            rows.append(
-                row("inference/keras/call", Inference("cifar10-cnn", batch), seconds, device=device, mode="roundtrip")
-            )
+            kernel = "inference/keras/call"
+            rows.append(row(kernel, Inference("cifar10-cnn", batch), seconds, device=device, mode="roundtrip"))
     belief = checked(T, *rows)["inference"]
     assert belief.verdict == beliefs.FALSE
     assert "1.00 times at batch 1 and 32.0 times at batch 64 as fast as the CPU" in belief.why

@@ -40,12 +40,10 @@ def test_the_page_asks_for_nothing_and_complains_of_nothing(page, made):
 def test_every_chart_has_a_role_a_label_a_sentence_and_its_numbers(page):
     for figure in page.locator("figure[data-chart], figure[data-special]").all():
         plot = figure.locator(".plot").first
-        assert plot.get_attribute("role") == "img"
-        assert len(plot.get_attribute("aria-label")) > 20
+        assert plot.get_attribute("role") == "img" and len(plot.get_attribute("aria-label")) > 20
         assert re.search(r"\d", figure.locator("figcaption").first.inner_text())
         table = figure.locator("details.data table").first
-        assert table.locator("thead th[scope=col]").count() >= 4
-        assert table.locator("tbody tr").count() >= 2
+        assert table.locator("thead th[scope=col]").count() >= 4 and table.locator("tbody tr").count() >= 2
 
 
 def test_the_slider_moves_the_crossover(page, made):
@@ -65,8 +63,7 @@ def test_the_slider_moves_the_crossover(page, made):
             "document.querySelector('#chart-crossover .plot').layout.shapes.filter(s => s.type === 'line').map(s => s.x0)"
         )
         assert drawn == [pytest.approx(at, rel=1e-5)]
-    assert seen == sorted(seen, reverse=True)
-    assert seen[-1] < seen[0] / 1.2
+    assert seen == sorted(seen, reverse=True) and seen[-1] < seen[0] / 1.2
 
 
 def test_the_size_slider_says_where_the_time_goes(page):
@@ -186,8 +183,7 @@ def test_any_rows_distribution_is_drawn_with_its_check(page):
     page.fill("#d-filter", "numpy/blas 512 float32")
     assert page.locator("#d-row option").count() > 0
     said = page.locator("#d-says").inner_text()
-    assert "host-latency: median " in said
-    assert "check: exact" in said
+    assert "host-latency: median " in said and "check: exact" in said
     assert page.locator("#d-plot .scatter").count() >= 1
     assert 2 <= page.evaluate("document.querySelectorAll('#d-table tbody tr').length") <= 50
 
@@ -210,8 +206,7 @@ def test_the_theme_button_changes_the_colors_of_page_and_charts(page):
     ink = "document.querySelector('#chart-crossover .plot').layout.font.color"
     light = page.evaluate(ink)
     page.click("#theme")
-    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
-    assert page.evaluate(ink) != light
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark" and page.evaluate(ink) != light
     page.click("#theme")
     assert page.evaluate(ink) == light
 
@@ -222,8 +217,7 @@ def test_narrow_and_without_javascript_the_page_can_still_be_read(chromium, made
     narrow = context.new_page()
     narrow.goto(chromium_of.address(made[0]))
     assert narrow.locator("#answer li").count() >= 3
-    assert not narrow.locator(".tools").is_visible()
-    assert narrow.locator("img.still").count() >= 4
+    assert not narrow.locator(".tools").is_visible() and narrow.locator("img.still").count() >= 4
     assert narrow.locator("#chart-crossover img.still").is_visible()
     assert narrow.locator("#numbers table tbody tr").count() == sum(m.status != "skipped" for m in made[1].rows)
     context.close()
@@ -234,8 +228,7 @@ def test_paper_gets_every_chart_in_light_colors(page):
     ink = "document.querySelector('#chart-crossover .plot').layout.font.color"
     dark = page.evaluate(ink)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.evaluate("document.documentElement.dataset.theme") == "light"
-    assert page.evaluate(ink) != dark
+    assert page.evaluate("document.documentElement.dataset.theme") == "light" and page.evaluate(ink) != dark
     assert page.locator("figure[data-chart]:not(.drawn)").count() == 0
     assert page.locator("main details[open]").count() > 10
     page.evaluate("dispatchEvent(new Event('afterprint'))")

@@ -36,9 +36,8 @@ def test_the_parts_are_those_of_the_prediction_and_add_up_to_the_step(whole, dev
     predicted = prediction.predict(S0, Settings(device), whole, fitted=Calibration())
     held = part(made, budget.SAMPLES).seconds  # the fit's work for a step's samples: what it takes beyond a fit of none
     assert held.value == pytest.approx((predicted.fit_s.value - made_profile.FIT) / S0.steps)
-    assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SAMPLES} == {
-        n: e for n, e in predicted.parts.items() if e.value
-    }
+    expected = {n: e for n, e in predicted.parts.items() if e.value}
+    assert {p.name: p.seconds for p in made.parts if p.seconds.value and p.name != budget.SAMPLES} == expected
     assert made.explained.value == pytest.approx(predicted.step_s.value + held.value)
     assert made.explained.value + made.remainder.value == pytest.approx(21e-3)
     assert made.missing == []
@@ -117,22 +116,8 @@ def test_the_sentence_and_the_table_name_each_part(whole):
     table = budget_words.table([cpu, gpu])
     assert table[0] == "| a step | CPU | GPU |"
     names = [line.split("|")[1].strip() for line in table[2:]]
-    assert names == [
-        "dispatch",
-        "launches",
-        "matmul",
-        "conv",
-        "element-wise",
-        "optimizer",
-        "samples",
-        "transfer calls",
-        "transfer bytes",
-        HIDDEN,
-        "sum",
-        "step",
-        "remainder",
-        "remainder's interval",
-    ]
+    parts = "dispatch, launches, matmul, conv, element-wise, optimizer, samples, transfer calls, transfer bytes"
+    assert names == [*parts.split(", "), HIDDEN, "sum", "step", "remainder", "remainder's interval"]
     (calls,) = [line for line in table if line.startswith("| transfer calls")]
     assert calls.split("|")[2].strip() == "-"
 
@@ -215,8 +200,7 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
     by_epochs = msgspec.structs.replace(samples, stop_reason=EPOCHS_OF + "one fit")
     epochs = budget.budget(msgspec.structs.replace(cpu, samples=(by_epochs,)), whole)
     names = [p.name for p in epochs.parts]
-    assert budget.EPOCH_SHARE in names
-    assert budget.FIT_SHARE not in names
+    assert budget.EPOCH_SHARE in names and budget.FIT_SHARE not in names
     loop = msgspec.structs.replace(cpu, kernel="training/tensorflow/loop")
     below = made_profile.training("fashion-mlp", 32, 2e-3, epoch=-1.0, fit=-1.0)
     for none in (loop, below, training()):

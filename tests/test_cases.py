@@ -39,8 +39,7 @@ def test_a_gain_is_decomposed_into_how_far_each_device_moved():
     """Ours: CPU 11 s an epoch (20 times faster than 220), GPU 2.4 s (10 times faster than 24): 9.17 x 10 / 20 = 4.58."""
     found = [b for b in published.beside(s0(11.0, 2.4)) if b.here]
     assert [b.case.name for b in found] == ["S0"]
-    assert found[0].here.value == pytest.approx(11 / 2.4)
-    assert found[0].faster == "gpu"
+    assert found[0].here.value == pytest.approx(11 / 2.4) and found[0].faster == "gpu"
     said = published.sentence(found[0])
     assert "published about 9x; here the GPU is faster, the same winner, but 1.96 times less: 4.58x (fit)" in said
     assert "our CPU takes 220 us a sample against its 4.40 ms (20.0 times faster)" in said
@@ -95,17 +94,9 @@ def peaks(cpu_us: dict[int, float], **given) -> list:
     made = []
     for n, us in cpu_us.items():
         for device, time in (("cpu", us), ("gpu:0", 90.0)):
+            kernel = "training/jax/loop"
             made.append(
-                trained(
-                    "peaks",
-                    n,
-                    n,
-                    (0.0, 0.0, time * 1e-6),
-                    device=device,
-                    kernel="training/jax/loop",
-                    epochs=2000,
-                    **given,
-                )
+                trained("peaks", n, n, (0.0, 0.0, time * 1e-6), device=device, kernel=kernel, epochs=2000, **given)
             )
     return made
 
@@ -113,22 +104,11 @@ def peaks(cpu_us: dict[int, float], **given) -> list:
 def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed():
     rows = peaks({100: 60.0, 1000: 90.0, 40_000: 1440.0}, residence="resident") + peaks({100: 60.0}, residence="fed")
     rows = [m for m in rows if m.settings.switches["residence"] == "resident" or m.settings.device == "cpu"]
-    rows.append(
-        trained("peaks", 100, 100, (0.0, 0.0, 4e-4), device="gpu:0", kernel="training/jax/loop", residence="fed")
-    )
+    kernel = "training/jax/loop"
+    rows.append(trained("peaks", 100, 100, (0.0, 0.0, 4e-4), device="gpu:0", kernel=kernel, residence="fed"))
     for device, us in (("cpu", 1500.0), ("gpu:0", 900.0)):  # ten times 100 are nearer to 1000 than a fortieth of 40,000
-        rows.append(
-            trained(
-                "peaks",
-                40_000,
-                40_000,
-                (0.0, 0.0, us * 1e-6),
-                device=device,
-                kernel="training/jax/loop",
-                epochs=2000,
-                residence="fed",
-            )
-        )
+        how = {"device": device, "kernel": "training/jax/loop", "epochs": 2000, "residence": "fed"}
+        rows.append(trained("peaks", 40_000, 40_000, (0.0, 0.0, us * 1e-6), **how))
     found = {b.claim.samples: b for b in published.beside(rows) if b.here}
     expected = {100: ("cpu", "cpu"), 1000: ("neither", "neither"), 40_000: ("gpu", "gpu")}
     assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == expected

@@ -29,16 +29,14 @@ def gpu(waited: float, worked: float, **fields) -> Measurement:
 def first(*seconds: float, calls: int = 10, first_call: float = 0.0, stop: str = "steady") -> Measurement:
     samples = Samples("host-latency", seconds, calls, tuple(range(len(seconds))), stop)
     phases_s = {"first_call": first_call}
-    return Measurement(
-        "matmul/numpy/blas", square(64), Settings(threads=1), "ok", samples=(samples,), phases_s=phases_s
-    )
+    kernel = "matmul/numpy/blas"
+    return Measurement(kernel, square(64), Settings(threads=1), "ok", samples=(samples,), phases_s=phases_s)
 
 
 def stream(seconds: float, cache: str, nbytes: int = 8 << 20, device: str = "cpu") -> Measurement:
     samples = (Samples("host-latency", (seconds,) * 4, 1, (0, 1, 2, 3), "steady"),)
-    return Measurement(
-        "stream/numba/loop", Stream("triad", nbytes), Settings(device, cache=cache), "ok", samples=samples
-    )
+    kernel = "stream/numba/loop"
+    return Measurement(kernel, Stream("triad", nbytes), Settings(device, cache=cache), "ok", samples=samples)
 
 
 def peak(rate: float) -> Measurement:
@@ -63,30 +61,17 @@ def spread(count, second):
 
 
 # flag -> (the row it is seen on, those it was measured beside, machine), (a row like it on which it is not, beside, machine)
+LONGER = first(1.01, 0.01, 0.01, 0.01, first_call=10.0)
+ON_CPU = "the model's variables are on /device:CPU:0, not on a GPU"
+FAILS = {"device": "gpu:0", "status": "failed"}
+LOST, OTHER = (row("training/keras/fit", square(1), None, reason=why, **FAILS) for why in (ON_CPU, "no memory"))
 CASES = {
     "no-wait": ((gpu(1e-5, 4e-4), [], GPU_MACHINE), (gpu(3.9e-4, 4e-4), [], GPU_MACHINE)),
-    "first-call": (
-        (first(1.01, 0.01, 0.01, 0.01, first_call=10.0), [], None),
-        (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None),
-    ),
+    "first-call": ((LONGER, [], None), (first(0.05, 0.01, 0.01, 0.01, first_call=10.0), [], None)),
     "above-roof": ((ROOFED[1], ROOFED, CPU_MACHINE), (ROOFED[1], ROOFED, VIRTUAL)),
     "lent-more": ((ROOFED[1], ROOFED, VIRTUAL), (ROOFED[1], ROOFED, CPU_MACHINE)),
     "not-cold": ((stream(1e-3, "cold"), [WARM], CPU_MACHINE), (stream(2e-3, "cold"), [WARM], CPU_MACHINE)),
-    "ran-on-cpu": (
-        (
-            row(
-                "training/keras/fit",
-                square(1),
-                None,
-                device="gpu:0",
-                status="failed",
-                reason="the model's variables are on /device:CPU:0, not on a GPU",
-            ),
-            [],
-            GPU_MACHINE,
-        ),
-        (row("training/keras/fit", square(1), None, device="gpu:0", status="failed", reason="no memory"), [], None),
-    ),
+    "ran-on-cpu": ((LOST, [], GPU_MACHINE), (OTHER, [], None)),
     "other-losses": ((spread(2, 1.03), [spread(1, 1.0)], None), (spread(2, 1.0009), [spread(1, 1.0)], None)),
 }
 
@@ -157,16 +142,16 @@ def test_a_sweep_flags_its_rows_once_and_leaves_roofs_to_the_reader():
     assert "; try: " in said[0]
 
 
+INFERENCE = Inference("lenet", 1)
+
+
 @pytest.mark.parametrize(
     ("m", "command"),
     [
         (first(0.1, 0.1, 0.1), "python -m workloads.matmul --rigorous"),
         (stream(1e-3, "warm"), "python -m workloads.stream --rigorous"),
         (spread(1, 1.0), "python -m workloads.training --model lenet --rigorous"),
-        (
-            row("inference/keras/call", Inference("lenet", 1), 0.1),
-            "python -m workloads.inference --model lenet --rigorous",
-        ),
+        (row("inference/keras/call", INFERENCE, 0.1), "python -m workloads.inference --model lenet --rigorous"),
         (row("collective/cupy/sum", types.SimpleNamespace(op="none"), 0.1), "python -m workloads.matmul --rigorous"),
     ],
 )
@@ -238,11 +223,8 @@ def test_float64_that_was_float32():
     ],
 )
 def test_tf32_in_a_convolution(problem):
-    run = (
-        registry.find("conv/numpy/im2col").bind
-        if "conv/numpy/im2col" in {k.name for k in registry.load("conv", "numpy")}
-        else None
-    )
+    present = "conv/numpy/im2col" in {k.name for k in registry.load("conv", "numpy")}
+    run = registry.find("conv/numpy/im2col").bind if present else None
     run = run or registry.load("conv", "numpy")[0].bind
     inputs = problem.inputs(1)
     assert not probes.rough(problem, inputs, run(problem, *inputs))
@@ -304,9 +286,8 @@ def test_threads(monkeypatch, threads, took, most, flags):
 def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
     monkeypatch.setattr(probes, "slow_governor", lambda: True)
     monkeypatch.setattr(measure, "inputs", lambda problem, seed, whole: (np.ones((8, 8), np.float32),) * 2)
-    done = measure.measure(
-        Row("matmul/numpy/operator", Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1
-    )
+    kernel = "matmul/numpy/operator"
+    done = measure.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
     assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)
 
 
@@ -355,9 +336,8 @@ def test_the_doctor_looks_at_stored_rows(tmp_path, capsys):
 
 def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     run = Run(records.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
-    outcome = sweep.Outcome(
-        run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values={"gpu_power_w": 700.0})]
-    )
+    values = {"gpu_power_w": 700.0}
+    outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)])
     assert ends.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "doubtful (no-wait)" in err

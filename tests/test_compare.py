@@ -28,19 +28,13 @@ def steady(center: float, off: float = 0.001, blocks: int = 10) -> Samples:
 
 
 def processes(*centers: float) -> Samples:
-    return Samples(
-        "host-latency",
-        tuple(c for c in centers for _ in range(2)),
-        1,
-        tuple(i for i in range(len(centers)) for _ in range(2)),
-        f"{len(centers)} processes",
-    )
+    block = tuple(i for i in range(len(centers)) for _ in range(2))
+    return Samples("host-latency", tuple(c for c in centers for _ in range(2)), 1, block, f"{len(centers)} processes")
 
 
 def timed(samples: Samples, n: int = 64, status: str = "ok", flags=(), **settings) -> Measurement:
-    return Measurement(
-        "matmul/numpy/blas", square(n), Settings(threads=1, **settings), status, samples=(samples,), flags=flags
-    )
+    kernel = "matmul/numpy/blas"
+    return Measurement(kernel, square(n), Settings(threads=1, **settings), status, samples=(samples,), flags=flags)
 
 
 def loaded(*measurements: Measurement, run: Run = RUN) -> Loaded:
@@ -206,9 +200,8 @@ def test_few_occasions_tell_too_little():
     m = at_occasions(1.0, 1.0, 1.0, 1.0)
     assert len(noise.occasions(m, m.samples[0])) == 4
     assert noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING
-    late = msgspec.structs.replace(
-        at_occasions(1.0, 1.1, 1.2), series={noise.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
-    )
+    series = {noise.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
+    late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series=series)
     assert noise.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
 
 
@@ -254,13 +247,9 @@ def test_rows_alike_are_those_of_the_same_kind_and_about_as_long():
 
 def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
     """Five processes of a Keras fit lie 10 to 20 % apart: what they differ by is the framework's, and nothing of a product's."""
-    fit = Measurement(
-        "training/keras/fit",
-        Training("cifar10-cnn", 32, 512),
-        Settings(),
-        "ok",
-        samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),),
-    )
+    kernel = "training/keras/fit"
+    problem = Training("cifar10-cnn", 32, 512)
+    fit = Measurement(kernel, problem, Settings(), "ok", samples=(processes(8.24, 9.24, 8.05, 7.0, 7.52),))
     kernels = [timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), n=n) for n in (128, 256, 512, 1024)]
     for known in ([], kernels):
         alone, beside = (noise.Stored([*known, *more]).of(timed(steady(1.0), n=64)) for more in ((), (fit, fit)))
@@ -271,9 +260,8 @@ def test_trainings_whose_processes_differ_much_hide_no_slower_kernel():
 
 def test_processes_that_took_turns_have_a_spread_of_their_own():
     alone = timed(processes(1.0, 1.05, 0.95, 1.02, 0.98))
-    turns = msgspec.structs.replace(
-        timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches={noise.MATCH: "turns"})
-    )
+    switches = {noise.MATCH: "turns"}
+    turns = msgspec.structs.replace(timed(processes(1.0, 1.001, 0.999, 1.0005, 0.9995), switches=switches))
     turns = msgspec.structs.replace(
         turns, samples=(msgspec.structs.replace(turns.samples[0], stop_reason="5 processes in turns"),)
     )
@@ -305,13 +293,8 @@ def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
 
 def test_pairs_taken_side_by_side_are_compared_as_pairs():
     drift = [1.0, 1.3, 0.8, 1.2, 0.9, 1.1, 1.25, 0.85]
-    old = Samples(
-        "host-latency",
-        tuple(d for d in drift for _ in range(2)),
-        1,
-        tuple(i // 2 for i in range(16)),
-        "alternating blocks",
-    )
+    seconds = tuple(d for d in drift for _ in range(2))
+    old = Samples("host-latency", seconds, 1, tuple(i // 2 for i in range(16)), "alternating blocks")
     new = msgspec.structs.replace(old, seconds=tuple(1.05 * s for s in old.seconds))
     apart = [timed(s) for s in (old, new)]
     beside = [msgspec.structs.replace(m, notes={comparison.SIDE_BY_SIDE: "1"}) for m in apart]
@@ -445,8 +428,7 @@ def test_names_tell_different_rows_apart():
         row("matmul/cupy/cublas", square(64), 1.0),
     ]
     told = [labels.row(m) for m in made]
-    assert len(set(told)) == len(told)
-    assert told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
+    assert len(set(told)) == len(told) and told[0] == "matmul/numpy/blas m=64 n=64 k=64 threads=1"
     assert told[4] == "matmul/cupy/cublas m=64 n=64 k=64 math=tf32 device=gpu:0"
 
 

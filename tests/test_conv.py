@@ -56,8 +56,7 @@ def test_counts_by_hand(direction):
 
 def test_groups_divide_the_products_and_the_filters():
     p = Conv(1, 4, 4, 6, 9, 3, 3, groups=3)
-    assert p.flops == 2 * 4 * 9 * 2 * 9
-    assert p.w_shape == (3, 3, 2, 9)
+    assert p.flops == 2 * 4 * 9 * 2 * 9 and p.w_shape == (3, 3, 2, 9)
     assert msgspec.structs.replace(p, layout="NCHW").w_shape == (9, 2, 3, 3)
 
 

@@ -140,9 +140,7 @@ def test_what_tiles_take_of_a_multiprocessor():
 
 
 @pytest.mark.parametrize(
-    ("path", "some"),
-    [(PLAIN, conv_tiles.WARPS), (TENSOR, conv_tiles.TENSORS), (WGMMA, conv_tiles.GROUPS)],
-    ids=str,
+    ("path", "some"), [(PLAIN, conv_tiles.WARPS), (TENSOR, conv_tiles.TENSORS), (WGMMA, conv_tiles.GROUPS)], ids=str
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
     defined = set(re.findall(r"^#define (\w+)", loader.source(path).partition("#endif")[0], re.MULTILINE))

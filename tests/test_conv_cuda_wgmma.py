@@ -29,16 +29,8 @@ class Driver:
         self, made, dtype, rank, address, sizes, pitches, low, high, channels, pixels, steps, *how
     ):
         assert made.value % 64 == 0
-        self.asked = (
-            dtype,
-            rank,
-            address.value,
-            *map(list, (sizes, pitches, low, high)),
-            channels,
-            pixels,
-            list(steps),
-            how,
-        )
+        boxes = map(list, (sizes, pitches, low, high))
+        self.asked = (dtype, rank, address.value, *boxes, channels, pixels, list(steps), how)
         ctypes.memset(made.value, 0x5A, 128)
         return self.answer
 

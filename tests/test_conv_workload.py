@@ -51,9 +51,8 @@ def test_shapes_with_their_stride_padding_and_groups():
     assert p == Conv(2, 9, 7, 6, 9, 3, 2, 2, 1, 3, "NCHW")
     assert problems("--shapes", "2x9x7x6:9x3x2x6")[0].pad == "same"
     both = problems("--shapes", "2x9x7x6:9x3x2", "--dtypes", "float32", "tf32", "--direction", "dgrad,wgrad")
-    assert [(p.direction, p.math) for p in both] == [
-        (way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")
-    ]
+    expected = [(way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")]
+    assert [(p.direction, p.math) for p in both] == expected
 
 
 def test_what_is_varied_and_nothing_else():
@@ -109,13 +108,8 @@ def test_a_model_without_convolutions_is_sent_to_its_products(capsys):
 def test_a_direction_that_no_layer_has():
     from kernels.networks import NETWORKS, Layer, Network
 
-    NETWORKS["one-conv"] = Network(
-        "one-conv",
-        "",
-        (8, 8, 1),
-        2,
-        (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2)),
-    )
+    layers = (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2))
+    NETWORKS["one-conv"] = Network("one-conv", "", (8, 8, 1), 2, layers)
     plan.networks.known.cache_clear()
     try:
         with pytest.raises(options.Usage, match="the convolutions of one-conv have no dgrad"):
@@ -282,10 +276,8 @@ def test_the_ladder_brings_the_rungs():
 
 def test_the_command_measures_and_its_formats_hold_the_rows(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(plan, "roof_rows", lambda *given: [])  # they take longer than all else here
-    assert (
-        conv.main(["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o", str(tmp_path), *FAST])
-        == 0
-    )
+    flags = ["--shapes", "2x8x8x3:4x3x3", "--direction", "all", "--format", "json", "-o"]
+    assert conv.main([*flags, str(tmp_path), *FAST]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [(r["direction"], r["c_out"], r["status"]) for r in found] == [(way, 4, "ok") for way in Conv.DIRECTIONS]
     frame = conv.run(shapes=["2x8x8x3:4x3x3"], output=str(tmp_path / "f"), backends="numpy", threads=1, max_time=0.05)

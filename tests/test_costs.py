@@ -27,9 +27,8 @@ def trained(
     **switches: str,
 ) -> Measurement:
     settings = Settings(device, process=process, switches={"data": "synthetic", **switches})
-    return Measurement(
-        kernel, Training("cifar10-cnn", 32, samples), settings, status, series=series, phases_s=phases or {}
-    )
+    problem = Training("cifar10-cnn", 32, samples)
+    return Measurement(kernel, problem, settings, status, series=series, phases_s=phases or {})
 
 
 def about(e: Estimate) -> tuple[float, float, float]:
@@ -37,9 +36,8 @@ def about(e: Estimate) -> tuple[float, float, float]:
 
 
 def test_each_part_comes_from_fits_that_vary_it_alone():
-    c = costs.costs(
-        trained({**LAW, "epoch_s": (9.0,), "loss": (1.0,)}, {"build": 0.5, "compile": 3.0, "first_call": 9.0})
-    )
+    series = {**LAW, "epoch_s": (9.0,), "loss": (1.0,)}
+    c = costs.costs(trained(series, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
     assert [about(e) for e in (c.fit, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
     assert (about(c.build), about(c.compile), c.compile_last, c.start) == ((0.5,) * 3, (3.0,) * 3, None, None)
     assert about(c.fit_seconds(3, 10)) == (0.31, 0.31, 0.31)
@@ -71,8 +69,7 @@ def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancel
         }
     )
     assert (about(step), about(epoch)) == ((0.005,) * 3, (0.02,) * 3)
-    assert fit.value == pytest.approx(0.4)
-    assert fit.low < 0.1 < 0.8 < fit.high
+    assert fit.value == pytest.approx(0.4) and fit.low < 0.1 < 0.8 < fit.high
 
 
 def test_a_part_smaller_than_its_noise_is_reported_as_it_is():
@@ -80,10 +77,8 @@ def test_a_part_smaller_than_its_noise_is_reported_as_it_is():
     fit, epoch, _ = costs.law(
         {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
     )
-    assert epoch.value == pytest.approx(-0.0005)
-    assert epoch.low < epoch.value < 0 < epoch.high
-    assert fit.value == pytest.approx(0.0015)
-    assert fit.low < 0 < fit.high
+    assert epoch.value == pytest.approx(-0.0005) and epoch.low < epoch.value < 0 < epoch.high
+    assert fit.value == pytest.approx(0.0015) and fit.low < 0 < fit.high
 
 
 @pytest.mark.parametrize(
@@ -140,9 +135,8 @@ def test_an_import_is_that_of_every_process_and_a_devices_start_is_its_own():
     own = trained(LAW, {"import": 7.0, "device_start": 1.5})
     assert costs.costs(own, [own, *others]).start.value == 6.0 + 1.5  # counted once
     assert costs.costs(trained(LAW, device="gpu:1"), others).start is None
-    product = Measurement(
-        "matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s={"import": 1.0, "device_start": 0.0}
-    )
+    phases_s = {"import": 1.0, "device_start": 0.0}
+    product = Measurement("matmul/numpy/blas", Matmul(2, 2, 2), Settings(), "ok", phases_s=phases_s)
     assert costs.costs(m, [product]).start is None
 
 
@@ -170,8 +164,7 @@ def test_few_processes_have_the_spread_of_five_and_two_reach_both():
 def test_five_fresh_processes_give_an_interval():
     each = {"import_s": (4.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5, "compile_s": (2.0, 2.2, 2.1, 2.3, 2.4)}
     c = costs.costs(trained({**LAW, **each}, {"import": 4.4, "device_start": 1.0, "compile": 2.4}, process="fresh"))
-    assert c.start.value == pytest.approx(5.2)
-    assert c.start.low < 5.2 < c.start.high
+    assert c.start.value == pytest.approx(5.2) and c.start.low < 5.2 < c.start.high
     assert (c.compile.value, c.compile.low < 2.2 < c.compile.high) == (2.2, True)
 
 
@@ -195,15 +188,13 @@ def test_the_noise_of_a_short_fit_is_spread_over_the_steps_of_a_long_epoch():
     noisy = own_epochs((0.006019,) * 2)
     short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
     c = costs.costs(msgspec.structs.replace(noisy, series=short))
-    assert c.step.noise < 0.01
-    assert c.epoch.noise > 0.5
+    assert c.step.noise < 0.01 and c.epoch.noise > 0.5
 
 
 def test_what_a_fit_does_to_its_samples_before_it_begins_grows_with_them():
     """The first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step."""
     c = costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
-    assert c.feed.value == pytest.approx(0.002)
-    assert c.fit_beyond(1000).value == pytest.approx(2.1)
+    assert c.feed.value == pytest.approx(0.002) and c.fit_beyond(1000).value == pytest.approx(2.1)
     assert c.fit_seconds(3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
     assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).feed.value == 0  # an epoch is not known
 

@@ -34,8 +34,7 @@ def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
     assert round(TRUE_N, 1) == 100.3
     sizes = [16, 64, 256, 1024]
     answer = only(laws(cpu_law, gpu_law, sizes))
-    assert answer.kind == "gpu-from"
-    assert (answer.low_n, answer.high_n) == (16, 1024)
+    assert answer.kind == "gpu-from" and (answer.low_n, answer.high_n) == (16, 1024)
     (crossing,) = answer.crossings
     assert (crossing.below, crossing.above, crossing.to) == (64, 256, "gpu")
     while added := crossover.refine(answer, sizes):
@@ -43,8 +42,7 @@ def test_a_crossing_known_in_closed_form_is_bracketed_and_then_pinned_down():
         answer = only(laws(cpu_law, gpu_law, sorted(sizes)))
     (crossing,) = answer.crossings
     assert crossing.above / crossing.below <= 1.05
-    assert crossing.below < TRUE_N < crossing.above
-    assert crossing.at.value == pytest.approx(TRUE_N, rel=0.01)
+    assert crossing.below < TRUE_N < crossing.above and crossing.at.value == pytest.approx(TRUE_N, rel=0.01)
     assert len(sizes) <= 12
 
 
@@ -58,8 +56,7 @@ def test_interpolation_is_linear_in_the_logarithms():
 def test_the_interval_of_the_crossing_comes_from_both_sides():
     noisy = only(laws(cpu_law, gpu_law, [64, 128, 256], spread=0.03))
     at = noisy.crossings[0].at
-    assert at.low < at.value < at.high
-    assert at.low > 64
+    assert at.low < at.value < at.high and at.low > 64
     assert at.high < 128
 
 
@@ -104,8 +101,7 @@ def test_sizes_whose_ratio_may_be_one_are_a_band_and_nothing_is_refined_inside_i
     cpu = {64: 0.5, 128: 1.0, 160: 1.0, 256: 2.0}
     rows = laws(lambda n: cpu[n], lambda n: 1.0, cpu)
     answer = only(rows)
-    assert answer.kind == "gpu-from"
-    assert answer.bands == ((128, 160),)
+    assert answer.kind == "gpu-from" and answer.bands == ((128, 160),)
     assert [p.sign for p in answer.points] == [-1, 0, 0, 1]
     added = crossover.refine(answer)
     assert len(added) == 2
@@ -144,13 +140,11 @@ def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
     rows += [row("matmul/numba/parallel", square(256), 1e-9, threads=2)]
     answer = only(rows)
     assert [p.cpu.kernel for p in answer.points] == ["matmul/numpy/blas", "matmul/numba/parallel"]
-    assert answer.kind == "cpu-throughout"
-    assert answer.default.kind == "gpu-at-smallest"
+    assert answer.kind == "cpu-throughout" and answer.default.kind == "gpu-at-smallest"
 
 
 def test_teaching_rungs_never_stand_for_the_cpu():
-    assert "matmul/numba/naive" in registry.rungs()
-    assert "matmul/numba/parallel" not in registry.rungs()
+    assert "matmul/numba/naive" in registry.rungs() and "matmul/numba/parallel" not in registry.rungs()
     rows = [*laws(cpu_law, gpu_law, [64]), row("matmul/numba/naive", square(64), 1e-9, threads=1)]
     assert only(rows).points[0].cpu.kernel == "matmul/numpy/blas"
 
@@ -191,9 +185,8 @@ def test_a_dense_layers_products_cross_in_their_batch():
         ):
             rows += [row("matmul/numpy/blas", p, 1e-6 * n, threads=1), row("matmul/cupy/cublas", p, 16e-6)]
     found = crossover.dense_crossovers(rows, [LATENCY])
-    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == [
-        ("batch", way) for way in ("nn", "nt", "tn")
-    ]
+    expected = [("batch", way) for way in ("nn", "nt", "tn")]
+    assert [(a.family.varies, dict(a.family.fixed)["layout"]) for a in found] == expected
     assert all(a.kind == "gpu-from" and a.crossings[0].at.value == pytest.approx(16) for a in found)
     assert found[2].family.at(3, "float32") == Matmul(512, 10, 3, layout="tn")
 
@@ -222,8 +215,7 @@ def test_as_written_is_the_operator_on_both_sides_with_default_threads():
 def test_tensor_arithmetic_may_meet_the_cpu_in_float32_and_says_so():
     rows = [row("matmul/numpy/blas", square(64), 1.0), row("matmul/cupy/cublas", square(64, "tf32"), 0.5)]
     (answer,) = [a for a in crossover.crossovers(rows) if a.precision == "tf32"]
-    assert answer.kind == "gpu-at-smallest"
-    assert answer.cpu_maths == ("float32",)
+    assert answer.kind == "gpu-at-smallest" and answer.cpu_maths == ("float32",)
     double = [row("matmul/numpy/blas", square(64), 1.0), row("matmul/cupy/cublas", square(64, "float64"), 0.5)]
     assert [a.kind for a in crossover.crossovers(double) if a.precision == "float64"] == ["no-cpu"]
 
@@ -274,12 +266,9 @@ def resident_and_copies(kernel: str = "matmul/cupy/cublas") -> list:
 def test_the_parts_of_a_call_add_up_and_the_largest_is_named():
     rows = resident_and_copies()
     below, above = why(rows, only(rows, Form("roundtrip")))
-    assert (below.n, above.n) == (64, 128)
-    assert below.arithmetic == pytest.approx(5e-6)
-    assert below.overhead == pytest.approx(19e-6)
-    assert below.copies == pytest.approx(76e-6)
-    assert below.remainder == pytest.approx(0, abs=1e-12)
-    assert below.largest == COPIES
+    assert (below.n, above.n) == (64, 128) and below.arithmetic == pytest.approx(5e-6)
+    assert below.overhead == pytest.approx(19e-6) and below.copies == pytest.approx(76e-6)
+    assert below.remainder == pytest.approx(0, abs=1e-12) and below.largest == COPIES
     (resident,) = why(rows, only(rows))
     assert (resident.copies, resident.largest) == (None, OVERHEAD)
     (queued,) = why(rows, only(rows, THROUGHPUT))
@@ -290,8 +279,7 @@ def test_what_was_not_measured_is_in_the_remainder():
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
     below = why(rows, only(rows, Form("roundtrip")))[0]
     assert (below.arithmetic, below.overhead, below.copies) == (None, None, None)
-    assert below.remainder == pytest.approx(100e-6)
-    assert below.largest == REMAINDER
+    assert below.remainder == pytest.approx(100e-6) and below.largest == REMAINDER
 
 
 def test_a_part_that_would_be_negative_is_zero_and_the_remainder_negative():
@@ -299,8 +287,7 @@ def test_a_part_that_would_be_negative_is_zero_and_the_remainder_negative():
     rows = [m for m in rows if m.settings.mode == "resident"]
     rows += [row("matmul/cupy/cublas", square(n), 20e-6, mode="roundtrip") for n in (64, 128)]  # faster than resident
     found = why(rows, only(rows, Form("roundtrip")))[0]
-    assert found.copies == 0
-    assert found.remainder == pytest.approx(-4e-6)
+    assert found.copies == 0 and found.remainder == pytest.approx(-4e-6)
     assert sum(found.parts.values()) + found.remainder == pytest.approx(20e-6)
 
 

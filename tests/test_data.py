@@ -12,8 +12,7 @@ S0 = networks.find("cifar10-cnn")
 def test_synthetic_data_has_shape_type_classes_and_can_be_learned():
     x, y = data.load("synthetic", S0, 2000, 1)
     assert (x.shape, x.dtype, y.shape, y.dtype) == ((2000, 32, 32, 3), np.float32, (2000,), np.int32)
-    assert x.min() >= 0
-    assert x.max() <= 1
+    assert x.min() >= 0 and x.max() <= 1
     assert 0.1 < x.std() < 0.5
     assert (np.bincount(y, minlength=10) > 120).all()
     assert y.max() == 9
@@ -88,8 +87,7 @@ def test_real_images_without_channels_get_the_networks_shape(monkeypatch):
     images, labels = np.full((3, 28, 28), 51, np.uint8), np.arange(3, dtype=np.uint8)
     monkeypatch.setitem(data.REAL, "mnist", ("MNIST", lambda: (images, labels)))
     x, y = data.load("real", networks.find("mnist-cnn"), 3, 1)
-    assert (x.shape, y.tolist()) == ((3, 28, 28, 1), [0, 1, 2])
-    assert x.max() == pytest.approx(0.2)
+    assert (x.shape, y.tolist()) == ((3, 28, 28, 1), [0, 1, 2]) and x.max() == pytest.approx(0.2)
     with pytest.raises(ValueError, match="vgg-16 has no real data set here"):
         data.load("real", networks.find("vgg-16"), 1, 1)
 
@@ -99,8 +97,7 @@ def test_peaks_is_the_articles_grid_and_formula():
     x, y = data.load("synthetic", networks.find("peaks"), 40_010, 1)
     assert (x.shape, y.shape, x.dtype, y.dtype) == ((40_010, 2), (40_010, 1), np.float32, np.float32)
     grid = x[:40_000]
-    assert len(np.unique(grid, axis=0)) == 40_000
-    assert len(np.unique(grid[:, 0])) == 200
+    assert len(np.unique(grid, axis=0)) == 40_000 and len(np.unique(grid[:, 0])) == 200
     assert (x.min(), x.max()) == (-3, 3)
     nearest = (grid.astype(float) ** 2).sum(1).argmin()
     assert y[nearest, 0] == pytest.approx(8 / 3 / np.e, abs=0.06)

@@ -72,8 +72,7 @@ def test_a_gain_is_one_gpus_step_over_that_of_all():
 def test_foretold_is_the_step_of_a_part_under_the_strategy_and_the_all_reduce():
     case = only(*USUAL)
     assert case.foretold_step.value == pytest.approx(2.1e-3)  # 1.8 + 0.3
-    assert case.foretold_gain.value == pytest.approx(4 / 2.1)
-    assert case.off == pytest.approx(4 / 2.1 / 2 - 1)
+    assert case.foretold_gain.value == pytest.approx(4 / 2.1) and case.off == pytest.approx(4 / 2.1 / 2 - 1)
     without = only(*USUAL[:3], USUAL[4])  # no row under the strategy on one GPU: the plain one stands for it
     assert without.foretold_step.value == pytest.approx(2.5e-3)
     assert only(two(summed=0), *USUAL[1:]).foretold_step is None
@@ -282,8 +281,7 @@ def test_the_page_has_a_line_for_each_training_and_none_for_parts_of_a_cpu():
     assert lines[0] == "### What more GPUs buy"
     assert lines == trainings_page.section([*USUAL[:4], fed(3e-3)], {})[-len(lines) :]
     parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
-    assert page.section(parts) == []
-    assert page.section([fit(4e-3)]) == []
+    assert page.section(parts) == [] and page.section([fit(4e-3)]) == []
 
 
 def test_rows_spread_over_gpus_are_no_rows_of_one_gpu():
@@ -318,9 +316,10 @@ def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkey
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
     several = [switches.of(r) for r in found if switches.replicas(r) > 1]
-    assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == {
+    expected = {
         (library, strategy, jit) for library, strategy in several_gpus.STRATEGY.items() for jit in ("on", "off")
     }
+    assert {(s["keras_backend"], s["strategy"], s["jit_compile"]) for s in several} == expected
     monkeypatch.setattr(studies, "available", lambda library: library == "jax")
     assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}
     with pytest.raises(options.Missing, match="tensorflow is not installed"):
@@ -334,8 +333,7 @@ def test_four_gpus_take_a_quarter_each():
         for r in rows_of("--study data-parallel --model mnist-cnn --jit on", four)
         if r.problem.model == "mnist-cnn"
     }
-    assert set(counts) == {1, 2, 4}
-    assert counts[2] == counts[4] == 32
+    assert set(counts) == {1, 2, 4} and counts[2] == counts[4] == 32
     found = rows_of("--study data-parallel --model mnist-cnn --jit on --gpus 4", four)
     one = {
         (r.problem.model, r.problem.batch)
@@ -435,8 +433,7 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert 0 <= data_parallel.loss_difference(case) < 1e-5
     assert (several.values["replicas"], several.values["replica_batch"]) == (2.0, 4.0)
     assert several.values["all_reduce_bytes"] == 4 * (12 * 16 + 16 + 16 * 3 + 3)
-    assert several.values["all_reduce_s"] >= 0
-    assert len(several.series["all_reduce_s"]) >= 3
+    assert several.values["all_reduce_s"] >= 0 and len(several.series["all_reduce_s"]) >= 3
     assert several.notes["strategy"] == "keras.distribution.DataParallel"
     state, _ = data_parallel.memory(several)
     assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (
@@ -476,7 +473,6 @@ def test_mirrored_strategy_inside(inside, name):
 
 def test_no_bare_loop_is_spread(train):
     own = part(2, library="tensorflow", strategy="MirroredStrategy")
-    m = train.worker.ask(
-        Order("measure", msgspec.structs.replace(own, kernel="training/tensorflow/loop"), Limits()), 120
-    )
+    kernel = "training/tensorflow/loop"
+    m = train.worker.ask(Order("measure", msgspec.structs.replace(own, kernel=kernel), Limits()), 120)
     assert (m.status, "strategy and replicas are model.fit's" in m.reason) == ("skipped", True)

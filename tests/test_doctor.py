@@ -114,16 +114,15 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
     assert complains(doctor.numba()[1], "warn", "NUMBA_CACHE_DIR")
 
 
+CUPY = "python -m pip install 'cupy-cuda12x[ctk]'"
+
+
 @pytest.mark.parametrize(
     ("problem", "level", "fix"),
     [
         ("no NVIDIA driver", "ok", ""),
         ("a driver but no device", "warn", "nvidia-smi"),
-        (
-            "cupy is not installed; install it with: python -m pip install 'cupy-cuda12x[ctk]'",
-            "warn",
-            "python -m pip install 'cupy-cuda12x[ctk]'",
-        ),
+        (f"cupy is not installed; install it with: {CUPY}", "warn", CUPY),
         ("insufficient driver: it knows CUDA 11.4", "problem", "nvidia-smi"),
         ("CuPy does not load: libcudart.so.12: cannot open", "problem", "nvidia-smi"),
     ],
@@ -131,8 +130,7 @@ def test_compiled_code_that_cannot_be_kept(monkeypatch):
 def test_no_gpu(monkeypatch, problem, level, fix):
     monkeypatch.setattr(gpu, "problem", lambda: problem)
     finding = only(health.gpu())
-    assert (finding.level, finding.fix) == (level, fix)
-    assert problem in finding.seen
+    assert (finding.level, finding.fix) == (level, fix) and problem in finding.seen
     assert health.cupy() == []
 
 
@@ -296,8 +294,7 @@ def test_the_overview(capsys):
     page = capsys.readouterr().out
     for words in ("numpy", "numba", "cupy", "keras", "-m workloads.matmul", "-m workloads.doctor", "Next"):
         assert words in page
-    assert f"  {options.python()} -m workloads.doctor" in page
-    assert "python -m workloads.harness.worker" not in page
+    assert f"  {options.python()} -m workloads.doctor" in page and "python -m workloads.harness.worker" not in page
     assert max(len(line) for line in page.split("Next")[0].splitlines() if " -m " in line) <= 120
     assert "tensorflow" not in sys.modules
 
@@ -306,25 +303,16 @@ def test_the_overview_says_why_a_backend_is_absent(monkeypatch):
     monkeypatch.setattr(facts, "software", lambda: {"numpy": "2.4", "keras": "3.15"})
     monkeypatch.setattr(facts, "gpu_problem", lambda: "a driver but no device")
     states = {name: (state, about) for name, state, about in overview.backends()}
-    assert states["numpy"][0] == "ready"
-    assert states["cupy"] == ("absent", "a driver but no device")
-    assert "numba is not installed" in states["numba"][1]
-    assert "without TensorFlow" in states["keras"][1]
-    ready = {
-        "cupy": "14.2.0",
-        "cuda_runtime": "13.0",
-        "cublas": "13.1",
-        "driver": "580.1",
-        "tensorflow": "2.21",
-        "keras": "3.15",
-    }
+    assert states["numpy"][0] == "ready" and states["cupy"] == ("absent", "a driver but no device")
+    assert "numba is not installed" in states["numba"][1] and "without TensorFlow" in states["keras"][1]
+    ready = {"cupy": "14.2.0", "cuda_runtime": "13.0", "cublas": "13.1"}
+    ready |= {"driver": "580.1", "tensorflow": "2.21", "keras": "3.15"}
     monkeypatch.setattr(facts, "software", lambda: ready)
     monkeypatch.setattr(facts, "gpu_problem", lambda: "")
     states = {name: (state, about) for name, state, about in overview.backends()}
     assert states["cupy"] == ("ready", "CuPy 14.2.0, CUDA 13.0, cuBLAS 13.1, driver 580.1")
     assert states["cuda"] == ("ready", "our own kernels, compiled by NVRTC through CuPy 14.2.0")
-    assert states["keras"] == ("ready", "Keras 3.15 on TensorFlow 2.21")
-    assert states["numpy"][0] == "absent"
+    assert states["keras"] == ("ready", "Keras 3.15 on TensorFlow 2.21") and states["numpy"][0] == "absent"
 
 
 def test_commands_are_found_by_what_they_are():

@@ -18,14 +18,8 @@ def outcome(*rows, left=0, stopped="", workload="training"):
 
 
 def trained(model="cifar10-cnn", status="failed", reason="no luck", samples=320, device="cpu"):
-    return row(
-        "training/keras/fit",
-        Training(model, 32, samples),
-        0.1 if status == "ok" else None,
-        device=device,
-        status=status,
-        reason=reason,
-    )
+    seconds = 0.1 if status == "ok" else None
+    return row("training/keras/fit", Training(model, 32, samples), seconds, device=device, status=status, reason=reason)
 
 
 def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):
@@ -74,16 +68,14 @@ def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(m
 
 
 def test_an_answer_that_does_not_fit_is_tried_with_one_sample():
-    big = row(
-        "inference/keras/call", Inference("lenet", 10**9), None, status="skipped", reason="needs 9e3 GiB of host memory"
-    )
+    reason = "needs 9e3 GiB of host memory"
+    big = row("inference/keras/call", Inference("lenet", 10**9), None, status="skipped", reason=reason)
     with pytest.raises(options.Missing) as nothing:
         ends.said(outcome(big, workload="inference"), "inference", inference.EXAMPLE)
     assert nothing.value.tip == "python -m workloads.inference --model lenet --batch 1"
 
 
 def test_a_plan_that_was_stopped_says_how_much_of_it_is_here():
-    assert ends.part(outcome(trained(), trained(), left=3, stopped="stop-after")) == [
-        "2 of 5 rows are here, and what follows is said of these."
-    ]
+    expected = ["2 of 5 rows are here, and what follows is said of these."]
+    assert ends.part(outcome(trained(), trained(), left=3, stopped="stop-after")) == expected
     assert ends.part(outcome(trained())) == []

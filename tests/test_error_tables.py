@@ -17,9 +17,8 @@ def checked(held: float) -> dict[str, str]:
     base = profile.profile(made_profile.everything(), GPU_MACHINE)
     made = prediction.predict(Training("fashion-mlp", 32, 2048), Settings("cpu"), base)
     share = held * made.training.steps
-    saved = msgspec.structs.replace(
-        made, step_s=Estimate(0.25e-3, 0.2e-3, 0.3e-3), held_s=Estimate(share, share, share)
-    )
+    step_s = Estimate(0.25e-3, 0.2e-3, 0.3e-3)
+    saved = msgspec.structs.replace(made, step_s=step_s, held_s=Estimate(share, share, share))
     row = made_profile.training("fashion-mlp", 32, 1e-3)
     of = profile.profile([*made_profile.everything(), row], GPU_MACHINE)
     head, _, line, *_ = prediction_errors.check_lines([saved], of)

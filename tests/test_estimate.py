@@ -33,14 +33,12 @@ def test_the_interval_of_the_median_holds_the_true_one_about_95_times_in_100(blo
 def test_the_interval_of_correlated_blocks_is_wider_than_that_of_loose_samples():
     samples = drawn(np.random.default_rng(7), 1.0, 8, 20, 0.002, 0.03)
     together, loose = stats.median(samples.seconds, samples.block), stats.median(samples.seconds)
-    assert together.value == loose.value
-    assert together.noise > 2 * loose.noise
+    assert together.value == loose.value and together.noise > 2 * loose.noise
 
 
 def test_median_of_one_block_resamples_its_samples_and_of_one_sample_knows_nothing_more():
     e = stats.median([1.0, 2.0, 3.0, 4.0, 5.0], [0] * 5)
-    assert e.value == 3.0
-    assert e.low < 3.0 < e.high
+    assert e.value == 3.0 and e.low < 3.0 < e.high
     assert stats.median([2.0]) == Estimate(2.0, 2.0, 2.0)
 
 
@@ -112,8 +110,7 @@ def test_a_planted_5_percent_is_found_and_points_the_right_way():
     rng = np.random.default_rng(6)
     for _ in range(60):
         a, b = drawn(rng, 1.0, 10, 5, 0.01, 0.0), drawn(rng, 1.05, 10, 5, 0.01, 0.0)
-        assert stats.verdict(a, b).word == "slower"
-        assert stats.verdict(b, a).word == "faster"
+        assert stats.verdict(a, b).word == "slower" and stats.verdict(b, a).word == "faster"
 
 
 def test_a_verdict_on_single_samples_or_unequal_pairs_is_no_claim():

@@ -165,12 +165,8 @@ def explained():
 
 def test_the_training_and_its_best_what_ifs_are_verified():
     plan = verify.plan(explained())
-    assert [change.words.split()[0] for change, _ in plan] == [
-        "as",
-        "use",
-        "batch",
-        "the",
-    ]  # the CPU saves most of this job
+    # the CPU saves most of this job
+    assert [change.words.split()[0] for change, _ in plan] == ["as", "use", "batch", "the"]
     assert plan[0][1] is None and plan[2][1].value == pytest.approx(2.164 * MS - 3.124 * MS / 16)
 
 

@@ -84,21 +84,15 @@ def along(*ratios) -> crossover.Answer:
 
 
 CPU_LIKELY, GPU_LIKELY = (0.8, 0.5, 1.25), (1.25, 0.8, 2.0)
+NONE = "no winner can be told at any width looked at; likelier is"
 
 
 @pytest.mark.parametrize(
     ("ratios", "said"),
     [
         # no size is sure: nobody wins
-        (
-            (CPU_LIKELY, GPU_LIKELY),
-            "no winner can be told at any width looked at; likelier is the CPU at width = 10 and the GPU at "
-            "20 (predicted over width 10 to 20)",
-        ),
-        (
-            (GPU_LIKELY, CPU_LIKELY, GPU_LIKELY),
-            "no winner can be told at any width looked at; likelier is the GPU (predicted over width 10 to 40)",
-        ),
+        ((CPU_LIKELY, GPU_LIKELY), f"{NONE} the CPU at width = 10 and the GPU at 20 (predicted over width 10 to 20)"),
+        ((GPU_LIKELY, CPU_LIKELY, GPU_LIKELY), f"{NONE} the GPU (predicted over width 10 to 40)"),
         # three turns in one band are one, at sqrt(10 x 20) = 14.1 to sqrt(40 x 80) = 56.6; without the band they are three
         (
             (CPU_LIKELY, GPU_LIKELY, CPU_LIKELY, GPU_LIKELY, 2.0),
@@ -169,9 +163,8 @@ def test_payback_in_epochs():
     # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
     assert late.payback.value == pytest.approx(4.0 / (10 * (13.8 - 3.38) * MS))
     assert "which it has paid back after 38.4 epochs" in explanation_words._pays(late)
-    apart = explanation.payback(
-        late.cpu, msgspec.structs.replace(late.gpu, step_s=Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS))
-    )
+    step_s = Estimate(3.38 * MS, 2.38 * MS, 14.38 * MS)
+    apart = explanation.payback(late.cpu, msgspec.structs.replace(late.gpu, step_s=step_s))
     assert (apart.value, apart.low) == pytest.approx((late.payback.value, 4.0 / (10 * (13.8 - 2.38) * MS)))
     assert apart.high == float("inf")  # its epochs may be longer
     assert explained().payback is None
@@ -226,10 +219,8 @@ def test_what_short_fits_cannot_tell_from_a_step_is_set_apart_before_the_remaind
     table = {line[:41].strip(): line[41:].split("  ") for line in explanation_tables.budget_lines(e)}
     cells = {name: [cell.strip() for cell in each if cell.strip()] for name, each in table.items()}
     assert cells["of it the fit's work for a step's samples"] == ["-", "3.20 ms"]
-    assert cells["not explained (measured less predicted)"] == [
-        "-140 us (-8.54 %)",
-        "-364 us (-6.79 %)",
-    ]  # of 1.64 and 5.364
+    # of 1.64 and 5.364
+    assert cells["not explained (measured less predicted)"] == ["-140 us (-8.54 %)", "-364 us (-6.79 %)"]
     assert cells["what is predicted lies"] == ["outside the measured interval"] * 2
     noisy = msgspec.structs.replace(e, measured={"gpu:0": Estimate(5 * MS, 4 * MS, 5.4 * MS)})
     assert explanation_tables.budget_lines(noisy)[9].split("  ")[-1].strip() == "inside the measured interval"
@@ -269,9 +260,8 @@ def test_validation_is_part_of_each_epoch():
     )
     # ten batches, each the forward share of a step, but no less than half of what the host does (2.132 ms on the GPU)
     assert more.validation_s["gpu:0"].value == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
-    assert explanation.job_s(more, more.gpu).value == pytest.approx(
-        plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value
-    )
+    expected = pytest.approx(plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value)
+    assert explanation.job_s(more, more.gpu).value == expected
 
 
 def test_money_and_joules():
@@ -281,9 +271,8 @@ def test_money_and_joules():
     assert gpu.money.value == pytest.approx(e.gpu.job_s.value / 1000) and cpu.money is None
     assert gpu.joules.value == pytest.approx(200 * e.gpu.job_s.value) and cpu.joules is None
     assert "training of cifar10-cnn at batch 32, at most" in explanation_words.cost_sentence(gpu)
-    assert "has no price here (--price-cpu PER_HOUR), and its energy is not known" in explanation_words.cost_sentence(
-        cpu
-    )
+    expected = "has no price here (--price-cpu PER_HOUR), and its energy is not known"
+    assert expected in explanation_words.cost_sentence(cpu)
 
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
@@ -483,16 +472,11 @@ def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
     def bare(*args, **given):
         return msgspec.structs.replace(predict(*args, **given), start_s=exactly(0.0), compile_s=exactly(0.0))
 
-    e = explained(
-        of=msgspec.structs.replace(
-            lacking("gpu:0"),
-            predict=lambda training, settings, of, network=None, **given: (
-                lacking("gpu:0").predict(training, settings, of, network, **given)
-                if settings.device != "cpu"
-                else bare(training, settings, of, network, **given)
-            ),
-        )
-    )
+    def either(training, settings, of, network=None, **given):
+        foretold = bare if settings.device == "cpu" else lacking("gpu:0").predict
+        return foretold(training, settings, of, network, **given)
+
+    e = explained(of=msgspec.structs.replace(lacking("gpu:0"), predict=either))
     assert explanation_words.verdict(e)[0].endswith(", and start-up, which no row tells.")
     table = {line[:40].strip(): line for line in explanation_tables.budget_lines(e)}
     assert table["import, device start, building"].endswith("  not known")
@@ -530,18 +514,9 @@ def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
 def test_the_sections_stand_in_order():
     lines = explanation_words.lines(explained(), "seen", (("More", ["of it"]),), ["a belief"])
     titles = [line for line in lines if line and not line.startswith(" ")]
-    assert titles == [
-        "cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs",
-        "Does the framework use the GPU?",
-        "Verdict",
-        "More",
-        "Where a step's time goes (predicted)",
-        "Where the winner changes",
-        "Memory",
-        "Cost of the job",
-        "What if",
-        "What people believe, checked",
-    ]
+    first = ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework use the GPU?"]
+    parts = ["Verdict", "More", "Where a step's time goes (predicted)", "Where the winner changes", "Memory"]
+    assert titles == [*first, *parts, "Cost of the job", "What if", "What people believe, checked"]
     assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
 
 

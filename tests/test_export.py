@@ -7,25 +7,19 @@ import math
 
 import msgspec
 import pytest
-from fake_measurements import GPU_MACHINE, gpu_run, row, square
+from fake_measurements import GPU_MACHINE, answer, gpu_run, row, square
 
 from analysis import export
 from analysis.roofline import frame
 from workloads import records
-from workloads.records import Loaded, Measurement, Run, Samples, Settings
+from workloads.records import Loaded, Row, Run, Samples, Settings
 
 RUN = Run(
     records.SCHEMA, GPU_MACHINE, {"numpy": "2.4"}, "python -m workloads.matmul", 1, "abc", "def", "2026-01-01T00:00:00Z"
 )
 # Blocks' medians are 1, 3 and 2 microseconds: mean 2, median 2, standard deviation 1.
-ROW = Measurement(
-    "matmul/numpy/blas",
-    square(10),
-    Settings(threads=2),
-    "ok",
-    flags=("steal",),
-    samples=(Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady"),),
-)
+TAKEN = Samples("host-latency", (0.9e-6, 1.1e-6, 3e-6, 3e-6, 1e-6, 3e-6), 7, (0, 0, 1, 1, 2, 2), "steady")
+ROW = answer(Row("matmul/numpy/blas", square(10), Settings(threads=2)), TAKEN, flags=("steal",))
 FAILED = row("matmul/numpy/blas", square(11), None, status="failed")
 NAME = "matmul/numpy/blas/m:10/n:10/k:10/threads:2"
 

@@ -219,19 +219,8 @@ def test_a_folder_that_may_not_be_written_is_one_error_line(tmp_path, monkeypatc
 
 
 def start(folder, *more: str) -> subprocess.Popen:
-    command = [
-        sys.executable,
-        "-m",
-        "workloads.stream",
-        "--sizes",
-        "4KiB:1MiB:x1.02",
-        *FAST,
-        "--format",
-        "csv",
-        "-o",
-        str(folder),
-        *more,
-    ]
+    flags = ["--sizes", "4KiB:1MiB:x1.02", *FAST, "--format", "csv", "-o", str(folder), *more]
+    command = [sys.executable, "-m", "workloads.stream", *flags]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=worker.ROOT)
 
 

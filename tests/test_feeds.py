@@ -5,13 +5,8 @@ import pytest
 
 from workloads.frameworks import input_pipeline
 
-CHOSEN = {
-    "residence": "numpy",
-    "shuffle": "on",
-    "keras_backend": "tensorflow",
-    "gpu": "hidden",
-    "steps_per_execution": "1",
-}
+CHOSEN = {"residence": "numpy", "shuffle": "on", "keras_backend": "tensorflow", "gpu": "hidden"}
+CHOSEN |= {"steps_per_execution": "1"}
 
 
 @pytest.mark.parametrize("name", ["order_and_sizes", "fits_of_every_residence"])

@@ -87,9 +87,8 @@ def test_a_file_that_is_no_saved_model_or_brings_code_along_is_refused(folder):
     (folder / "garbage.keras").write_bytes(b"\x00 garbage")
     (folder / "text.keras").write_bytes(b"")
     assert findable.missing("plain.keras") == ""
-    assert "nested.keras holds a Lambda layer, whose code a file may not bring along" in findable.missing(
-        "nested.keras"
-    )
+    expected = "nested.keras holds a Lambda layer, whose code a file may not bring along"
+    assert expected in findable.missing("nested.keras")
     assert findable.missing("other.keras") == "other.keras is no Keras model: it has no config.json"
     for name in ("garbage.keras", "text.keras"):
         assert findable.missing(name).startswith(f"{name} is no Keras model: a .keras file is a zip archive")

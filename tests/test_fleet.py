@@ -23,14 +23,8 @@ from workloads.fleet import nodes as fleet
 from workloads.fleet.cluster import Node
 from workloads.records import Measurement, Row, Settings
 
-LISTED = {
-    "NodeID": "0" * 56,
-    "Alive": True,
-    "NodeManagerHostname": "gpu box",
-    "NodeManagerAddress": "10.0.0.1",
-    "NodeName": "10.0.0.1",
-    "Resources": {"CPU": 8.0, "GPU": 2.0},
-}
+LISTED = {"NodeID": "0" * 56, "Alive": True, "NodeName": "10.0.0.1", "Resources": {"CPU": 8.0, "GPU": 2.0}}
+LISTED |= {"NodeManagerHostname": "gpu box", "NodeManagerAddress": "10.0.0.1"}
 
 
 def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id():
@@ -41,11 +35,8 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
         {**LISTED, "NodeID": "3" * 56, "Alive": False},
     ]
     seen = cluster.nodes(listed)
-    assert [(n.name, n.cpus, n.gpus) for n in seen] == [
-        ("gpu-box", 8.0, 2.0),
-        ("gpu-box", 8.0, 2.0),
-        ("rack-2-a", 8.0, 2.0),
-    ]
+    expected = [("gpu-box", 8.0, 2.0), ("gpu-box", 8.0, 2.0), ("rack-2-a", 8.0, 2.0)]
+    assert [(n.name, n.cpus, n.gpus) for n in seen] == expected
     assert [n.name for n in cluster.told_apart(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
 
 
@@ -202,10 +193,8 @@ def test_what_was_lost_is_measured_by_resuming(tmp_path, placed):
 def test_a_node_that_says_nothing_is_given_up(tmp_path, placed):
     ray, (one, two) = gathered(tmp_path, {"n1": [PLAN, BEGAN, took(ROWS[0]), None], "n2": [None]}, 0.05)
     assert one.lost == "n1 said nothing for 0.05 s" and one.tally()["lost"] == 2
-    assert (
-        two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
-        and len(ray.cancelled) == 2
-    )
+    assert two.lost == "n2 did not begin (others hold its CPUs and GPUs, or it hangs) within 0.05 s"
+    assert len(ray.cancelled) == 2
 
 
 def test_a_signal_ends_the_gathering_and_loses_nothing(tmp_path, placed):
@@ -351,15 +340,8 @@ def test_three_nodes_of_a_real_cluster_one_killed_halfway(tmp_path):
     if importlib.util.find_spec("ray") is None:
         pytest.fail("Ray is not installed: pip install ray")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "RAY_USAGE_STATS_ENABLED": "0"}
-    done = subprocess.run(
-        [sys.executable, "-c", _CLUSTER, str(tmp_path / "run")],
-        cwd=ROOT,
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=150,
-        check=False,
-    )
+    words = [sys.executable, "-c", _CLUSTER, str(tmp_path / "run")]
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=150, check=False)
     assert done.returncode == 1, done.stderr[-2000:]
     rows = {p.name: records.read(p).measurements for p in sorted((tmp_path / "run").iterdir())}
     assert set(rows) == {"node-1", "node-2", "node-3"}

@@ -29,9 +29,7 @@ def machine(*uuids: str) -> records.Machine:
     return msgspec.structs.replace(fake.GPU_MACHINE, gpus=gpus, key=f"nvidia-h200-x{len(gpus)}")
 
 
-def write(
-    folder: pathlib.Path, here: records.Machine, rows, workload: str = "stream", said: str = "--ray auto"
-) -> None:
+def write(folder, here, rows, workload="stream", said="--ray auto") -> None:
     run = fake.run(here, f"python -m workloads.suite {said} --fast")
     with records.Writer(folder / f"{workload}.jsonl", run) as writer:
         for m in rows:
@@ -40,27 +38,19 @@ def write(
 
 def reads(device: str, slower: float = 1.0, clock: float = 1.98e9, flags=()) -> list[Measurement]:
     """HBM reads at 4 TB/s, all samples equal, so the intervals are points."""
-    return [
-        fake.row(
-            "stream/cupy/wide",
-            p,
-            {"device": slower * p.bytes_moved / 4e12},
-            device=device,
-            values={"gpu_clock_hz": clock},
-            flags=flags,
-        )
-        for p in READS
-    ]
+
+    def one(p: Stream):
+        clocks = {"device": slower * p.bytes_moved / 4e12}
+        return fake.row("stream/cupy/wide", p, clocks, device=device, values={"gpu_clock_hz": clock}, flags=flags)
+
+    return [one(p) for p in READS]
 
 
 def nodes(folder: pathlib.Path, slow: dict[tuple[int, int], float], count: int = 2, **how) -> None:
     for node in range(count):
         here = machine(*(f"GPU-{node}{i}" for i in range(4)))
-        write(
-            folder / f"node-{node}",
-            here,
-            [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)],
-        )
+        rows = [m for i in range(4) for m in reads(f"gpu:{i}", slow.get((node, i), 1.0), **how)]
+        write(folder / f"node-{node}", here, rows)
 
 
 def test_a_gpu_below_its_own_baseline_is_said_in_words_with_its_clock(tmp_path, capsys):
@@ -84,18 +74,15 @@ def test_a_gpu_is_known_by_its_uuid_whatever_its_number_and_its_node(tmp_path):
     write(tmp_path / "new" / "n1", machine("GPU-b"), reads("gpu:0", 2.0))
     write(tmp_path / "new" / "n2", machine("GPU-a"), reads("gpu:0", 2.0))
     judged = judgment.judge(devices.devices(tmp_path / "new"), [tmp_path / "old"])
-    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == {
-        ("n1", False): 0.0,
-        ("n2", True): 0.5,
-    }
+    expected = {("n1", False): 0.0, ("n2", True): 0.5}
+    assert {(f.device.node, f.flagged): round(f.below.value, 9) for f in judged.findings} == expected
 
 
 def test_eight_alike_judge_each_other_and_seven_do_not(tmp_path):
     nodes(tmp_path, {(1, 2): 1 / 0.94})
     judged = judgment.judge(devices.devices(tmp_path), [])
-    assert [fleet_words.finding(f) for f in judged.flagged] == [
-        "gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"
-    ]
+    expected = ["gpu-2 of node-1: 6.00 % below the fleet's median in HBM read (6.00 % .. 6.00 %)"]
+    assert [fleet_words.finding(f) for f in judged.flagged] == expected
     assert len(judged.findings) == 8 and judged.unjudged == ()
     seven = judgment.judge(judged.devices[:7], [])
     assert seven.findings == () and {why for _, why in seven.unjudged} == {"no baseline, 7 alike are fewer than 8"}
@@ -126,10 +113,8 @@ def test_a_loss_is_claimed_when_its_whole_interval_lies_beyond():
     device = devices.Device("n", "gpu:0", "GPU-1", "H200", fake.GPU_MACHINE, {}, ())
     claims = {}
     for against, low, beyond in (
-        ("baseline", 0.02, 0.0),
-        ("baseline", 0.031, 0.0),
-        ("fleet", 0.031, 3.4),
-        ("fleet", 0.031, 3.6),
+        *(("baseline", low, 0.0) for low in (0.02, 0.031)),
+        *(("fleet", 0.031, b) for b in (3.4, 3.6)),
     ):
         found = judgment.Finding(device, "HBM read", against, 3, judgment.Estimate(0.06, low, 0.09), 0.03, beyond)
         claims[against, low, beyond] = found.flagged

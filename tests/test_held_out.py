@@ -52,8 +52,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     overhead, work, every = held_out.summaries(cases.values(), of)
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
-    assert every.mean == pytest.approx(0.1)
-    assert every.floor is None
+    assert every.mean == pytest.approx(0.1) and every.floor is None
 
 
 def test_what_a_fit_does_with_its_samples_bounds_no_step(base, monkeypatch):
@@ -87,8 +86,7 @@ def test_errors_below_twice_the_floor_of_five_processes_count_as_none(base):
     assert [one.within for one in held_out.apart(whole, "cpu")] == [pytest.approx(0, abs=1e-9)]
     assert held_out.noise_floor(whole, "gpu:0") is None
     every = held_out.summaries(uncalibrated(whole), whole)[-1]
-    assert every.mean == pytest.approx(0.125)
-    assert every.counted == (pytest.approx(0.1), pytest.approx(0.1))
+    assert every.mean == pytest.approx(0.125) and every.counted == (pytest.approx(0.1), pytest.approx(0.1))
     told = prediction_errors.verdicts(held_out.summaries(uncalibrated(whole), whole))[-1]
     assert "as none 10.0 % and 10.0 %: within;" in told and "below twice the floor of five processes, 4.62 %" in told
 
@@ -205,9 +203,8 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     )  # priced as the copy that they are, where nothing else is known
     assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
     row = of.trainings[0]
-    epochs = msgspec.structs.replace(
-        row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason="epochs of one fit"
-    )
+    stop_reason = "epochs of one fit"
+    epochs = msgspec.structs.replace(row.samples[0], seconds=(1e-3,) * 3, block=(0, 1, 2), stop_reason=stop_reason)
     (long,) = uncalibrated(
         profile.profile([*base.measurements, msgspec.structs.replace(row, samples=(epochs,))], GPU_MACHINE)
     )
@@ -294,9 +291,8 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     )  # half way from 2 to 4: a half and twice
     assert predicted_crossover.values_cross(always) is None
     unsure = msgspec.structs.replace(close, crossings=())
-    assert predicted_crossover.Beside("batch", "a step", up, unsure, ()).error == pytest.approx(
-        2 * 2**0.5 / up.crossings[0].at.value - 1
-    )
+    expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
+    assert predicted_crossover.Beside("batch", "a step", up, unsure, ()).error == expected
     row = predicted_crossover.lines([predicted_crossover.Beside("batch", "a step", named(up), named(unsure), (0.0,))])[
         2
     ]

@@ -79,26 +79,11 @@ def test_cores_by_sysfs_by_cpuinfo_and_by_neither(tmp_path):
 
 def test_caches_and_cpu_lists(tmp_path):
     folder = "sys/devices/system/cpu/cpu3/cache/index"
-    root = write(
-        tmp_path,
-        {
-            f"{folder}0/level": "1",
-            f"{folder}0/type": "Data",
-            f"{folder}0/size": "48K",
-            f"{folder}1/level": "1",
-            f"{folder}1/type": "Instruction",
-            f"{folder}1/size": "32K",
-            f"{folder}2/level": "2",
-            f"{folder}2/type": "Unified",
-            f"{folder}2/size": "2M",
-            f"{folder}3/level": "3",
-            f"{folder}3/type": "Unified",
-            f"{folder}3/size": "107520K",
-        },
-    )
+    levels = [("1", "Data", "48K"), ("1", "Instruction", "32K"), ("2", "Unified", "2M"), ("3", "Unified", "107520K")]
+    caches = [zip(("level", "type", "size"), cache, strict=True) for cache in levels]
+    root = write(tmp_path, {f"{folder}{i}/{name}": text for i, cache in enumerate(caches) for name, text in cache})
     sizes = {"L1d": 49152, "L1i": 32768, "L2": 2097152, "L3": 110100480}
-    assert host.caches(frozenset({3, 5}), root) == sizes
-    assert host.caches(frozenset({0}), root) == {}
+    assert host.caches(frozenset({3, 5}), root) == sizes and host.caches(frozenset({0}), root) == {}
     assert host.cpu_list("0-2,8") == [0, 1, 2, 8]
 
 
@@ -133,15 +118,13 @@ V2 = {
 
 def test_cgroup_v1_takes_the_tightest_of_the_folders(tmp_path):
     root = write(tmp_path, V1)
-    assert host.quota_cpus(root) == 2.5
-    assert host.throttled_s(root) == pytest.approx(1.5)
+    assert host.quota_cpus(root) == 2.5 and host.throttled_s(root) == pytest.approx(1.5)
     assert host.memory_limit(root) == (8000, 4000)
 
 
 def test_cgroup_v2(tmp_path):
     root = write(tmp_path, V2)
-    assert host.quota_cpus(root) == 1.5
-    assert host.throttled_s(root) == pytest.approx(0.25)
+    assert host.quota_cpus(root) == 1.5 and host.throttled_s(root) == pytest.approx(0.25)
     assert host.memory_limit(root) == (6000, 5400)
 
 
@@ -153,14 +136,12 @@ def test_a_container_that_sees_only_its_own_cgroup(tmp_path):
         "proc/self/mountinfo": "30 23 0:26 /docker/abc /cg rw - cgroup2 cgroup rw\n",
     }
     root = write(tmp_path, files)
-    assert host.cgroup("cpu", root) == (2, (root / "cg",))
-    assert host.quota_cpus(root) is None
+    assert host.cgroup("cpu", root) == (2, (root / "cg",)) and host.quota_cpus(root) is None
     assert host.memory_limit(root) is None
 
 
 def test_no_cgroups_at_all(tmp_path):
-    assert host.quota_cpus(tmp_path) is None
-    assert host.throttled_s(tmp_path) == 0
+    assert host.quota_cpus(tmp_path) is None and host.throttled_s(tmp_path) == 0
     assert host.memory_limit(tmp_path) is None
 
 

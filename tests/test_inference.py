@@ -47,8 +47,7 @@ def answer(train):
 
 def test_every_way_answers_as_one_operation_at_a_time_does(answer):
     first = answer(CALL, 2, "resident")
-    assert (first.status, first.reason, first.check) == ("ok", "", "bound")
-    assert first.max_error < 1e-3
+    assert (first.status, first.reason, first.check) == ("ok", "", "bound") and first.max_error < 1e-3
     assert first.values["parameters"] == 61_706
     assert {"build", "first_call"} <= set(first.phases_s)
     assert first.on("host-latency") and not first.on("host-throughput")  # a CPU's call has ended when it returns
@@ -83,14 +82,12 @@ def test_requests_in_flight_have_a_rate_and_a_wait(answer):
 )
 def test_what_cannot_be_asked_is_skipped_with_the_reason(answer, given, words):
     m = answer(**given)
-    assert m.status == "skipped"
-    assert words in m.reason
+    assert m.status == "skipped" and words in m.reason
 
 
 def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(answer):
     m = answer(device="gpu:0")
-    assert m.status == "failed"
-    assert m.reason.startswith("TensorFlow finds no GPU: ")
+    assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ")
 
 
 REFERENCE = np.array([[0.1, 0.9], [0.3, 0.7], [0.2, 0.8], [0.15, 0.85]])  # 0.2 apart
@@ -135,8 +132,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     )  # it asks TensorFlow, which is in no test's process
     wanted = Row(CALL, Inference("lenet", 4), Settings())
     m = measure.measure(wanted, Limits(), 1)
-    assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5))
-    assert not m.samples
+    assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
 
 
 def ticking(monkeypatch):

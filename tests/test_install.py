@@ -109,8 +109,7 @@ def test_first_set_up_makes_the_venv_then_installs_then_stamps(machine):
     error, commands = machine.set_up("keras")
     assert not error
     assert commands[0][1:] == ["-m", "venv", "--clear", str(machine.venv)]
-    assert packages(commands[1]) == ["numpy", "tensorflow"]
-    assert len(commands) == 2
+    assert packages(commands[1]) == ["numpy", "tensorflow"] and len(commands) == 2
     assert machine.stamp["extras"] == ["keras"]
 
 
@@ -118,8 +117,7 @@ def test_a_finished_set_up_runs_nothing_and_leaves_the_gpu_asleep(machine):
     machine.driver = Driver(12080, devices=1)
     machine.set_up("keras")
     machine.driver.woken = 0
-    assert machine.set_up("keras") == ("", [])
-    assert machine.driver.woken == 0
+    assert machine.set_up("keras") == ("", []) and machine.driver.woken == 0
 
 
 def test_targets_with_other_extras_share_their_union(machine):
@@ -204,11 +202,9 @@ def test_too_small_a_disk_is_said_before_anything_is_made(machine, capsys):
     assert "needs up to 6 GB of disk, 5.9 GB free" in capsys.readouterr().err
     assert not machine.venv.exists()
     machine.free = 6e9
-    assert not machine.set_up("keras")[0]
-    assert not machine.set_up("fleet")[0]
+    assert not machine.set_up("keras")[0] and not machine.set_up("fleet")[0]
     machine.free = 12.9e9
-    assert "too little disk" in machine.set_up("cuda12")[0]
-    assert machine.stamp_file.exists()
+    assert "too little disk" in machine.set_up("cuda12")[0] and machine.stamp_file.exists()
 
 
 def test_cuda13_has_constraints_of_its_own(machine):
@@ -227,8 +223,7 @@ def test_one_venv_holds_one_cuda_flavor(machine):
 
 def test_cuda13_by_name_keeps_a_gpu_from_adding_cuda12(machine):
     machine.driver = Driver(13000, devices=1)
-    assert not machine.set_up("keras,cuda13")[0]
-    assert not machine.set_up("keras")[0]
+    assert not machine.set_up("keras,cuda13")[0] and not machine.set_up("keras")[0]
     assert machine.stamp["extras"] == ["cuda13", "keras"]
 
 
@@ -267,8 +262,7 @@ def test_hidden_devices_change_nothing_that_is_installed(machine, monkeypatch):
     machine.driver = Driver(12080, devices=1)
     machine.set_up("keras")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert machine.set_up("keras") == ("", [])
-    assert machine.stamp["extras"] == ["cuda12", "keras"]
+    assert machine.set_up("keras") == ("", []) and machine.stamp["extras"] == ["cuda12", "keras"]
 
 
 def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, capsys):
@@ -289,8 +283,7 @@ def test_gpu_packages_asked_for_by_name_are_tried_again(machine, works):
     machine.fails = lambda command: "cupy-cuda12x" in command
     machine.set_up("keras")
     machine.fails = lambda command: "cupy-cuda12x" in command and not works
-    assert bool(machine.set_up("cuda12")[0]) == (not works)
-    assert machine.stamp_file.exists() == works
+    assert bool(machine.set_up("cuda12")[0]) == (not works) and machine.stamp_file.exists() == works
     assert not works or machine.stamp["extras"] == ["cuda12", "keras"]
 
 
@@ -303,10 +296,8 @@ def test_a_folder_that_is_no_venv_is_left_alone(machine):
 
 
 def test_an_unknown_extra_is_said_with_those_there_are(machine):
-    assert machine.set_up("kears") == (
-        "no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=referee",
-        [],
-    )
+    expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=referee", [])
+    assert machine.set_up("kears") == expected
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-cuda13.txt"])

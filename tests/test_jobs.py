@@ -16,7 +16,8 @@ from analysis.text.training_answers import training_sentences
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP
 from kernels.problems import Training
-from workloads.records import Measurement, Settings, settings
+from workloads.records import Measurement, Settings
+from workloads.records import settings as switches
 
 FIT = "training/keras/fit"
 JAX_LOOPS = ("training/jax/loop", "training/jax/keras_loop")  # of stored rows, and of new ones
@@ -51,16 +52,10 @@ def trained(
     waited = (fit + epochs * (epoch + problem.steps * step)) / (epochs * problem.steps)
     values = {"jit_compile": 0.0 if device == "cpu" else 1.0}
     made = row(kernel, problem, waited, device=device, threads=threads, phases_s=phases, series=series, values=values)
-    chosen = settings.changed({"data": "synthetic", **given})
+    chosen = switches.changed({"data": "synthetic", **given})
+    settings = Settings(device, threads, switches=chosen)
     return Measurement(
-        made.kernel,
-        problem,
-        Settings(device, threads, switches=chosen),
-        "ok",
-        samples=made.samples,
-        phases_s=phases,
-        series=series,
-        values=made.values,
+        made.kernel, problem, settings, "ok", samples=made.samples, phases_s=phases, series=series, values=made.values
     )
 
 
@@ -241,9 +236,8 @@ def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
     assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
     slow = trained("fashion-mlp", 32, 2048, (0.0, 0.0, 40e-3), jit_compile="on")
     (pair,) = break_even.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
-    assert "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best" in (
-        whole_training.trap_sentence(pair)
-    )
+    expected = "40.0 ms with the GPU hidden, jit on (9.90 times); the GPU hidden can't be told from the best"
+    assert expected in whole_training.trap_sentence(pair)
 
 
 def test_a_visible_gpu_is_no_better_a_form_for_an_import_that_took_less():
@@ -271,8 +265,7 @@ def test_threads_chosen_by_hand_jit_off_and_studied_rows_stand_for_no_side():
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), beside="fits"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-4), dtype="float64"),
     ]
-    assert break_even.pairs([gpu, *aside]) == []
-    assert break_even.trainings(aside) == [aside[0], aside[1], aside[3]]
+    assert break_even.pairs([gpu, *aside]) == [] and break_even.trainings(aside) == [aside[0], aside[1], aside[3]]
     slow = trained("cifar10-cnn", 32, 320, (0.0, 0.0, 5e-3), device="gpu:0", jit_compile="off")
     (pair,) = break_even.pairs([slow, gpu, trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3))])
     assert pair.gpu.costs.step.value == pytest.approx(1e-3)
@@ -306,26 +299,18 @@ def test_a_full_batch_varies_in_samples_not_in_batch(kernel):
     assert break_even.answers(made, ["batch"]) == []
     found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert (found.kind, found.crossings[0].at.value) == ("gpu-from", pytest.approx(1000, rel=1e-6))
-    assert "all samples in one batch, float32 inputs, a bare jax loop, data resident" in whole_training.answer_sentence(
-        found
-    )
+    expected = "all samples in one batch, float32 inputs, a bare jax loop, data resident"
+    assert expected in whole_training.answer_sentence(found)
 
 
 def test_each_change_stands_beside_the_plain_row():
     plain = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
+    kernel = "training/keras/resident"
     made = [
         plain,
         trained("cifar10-cnn", 32, 320, (0.0, 0.05, 5e-3), device="gpu:0", jit_compile="off"),
         trained("cifar10-cnn", 32, 320, (0.0, 0.05, 2e-3), device="gpu:0", dtype="float64"),
-        trained(
-            "cifar10-cnn",
-            32,
-            320,
-            (0.0, 0.0, 1e-3),
-            device="gpu:0",
-            kernel="training/keras/resident",
-            residence="resident",
-        ),
+        trained("cifar10-cnn", 32, 320, (0.0, 0.0, 1e-3), device="gpu:0", kernel=kernel, residence="resident"),
     ]
     found = {what: (round(e.value, 6), round(p.value, 6)) for _, _, what, e, p in whole_training.changes(made)}
     expected = {"jit off": (10e-3, 6e-3), "float64 inputs": (7e-3, 6e-3), "the whole set on the device": (1e-3, 6e-3)}
@@ -372,8 +357,7 @@ def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(ke
     """2000 steps and a fit's 0.2 s: 1.1 ms a step, whatever the short fits' law says."""
     m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel=kernel, residence="resident", epochs=2000)
     found = break_even.law(m)
-    assert (found.fit.value, found.epoch.value) == (0.0, 0.0)
-    assert found.step.value == pytest.approx(1.1e-3)
+    assert (found.fit.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
     assert break_even.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(
         0.05
     )

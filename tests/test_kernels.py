@@ -23,6 +23,7 @@ AWKWARD_CONVS = [
     (2, 6, 11, 1, 4, 5, 2),
     (3, 5, 5, 4, 6, 1, 1),
 ]
+LENGTHS = (4, 4099, 1 << 20)
 PROBLEMS = {
     "matmul": [
         *(Matmul(*shape, dtype, math) for shape in AWKWARD for dtype, maths in MATHS.items() for math in maths),
@@ -39,11 +40,12 @@ PROBLEMS = {
             for dtype in ("float32", "float64", "bfloat16")
         ),
         *(Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3, layout, way) for layout in Conv.LAYOUTS for way in Conv.DIRECTIONS),
+        # large enough for the projected check
         *(
-            Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=direction, math=math)
-            for direction in Conv.DIRECTIONS
-            for math in ("float32", "tf32")
-        ),  # large enough for the projected check
+            Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=w, math=m)
+            for w in Conv.DIRECTIONS
+            for m in ("float32", "tf32")
+        ),
     ],
     "stream": [
         Stream(op, n * (24 if op not in Stream.OF_IMAGES else 1 << 16), dtype)
@@ -52,32 +54,18 @@ PROBLEMS = {
         for dtype in ("float32", "float64")
     ],
     "peak": [
-        Peak("float32", 1 << 16),
-        Peak("float64", (1 << 16) + 3),
-        Peak("bfloat16", 1 << 16),
-        Peak("bfloat16", 1 << 30),
-        Peak("float32", 1 << 33),
-        Peak("float64", 1 << 33),
+        *(Peak(math, 1 << n) for math, n in (("float32", 16), ("bfloat16", 16), ("bfloat16", 30), ("float32", 33))),
+        *(Peak("float64", flops) for flops in ((1 << 16) + 3, 1 << 33)),
         *(Peak(math, 1 << 36) for math in ("float16", "bfloat16", "tf32", "float8_e4m3")),
     ],
     "launch": [
         *(Launch(call, count) for call in ("empty", "elementwise") for count in (1, 5)),
-        Launch("matmul"),
-        Launch("copy"),
+        *map(Launch, ("matmul", "copy")),
     ],
     "transfer": [
-        *(
-            Transfer(way, n, memory)
-            for way in ("h2d", "d2h", "both")
-            for memory in Transfer.HOST_MEMORIES
-            for n in (4, 4099, 1 << 20)
-        ),
-        *(Transfer("d2d", n) for n in (4, 4099, 1 << 20)),
-        *(
-            Transfer("h2d", 1 << 24, "pinned", compute, 8, streams)
-            for compute in Transfer.COMPUTES
-            for streams in (1, 3)
-        ),
+        *(Transfer(w, n, memory) for w in ("h2d", "d2h", "both") for memory in Transfer.HOST_MEMORIES for n in LENGTHS),
+        *(Transfer("d2d", n) for n in LENGTHS),
+        *(Transfer("h2d", 1 << 24, "pinned", c, 8, streams) for c in Transfer.COMPUTES for streams in (1, 3)),
     ],
 }
 

@@ -155,9 +155,8 @@ def test_what_a_rung_loses_elsewhere_is_said_with_its_reason():
         row(f"conv/cuda/{name}", p, {"device": s, "host-latency": 2 * s}, device="gpu:0")
         for (name, p), s in times.items()
     ]
-    rows.append(
-        row("conv/cuda/direct", Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0")
-    )
+    kernel = "conv/cuda/direct"
+    rows.append(row(kernel, Conv(8, 8, 8, 8, 8, 3, 3), {"device": 1e-5, "host-latency": 2e-5}, device="gpu:0"))
     one = next(found for found in ladder.ladders(rows, GPU_MACHINE, "conv") if found.math == "bfloat16")
     said = ladder.sentences(one)
     assert said[1].startswith("cuda/wgmma has 1.50 times the speed of cuda/tensor_core")
@@ -200,10 +199,8 @@ def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_sa
 
 
 def test_a_rung_that_is_skipped_at_one_size_says_why():
-    rows = [
-        *cpu_rows(),
-        row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason="minutes a call"),
-    ]
+    reason = "minutes a call"
+    rows = [*cpu_rows(), row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason=reason)]
     said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
     assert "numba/naive has no row at n = 512: minutes a call." in said
     assert not any("naive is missing" in line or "naive was not measured" in line for line in said)

@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import shlex
 import sys
 
 import pytest
@@ -53,15 +54,10 @@ def test_tensorflow_rows_by_device(here, monkeypatch):
         if r.problem.once
     ]
     assert once[0] == ("tensorflow", "import", "cpu", None)
+    started = [("tensorflow", "device_start", None), ("tensorflow", "compile", "on"), ("tensorflow", "compile", "off")]
+    ways = [*started, ("keras", "compile", "auto")]
     assert [o for o in once if o[1] != "import"] == [
-        (backend, call, device, jit)
-        for device in devices
-        for backend, call, jit in (
-            ("tensorflow", "device_start", None),
-            ("tensorflow", "compile", "on"),
-            ("tensorflow", "compile", "off"),
-            ("keras", "compile", "auto"),
-        )
+        (backend, call, device, jit) for device in devices for backend, call, jit in ways
     ]
     quick = rows("--backends", "tensorflow", "--fast", here=here)
     assert {r.kernel.split("/")[2] for r in quick} == {"eager", "fit", "once"}
@@ -86,19 +82,7 @@ def test_bad_input_is_one_line_and_its_exit_code(flags, code, words, capsys):
 
 
 def test_the_command_prints_rows_and_constants(tmp_path, capsys):
-    flags = [
-        "--backends",
-        "numpy",
-        "--calls",
-        "elementwise",
-        "--counts",
-        "1",
-        "8",
-        "--fast",
-        "--max-time",
-        "0.02",
-        "-q",
-    ]
+    flags = shlex.split("--backends numpy --calls elementwise --counts 1 8 --fast --max-time 0.02 -q")
     assert launch.main([*flags, "-o", str(tmp_path)]) == 0
     head, first, *rest = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["kernel", "call", "where"] and "us in all" in head
@@ -106,9 +90,8 @@ def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     assert "On the CPU:" in rest and rest[-1].startswith("  `x + 1` on 256 values, a fresh array each time: ")
     assert launch.main([*flags, "-o", str(tmp_path), "--resume", "--format", "json"]) == 0
     lines = json.loads(capsys.readouterr().out)
-    assert {(line["variant"], line["call"], line["count"]) for line in lines} == {
-        (v, "elementwise", n) for v in ("ufunc", "operator") for n in (1, 8)
-    }
+    expected = {(v, "elementwise", n) for v in ("ufunc", "operator") for n in (1, 8)}
+    assert {(line["variant"], line["call"], line["count"]) for line in lines} == expected
 
 
 def test_cells_have_every_clock_and_the_switch():

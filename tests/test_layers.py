@@ -123,12 +123,10 @@ def test_whole_arrays_of_a_convolution_cross_the_link():
 
 
 def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
-    product = row(
-        "matmul/cupy/cublas", Matmul(64, 64, 64, "bfloat16"), {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3}
-    )
-    quick = row(
-        "conv/cudnn/plan", p := conv(dtype="bfloat16", math="bfloat16"), {"device": p.flops / 2e12}, device="gpu:0"
-    )
+    kernel = "matmul/cupy/cublas"
+    product = row(kernel, Matmul(64, 64, 64, "bfloat16"), {"device": 2 * 64**3 / 1e12, "host-latency": 1e-3})
+    kernel = "conv/cudnn/plan"
+    quick = row(kernel, p := conv(dtype="bfloat16", math="bfloat16"), {"device": p.flops / 2e12}, device="gpu:0")
     ceilings = roofs([product])
     assert ceilings[0].rate.value == pytest.approx(1e12) and ceilings[0].note == bounds.BEST_MATMUL
     assert bounds.judge(quick, ceilings).flag == "" and bounds.judge(quick, ceilings).fraction.value == pytest.approx(2)
@@ -177,9 +175,8 @@ def test_cold_beside_warm_each_with_its_fastest_threads():
     ]
     ((m, base, ratio),) = layers.cold_beside_warm(rows, "conv")
     assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
-    assert layers.cold_sentences(rows, "conv") == [
-        "On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."
-    ]
+    expected = ["On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."]
+    assert layers.cold_sentences(rows, "conv") == expected
 
 
 def test_less_precision_by_alignment_against_the_same_backends_float32():
@@ -256,12 +253,10 @@ def test_how_all_families_fare_in_one_sentence():
 
 def test_shapes_in_words():
     assert labels.product(Matmul(8, 8, 8)) == "8" and labels.product(Matmul(8, 8, 8, layout="nt")) == "8 nt"
-    assert labels.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == (
-        "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
-    )
-    assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == (
-        "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
-    )
+    expected = "2x8x8x8:16x3x3 wgrad (stride 2, 2 groups, NCHW, pad same)"
+    assert labels.convolution(conv(2, stride=2, groups=2, layout="NCHW", direction="wgrad")) == expected
+    expected = "conv/numpy/im2col, 2x8x8x8:16x3x3 fprop (pad same), 2 threads"
+    assert bounds.describe(row("conv/numpy/im2col", conv(2), 1.0, threads=2)) == expected
 
 
 @pytest.fixture(scope="module")
@@ -275,11 +270,9 @@ def test_the_page_has_sections_of_convolutions_and_products(rendered):
     text = rendered.read_text()
     conv1, product = text.index("## Convolutions"), text.index("## Products of dense layers and other shapes")
     assert text.index("## How far from") < conv1 < product < text.index("## Memory")
+    pictures = [f"]({name}.svg)" for name in ("convolutions", "convolutions-batch", "products", "products-batch")]
     for words in (
-        "](convolutions.svg)",
-        "](convolutions-batch.svg)",
-        "](products.svg)",
-        "](products-batch.svg)",
+        *pictures,
         "| cifar10-cnn | float32 | 8 | fprop wgrad dgrad | 8 | 0.602 |",
         "### Convolutions: where the GPU wins",
         "| conv2 dgrad | batch | float32 | - | data already on the GPU, one ca",

@@ -40,12 +40,10 @@ def one(rows, clock="host-latency"):
 
 def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
     link = one(copies(straight))
-    assert len(link.pieces) == 1
-    assert link.latency.value == pytest.approx(10e-6)
+    assert len(link.pieces) == 1 and link.latency.value == pytest.approx(10e-6)
     assert link.bandwidth.value == pytest.approx(50e9)
     assert link.half_bytes.value == pytest.approx(500_000)  # 10 us * 50 GB/s
-    assert link.seconds(1_000_000).value == pytest.approx(30e-6)
-    assert (link.low, link.high) == (4, 1 << 30)
+    assert link.seconds(1_000_000).value == pytest.approx(30e-6) and (link.low, link.high) == (4, 1 << 30)
     assert not link.extrapolates(4) and not link.extrapolates(1 << 30)
     assert link.extrapolates(3) and link.extrapolates((1 << 30) + 1)
     assert link.seconds(1 << 31).value == pytest.approx(straight(1 << 31)), "the last piece goes on"
@@ -81,10 +79,8 @@ def test_a_step_is_kept_apart_and_the_chain_has_no_gap():
     link = one(copies(stepped))
     assert max(e for *_, e in links.errors(link, copies(stepped))) < 0.02
     for a, b in zip(link.pieces, link.pieces[1:], strict=False):
-        assert a.high == b.low
-        assert a.seconds(a.high) == pytest.approx(b.seconds(b.low))
-    assert link.latency.value == pytest.approx(5e-6)
-    assert link.bandwidth.value == pytest.approx(12e9)
+        assert a.high == b.low and a.seconds(a.high) == pytest.approx(b.seconds(b.low))
+    assert link.latency.value == pytest.approx(5e-6) and link.bandwidth.value == pytest.approx(12e9)
     between = link.seconds(100_000).value
     assert stepped(65536) < between < stepped(131072), "between two sizes, between their times"
 
@@ -116,8 +112,7 @@ def test_more_bytes_never_take_less_time():
     ],
 )
 def test_no_law_where_none_shows(rows):
-    assert links.fits(rows) == ()
-    assert links.lines(rows) == []
+    assert links.fits(rows) == () and links.lines(rows) == []
 
 
 def test_each_way_and_clock_has_its_own_law():
@@ -164,6 +159,5 @@ def test_the_words():
 
 def test_pcie_rates():
     assert bytes_rate(data_sheets.pcie_bytes_per_s(5, 16)) == "63.0 GB/s"
-    assert bytes_rate(data_sheets.pcie_bytes_per_s(3, 16)) == "15.8 GB/s"
-    assert data_sheets.pcie_bytes_per_s(1, 16) == 4e9
+    assert bytes_rate(data_sheets.pcie_bytes_per_s(3, 16)) == "15.8 GB/s" and data_sheets.pcie_bytes_per_s(1, 16) == 4e9
     assert data_sheets.pcie_bytes_per_s(9, 16) is None

@@ -93,8 +93,7 @@ def test_what_a_loop_cannot_do_is_said(kernel, fields, words):
 
 
 def test_the_batches_of_an_epoch():
-    assert tf_loop.sizes(10, 4) == [4, 4, 2]
-    assert tf_loop.sizes(8, 4) == [4, 4]
+    assert tf_loop.sizes(10, 4) == [4, 4, 2] and tf_loop.sizes(8, 4) == [4, 4]
     assert tf_loop.sizes(3, 4) == [3]
     x = np.arange(10)
     assert [a.tolist() for a, b in tf_loop.cut(x, -x, [4, 4, 2], None)] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
@@ -127,14 +126,8 @@ def test_epochs_between_two_waits_share_their_time(monkeypatch):
     now, waits = 100.0, []
     monkeypatch.setattr(tf_loop.time, "perf_counter", lambda: now)
     stamps = tf_loop.Stamps(lambda: waits.append(now))
-    for now in (
-        100.5,
-        100.51,
-        100.52,
-        100.59,
-        100.6,
-        100.61,
-    ):  # the fourth ends 90 ms after the first, the last is the last
+    # the fourth ends 90 ms after the first, the last is the last
+    for now in (100.5, 100.51, 100.52, 100.59, 100.6, 100.61):
         stamps.epoch_ended(now == 100.61)
     assert waits == [100.5, 100.59, 100.61]
     assert stamps.seconds == pytest.approx([0.5, 0.03, 0.03, 0.03, 0.01, 0.01])

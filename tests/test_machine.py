@@ -13,10 +13,8 @@ from workloads.machine import cpu, facts
 def test_without_cpuinfo_numpy_tells_the_features(tmp_path):
     assert cpu.features(cpu.cpuinfo(tmp_path)) == set()
     names = facts._numpy_features()
-    assert names
-    assert names == {name.lower() for name in names}
-    assert cpu.simd({"sse42", "avx2"}) == "avx2"
-    assert cpu.simd({"neon", "asimd"}) == "neon"
+    assert names and names == {name.lower() for name in names}
+    assert cpu.simd({"sse42", "avx2"}) == "avx2" and cpu.simd({"neon", "asimd"}) == "neon"
     assert cpu.simd(set()) == "scalar"
 
 
@@ -93,8 +91,7 @@ def test_this_machine_is_described_without_its_name():
     import msgspec
 
     here = facts.describe()
-    assert here.cores >= 1
-    assert here.memory_bytes > 0
+    assert here.cores >= 1 and here.memory_bytes > 0
     assert here.key == here.key.lower()
     if len(platform.node()) > 3:
         assert platform.node() not in msgspec.json.encode(here).decode()
@@ -106,8 +103,7 @@ def test_software_imports_no_training_framework():
     assert {"python", "numpy", "blas", "numba", "os"} <= set(found)
     assert all(isinstance(value, str) and value for value in found.values())
     assert found["numba_layer"] in facts.LAYERS
-    assert "tensorflow" not in sys.modules
-    assert "keras" not in sys.modules
+    assert "tensorflow" not in sys.modules and "keras" not in sys.modules
 
 
 def test_the_first_threading_layer_that_loads(monkeypatch):

@@ -206,9 +206,8 @@ def test_what_tiles_take_of_a_multiprocessor():
     assert not matmul_tiles.Groups(2, 128, 192, 3, 2, 1, 2).fits("nn")
     assert not matmul_tiles.Groups(2, 64, 256, 5, 1, 1, 1).fits("nt")  # 5 places of 48 KiB
     for of in (*matmul_tiles.WARPS, *(t for t in matmul_tiles.TENSORS)):
-        assert (
-            of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes
-        ) * of.blocks <= 228 << 10
+        expected = 228 << 10
+        assert (of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes) * of.blocks <= expected
 
 
 def test_a_launch_has_whole_clusters_and_no_more_than_there_is_work():
@@ -408,26 +407,10 @@ class Launcher:
         of, words = launch._obj, (ctypes.c_int64, ctypes.c_int32, ctypes.c_float, ctypes.c_uint8 * 128)
         values = [words[i].from_address(addresses[i]) for i in range(4)]
         how = of.attributes[0]
-        self.asked.append(
-            (
-                (
-                    of.grid_x,
-                    of.grid_y,
-                    of.grid_z,
-                    of.block_x,
-                    of.block_y,
-                    of.block_z,
-                    of.shared_bytes,
-                    of.stream,
-                    of.count,
-                ),
-                (how.id, how.value),
-                function.value,
-                *(v.value for v in values[:3]),
-                bytes(values[3]),
-                extra,
-            )
-        )
+        shape = (of.grid_x, of.grid_y, of.grid_z, of.block_x, of.block_y, of.block_z)
+        launch = (*shape, of.shared_bytes, of.stream, of.count)
+        given = (*(v.value for v in values[:3]), bytes(values[3]))
+        self.asked.append((launch, (how.id, how.value), function.value, *given, extra))
         return self.answer
 
 
@@ -475,9 +458,8 @@ def test_launches_are_laid_out_as_in_cuda_h():
     expected = (56, 32, 40, 48)
     assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == expected
     assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
-    ids = pytest.importorskip(
-        "cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)"
-    ).CUlaunchAttributeID
+    reason = "cuda-bindings is not installed (extra dev)"
+    ids = pytest.importorskip("cuda.bindings.driver", reason=reason).CUlaunchAttributeID
     known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
     assert known == (loader._IGNORED, loader._PROGRAMMATIC_STREAM_SERIALIZATION)
 

@@ -31,9 +31,8 @@ def test_a_models_dense_layers_in_every_direction():
 
 def test_layouts_and_float8():
     found = problems("--sizes", "8", "16", "--layouts", "nn,tn", "--dtypes", "float32", "tf32")
-    assert [(p.n, p.layout, p.math) for p in found] == [
-        (n, way, math) for n in (8, 16) for way in ("nn", "tn") for math in ("float32", "tf32")
-    ]
+    expected = [(n, way, math) for n in (8, 16) for way in ("nn", "tn") for math in ("float32", "tf32")]
+    assert [(p.n, p.layout, p.math) for p in found] == expected
     eight = Matmul(16, 16, 16, "float8_e4m3", out="bfloat16", layout="nt")
     assert problems("--sizes", "16", "--dtypes", "float8_e4m3", "--layouts", "nn", "nt") == [eight]
     assert {
@@ -76,9 +75,8 @@ def test_the_crossover_of_layers_is_refined_in_the_batch():
     added = matmul.refine(rows, in_batch=True)
     shapes = {r.problem for r in rows}
     assert added and not {r.problem for r in added} & shapes
-    assert {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in (r.problem for r in added)} == {
-        (p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in shapes
-    }
+    expected = {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in shapes}
+    assert {(p.n, p.k) if p.layout != "tn" else (p.m, p.n) for p in (r.problem for r in added)} == expected
     assert matmul.refine(rows) == []
 
 

@@ -62,16 +62,9 @@ def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
 
 def test_s0_convolutions_of_a_step_at_batch_32():
     convs = {w.name: w for w in networks.step(S0, 32) if w.kind == "conv"}
-    assert {name: w.flops for name, w in convs.items()} == {
-        "conv1 fprop": 56_623_104,
-        "conv1 wgrad": 56_623_104,
-        "conv2 fprop": 301_989_888,
-        "conv2 dgrad": 301_989_888,
-        "conv2 wgrad": 301_989_888,
-        "conv3 fprop": 462_422_016,
-        "conv3 dgrad": 462_422_016,
-        "conv3 wgrad": 462_422_016,
-    }
+    flops = {"conv1": 56_623_104, "conv2": 301_989_888, "conv3": 462_422_016}
+    ways = [(name, way) for name in flops for way in ("fprop", "dgrad", "wgrad") if (name, way) != ("conv1", "dgrad")]
+    assert {name: w.flops for name, w in convs.items()} == {f"{name} {way}": flops[name] for name, way in ways}
     assert convs["conv3 dgrad"].problem == Conv(32, 16, 16, 64, 64, 3, 3, 1, "valid", direction="dgrad")
     assert convs["conv1 wgrad"].problem == Conv(32, 32, 32, 3, 32, 3, 3, 1, "same", direction="wgrad")
 
@@ -79,20 +72,10 @@ def test_s0_convolutions_of_a_step_at_batch_32():
 def test_s0_passes_of_a_step_at_batch_32():
     """conv1 gives 32 x 32 x 32 x 32 = 1,048,576 numbers; the pool keeps a quarter."""
     step = {w.name: w for w in networks.step(S0, 32)}
-    assert [name for name in step if name.startswith(("conv1 ", "pool1 ", "dropout1 ", "flatten "))] == [
-        "conv1 fprop",
-        "conv1 wgrad",
-        "conv1 bias",
-        "conv1 bias_grad",
-        "conv1 relu",
-        "conv1 relu_grad",
-        "pool1 maxpool",
-        "pool1 maxpool_grad",
-        "dropout1 dropout",
-        "dropout1 dropout_grad",
-        "conv1 adam kernel",
-        "conv1 adam bias",
-    ]
+    first = [name for name in step if name.startswith(("conv1 ", "pool1 ", "dropout1 ", "flatten "))]
+    expected = ["conv1 fprop", "conv1 wgrad", "conv1 bias", "conv1 bias_grad", "conv1 relu", "conv1 relu_grad"]
+    expected += ["pool1 maxpool", "pool1 maxpool_grad", "dropout1 dropout", "dropout1 dropout_grad"]
+    assert first == [*expected, "conv1 adam kernel", "conv1 adam bias"]
     million = 1 << 20
     assert {
         name: step[name].problem for name in ("conv1 relu", "conv1 bias_grad", "pool1 maxpool_grad", "dropout1 dropout")
@@ -105,9 +88,8 @@ def test_s0_passes_of_a_step_at_batch_32():
     assert step["pool1 maxpool"].flops == 3 * million // 4  # three comparisons a window of four
     assert step["dense1 adam kernel"].problem == Stream("adam", 7 * 4 * 3136 * 512, "float32")
     assert sum(w.problem.elements for w in step.values() if w.kind == "optimizer") == 1_667_594
-    assert {w.name for w in step.values() if w.kind == "loss"} == {
-        f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")
-    }
+    expected = {f"sparse_categorical_crossentropy {d}" for d in ("loss", "loss_grad", "accuracy")}
+    assert {w.name for w in step.values() if w.kind == "loss"} == expected
     assert {w.why for w in step.values() if w.name in ("conv1 relu", "pool1 maxpool")} == {""}
     assert step["dense2 softmax"].why == "priced as relu: the same arrays"
 
@@ -116,9 +98,8 @@ def test_an_answer_is_the_forward_work_alone():
     """No gradients, dropout, loss or optimizer: 3 convolutions, 2 dense layers, a bias and an activation each, 2 pools."""
     works = networks.inference(S0, 8)
     assert [w.direction for w in works if w.kind in ("conv", "dense")] == ["fprop"] * 5
-    assert sorted(w.direction for w in works if w.kind == "pass") == sorted(
-        ["bias"] * 5 + ["relu"] * 4 + ["softmax"] + ["maxpool"] * 2
-    )
+    expected = sorted(["bias"] * 5 + ["relu"] * 4 + ["softmax"] + ["maxpool"] * 2)
+    assert sorted(w.direction for w in works if w.kind == "pass") == expected
     assert {w.kind for w in works} == {"conv", "dense", "pass"}
 
 
@@ -173,8 +154,7 @@ def test_bytes_of_a_pass_that_only_moves():
 
 def test_images_too_few_for_a_whole_stream_are_rounded_up():
     work = next(w for w in networks.step(FORK, 1) if w.name == "bn batchnorm")
-    assert work.problem.elements == 8 * 8 * 32
-    assert work.flops == 8 * 64
+    assert work.problem.elements == 8 * 8 * 32 and work.flops == 8 * 64
 
 
 def test_pools_that_are_not_measured_say_what_they_are_priced_as():
@@ -272,6 +252,9 @@ def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
     assert networks.output(Layer("p", "avgpool", size=3, stride=1, pad="same"), (7, 5, 3)) == (7, 5, 3)
 
 
+POOL = Layer("p", "pool", size=2)
+
+
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
@@ -281,18 +264,9 @@ def test_odd_sizes_lose_their_last_row_in_a_pool_unless_it_pads():
         ([Layer("x", "attention")], "unknown kind 'attention'; known: conv, pool"),
         ([Layer("a", "flatten", inputs=("b",))], "a takes 'b', which is no layer before it"),
         ([Layer("a", "dropout"), Layer("a", "dropout")], "two layers of m are called 'a'"),
-        (
-            [Layer("p", "pool", size=2), Layer("s", "add", inputs=("p", "input"))],
-            "s adds inputs of different shapes: 2x2x1, 4x4x1",
-        ),
-        (
-            [Layer("p", "pool", size=2), Layer("s", "concat", inputs=("p", "input"))],
-            "s joins inputs of different sizes",
-        ),
-        (
-            [Layer("p", "pool", size=2), Layer("s", "flatten", inputs=("p", "input"))],
-            "s is of the kind flatten and has 2 inputs",
-        ),
+        ([POOL, Layer("s", "add", inputs=("p", "input"))], "s adds inputs of different shapes: 2x2x1, 4x4x1"),
+        ([POOL, Layer("s", "concat", inputs=("p", "input"))], "s joins inputs of different sizes"),
+        ([POOL, Layer("s", "flatten", inputs=("p", "input"))], "s is of the kind flatten and has 2 inputs"),
         ([Layer("s", "add")], "s is of the kind add and has 1 inputs"),
     ],
 )

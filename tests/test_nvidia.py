@@ -13,8 +13,7 @@ from workloads.machine import gpu as nvidia
 def test_no_driver_comes_first(monkeypatch):
     monkeypatch.setattr(nvidia, "driver_cuda", lambda: None)
     assert facts.gpu_problem() == "no NVIDIA driver"
-    assert nvidia.gpus() == ()
-    assert nvidia.software() == {}
+    assert nvidia.gpus() == () and nvidia.software() == {}
 
 
 def test_a_driver_without_cupy_names_the_install_command(monkeypatch):

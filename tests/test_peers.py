@@ -25,9 +25,8 @@ MIB = 1 << 20
 
 def host(gpus: int) -> records.Machine:
     made = tuple(msgspec.structs.replace(fake.H200, uuid=f"GPU-{i}") for i in range(gpus))
-    return msgspec.structs.replace(
-        fake.GPU_MACHINE, gpus=made, key=f"nvidia-h200-x{gpus}" if gpus > 1 else "nvidia-h200"
-    )
+    key = f"nvidia-h200-x{gpus}" if gpus > 1 else "nvidia-h200"
+    return msgspec.structs.replace(fake.GPU_MACHINE, gpus=made, key=key)
 
 
 def asked(*argv: str):
@@ -37,9 +36,8 @@ def asked(*argv: str):
 def test_bus_bytes_are_those_of_nccl_tests():
     """Its busbw is algbw * 2 (n - 1) / n: of 256 MiB in 1 ms 268 GB/s over two GPUs, 1.5 times that over four, 1.75 over 8."""
     for gpus, share in (("0,1", 1.0), ("0,1,2,3", 1.5), ("0,1,2,3,4,5,6,7", 1.75)):
-        m = fake.row(
-            "collective/cupy/nccl", AllReduce(256 * MIB, gpus), {"host-latency": 2e-3, "host-throughput": 1e-3}
-        )
+        variant = "collective/cupy/nccl"
+        m = fake.row(variant, AllReduce(256 * MIB, gpus), {"host-latency": 2e-3, "host-throughput": 1e-3})
         assert words.rate(m).value == pytest.approx(share * 256 * MIB / 1e-3)
     assert AllReduce(12, "0,1,2", "float32").flops == 2 * 3 and AllReduce(12, "0,1", "bfloat16").elements == 6
     assert PeerCopy(0, 3, 5, 2).bytes_moved == 10 and PeerCopy(3, 0, 5).members == (0, 3)
@@ -87,9 +85,8 @@ def test_every_pair_is_planned_and_sums_only_where_a_kernel_goes():
     rows = peers.rows(asked(), host(3))
     copies = [r for r in rows if isinstance(r.problem, PeerCopy)]
     direct = [r.problem for r in copies if r.kernel == "peer/cupy/direct"]
-    assert {(p.source, p.target) for p in direct if p.ways == 1} == {
-        (i, j) for i in range(3) for j in range(3) if i != j
-    }
+    expected = {(i, j) for i in range(3) for j in range(3) if i != j}
+    assert {(p.source, p.target) for p in direct if p.ways == 1} == expected
     assert [(p.source, p.target) for p in direct if p.ways == 2] == [(0, 1), (0, 2), (1, 2)]
     assert len(direct) == 6 * 2 + 3 and len(copies) == len(direct) + 6 * 2
     assert all(r.settings.device == f"gpu:{r.problem.source}" for r in copies)
@@ -228,9 +225,8 @@ def test_copies_are_told_pair_by_pair():
         row("direct", PeerCopy(0, 1, 4), 1e9),
         row("staged", PeerCopy(0, 1, large), 25e9),
     ]
-    slow = fake.row(
-        "peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1"
-    )
+    variant = "peer/cupy/direct"
+    slow = fake.row(variant, PeerCopy(1, 0, 4), {"host-latency": 1.52e-5, "host-throughput": 1e-6}, device="gpu:1")
     expected = "A copy of 4 bytes that is waited for takes 10.0 us to 15.2 us, over 2 pairs."
     assert words.copy_lines([*rows, slow])[3] == expected
     assert words.copy_lines(rows) == [
@@ -276,12 +272,10 @@ def test_the_report_has_a_section_of_them_only_where_there_are_rows(tmp_path):
     from analysis.report.sections import several_gpus
 
     assert several_gpus.section([fake.row("matmul/cupy/cublas", fake.square(64), 1e-5)]) == []
-    copy = fake.row(
-        "peer/cupy/direct", PeerCopy(0, 1, 256 * MIB), {"host-latency": 1e-3, "host-throughput": 256 * MIB / 4e11}
-    )
-    small = fake.row(
-        "peer/cupy/direct", PeerCopy(1, 0, 4), {"host-latency": 1e-5, "host-throughput": 2e-6}, device="gpu:1"
-    )
+    variant = "peer/cupy/direct"
+    copy = fake.row(variant, PeerCopy(0, 1, 256 * MIB), {"host-latency": 1e-3, "host-throughput": 256 * MIB / 4e11})
+    variant = "peer/cupy/direct"
+    small = fake.row(variant, PeerCopy(1, 0, 4), {"host-latency": 1e-5, "host-throughput": 2e-6}, device="gpu:1")
     total = fake.row("collective/cupy/nccl", AllReduce(4096), {"host-latency": 2e-5, "host-throughput": 1e-5})
     lines = several_gpus.section([copy, small, total, *rows_at_once(1.5)])
     assert lines[0] == "## Several GPUs: with each other, and all at once"

@@ -37,8 +37,7 @@ def test_noise_alone_makes_no_levels():
     (one,) = memory_levels.plateaus(
         stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None
     )
-    assert one.points == len(STREAM_SIZES) - 6
-    assert one.rate.value == pytest.approx(1e10, rel=0.05)
+    assert one.points == len(STREAM_SIZES) - 6 and one.rate.value == pytest.approx(1e10, rel=0.05)
 
 
 def test_a_slope_is_no_level():
@@ -66,8 +65,7 @@ def test_a_machine_that_claims_more_cache_than_it_has_gets_no_made_up_dram():
     law = stairs((32 * KIB, 300e9), (2 * MIB, 100e9), (40 * MIB, 40e9), last=9e9)
     rows = stream_curve("stream/numba/loop", law, [n for n in STREAM_SIZES if n <= 512 * MIB])
     seen = found(rows, claims)
-    assert list(seen)[-2:] == ["L3", "L3 or DRAM"]
-    assert seen["L3 or DRAM"].rate.value == pytest.approx(9e9)
+    assert list(seen)[-2:] == ["L3", "L3 or DRAM"] and seen["L3 or DRAM"].rate.value == pytest.approx(9e9)
     said = memory_levels.missing(rows, claims)
     assert any("no DRAM plateau found" in s and "cannot be told from it" in s for s in said)
     whole = stream_curve("stream/numba/loop", law, STREAM_SIZES)
@@ -95,11 +93,9 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
 
     rows = stream_curve("stream/cupy/wide", law, STREAM_SIZES, None)
     seen = {p.name: p for p in memory_levels.plateaus(rows, machine)}
-    assert list(seen) == ["L2", "HBM"]
-    assert seen["L2"].rate.value == pytest.approx(7e12)
+    assert list(seen) == ["L2", "HBM"] and seen["L2"].rate.value == pytest.approx(7e12)
     assert seen["HBM"].rate.value == pytest.approx(4.2e12)
-    assert seen["HBM"].from_bytes == pytest.approx(128 * MIB, rel=0.01)
-    assert seen["L2"].threads is None
+    assert seen["HBM"].from_bytes == pytest.approx(128 * MIB, rel=0.01) and seen["L2"].threads is None
 
 
 def test_the_device_clock_counts_on_a_gpu():

@@ -64,8 +64,7 @@ def test_a_step_op_by_op_is_the_sum_of_its_parts(whole):
     # has 2 products, the gradient of a bias, 23 of the loss, two updates of 4
     assert parts["launches"] == pytest.approx((8 + 7 + 41 + 168 - (2 + 1 + 23 + 8)) * OPERATION, rel=1e-3)
     assert made.step_s.value == pytest.approx(sum(parts.values()))
-    assert made.step_s.low <= made.step_s.value <= made.step_s.high
-    assert made.partial == ()
+    assert made.step_s.low <= made.step_s.value <= made.step_s.high and made.partial == ()
 
 
 def test_what_nothing_waits_for_runs_beside_the_rest(whole):
@@ -158,8 +157,7 @@ def test_jit_and_the_visible_gpu_choose_the_execution(whole):
 
 def test_the_epoch_the_fit_and_the_job(whole):
     made = seconds(whole, what=Training("mlp-784-100x2-10", 32, 2050, 3, "float64"))
-    assert made.training.steps == 65
-    assert made.epoch_s.value == pytest.approx(EPOCH, rel=1e-3)
+    assert made.training.steps == 65 and made.epoch_s.value == pytest.approx(EPOCH, rel=1e-3)
     assert made.fit_s.value == pytest.approx(FIT + 2050 * 784 * (8 + 4) / BYTES["cpu"], rel=0.02)
     assert made.epoch_total_s.value == pytest.approx(made.epoch_s.value + 65 * made.step_s.value)
     whole_job = made.start_s.value + made.compile_s.value + made.fit_s.value + 3 * made.epoch_total_s.value
@@ -256,16 +254,8 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     held to the microbenchmarks, and a model left out is predicted far better than without them."""
     of = profile.profile(made_profile.everything(), GPU_MACHINE)
     truth = Calibration(dispatch=1.05, launches=1.2, work=1.6)
-    trained = [
-        ("mlp-784-100x2-10", 8),
-        ("mlp-784-100x2-10", 128),
-        ("fashion-mlp", 8),
-        ("fashion-mlp", 128),
-        ("cifar10-cnn", 8),
-        ("cifar10-cnn", 32),
-        ("cifar10-cnn", 128),
-        ("lenet", 32),
-    ]
+    trained = [(model, batch) for model in ("mlp-784-100x2-10", "fashion-mlp") for batch in (8, 128)]
+    trained += [("cifar10-cnn", 8), ("cifar10-cnn", 32), ("cifar10-cnn", 128), ("lenet", 32)]
     rows = [
         training(m, b, prediction.predict(Training(m, b, 2048), CPU, of, fitted=truth).step_s.value) for m, b in trained
     ]
@@ -275,8 +265,7 @@ def test_a_calibration_finds_what_other_models_trainings_hold():
     assert 1.15 < calibration.calibration(full, CPU, "lenet").work < 1.6
     errors = [c.error for c in held_out.leave_one_out(full)]
     plain = [c.error for c in held_out.leave_one_out(full, RULES - {"calibrated"})]
-    assert len(errors) == 8
-    assert sum(errors) < 0.8 * sum(plain)
+    assert len(errors) == 8 and sum(errors) < 0.8 * sum(plain)
     assert all(e < p for e, p in zip(errors, plain, strict=True))
 
 
@@ -291,9 +280,8 @@ def test_compiling_and_casting_are_told_by_other_models_trainings():
         long.samples[0], seconds=(epoch / 2000,) * 4, block=(0, 1, 2, 3), stop_reason="epochs of one fit"
     )
     once = {"compile": 4.0, "first_call": 4.0 + FIT + cast + 5 * epoch}
-    long = msgspec.structs.replace(
-        long, samples=(taken,), series={**long.series, "epoch_s": (epoch,) * 5}, phases_s=once
-    )
+    series = {**long.series, "epoch_s": (epoch,) * 5}
+    long = msgspec.structs.replace(long, samples=(taken,), series=series, phases_s=once)
     of = profile.profile([*base, own, long], GPU_MACHINE)
     made = prediction.predict(msgspec.structs.replace(MLP, dtype="float64"), CPU, of)
     fitted = calibration.calibration(of, CPU, MLP.model)
@@ -348,8 +336,7 @@ def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
     ):
         with pytest.raises(prediction.Lacking) as missing:
             seconds(lacking(op), GPU)
-        assert words in missing.value.commands[0]
-        assert missing.value.commands[0] in str(missing.value)
+        assert words in missing.value.commands[0] and missing.value.commands[0] in str(missing.value)
     with pytest.raises(prediction.Lacking) as missing:
         seconds(lacking("conv"), what=Training("cifar10-cnn", 32, 2048))
     assert "workloads.conv" in missing.value.commands[0]
@@ -391,19 +378,8 @@ def runs(tmp_path_factory):
 
 def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     kept = tmp_path / "kept.json"
-    flags = [
-        "--model",
-        "mlp-784-100x2-10",
-        "lenet",
-        "--batch",
-        "32",
-        "--profile",
-        runs,
-        "--device",
-        "cpu",
-        "--save",
-        str(kept),
-    ]
+    words = shlex.split("--model mlp-784-100x2-10 lenet --batch 32 --profile")
+    flags = [*words, runs, "--device", "cpu", "--save", str(kept)]
     assert command.main(flags) == 0
     out = capsys.readouterr().out
     assert "mlp-784-100x2-10 at batch 32 on cpu, op by op: " in out
@@ -417,8 +393,7 @@ def test_the_command_prints_saves_and_checks(runs, tmp_path, capsys):
     assert "not measured" in line
     assert command.main(["--leave-one-out", runs]) == 0
     out = capsys.readouterr().out
-    assert "| cpu | all | 2 | 2 |" in out
-    assert "Without one rule at a time:" in out
+    assert "| cpu | all | 2 | 2 |" in out and "Without one rule at a time:" in out
 
 
 def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
@@ -436,25 +411,21 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "say what to predict"),
-        (["--model", "lenet"], "say what to predict"),
-        (["--model", "nix", "--profile", "RUNS"], "unknown model 'nix'"),
-        (["--model", "lenet", "--profile", "nowhere"], "no result file in nowhere"),
-        (["--model", "lenet", "--profile", "RUNS", "--device", "gpu:3"], "no rows of gpu:3"),
-        (["--model", "lenet", "--profile", "RUNS", "--switch", "jit=on"], "unknown switch jit=on"),
-        (
-            ["--model", "lenet", "--profile", "RUNS", "--dtype", "float99"],
-            "argument --dtype: invalid choice: 'float99'",
-        ),
-        (["--check", "nowhere.json", "RUNS"], "holds no predictions"),
-        (["--check", "nowhere.json"], "needs the RUN"),
+        ("", "say what to predict"),
+        ("--model lenet", "say what to predict"),
+        ("--model nix --profile RUNS", "unknown model 'nix'"),
+        ("--model lenet --profile nowhere", "no result file in nowhere"),
+        ("--model lenet --profile RUNS --device gpu:3", "no rows of gpu:3"),
+        ("--model lenet --profile RUNS --switch jit=on", "unknown switch jit=on"),
+        ("--model lenet --profile RUNS --dtype float99", "argument --dtype: invalid choice: 'float99'"),
+        ("--check nowhere.json RUNS", "holds no predictions"),
+        ("--check nowhere.json", "needs the RUN"),
     ],
 )
 def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
-    assert command.main([runs if f == "RUNS" else f for f in flags]) == 2
+    assert command.main([runs if f == "RUNS" else f for f in flags.split()]) == 2
     error, tip = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ")
-    assert said in error
+    assert error.startswith("error: ") and said in error
     assert "-m analysis.predict" in tip
 
 

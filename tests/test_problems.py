@@ -34,8 +34,7 @@ def test_matmul_refuses(fields):
 )
 def test_stream_counts(operation, arrays, flops):
     p = Stream(operation, 2400, "float64")
-    assert p.elements == 2400 // (8 * arrays)
-    assert p.flops == flops * p.elements
+    assert p.elements == 2400 // (8 * arrays) and p.flops == flops * p.elements
     assert p.bytes_moved == 2400
 
 
@@ -54,8 +53,7 @@ def test_precision():
 
 def test_whole_numbers_are_whole_and_never_zero():
     values = random_array((1000,), "bfloat16", 1, True)
-    assert values.dtype == ml_dtypes.bfloat16
-    assert set(values.astype(float)) == {-2.0, -1.0, 1.0, 2.0}
+    assert values.dtype == ml_dtypes.bfloat16 and set(values.astype(float)) == {-2.0, -1.0, 1.0, 2.0}
 
 
 def test_random_data_is_standard_normal_and_follows_the_seed():

@@ -109,10 +109,8 @@ def test_a_page_of_anything_less_is_still_a_page(tmp_path, monkeypatch):
 def test_pictures_of_next_to_nothing_are_still_pictures():
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
         assert roofline_svg.figure(rows, roofs(rows)).axes
-        assert products_svg.crossover(crossovers(rows), rows).axes
-        assert products_svg.rates(rows).axes
-        assert movement.memory(rows).axes
-        assert movement.transfers(rows).axes
+        assert products_svg.crossover(crossovers(rows), rows).axes and products_svg.rates(rows).axes
+        assert movement.memory(rows).axes and movement.transfers(rows).axes
 
 
 def test_hostile_names_show_as_text(tmp_path, monkeypatch):
@@ -121,8 +119,7 @@ def test_hostile_names_show_as_text(tmp_path, monkeypatch):
     torn = row("matmul/numpy/blas", square(9), None, status="failed", reason="a | b\n<i>")
     write(tmp_path, msgspec.structs.replace(fake.cpu_run(), runs=(fake.run(machine),), measurements=(torn,)))
     text = report.render(tmp_path, with_html=False).read_text()
-    assert "<script>" not in text
-    assert "&lt;script&gt;" in text
+    assert "<script>" not in text and "&lt;script&gt;" in text
     assert "\n# b" not in text
     assert "| failed: a \\| b &lt;i&gt; |" in text
 
@@ -183,8 +180,7 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     for words, message in bad:
         assert entry(words) == 2
         error = capsys.readouterr().err.splitlines()
-        assert len(error) == 2
-        assert message in error[0]
+        assert len(error) == 2 and message in error[0]
         assert error[1].startswith(f"  try: {options.python()} -m ")
 
 
@@ -205,23 +201,20 @@ def test_the_why_table_prints_parts_that_add_up():
 
 
 def test_commands_lose_the_folders_of_the_machine():
-    assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == (
-        "python -m workloads.matmul -o c --sizes 64 --data=y"
-    )
+    expected = "python -m workloads.matmul -o c --sizes 64 --data=y"
+    assert table.portable("python -m workloads.matmul -o /a/b/c --sizes 64 --data=/x/y") == expected
     assert table.portable("python -m analysis.report reports/a/b") == "python -m analysis.report reports/a/b"
 
 
 def test_the_head_names_every_commit_newest_first():
     """Six runs of five commits and two sources: four commits and how many more, not the last one's alone."""
     commits = ("a" * 40, "b" * 40, "c" * 40, "d" * 40 + "+changes", "e" * 40, "a" * 40)
+    sources = ["f" * 16, *["0123456789abcdef"] * (len(commits) - 1)]
     runs = [
         msgspec.structs.replace(
-            fake.run(fake.GPU_MACHINE),
-            commit=commit,
-            sources="0123456789abcdef" if i else "f" * 16,
-            started_at=f"2025-01-0{6 - i}T00:00:00Z",
+            fake.run(fake.GPU_MACHINE), commit=commit, sources=s, started_at=f"2025-01-0{6 - i}T00:00:00Z"
         )
-        for i, commit in enumerate(commits)
+        for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
     assert overview.made_of(runs) == overview.made_of(runs[::-1]) == said
@@ -245,8 +238,7 @@ def test_labels_are_moved_apart_and_stay_in_order():
     moved = style.spread(heights, 0.04)
     assert moved == sorted(moved)
     assert min(b - a for a, b in itertools.pairwise(moved)) >= 0.04 - 1e-9
-    assert moved[3] == 0.5
-    assert sum(moved[:3]) == pytest.approx(sum(heights[:3]))
+    assert moved[3] == 0.5 and sum(moved[:3]) == pytest.approx(sum(heights[:3]))
 
 
 @pytest.fixture(scope="module")
@@ -396,9 +388,8 @@ def test_a_page_of_text_does_not_list_thousands_of_rows():
 def test_many_commands_stand_at_the_end_and_few_in_the_first_lines():
     def page_of(count: int) -> str:
         runs = tuple(fake.run(fake.CPU_MACHINE, f"python -m workloads.matmul --sizes {n}") for n in range(1, count + 1))
-        return page.markdown(
-            material.Material(records.Loaded(runs, (row("matmul/numpy/blas", square(8), 1e-6),), 0, ())), False
-        )
+        kernel = "matmul/numpy/blas"
+        return page.markdown(material.Material(records.Loaded(runs, (row(kernel, square(8), 1e-6),), 0, ())), False)
 
     few, many = page_of(overview.INLINE), page_of(overview.INLINE + 1)
     assert "Run again with `python -m workloads.matmul --sizes 1`, " in few and "## Commands" not in few

@@ -38,14 +38,10 @@ def test_short_words_keep_the_interval_where_it_is_wide(crossing, words):
 
 def test_a_chart_marks_what_is_known_and_shades_what_is_not():
     assert chart.crossed([SHARP], "n") == {"lines": [(103.0, "n = 103")], "bands": []}
-    assert chart.crossed([NOISY], "batch", "{} from ") == {
-        "lines": [(480.0, "")],
-        "bands": [(288.0, 721.0, "CPU from batch = 480 (288..721)")],
-    }
-    assert chart.crossed([WIDE], "samples", "{} from ") == {
-        "lines": [],
-        "bands": [(100.0, 40_000.0, "GPU from somewhere here")],
-    }
+    expected = {"lines": [(480.0, "")], "bands": [(288.0, 721.0, "CPU from batch = 480 (288..721)")]}
+    assert chart.crossed([NOISY], "batch", "{} from ") == expected
+    expected = {"lines": [], "bands": [(100.0, 40_000.0, "GPU from somewhere here")]}
+    assert chart.crossed([WIDE], "samples", "{} from ") == expected
 
 
 def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other():

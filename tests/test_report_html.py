@@ -34,11 +34,8 @@ def plain(text: str) -> str:
 @pytest.fixture(scope="module")
 def of():
     loaded = fake.whole_run(sizes=SIZES)
-    return Material(
-        msgspec.structs.replace(
-            loaded, measurements=(*loaded.measurements, *test_jobs.batches(), *test_jobs.small_data())
-        )
-    )
+    more = (*test_jobs.batches(), *test_jobs.small_data())
+    return Material(msgspec.structs.replace(loaded, measurements=(*loaded.measurements, *more)))
 
 
 @pytest.fixture(scope="module")
@@ -52,22 +49,8 @@ def embedded(text: str) -> dict:
 
 def test_the_sections_stand_in_their_order_the_answer_first(text):
     found = re.findall(r'<section id="([\w-]+)"', text)
-    wanted = [
-        "answer",
-        "crossover",
-        "roofline",
-        "kernels",
-        "memory",
-        "transfers",
-        "launches",
-        "training",
-        "small-data",
-        "calculator",
-        "distributions",
-        "numbers",
-        "method",
-        "questions",
-    ]
+    shown = "answer crossover roofline kernels memory transfers launches training small-data"
+    wanted = [*shown.split(), "calculator", "distributions", "numbers", "method", "questions"]
     assert [name for name in found if name in wanted] == wanted
     assert re.findall(r'<li><a href="#([\w-]+)">', text) == found
     head = text[: text.index('<section id="answer"')]
@@ -84,8 +67,7 @@ def test_the_sections_stand_in_their_order_the_answer_first(text):
 
 def test_the_page_has_everything_in_it_and_is_small_enough(text):
     assert not re.search(r'(?:src|href)="(?!#|data:)', text)
-    assert "default-src 'none'" in text
-    assert len(text) < 6e6
+    assert "default-src 'none'" in text and len(text) < 6e6
 
 
 def test_the_data_hold_every_row_with_at_most_50_quantiles(text, of):
@@ -190,8 +172,7 @@ def test_a_look_up_is_straight_in_the_logarithms_and_says_where_it_goes_on():
     assert look_up(table, [math.sqrt(1000.0)]).seconds == pytest.approx(10.0)
     assert not look_up(table, [1000.0]).extrapolated
     beyond = look_up(table, [10_000.0])
-    assert beyond.seconds == pytest.approx(400.0)
-    assert beyond.extrapolated
+    assert beyond.seconds == pytest.approx(400.0) and beyond.extrapolated
     two = Table((Axis("m", (1.0, 4.0)), Axis("k", (1.0, 4.0))), (1.0, 4.0, 4.0, 16.0), (1, 1, 1, 0))
     assert look_up(two, [2.0, 2.0]) == calculator.Looked(pytest.approx(4.0), True)
     assert look_up(two, [2.0, 1.0]) == calculator.Looked(pytest.approx(2.0), False)
@@ -199,14 +180,9 @@ def test_a_look_up_is_straight_in_the_logarithms_and_says_where_it_goes_on():
 
 def test_calls_share_their_copies_and_jobs_add_their_epochs():
     axis = (Axis("n", (1.0, 2.0)),)
-    tool = Tool(
-        "t",
-        "training",
-        {"cpu": Table(axis, (1.0, 1.0)), "gpu": Table(axis, (2.0, 2.0))},
-        {"roundtrip": Table(axis, (6.0, 6.0))},
-        {"cpu": Table(axis, (10.0, 10.0)), "gpu": Table(axis, (20.0, 20.0))},
-        {"cpu": Table(axis, (3.0, 3.0)), "gpu": Table(axis, (1.0, 1.0))},
-    )
+    devices = [((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0))]
+    step, start, epoch = ({"cpu": Table(axis, cpu), "gpu": Table(axis, gpu)} for cpu, gpu in devices)
+    tool = Tool("t", "training", step, {"roundtrip": Table(axis, (6.0, 6.0))}, start, epoch)
     assert calculator.call(tool, [1.5], "roundtrip", 3)["gpu"].seconds == pytest.approx(4.0)
     found = calculator.job(tool, 1.5, 4)
     assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))

@@ -34,22 +34,9 @@ PROBLEMS = (
     (Matmul(64, 64, 64), {"dtype": "float64", "math": "tf32"}),
     (
         Conv(1, 8, 8, 4, 4, 3, 3),
-        {
-            "n": 2,
-            "h": 9,
-            "w": 9,
-            "c_in": 8,
-            "c_out": 8,
-            "r": 2,
-            "s": 2,
-            "stride": 2,
-            "pad": "same",
-            "groups": 2,
-            "layout": "NCHW",
-            "direction": "dgrad",
-            "dtype": "float16",
-            "math": "tf32",
-        },
+        dict.fromkeys(("n", "r", "s", "stride", "groups"), 2)
+        | {"h": 9, "w": 9, "c_in": 8, "c_out": 8, "pad": "same"}
+        | {"layout": "NCHW", "direction": "dgrad", "dtype": "float16", "math": "tf32"},
     ),
     (Stream("copy", 1 << 20), {"operation": "scale", "nbytes": (1 << 20) + 16, "dtype": "float32"}),
     (Peak("float32", 1 << 27), {"math": "float64", "flops": (1 << 27) + 1}),

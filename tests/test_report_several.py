@@ -28,13 +28,11 @@ SIZES = (64, 128, 256, 512, 1024)
 
 def slowed(loaded, factor: float):
     """The same rows, each sample so many times as long."""
-    rows = [
-        msgspec.structs.replace(
-            m,
-            samples=tuple(msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds)) for s in m.samples),
-        )
-        for m in loaded.measurements
-    ]
+
+    def slow(s):
+        return msgspec.structs.replace(s, seconds=tuple(factor * x for x in s.seconds))
+
+    rows = [msgspec.structs.replace(m, samples=tuple(map(slow, m.samples))) for m in loaded.measurements]
     return msgspec.structs.replace(loaded, measurements=tuple(rows))
 
 
@@ -76,10 +74,8 @@ def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
         kept(whole, "training", "peak"),
         fake.cpu_run(sizes=(64,)),
     )
-    assert [(m.letter, m.name) for m in material.shown([first, cpu])] == [
-        ("A", "nvidia-h200"),
-        ("B", "intel-avx512-2c"),
-    ]
+    expected = [("A", "nvidia-h200"), ("B", "intel-avx512-2c")]
+    assert [(m.letter, m.name) for m in material.shown([first, cpu])] == expected
     again_ = material.shown([first, second])
     assert [m.label for m in again_] == [f"A: {tmp_path.name}/run0", f"B: {tmp_path.name}/run1"]
     assert [len(m.rows) for m in again_] == [len(material.shown([p])[0].rows) for p in (first, second)]
@@ -228,9 +224,8 @@ def test_the_page_embeds_every_run_with_its_tools_and_rows(two):
     assert set(found["tools"][1]["tools"][0]["sides"]) == {"cpu"}
     rows = found["rows"]
     assert rows["heads"][0] == "run" and rows["labels"] == ["A: nvidia-h200", "B: intel-avx512-2c"]
-    assert [c[0] for c in rows["cells"]] == [r["run"] for r in rows["records"]] and {"A", "B"} == {
-        c[0] for c in rows["cells"]
-    }
+    assert [c[0] for c in rows["cells"]] == [r["run"] for r in rows["records"]]
+    assert {"A", "B"} == {c[0] for c in rows["cells"]}
     assert {r["run"] for r in rows["runs"]} == {"A", "B"}
     roof = {t["name"] for t in found["charts"]["roofline"]["views"][0]["traces"]}
     assert {"A GPU float32", "B CPU float32", "B CPU DRAM bandwidth", "B CPU float32 matmul"} <= roof

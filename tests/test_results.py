@@ -124,12 +124,8 @@ def test_nothing_to_read_names_a_command(tmp_path):
 
 
 def test_the_key_does_not_depend_on_how_a_row_was_made():
-    assert (
-        row(3).key
-        == Measurement(
-            "matmul/numpy/blas", Matmul(3, 3, 3, "float32", "float32", "float32"), Settings(threads=1), "failed"
-        ).key
-    )
+    problem = Matmul(3, 3, 3, "float32", "float32", "float32")
+    assert row(3).key == Measurement("matmul/numpy/blas", problem, Settings(threads=1), "failed").key
     assert row(3).key != row(4).key
 
 

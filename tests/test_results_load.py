@@ -12,32 +12,10 @@ from analysis.roofline.bounds import roofs
 from kernels.problems import Matmul, Peak, Stream, Training
 from workloads import results
 
-DESIGN = [
-    "dtype",
-    "math",
-    "mode",
-    "reuse",
-    "device",
-    "threads",
-    "cache",
-    "switches",
-    "median_s",
-    "low_s",
-    "high_s",
-    "device_median_s",
-    "throughput_median_s",
-    "first_call_s",
-    "flops",
-    "bytes_moved",
-    "flops_per_s",
-    "bytes_per_s",
-    "roof_fraction",
-    "joules_per_sample",
-    "noise",
-    "status",
-    "reason",
-    "flags",
-]
+_KEY = "dtype math mode reuse device threads cache switches"
+_TIMES = "median_s low_s high_s device_median_s throughput_median_s first_call_s"
+_RATES = "flops bytes_moved flops_per_s bytes_per_s roof_fraction joules_per_sample noise status reason flags"
+DESIGN = [name for part in (_KEY, _TIMES, _RATES) for name in part.split()]
 KERNEL, MATMUL = ["op", "backend", "variant"], ["m", "n", "k", "out", "layout"]
 
 
@@ -66,11 +44,9 @@ def test_values_of_a_cpu_row_worked_out_by_hand():
     assert (r.m, r.n, r.k, r.threads, r.flops) == (10, 20, 30, 2, 12000)
     assert r.bytes_moved == (10 * 30 + 30 * 20 + 10 * 20) * 4
     assert (r.median_s, r.low_s, r.high_s, r.noise) == (2e-6, 2e-6, 2e-6, 0)
-    assert r.flops_per_s == pytest.approx(6e9)
-    assert r.bytes_per_s == pytest.approx(4400 / 2e-6)
+    assert r.flops_per_s == pytest.approx(6e9) and r.bytes_per_s == pytest.approx(4400 / 2e-6)
     assert (r.first_call_s, r["flags"], r.status) == (0.5, "a b", "ok")
-    assert pandas.isna(r.device_median_s)
-    assert pandas.isna(r.roof_fraction)
+    assert pandas.isna(r.device_median_s) and pandas.isna(r.roof_fraction)
 
 
 def test_rates_of_a_gpu_row_use_the_device_clock_and_medians_stay_apart():
@@ -101,8 +77,7 @@ def test_rows_without_a_time_are_absent_not_zero(status):
     absent = ["median_s", "low_s", "flops_per_s", "roof_fraction", "joules_per_sample", "noise", "first_call_s"]
     assert table[absent].isna().all(axis=None)
     assert pandas.isna(r.threads)
-    assert table.threads.dtype == "Int64"
-    assert table.median_s.dtype == "float64"
+    assert table.threads.dtype == "Int64" and table.median_s.dtype == "float64"
 
 
 def test_a_wrong_row_with_samples_has_no_rate():
@@ -117,8 +92,7 @@ def test_load_reads_files_folders_and_machine_folders(tmp_path):
     write(run, fake.cpu_run(sizes=(64,)))
     for path in (run / "0.jsonl", run, tmp_path):
         table = results.load(path)
-        assert len(table) == len(fake.cpu_run(sizes=(64,)).measurements)
-        assert "machine" not in table
+        assert len(table) == len(fake.cpu_run(sizes=(64,)).measurements) and "machine" not in table
     fraction = table[(table.op == "matmul") & (table.variant == "blas")].roof_fraction
     assert fraction.notna().all()
 

@@ -68,8 +68,7 @@ def test_a_memory_bound_problem_is_judged_by_memory_once_no_cache_holds_it():
     thin = Matmul(10000, 10000, 1)  # 2e8 FLOP, 4.0008e8 bytes: half a FLOP for each byte
     roofs = bounds.roofs([peak(100e9), triad(10e9)])
     bound = bounds.attainable(roofs, thin, "cpu", 1)
-    assert bound.roof.kind == "memory"
-    assert bound.seconds.value == pytest.approx(0.040008)
+    assert bound.roof.kind == "memory" and bound.seconds.value == pytest.approx(0.040008)
 
 
 def test_a_small_problem_faster_than_memory_is_no_error_but_has_no_cache_roof():
@@ -86,15 +85,13 @@ def test_a_small_problem_faster_than_memory_is_no_error_but_has_no_cache_roof():
 def test_above_the_roof_by_more_than_2_percent_is_an_error(rate, flag):
     roofs = bounds.roofs([peak(100e9)])
     m = row("matmul/numpy/blas", square(1000), 2e9 / rate, threads=1)
-    assert bounds.judge(m, roofs).flag == flag
-    assert bounds.is_above(m, roofs) == bool(flag)
+    assert bounds.judge(m, roofs).flag == flag and bounds.is_above(m, roofs) == bool(flag)
 
 
 def test_above_the_roof_within_the_interval_is_no_error():
     roofs = bounds.roofs([peak(100e9)])
     wide = row("matmul/numpy/blas", square(1000), 2e9 / 104e9, threads=1, spread=0.2)
-    assert bounds.judge(wide, roofs).fraction.value > 1.02
-    assert bounds.judge(wide, roofs).flag == ""
+    assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
 
 
 def test_gpu_rows_are_judged_on_the_device_clock_where_there_is_one():
@@ -126,8 +123,7 @@ def test_faster_than_the_data_sheet_is_an_error_even_for_the_best_matmul_seen():
     matmul = row("matmul/cupy/cublas", square(1000, "float16"), {"device": 2e9 / 1500e12, "host-latency": 1.0})
     roofs = bounds.roofs([matmul], fake.GPU_MACHINE)
     assert bounds.judge(matmul, roofs).fraction.value == pytest.approx(1.0)
-    assert bounds.judge(matmul, roofs).flag == "above-roof"
-    assert bounds.is_above(matmul, roofs)
+    assert bounds.judge(matmul, roofs).flag == "above-roof" and bounds.is_above(matmul, roofs)
 
 
 def test_data_sheets_are_dense_and_only_for_the_exact_product():
@@ -143,15 +139,13 @@ def test_data_sheets_are_dense_and_only_for_the_exact_product():
         "HBM": 4.8e12,
     }
     assert "NVIDIA H200 NVL" not in data_sheets.SHEETS
-    assert not bounds.sheet_roofs(fake.CPU_MACHINE)
-    assert not bounds.sheet_roofs(None)
+    assert not bounds.sheet_roofs(fake.CPU_MACHINE) and not bounds.sheet_roofs(None)
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
 def test_rows_that_are_not_ok_make_no_roof_and_have_no_fraction(status):
     bad = row("peak/numba/fma", Peak("float32", GFLOP), 1e-3, threads=1, status=status, reason="x")
-    assert bounds.roofs([bad]) == ()
-    assert bounds.judge(bad, bounds.roofs([peak(1e9)])).fraction is None
+    assert bounds.roofs([bad]) == () and bounds.judge(bad, bounds.roofs([peak(1e9)])).fraction is None
 
 
 def test_other_problems_and_devices_without_a_roof_are_tolerated():
@@ -265,8 +259,7 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
     assert compute["float16"] == (pytest.approx(900e12), "", "peak/cupy/wgmma, float16")
     assert compute["float64"] == (pytest.approx(65e12), "", "peak/cupy/tensor, float64")
     assert compute["float64 vector"][0] == pytest.approx(33e12)
-    assert compute["bfloat16"][1] == bounds.BEST_MATMUL
-    assert len(compute) == 5
+    assert compute["bfloat16"][1] == bounds.BEST_MATMUL and len(compute) == 5
     assert bounds.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
 
 
@@ -322,8 +315,7 @@ def test_the_shortest_call_is_the_floor_of_small_gpu_work_and_no_error():
     short = row("matmul/cupy/operator", square(64), 3e-6)
     assert bounds.judge(short, roofs).flag == ""
     impossible = row("matmul/cupy/operator", square(1000), 1e-6)  # 2000 TFLOP/s, whatever the call costs
-    assert bounds.judge(impossible, roofs).flag == "above-roof"
-    assert bounds.is_above(impossible, roofs)
+    assert bounds.judge(impossible, roofs).flag == "above-roof" and bounds.is_above(impossible, roofs)
     assert bounds.roofs([row("launch/numba/njit", Launch("empty"), 1e-7)]) == ()
 
 
@@ -335,5 +327,4 @@ def test_help_imports_nothing_heavy(module):
         f"except SystemExit: print(*[m for m in {heavy} if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stderr.strip() == ""
-    assert "RUN" in done.stdout
+    assert done.stderr.strip() == "" and "RUN" in done.stdout

@@ -54,12 +54,9 @@ def test_times_have_the_unit_that_fits(value, text):
 
 
 def test_rates_percents_and_sizes():
-    assert units.flops_rate(85.24e9) == "85.2 GFLOP/s"
-    assert units.flops_rate(0.9e9) == "0.900 GFLOP/s"
-    assert units.flops_rate(51.04e12) == "51.0 TFLOP/s"
-    assert units.bytes_rate(4.14e12) == "4140 GB/s"
-    assert units.bytes_rate(12.34e9) == "12.3 GB/s"
-    assert units.percent(0.8213) == "82.1 %"
+    assert units.flops_rate(85.24e9) == "85.2 GFLOP/s" and units.flops_rate(0.9e9) == "0.900 GFLOP/s"
+    assert units.flops_rate(51.04e12) == "51.0 TFLOP/s" and units.bytes_rate(4.14e12) == "4140 GB/s"
+    assert units.bytes_rate(12.34e9) == "12.3 GB/s" and units.percent(0.8213) == "82.1 %"
     assert (units.size(512 * 2**20), units.size(100)) == ("512 MiB", "100 bytes")
     assert (units.count(1, "row"), units.count(2, "row")) == ("1 row", "2 rows")
     assert (units.join([]), units.join("a"), units.join("ab"), units.join("abc")) == ("", "a", "a and b", "a, b and c")
@@ -140,8 +137,7 @@ def test_the_answer_on_a_gpu_machine_is_at_most_five_sentences():
     assert all(
         way in said[2] for way in ("by cp.asarray and cp.asnumpy", "through pinned buffers", "through pageable memory")
     )
-    assert "copies (" in said[3]
-    assert "% of its measured FMA peak" in said[4]
+    assert "copies (" in said[3] and "% of its measured FMA peak" in said[4]
     assert not set(said) & set(sentences.details(loaded))
     assert any(s.startswith("bfloat16 (against the CPU in float32)") for s in sentences.details(loaded))
 
@@ -164,8 +160,7 @@ def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
         "The NumPy library reaches 2.00 times the speed of our parallel Numba loops at n = 1000 and "
         "100 times the speed of plain loops compiled by Numba at n = 1000."
     )
-    assert "does 167 FLOP for each byte" in said[3]
-    assert "is 10.0: it is compute-bound" in said[3]
+    assert "does 167 FLOP for each byte" in said[3] and "is 10.0: it is compute-bound" in said[3]
     assert said[4].startswith("At n = 1000 2 threads are 1.60 times as fast as one")
 
 
@@ -185,8 +180,7 @@ def test_a_gpu_that_only_failed_is_no_crossover_and_the_reason_is_said():
         row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2"),
     ]
     said = sentences.answer(rows, fake.GPU_MACHINE)
-    assert said[0].startswith("No GPU time was measured on this machine")
-    assert "CUDA error 2" in said[0]
+    assert said[0].startswith("No GPU time was measured on this machine") and "CUDA error 2" in said[0]
     assert said[-1] == "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."
 
 
@@ -287,17 +281,14 @@ def test_training_rows_are_compared_only_where_samples_can_tell():
     assert training_answers.training_sentences(sides) == [f"{told} (the GPU is 2.00 times as fast)."]
     close = [row("training/keras/fit", p, t, device=d, spread=0.1) for d, t in (("cpu", 1e-3), ("gpu:0", 1.01e-3))]
     assert "can't tell which is faster" in training_answers.training_sentences(close)[0]
-    assert training_answers.training_sentences(sides[:1]) == [
-        "Training m at batch 32: a step takes 2.00 ms on the CPU."
-    ]
+    expected = ["Training m at batch 32: a step takes 2.00 ms on the CPU."]
+    assert training_answers.training_sentences(sides[:1]) == expected
 
 
 def test_only_roofs_or_only_training_still_give_an_answer():
-    assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == [
-        "Measured ceilings of the CPU: 100 GFLOP/s in float32."
-    ]
-    assert len(sentences.answer(fake.training_rows())) == 1
-    assert sentences.answer([]) == []
+    expected = ["Measured ceilings of the CPU: 100 GFLOP/s in float32."]
+    assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == expected
+    assert len(sentences.answer(fake.training_rows())) == 1 and sentences.answer([]) == []
 
 
 @pytest.mark.parametrize(

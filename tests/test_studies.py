@@ -103,8 +103,7 @@ def test_small_data_batches_and_residence_cover_what_they_ask():
 
 def test_the_articles_plan_fits_25_minutes_of_an_h200_and_no_other_study_10():
     minutes = {name: forecast.total(studies.rows([name], BOTH), 16, 2.0) / 60 for name in studies.STUDIES}
-    assert minutes.pop("seeds") < 25
-    assert max(minutes.values()) < 10
+    assert minutes.pop("seeds") < 25 and max(minutes.values()) < 10
 
 
 def one(
@@ -126,9 +125,8 @@ def test_a_guess_adds_up():
     wanted -= 20 * fit - 2.0
     assert forecast.seconds(one(), 16, 2.0) == pytest.approx(wanted)
     assert forecast.seconds(one(process="fresh"), 16, 2.0) == pytest.approx(5 * (wanted + 10))
-    assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == pytest.approx(
-        1.5 - 22 * 3072 * 15e-9
-    )
+    expected = pytest.approx(1.5 - 22 * 3072 * 15e-9)
+    assert forecast.seconds(one(samples=330), 16, 2.0) - forecast.seconds(one(samples=352), 16, 2.0) == expected
     long = [forecast.seconds(one(samples=32_000, epochs=n), 16, 2.0) for n in (2, 3)]
     epoch = 0.05 + 1000 * step
     assert long[0] - long[1] == pytest.approx(8 * epoch - 3 * epoch)  # two epochs are repeated three times, three never
@@ -169,8 +167,7 @@ def test_the_plan_says_its_minutes_that_they_are_a_guess_and_how_to_split_it():
     said = forecast.lines(rows, args, GPU_MACHINE)
     assert len(rows) == 10
     assert sum("training/keras/trial" in line for line in said) == 6
-    assert said[-3].startswith("16 rows, at most ")
-    assert " minutes, a guess: 10 s a process, " in said[-2]
+    assert said[-3].startswith("16 rows, at most ") and " minutes, a guess: 10 s a process, " in said[-2]
     assert "--stop-after" in said[-1]
 
 

@@ -62,27 +62,23 @@ def test_costs_by_hand():
     """10 us a call and 10 GB/s: 1,875 calls of 98 KiB are 18.75 ms of calls and 18.816 ms of bytes."""
     c = cost(rows(), MNIST, "float32", 32)
     assert (c.calls, c.nbytes, c.how) == (1875, 100_352, "measured")
-    assert c.call.value == pytest.approx(20.0352e-6)
-    assert c.epoch.value == pytest.approx(37.566e-3)
+    assert c.call.value == pytest.approx(20.0352e-6) and c.epoch.value == pytest.approx(37.566e-3)
     assert c.calls_alone.value == pytest.approx(18.75e-3, rel=1e-3)
-    assert c.whole.value == pytest.approx(18.826e-3)
-    assert c.training.value == pytest.approx(5 * 37.566e-3)
+    assert c.whole.value == pytest.approx(18.826e-3) and c.training.value == pytest.approx(5 * 37.566e-3)
     assert c.epoch.low <= c.epoch.value <= c.epoch.high
 
 
 def test_a_last_smaller_batch_costs_less():
     """50,000 images in batches of 32 are 1,562 whole ones and one of 16: 196,608 bytes."""
     c = cost(rows(), transfer_study.DATA[0], "float32", 32)
-    assert c.calls == 1563
-    assert c.calls_alone.value == pytest.approx(1563 * 10e-6, rel=1e-4)
+    assert c.calls == 1563 and c.calls_alone.value == pytest.approx(1563 * 10e-6, rel=1e-4)
     assert c.epoch.value == pytest.approx(1562 * (10e-6 + 393_216 / 10e9) + 10e-6 + 196_608 / 10e9)
     assert c.how == "measured"
 
 
 def test_in_between_the_law_is_read_and_beyond_it_is_said():
     c = cost(rows(), MNIST, "float32", 64)
-    assert c.how == "interpolated"
-    assert c.call.value == pytest.approx(10e-6 + 200_704 / 10e9, rel=1e-3)
+    assert c.how == "interpolated" and c.call.value == pytest.approx(10e-6 + 200_704 / 10e9, rel=1e-3)
     small = [1 << power for power in range(2, 27)]
     c = cost(rows(sizes=small), MNIST, "float32", 32)
     assert c.how == "extrapolated" and c.whole.value == pytest.approx(18.826e-3, rel=1e-2)

@@ -22,23 +22,8 @@ from workloads.records import Measurement, Row, Samples, Settings
 
 FAST = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--backends", "numpy", "--threads", "1", "-q"]
 # A sweep of a thousand rows in a process of its own; streams are measured under no roof but their own.
-LONG = [
-    sys.executable,
-    "-m",
-    "workloads.stream",
-    "--sizes",
-    "4KiB:4MiB:+4KiB",
-    "--operations",
-    "copy",
-    "--backends",
-    "numpy",
-    "--threads",
-    "1",
-    "--fast",
-    "--format",
-    "csv",
-    "-o",
-]
+FLAGS = "--sizes 4KiB:4MiB:+4KiB --operations copy --backends numpy --threads 1 --fast --format csv -o"
+LONG = [sys.executable, "-m", "workloads.stream", *FLAGS.split()]
 # Kernels as a user would add them: one file, found by its name, in the real worker.
 KERNELS = '''
 import os, time
@@ -137,18 +122,9 @@ def test_every_fault_is_one_row_and_the_sweep_goes_on(tmp_path, planted, monkeyp
     wanted = rows("dies", "good", "killed", "raises", "wrong", "nan", "picky", "hangs", "prints", "nosuch")
     outcome = swept(tmp_path, wanted)
     got = {m.kernel.rpartition("/")[2]: (m.status, m.reason) for m in outcome.measurements}
-    assert {k: v[0] for k, v in got.items()} == {
-        "dies": "failed",
-        "good": "ok",
-        "killed": "failed",
-        "raises": "failed",
-        "wrong": "wrong",
-        "nan": "wrong",
-        "picky": "skipped",
-        "hangs": "failed",
-        "prints": "ok",
-        "nosuch": "failed",
-    }
+    wrong = {"good": "ok", "prints": "ok", "wrong": "wrong", "nan": "wrong", "picky": "skipped"}
+    failed = dict.fromkeys(("dies", "killed", "raises", "hangs", "nosuch"), "failed")
+    assert {k: v[0] for k, v in got.items()} == wrong | failed
     assert "exit code 7" in got["dies"][1] and "SIGSEGV" in got["killed"][1] and "KeyError" in got["raises"][1]
     assert got["picky"][1] == "only on Sundays" and "time limit" in got["hangs"][1]
     assert outcome.exit_code == 1
@@ -252,12 +228,8 @@ def test_skip_reasons_are_said_once(tmp_path, capsys):
 
 
 def test_rigorous_takes_five_fresh_processes_and_blocks_are_processes():
-    parts = [
-        Measurement(
-            "k", Matmul(1, 1, 1), Settings(), "ok", samples=(Samples("host-latency", (i, i), 3, (0, 1), "steady"),)
-        )
-        for i in (1.0, 2.0, 3.0)
-    ]
+    taken = [(Samples("host-latency", (i, i), 3, (0, 1), "steady"),) for i in (1.0, 2.0, 3.0)]
+    parts = [Measurement("k", Matmul(1, 1, 1), Settings(), "ok", samples=samples) for samples in taken]
     made = sweep.merged(parts).samples[0]
     assert made.seconds == (1, 1, 2, 2, 3, 3) and made.block == (0, 0, 1, 1, 2, 2) and made.stop_reason == "3 processes"
     assert sweep.merged([parts[0], parts[0].row.result("failed", "no")]).status == "failed"
@@ -334,14 +306,10 @@ def test_bad_input_is_one_error_line_and_a_command(argv, code, message, capsys):
     assert lines[0].startswith("error: ") and lines[1].startswith("  try: ") and len(lines) == 2 and not out
 
 
-@pytest.mark.parametrize(
-    "argv",
-    [
-        ["--sizes", "256", "--backends", "cupy"],
-        ["--sizes", "64", "--device", "gpu"],
-        ["--sizes", "64", "--require-gpu"],
-    ],
-)
+NO_GPU = "--sizes 256 --backends cupy", "--sizes 64 --device gpu", "--sizes 64 --require-gpu"
+
+
+@pytest.mark.parametrize("argv", [words.split() for words in NO_GPU])
 def test_what_is_asked_for_and_not_there_exits_3(argv, capsys, monkeypatch):
     from workloads.machine import facts
 

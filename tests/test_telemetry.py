@@ -83,13 +83,8 @@ def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0,
     for _ in clocks[:-1]:
         watch.before_block()
     now.time, process.time = wall, own
-    write(
-        root,
-        {
-            "proc/stat": STAT.format(busy=1000 + busy, stolen=10 + stolen),
-            "cg/cpu.stat": f"throttled_usec {7 + throttled}\n",
-        },
-    )
+    stat = STAT.format(busy=1000 + busy, stolen=10 + stolen)
+    write(root, {"proc/stat": stat, "cg/cpu.stat": f"throttled_usec {7 + throttled}\n"})
     return watch.seen()
 
 
@@ -179,8 +174,7 @@ def test_threads_states(tmp_path):
     write(tmp_path, {"proc/self/task/9/stat": "9 (a) R (b) S 1 2"})
     assert cpu.others_running(tmp_path) is False
     write(tmp_path, {"proc/self/task/10/stat": "10 (openblas) R 1 2"})
-    assert cpu.others_running(tmp_path) is True
-    assert cpu.others_running(tmp_path / "none") is None
+    assert cpu.others_running(tmp_path) is True and cpu.others_running(tmp_path / "none") is None
 
 
 @pytest.mark.parametrize(
@@ -292,8 +286,7 @@ def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monke
     watch = telemetry.watch("gpu:1")
     watch.before_block()
     values, flags = watch.seen()
-    assert "gpu_clock_hz" not in values
-    assert "cpu_clock_hz" in values
+    assert "gpu_clock_hz" not in values and "cpu_clock_hz" in values
     assert "gpu-clock" not in flags
 
 
@@ -323,8 +316,7 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
     monkeypatch.setattr(cpu, "ROOT", tmp_path)
     assert gpu_watch.foreign([900, 901]) == []  # this one and 71
-    assert gpu_watch.foreign([900, 901, 902]) == [902]
-    assert gpu_watch.foreign([os.getpid(), 71, 900]) == [900]
+    assert gpu_watch.foreign([900, 901, 902]) == [902] and gpu_watch.foreign([os.getpid(), 71, 900]) == [900]
 
 
 def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):

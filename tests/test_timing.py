@@ -76,8 +76,7 @@ def test_something_is_called_before_each_block(monkeypatch):
 def test_a_handicap_makes_calls_that_are_not_counted(monkeypatch):
     clock = FakeClock(monkeypatch, 1e-4)
     plain, slow = (timing.one_block(timing.host(clock.run), Limits(), "host-latency", 1e-4, h) for h in (0.0, 0.5))
-    assert np.allclose(plain.seconds, 1e-4)
-    assert np.allclose(slow.seconds, 1.5e-4)
+    assert np.allclose(plain.seconds, 1e-4) and np.allclose(slow.seconds, 1.5e-4)
     assert plain.calls == slow.calls == 50
     # A sample of 5 ms has 1 call of 5 ms and 12 of 400 us: 2 % more is a whole call only of 50.
     for call_seconds, calls in ((5e-3, 1), (4e-4, 12)):

@@ -59,12 +59,10 @@ def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
 
 
 def test_the_same_preparation_serves_alone_and_together():
-    alone = msgspec.structs.replace(
-        STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"})
-    )
-    both = msgspec.structs.replace(
-        STUDENT, settings=Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"})
-    )
+    settings = Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"})
+    alone = msgspec.structs.replace(STUDENT, settings=settings)
+    settings = Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"})
+    both = msgspec.structs.replace(STUDENT, settings=settings)
     other = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "real", "beside": "teacher"}))
     assert windows.key(alone) == windows.key(both) != windows.key(other)
 
@@ -95,8 +93,7 @@ def test_all_work_on_until_the_slowest_has_done_its_share():
         return ask
 
     found = concurrent.inside(concurrent.at_once({0: worker(1.0), 1: worker(10.0)}, 5.0))
-    assert set(found[0]) == {1.0}
-    assert found[1][:3] == [10.0] * 3
+    assert set(found[0]) == {1.0} and found[1][:3] == [10.0] * 3
     assert len(found[0]) >= 29
     alone = concurrent.at_once({0: worker(1.0)}, 5.0)[0]
     assert len(alone) == 6  # the first unit is a warm-up
@@ -213,9 +210,8 @@ def test_what_ends_one_party_ends_the_others_and_is_said(error):
 def test_several_trainings_at_once_share_the_device(workers, tmp_path):
     outcome = side_by_side.side_by_side(arguments(tmp_path, "--model", "lenet", "--steps", "3"), GPU_MACHINE, "command")
     found = outcome.measurements
-    assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == [
-        ("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")
-    ]
+    expected = [("gpu:0", k, Training("lenet", 32, 96)) for k in ("1", "2", "4")]
+    assert [(m.settings.device, m.settings.switches["at_once"], m.problem) for m in found] == expected
     assert [len(m.on("host-latency").seconds) for m in found] == [12, 24, 48]
     assert found[0].on("host-throughput") is None
     assert found[1].on("host-throughput").seconds == pytest.approx([0.1] * 4)  # two steps in 0.2 s
@@ -312,9 +308,8 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     (_, [(_, gain)]), *_ = said.gains([alone, both]).values()
     expected = (0.003 / 0.00168, True, True)
     assert (gain.value, 1.4 < gain.low < 0.0028 / 0.00168, 0.0032 / 0.00168 < gain.high < 2.2) == expected
-    shown = page.markdown(
-        Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, ("training-together.jsonl",))), False
-    )
+    files = ("training-together.jsonl",)
+    shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
     assert "queued" not in shown and "2 at once make 1.79 (" in shown
     teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
@@ -395,8 +390,7 @@ def test_a_phase_that_one_trial_had_is_zero_in_the_others():
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
     m = side_by_side.tried(row, taken, [9.0, 4.0])
-    assert m.series["import_s"] == (3.0, 0.0)
-    assert m.series["build_s"] == (1.0, 2.0)
+    assert m.series["import_s"] == (3.0, 0.0) and m.series["build_s"] == (1.0, 2.0)
     assert (m.values["total_s"], m.values["traces"], m.phases_s) == (13.0, 4.0, {"import": 3.0, "build": 1.0})
 
 

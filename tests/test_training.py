@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, answer, row
 
 from analysis.predict import budget
 from kernels import networks
@@ -35,16 +35,13 @@ def test_a_real_fit_of_s0_has_its_whole_record(trained):
     """`check` is weights only when every layer's shape and weights are the table's (models.differences)."""
     m = trained
     assert (m.status, m.reason, m.kernel, m.check) == ("ok", "", "training/keras/fit", "weights")
-    assert m.values["parameters"] == 1_667_594
-    assert (m.values["jit_compile"], m.values["tf32"]) == (0.0, 0.0)
+    assert m.values["parameters"] == 1_667_594 and (m.values["jit_compile"], m.values["tf32"]) == (0.0, 0.0)
     assert {"build", "first_call"} <= set(m.phases_s)
     assert m.phases_s["first_call"] >= m.values["first_epoch_s"] > 0
     samples = m.on("host-latency")
-    assert samples.calls == 2
-    assert len(samples.seconds) >= 3
+    assert samples.calls == 2 and len(samples.seconds) >= 3
     assert samples.block == tuple(range(len(samples.seconds)))
-    assert m.phases_s["first_call"] > 2 * min(samples.seconds)
-    assert len(m.series["loss"]) == 3
+    assert m.phases_s["first_call"] > 2 * min(samples.seconds) and len(m.series["loss"]) == 3
     assert np.isfinite(m.series["loss"]).all()
     assert m.values["final_loss"] == m.series["loss"][-1]
 
@@ -61,8 +58,7 @@ def test_a_row_says_what_a_fit_an_epoch_and_a_step_took_and_of_what_it_was_made(
     assert {"fit_s 1x1", "fit_s 3x1"} < set(forms) and len(forms) == 3 and min(forms.values()) >= 3
     assert len(trained.series["epoch_s"]) == 1
     assert trained.phases_s["first_call"] > trained.phases_s["compile"] > 0
-    assert len(trained.series["accuracy"]) == 3
-    assert trained.values["peak_memory_bytes"] > 100e6
+    assert len(trained.series["accuracy"]) == 3 and trained.values["peak_memory_bytes"] > 100e6
     assert trained.notes["backend"].startswith("tensorflow ") and trained.notes["gpu"] == "hidden"
     assert trained.notes[SAMPLES] == data.VERSION
 
@@ -83,14 +79,12 @@ def test_without_dropout_and_shuffling_the_first_steps_say_their_losses(train, t
 
 def test_real_data_without_a_network_fails_clearly(train):
     m = train(4, 8, data="real")
-    assert m.status == "failed"
-    assert m.reason.startswith("no data: CIFAR-10 cannot be loaded: ")
+    assert m.status == "failed" and m.reason.startswith("no data: CIFAR-10 cannot be loaded: ")
 
 
 def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
     m = train(4, 8, device="gpu:0")
-    assert m.status == "failed"
-    assert m.reason.startswith("TensorFlow finds no GPU: ")
+    assert m.status == "failed" and m.reason.startswith("TensorFlow finds no GPU: ")
     assert len(m.reason) > 30
 
 
@@ -111,8 +105,7 @@ def test_a_gpu_that_tensorflow_cannot_see_fails_with_its_words(train):
 )
 def test_what_cannot_be_run_is_skipped_with_the_reason(train, trained, fields, words):
     m = train(**fields)
-    assert m.status == "skipped"
-    assert words in m.reason
+    assert m.status == "skipped" and words in m.reason
 
 
 def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
@@ -127,13 +120,11 @@ def test_the_command_from_flags_to_budget(train, tmp_path, monkeypatch, capsys):
     code = training.main(flags)
     out = capsys.readouterr().out
     assert code == 0
-    assert "op by op" in out
-    assert "cifar10-cnn (S0) on the CPU: " in out
+    assert "op by op" in out and "cifar10-cnn (S0) on the CPU: " in out
     assert "| matmul |" not in out  # what a step's dispatch takes is not known
     assert training.main([*flags, "--resume", "-v"]) == 0
     out = capsys.readouterr().out
-    assert "cifar10-cnn (S0) at batch 4 takes" in out
-    assert "| matmul |" in out
+    assert "cifar10-cnn (S0) at batch 4 takes" in out and "| matmul |" in out
     read = records.read(folder).measurements
     assert [m.kernel for m in read] == ["training/keras/fit"] + ["matmul/numpy/blas"] * 6
     assert {m.status for m in read} == {"ok"}
@@ -203,16 +194,13 @@ def child(monkeypatch):
 def test_a_wrong_number_of_weights_is_a_wrong_answer(child):
     child.model = FakeModel(dense2=((10,), 5120))
     m = child.measure()
-    assert (m.status, m.check) == ("wrong", "weights")
-    assert "1667584 weights in all" in m.reason
-    assert m.phases_s["import"] == 1.0
-    assert m.values["parameters"] == 1_667_584
+    assert (m.status, m.check) == ("wrong", "weights") and "1667584 weights in all" in m.reason
+    assert m.phases_s["import"] == 1.0 and m.values["parameters"] == 1_667_584
 
 
 def test_a_gpu_row_whose_variables_are_on_the_cpu_failed(child):
     m = child.measure("gpu:0")
-    assert m.status == "failed"
-    assert "variables are on /device:CPU:0, not on a GPU" in m.reason
+    assert m.status == "failed" and "variables are on /device:CPU:0, not on a GPU" in m.reason
 
 
 def test_a_loss_that_is_no_number_is_a_failure_with_its_reason(child):
@@ -245,8 +233,7 @@ def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
     m = measure.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
-    assert m.status == "skipped"
-    assert "pip install tensorflow" in m.reason
+    assert m.status == "skipped" and "pip install tensorflow" in m.reason
 
 
 def test_the_line_that_says_what_tensorflow_missed():
@@ -269,11 +256,8 @@ def test_the_line_that_says_what_tensorflow_missed():
         ("cpu", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cpu"}),
         ("gpu:0", {"keras_backend": "jax"}, {"KERAS_BACKEND": "jax", "JAX_PLATFORMS": "cuda"}),
         ("cpu", {"keras_backend": "torch"}, {"KERAS_BACKEND": "torch"}),
-        (
-            "gpu:0",
-            {"tf32": "off"},
-            {"NVIDIA_TF32_OVERRIDE": "0"},
-        ),  # a process of its own: plans are kept by shape alone
+        # a process of its own: plans are kept by shape alone
+        ("gpu:0", {"tf32": "off"}, {"NVIDIA_TF32_OVERRIDE": "0"}),
         ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}),
     ],
 )
@@ -298,17 +282,8 @@ def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(mon
 
 def test_what_happens_once_in_each_fresh_process_is_kept():
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(process="fresh"))
-    parts = [
-        records.Measurement(
-            wanted.kernel,
-            wanted.problem,
-            wanted.settings,
-            "ok",
-            series={"loss": (1.0,)},
-            phases_s={"import": float(i), "first_call": 10.0 + i},
-        )
-        for i in range(5)
-    ]
+    once = [{"import": float(i), "first_call": 10.0 + i} for i in range(5)]
+    parts = [answer(wanted, series={"loss": (1.0,)}, phases_s=phases) for phases in once]
     made = sweep.merged(parts)
     expected = {"loss": (1.0,), "import_s": (0.0, 1.0, 2.0, 3.0, 4.0), "first_call_s": (10.0, 11.0, 12.0, 13.0, 14.0)}
     assert made.series == expected
@@ -359,8 +334,7 @@ def test_the_products_follow_the_trainings_that_ran():
 def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
     assert training.main([*words, "--dry-run"]) == 2
     said = capsys.readouterr().err.splitlines()
-    assert message in said[0]
-    assert said[0].startswith("error: ")
+    assert message in said[0] and said[0].startswith("error: ")
     assert said[1].startswith(f"  try: {options.python()} -m workloads.training")
 
 
@@ -377,13 +351,8 @@ def test_a_missing_tensorflow_exits_3_with_the_install_command_and_is_never_impo
 
 
 def test_real_data_that_cannot_be_had_is_one_error_and_exit_3(monkeypatch, capsys, tmp_path):
-    lost = row(
-        "training/keras/fit",
-        Training("cifar10-cnn", 4, 8),
-        None,
-        status="failed",
-        reason="no data: CIFAR-10 cannot be loaded: no way",
-    )
+    reason = "no data: CIFAR-10 cannot be loaded: no way"
+    lost = row("training/keras/fit", Training("cifar10-cnn", 4, 8), None, status="failed", reason=reason)
     monkeypatch.setattr(sweep, "sweep", lambda rows, args, name, command, *rest: SimpleNamespace(measurements=[lost]))
     assert training.main(["--device", "cpu", "--data", "real", "-q", "-o", str(tmp_path)]) == 3
     said = capsys.readouterr().err.splitlines()
@@ -396,13 +365,11 @@ def test_a_failed_training_has_its_line_in_the_table(capsys):
     lost = row("training/keras/fit", small, None, device="gpu:0", status="failed", reason="no luck", phases_s=phases)
     table = training.Table()
     table.shown(lost)
-    table.shown(
-        row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", Training("cifar10-cnn", 4, 8), 0.1))[0], 1.0)
-    )
+    problem = Training("cifar10-cnn", 4, 8)
+    table.shown(row("matmul/numpy/blas", budget.gemms(row("training/keras/fit", problem, 0.1))[0], 1.0))
     head, line = capsys.readouterr().out.splitlines()
     assert "ms/step" in head
-    assert "failed" in line
-    assert line.endswith("no luck")
+    assert "failed" in line and line.endswith("no luck")
     assert "5.00" in line
 
 

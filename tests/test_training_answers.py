@@ -19,22 +19,8 @@ def test_a_job_of_one_device_is_told_by_its_parts_which_add_up():
 
 
 def test_what_is_beside_the_steps_noise_flags_and_settings_are_said():
-    (said,) = training_answers.lines(
-        [
-            trained(
-                "peaks",
-                100,
-                100,
-                (0.2, 1e-3, 1e-3),
-                epochs=100,
-                once=(10.0, 0.1, 1.0),
-                dtype="float64",
-                threads=2,
-                noise=0.2,
-                jit_compile="on",
-            )
-        ]
-    )
+    how = {"once": (10.0, 0.1, 1.0), "dtype": "float64", "threads": 2, "noise": 0.2, "jit_compile": "on"}
+    (said,) = training_answers.lines([trained("peaks", 100, 100, (0.2, 1e-3, 1e-3), epochs=100, **how)])
     assert said.startswith(
         "peaks (S4), float64 inputs, jit on, 2 threads on the CPU: the job of 100 samples and 100 epochs takes "
     )
@@ -68,8 +54,7 @@ def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_o
         trained("cifar10-cnn", 32, 1000, (0.0, 0.0, 1e-3), epochs=2, **more)
         for more in ({"kernel": "training/tensorflow/loop"}, {"jit_compile": "on"})
     )
-    assert training_answers.chosen([loop, jit, ONE]) == [ONE]
-    assert training_answers.chosen([loop]) == [loop]
+    assert training_answers.chosen([loop, jit, ONE]) == [ONE] and training_answers.chosen([loop]) == [loop]
     many = [trained("lenet", 32, 32 * n, (0.1, 0.0, 1e-3)) for n in range(1, training_answers.MOST + 2)]
     assert len(training_answers.lines(many[:-1])) == training_answers.MOST
     assert training_answers.lines(many) == []

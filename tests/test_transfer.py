@@ -50,14 +50,8 @@ def planned(*words, here=GPU_MACHINE):
 
 def command(*words, **variables):
     env = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": "", **variables}
-    return subprocess.run(
-        [sys.executable, "-m", "workloads.transfer", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=env,
-    )
+    command = [sys.executable, "-m", "workloads.transfer", *words]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=env)
 
 
 def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
@@ -146,15 +140,13 @@ def test_the_study_has_both_libraries_and_each_size_once(kernels):
     assert ways <= set(transfer_study.WAYS), "each has its words"
     assert len(rows) == len(ways) * len(transfer_study.sizes()) == len({r.key for r in rows})
     assert {r.problem.direction for r in rows} == {"h2d"}
-    assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == {
-        "transfer/cupy/memcpy_async"
-    }
+    expected = {"transfer/cupy/memcpy_async"}
+    assert {r.kernel for r in planned("--study", "small-dataset", "--variants", "memcpy_async")} == expected
 
 
 def test_a_row_in_words_names_its_way():
-    assert "h2d pinned nbytes=4096" in plan.name(
-        Row("transfer/cupy/array", Transfer("h2d", 4096, "pinned"), Settings("gpu:0"))
-    )
+    kernel = "transfer/cupy/array"
+    assert "h2d pinned nbytes=4096" in plan.name(Row(kernel, Transfer("h2d", 4096, "pinned"), Settings("gpu:0")))
 
 
 def copy(seconds, n=1 << 20, direction="h2d", memory="pinned", kernel="transfer/cupy/memcpy_async", **fields):
@@ -275,12 +267,8 @@ def test_the_lock_limit_is_the_systems(monkeypatch):
 def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
     fake_cupy(monkeypatch)
     generations = iter([1, 5, 5, 1])  # an idle link falls back
-    use_nvml(
-        monkeypatch,
-        FakeNvml(
-            nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: next(generations), nvmlDeviceGetCurrPcieLinkWidth=16
-        ),
-    )
+    about = {"nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: next(generations)}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkWidth=16, **about))
     watch = gpu_watch.GpuWatch(0, lambda: None, link=True)
     for _ in range(3):
         watch.before_block()

@@ -28,8 +28,7 @@ def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     assert [(la.kind, la.units, la.activation) for la in found.layers] == expected
     assert (found.name, found.input, found.classes) == ("tests.own_models:classes", (8,), 3)
     assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
-    assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3
-    assert m.on("host-latency").calls == 2
+    assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3 and m.on("host-latency").calls == 2
 
 
 def test_a_compiled_model_from_a_file_stays_as_it_is(train):
@@ -74,8 +73,7 @@ def test_what_is_not_there_is_said(train):
 @pytest.mark.parametrize("given", [{"data": "real"}, {"dropout": "off"}, {"targets": "float64"}])
 def test_what_a_model_of_the_users_cannot_obey_is_refused(train, given):
     m = own(train, "classes", **given)
-    assert m.status == "skipped"
-    assert f"is a model of your own: {next(iter(given))} can only be " in m.reason
+    assert m.status == "skipped" and f"is a model of your own: {next(iter(given))} can only be " in m.reason
 
 
 def test_more_samples_than_fit_are_refused_before_they_are_made(train):
@@ -86,13 +84,8 @@ def test_more_samples_than_fit_are_refused_before_they_are_made(train):
 
 def model(loss, out=(3,), shape=(5,), dtype="float32", vocabulary=0):
     layers = [SimpleNamespace(input_dim=vocabulary)] if vocabulary else [SimpleNamespace()]
-    return SimpleNamespace(
-        input_shape=(None, *shape),
-        output_shape=(None, *out),
-        inputs=[SimpleNamespace(dtype=dtype)],
-        loss=loss,
-        layers=layers,
-    )
+    shapes = {"input_shape": (None, *shape), "output_shape": (None, *out)}
+    return SimpleNamespace(**shapes, inputs=[SimpleNamespace(dtype=dtype)], loss=loss, layers=layers)
 
 
 @pytest.fixture(autouse=True)
@@ -137,8 +130,7 @@ def test_a_users_model_is_looked_for_where_the_command_was_typed(tmp_path, monke
     monkeypatch.chdir(tmp_path)
     row = Row("training/keras/fit", Training("mine:build", 4, 8), Settings())
     assert worker.environment(row, {})[settings.FOLDER] == str(tmp_path)
-    assert row.problem.footprint_bytes == 0
-    assert row.problem.patience_s > 0
+    assert row.problem.footprint_bytes == 0 and row.problem.patience_s > 0
     (tmp_path / "crossover_own_mine.py").write_text("raise AttributeError('no luck')\n")
     monkeypatch.setenv(settings.FOLDER, str(tmp_path))
     monkeypatch.setattr(sys, "path", list(sys.path))

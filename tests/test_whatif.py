@@ -90,9 +90,8 @@ def test_the_cpu_is_offered_what_a_cpu_has():
 
 
 def test_what_is_on_already_is_not_offered_and_tf32_only_where_it_is_off():
-    chosen = Settings(
-        "gpu:0", switches={"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
-    )
+    switches = {"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
+    chosen = Settings("gpu:0", switches=switches)
     words = [c.words for c in what_if.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
     assert words == ["batch 128 instead of 32", "batch 512 instead of 32", "XLA (jit_compile=True)", "TF32 allowed"]
 
@@ -129,25 +128,8 @@ def test_what_both_are_wrong_by_alike_cancels():
 def test_commands_measure_what_a_change_says():
     made = found(Settings("gpu:0", switches={"data": "synthetic", "tf32": "off"}))
     words = what_if.command(by(made, "batch 128").change, epochs=1, samples=1024)
-    assert words == [
-        "workloads.training",
-        "--model",
-        "cifar10-cnn",
-        "--batch",
-        "128",
-        "--samples",
-        "1024",
-        "--epochs",
-        "1",
-        "--dtypes",
-        "float32",
-        "--device",
-        "gpu:0",
-        "--variants",
-        "fit",
-        "--tf32",
-        "off",
-    ]
+    flags = "--model cifar10-cnn --batch 128 --samples 1024 --epochs 1 --dtypes float32 --device gpu:0"
+    assert " ".join(words) == f"workloads.training {flags} --variants fit --tf32 off"
     expected = ["--variants", "resident", "--residence", "resident"]
     assert what_if.command(by(made, "kept on the GPU").change)[-6:-2] == expected
     assert what_if.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]

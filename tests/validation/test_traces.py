@@ -87,11 +87,8 @@ def test_of_steps_count_each_operations_own_time():
     found = xspace.steps_of(space(host), "sgd")
     assert (found.steps, found.traced_s) == (2, pytest.approx(1e-4))
     ops = {op.name: op for op in found.ops if op.where == xspace.OP}
-    assert {name: (op.scope, op.calls, round(op.seconds * 1e6, 6)) for name, op in ops.items()} == {
-        "_MklMatMul": ("forward", 1.0, 30.0),
-        "Relu": ("forward", 1.0, 10.0),
-        "Sub": ("optimizer", 1.0, 40.0),
-    }
+    expected = {"_MklMatMul": ("forward", 1.0, 30.0), "Relu": ("forward", 1.0, 10.0), "Sub": ("optimizer", 1.0, 40.0)}
+    assert {name: (op.scope, op.calls, round(op.seconds * 1e6, 6)) for name, op in ops.items()} == expected
     assert found.busy_s["op"] == pytest.approx(60e-6)  # 10 to 70 us
 
 
@@ -148,12 +145,8 @@ def test_a_gpus_kernels_are_told_by_their_hlo_their_operation_or_their_name():
     }
     assert found.busy_s["device"] == pytest.approx(40e-6)  # the copy is beside kernels
     parts = traces.by_part(found, (xspace.KERNEL, xspace.COPY))
-    assert {name: round(s * 1e6, 6) for name, s in parts.items()} == {
-        "optimizer": 10.0,
-        "element-wise": 5.0,
-        "matmul": 25.0,
-        "copies": 10.0,
-    }
+    expected = {"optimizer": 10.0, "element-wise": 5.0, "matmul": 25.0, "copies": 10.0}
+    assert {name: round(s * 1e6, 6) for name, s in parts.items()} == expected
 
 
 def metadata(modules: dict) -> Plane:
@@ -175,13 +168,9 @@ def faked_hlo(monkeypatch):
     """HLO modules as the reader sees them, without TensorFlow: a computation of the instructions, one for each fusion."""
 
     def instruction(name, opcode, target="", called=(), path=""):
-        return types.SimpleNamespace(
-            name=name,
-            opcode=opcode,
-            custom_call_target=target,
-            called_computation_ids=called,
-            metadata=types.SimpleNamespace(op_name=path),
-        )
+        of = types.SimpleNamespace(op_name=path)
+        about = {"custom_call_target": target, "called_computation_ids": called, "metadata": of}
+        return types.SimpleNamespace(name=name, opcode=opcode, **about)
 
     def module(written: bytes):
         entry, computations = [], []
@@ -227,13 +216,9 @@ def made_trace(step_ms: float, ops=(), slower: float = 1.02, **busy_ms) -> Trace
 
 def traced_row(of: Trace, problem=None, device="cpu", **more):
     given = {"data": "synthetic", "trace": "on", **more}
-    made = row(
-        "training/keras/fit",
-        problem or Training("mlp-784-500x2-10", 128, 2048),
-        of.step_s,
-        device=device,
-        notes={traces.NOTE: msgspec.json.encode(of).decode()},
-    )
+    of_ = problem or Training("mlp-784-500x2-10", 128, 2048)
+    notes = {traces.NOTE: msgspec.json.encode(of).decode()}
+    made = row("training/keras/fit", of_, of.step_s, device=device, notes=notes)
     return msgspec.structs.replace(made, settings=msgspec.structs.replace(made.settings, switches=given))
 
 
@@ -293,11 +278,8 @@ def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
     budgeted = Budgeted(dispatch=7, transfer_calls=0.2, transfer_bytes=0.5, matmul=2.1, **{"at the same time": -2.8})
     monkeypatch.setattr(traces, "budget", budgeted)
     ((h,), _) = traces.held(profiled(traced_row(made_trace(10, ops, device=3.5), device="gpu:0")))
-    assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in h.parts} == {
-        "matmul": (2.1, 2.0, True),
-        "copies": (0.7, 1.0, True),
-        "dispatch and launches": (4.2, 6.5, False),
-    }
+    expected = {"matmul": (2.1, 2.0, True), "copies": (0.7, 1.0, True), "dispatch and launches": (4.2, 6.5, False)}
+    assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6), p.near) for p in h.parts} == expected
     assert h.untold == ("5.00 % of the step in kernels whose names say nothing",)
 
 
@@ -307,10 +289,8 @@ def test_a_gpus_step_is_the_untraced_one_with_what_its_fit_does_with_the_samples
     monkeypatch.setattr(traces, "_fed", lambda m, of: 1.5 * MS)
     ops = [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS)]
     ((h,), _) = traces.held(profiled(traced_row(made_trace(10, ops, device=4, slower=1.45), device="gpu:0")))
-    assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6)) for p in h.parts} == {
-        "matmul": (4.0, 4.0),
-        "dispatch and launches": (5.5, 6.0),
-    }
+    expected = {"matmul": (4.0, 4.0), "dispatch and launches": (5.5, 6.0)}
+    assert {p.name: (round(p.told / MS, 6), round(p.traced / MS, 6)) for p in h.parts} == expected
 
 
 def test_what_tracing_made_much_longer_is_held_against_nothing(monkeypatch):

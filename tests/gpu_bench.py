@@ -1,0 +1,62 @@
+"""What benches on a GPU share: the check that there is one, kernels bound and warmed, equal results and samples of a length."""
+
+import os
+import sys
+import tempfile
+
+import numpy as np
+
+from analysis import stats
+from kernels import registry
+from workloads.harness import copy_modes, timing
+from workloads.harness.timing import Limits
+from workloads.machine import facts
+from workloads.records import Settings
+
+GPU = Settings(device="gpu:0")
+
+
+def on_gpu(main, compiles: bool = False) -> int:
+    """main()'s exit code, or 3 where there is no GPU; with `compiles` nothing is taken from CuPy's cache."""
+    if compiles:
+        os.environ["CUPY_CACHE_DIR"] = tempfile.mkdtemp()
+    if problem := facts.gpu_problem():
+        print(f"error: this bench needs an NVIDIA GPU and CuPy: {problem}", file=sys.stderr)
+        return 3
+    return main()
+
+
+def bound(name: str, problem, stream) -> copy_modes.Prepared:
+    """A kernel on a problem, warmed."""
+    prepared = copy_modes.prepare(registry.find(name), problem, GPU, problem.inputs(1))
+    for _ in range(3):
+        prepared.run()
+    stream.synchronize()
+    return prepared
+
+
+def same(own: list, library, problem, nearest: bool = False) -> bool:
+    """Whether all give the library's result on whole numbers, whose sums are exact in any order; `nearest`: the whole numbers
+    nearest to it, where the library rounds."""
+    import cupy
+
+    inputs = [cupy.asarray(x.view(np.uint16) if problem.dtype == "bfloat16" else x) for x in problem.inputs(3, True)]
+    expected = library.bind(problem, *inputs)()
+    expected = cupy.rint(expected) if nearest else expected
+    return all(bool(cupy.array_equal(kernel.bind(problem, *inputs)(), expected)) for kernel in own)
+
+
+def take(kernel, problem, inputs: tuple, stream, sample_s: float, min_time: float):
+    """What gives the seconds of a call: the mean of as many as fill a sample."""
+    run = copy_modes.prepare(kernel, problem, GPU, inputs).run
+    device = timing.device(run, stream)
+    seconds = timing.call_seconds(device, Limits(min_time=min_time))
+    clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)
+    calls = max(1, round(sample_s / seconds))
+    return lambda: clock(calls) / calls
+
+
+def geometric_mean(ratios: list[stats.Estimate]) -> stats.Estimate:
+    """Of the values, and of each end."""
+    ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
+    return stats.Estimate(*ends)
