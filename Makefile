@@ -1,9 +1,11 @@
 SHELL := /bin/sh
 VENV = .venv
 CANDIDATES = python3.13 python3.12 python3.11 python3
-BENCHES = $(sort $(patsubst tests/bench_%.py,%,$(wildcard tests/bench_*.py)))
-STRESSES = $(sort $(patsubst tests/stress_%.py,%,$(wildcard tests/stress_*.py)))
+BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
+STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(wildcard tests/stress/*.py)))
 comma := ,
+# What tests, benches and stress runs import of each other.
+SEEN = $(CURDIR)$(foreach room,support kernels workloads analysis report,:$(CURDIR)/tests/$(room))
 
 help:
 	@echo 'make run               set up once, then the quick suite: where the GPU starts to win on this machine'
@@ -51,20 +53,20 @@ test:
 	@$(ready); "$$python" -m pytest -n 2 --dist loadscope $(ARGS)
 
 golden:
-	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/golden.py $(ARGS)
+	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/golden/golden.py $(ARGS)
 
 lint:
 	@$(ready); "$$python" -m ruff check $(or $(ARGS),.) && "$$python" -m ruff format --check $(or $(ARGS),.) && "$$python" -m mypy && \
 	"$$python" -c 'import importlinter.cli as c; c.lint_imports_command()' --no-cache --no-logo
 
 bench:
-	@$(call named,bench,$(BENCHES)); $(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/bench_$(NAME).py' $(ARGS)
+	@$(call named,bench,$(BENCHES)); $(ready); PYTHONPATH='$(SEEN)' "$$python" 'tests/bench/$(NAME).py' $(ARGS)
 
 stress:
-	@$(call named,stress,$(STRESSES)); $(ready); PYTHONPATH='$(CURDIR)' "$$python" 'tests/stress_$(NAME).py' $(ARGS)
+	@$(call named,stress,$(STRESSES)); $(ready); PYTHONPATH='$(SEEN)' "$$python" 'tests/stress/$(NAME).py' $(ARGS)
 
 screenshots:
-	@$(ready); PYTHONPATH='$(CURDIR)' "$$python" tests/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
+	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/support/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)
 
 # The second starts from the first: what both flavors share has one version.
 constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --no-header --no-annotate \

@@ -51,7 +51,7 @@ def pytest_xdist_make_scheduler(config, log):
     class TwoScopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            more = file.startswith(("tests/test_browser", "tests/test_fleet."))
+            more = file.startswith(("tests/report/test_browser", "tests/workloads/test_fleet."))
             return "tensorflow" if more or file in asking else "all else"
 
     return TwoScopes(config, log)
@@ -119,11 +119,11 @@ def train(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def inside(train):
-    """inside(name): (status, reason) of a function of tests/inside.py, run in the suite's one TensorFlow process."""
+    """inside(name): (status, reason) of a function of tests/support/inside.py, run in the suite's one TensorFlow process."""
 
     def ask(name: str) -> tuple[str, str]:
         kernel = "training/keras/build"
-        of = Row(kernel, Training(f"tests.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"}))
+        of = Row(kernel, Training(f"tests.support.inside:{name}", 1, 1), Settings(switches={"data": "synthetic"}))
         m = train.worker.ask(Order("measure", of, Limits()), 120)
         return m.status, m.reason
 

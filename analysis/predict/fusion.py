@@ -1,6 +1,6 @@
 """Which kernels a training step's operations come to: each by itself (op by op), or as XLA fuses them (compiled).
 
-The written fusion rule, checked against XLA's own listing (`optimized_hlo`) by tests/test_fusion.py:
+The written fusion rule, checked against XLA's own listing (`optimized_hlo`) by tests/analysis/test_fusion.py:
 
 1. A product or a convolution is a kernel of its own.
 2. Forward, element-wise passes that follow one another (bias, activation, dropout) are one kernel; a pool or a batch
@@ -19,7 +19,7 @@ from kernels.networks.training_step import Work
 from kernels.problems import Problem, Stream
 
 # Operations of Keras's graph that is not compiled that one of these comes to, reads of variables among them; all others are
-# one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted (tests/test_fusion.py). Adam works out its step size
+# one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted (tests/analysis/test_fusion.py). Adam works out its step size
 # for each variable anew.
 OPERATIONS = {
     "dropout": 12,

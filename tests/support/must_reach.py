@@ -8,7 +8,7 @@ import msgspec
 from analysis.stats import Estimate
 from workloads.machine import facts
 
-REPORTS = pathlib.Path(__file__).parent.parent / "reports"
+REPORTS = pathlib.Path(__file__).parent.parent.parent / "reports"
 
 
 class Figure(msgspec.Struct, frozen=True):

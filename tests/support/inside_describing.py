@@ -1,10 +1,10 @@
-"""What is asserted of workloads.frameworks.description inside the suite's one TensorFlow process; see tests/inside.py."""
+"""What is asserted of workloads.frameworks.description inside the suite's one TensorFlow process; see tests/support/inside.py."""
 
 import pytest
 
 from kernels import networks
 from kernels.networks.training_step import step
-from tests.inside import made
+from tests.support.inside import made
 from workloads.frameworks import description, models
 
 TABLES = ("cifar10-cnn", "cifar10-mlp", "fashion-mlp", "mnist-cnn", "peaks", "lenet", "resnet-small", "mlp-784-50x1-10")

@@ -13,7 +13,7 @@ from analysis.text import questions
 from kernels.problems import Inference, Stream, Training
 from workloads.records import by_machine
 
-REPORTS = pathlib.Path(__file__).parents[1] / "reports"
+REPORTS = pathlib.Path(__file__).parents[2] / "reports"
 
 
 def stored(run):

@@ -16,7 +16,7 @@ from workloads.harness import cpu_watch
 from workloads.machine import cpu, facts, gpu, health
 from workloads.machine.health import Finding
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 
 
 def only(found: list[Finding]) -> Finding:

@@ -19,8 +19,8 @@ from workloads.records import Measurement, Row, Settings
 
 
 def asserted(train, name):
-    """(status, reason) of a function of tests/inside_describing.py."""
-    m = train.worker.ask(Order("measure", built(f"tests.inside_describing:{name}"), Limits()), 120)
+    """(status, reason) of a function of tests/support/inside_describing.py."""
+    m = train.worker.ask(Order("measure", built(f"tests.support.inside_describing:{name}"), Limits()), 120)
     return m.status, m.reason
 
 
@@ -34,7 +34,7 @@ def test_what_is_built_is_described(train, name):
 
 
 def test_strange_layers_are_named_and_frozen_ones_marked(train):
-    m = train.worker.ask(Order("measure", built("tests.own_models:strange"), Limits()), 120)
+    m = train.worker.ask(Order("measure", built("tests.support.own_models:strange"), Limits()), 120)
     assert (m.status, m.reason) == ("ok", "")
     found = msgspec.json.decode(m.notes["layers"], type=Network)
     named = {layer.name: layer for layer in found.layers}
@@ -132,34 +132,38 @@ class Answering:
 
 def test_a_model_is_printed_layer_by_layer(monkeypatch, capsys):
     made = (Layer("odd", "Odd", shape=(5,), weights=20), Layer("out", "dense", 3))
-    own = Network("tests.own_models:classes", "", (4,), 3, made)
+    own = Network("tests.support.own_models:classes", "", (4,), 3, made)
     answering = Answering("ok", notes={"layers": msgspec.json.encode(own).decode()})
     monkeypatch.setattr(worker, "Worker", answering)
-    assert describe.main(["--model", "tests.own_models:classes"]) == options.OK and answering.closed
+    assert describe.main(["--model", "tests.support.own_models:classes"]) == options.OK and answering.closed
     said = capsys.readouterr().out
     assert "Odd (not known)" in said and "38 weights, 38 of them learned" in said
     assert said.splitlines()[-1].startswith("not known: odd (Odd); what they take is estimated")
-    assert describe.main(["--model", "tests.own_models:classes", "--format", "json"]) == options.OK
+    assert describe.main(["--model", "tests.support.own_models:classes", "--format", "json"]) == options.OK
     assert msgspec.json.decode(capsys.readouterr().out, type=Network) == own
 
 
 def test_a_model_that_never_comes_ends_in_one_line(monkeypatch, capsys):
     answering = Answering("failed", "stopped after its time limit of 7 s")
     monkeypatch.setattr(worker, "Worker", answering)
-    assert describe.main(["--model", "tests.own_models:classes", "--time-limit", "7"]) == options.MISSING
+    assert describe.main(["--model", "tests.support.own_models:classes", "--time-limit", "7"]) == options.MISSING
     said = capsys.readouterr().err.splitlines()
     assert (
         said[0]
-        == "error: tests.own_models:classes cannot be described: building it has stopped after its time limit of 7 s"
+        == "error: tests.support.own_models:classes cannot be described: building it has stopped after its time limit of 7 s"
     )
-    assert said[1].endswith("--model tests.own_models:classes --time-limit 35")
+    assert said[1].endswith("--model tests.support.own_models:classes --time-limit 35")
     assert len(said) == 2 and answering.timeout_s == 7
 
 
 def test_a_model_that_raises_says_what(monkeypatch, capsys):
-    monkeypatch.setattr(worker, "Worker", Answering("failed", "tests.own_models:classes() fails: RuntimeError: no"))
-    assert describe.main(["--model", "tests.own_models:classes"]) == options.MISSING
-    assert capsys.readouterr().err.splitlines()[0] == "error: tests.own_models:classes() fails: RuntimeError: no"
+    monkeypatch.setattr(
+        worker, "Worker", Answering("failed", "tests.support.own_models:classes() fails: RuntimeError: no")
+    )
+    assert describe.main(["--model", "tests.support.own_models:classes"]) == options.MISSING
+    assert (
+        capsys.readouterr().err.splitlines()[0] == "error: tests.support.own_models:classes() fails: RuntimeError: no"
+    )
 
 
 def test_a_table_needs_no_process(monkeypatch, capsys):

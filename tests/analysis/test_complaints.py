@@ -23,7 +23,7 @@ from kernels.problems import Launch, Stream, Training, Transfer
 from workloads.records import cases
 from workloads.records.cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="module")

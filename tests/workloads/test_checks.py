@@ -12,7 +12,7 @@ from analysis.checks import rows as checks
 from analysis.checks.rows import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
-from workloads import doctor, ends, options, records
+from workloads import ROOT, doctor, ends, options, records
 from workloads.harness import copy_modes, probes, sweep
 from workloads.harness import row as measure
 from workloads.harness.timing import Limits
@@ -240,7 +240,7 @@ def test_a_result_that_is_too_large_is_not_looked_at():
 
 def test_another_checkouts_kernels(tmp_path):
     assert not probes.foreign(registry.FOLDER) and probes.foreign(tmp_path / "kernels")
-    assert not probes.foreign(pathlib.Path(probes.__file__).parent.parent / "tests" / ".." / "kernels")
+    assert not probes.foreign(ROOT / "tests" / ".." / "kernels")
 
 
 @pytest.mark.parametrize(

@@ -82,8 +82,8 @@ def test_a_users_own_model_is_a_function_or_a_file(tmp_path):
     file = tmp_path / "mine.keras"
     with zipfile.ZipFile(file, "w") as saved:
         saved.writestr("config.json", "{}")
-    found = rows("--model", "tests.own_models:classes", str(file), "--device", "cpu")
-    assert [r.problem.model for r in found] == ["tests.own_models:classes", str(file)]
+    found = rows("--model", "tests.support.own_models:classes", str(file), "--device", "cpu")
+    assert [r.problem.model for r in found] == ["tests.support.own_models:classes", str(file)]
     assert {(r.problem.batch, r.problem.samples) for r in found} == {(32, 9600)}
 
 

@@ -12,7 +12,7 @@ import time
 import warnings
 
 from bench_transfer import alternating, over
-from must_reach import Figure, cells, exactly, table
+from must_reach import REPORTS, Figure, cells, exactly, table
 
 from analysis import stats
 from analysis.stats import Estimate
@@ -32,7 +32,7 @@ LAUNCHED = (
 )
 SAMPLE_S = 0.01
 PATIENCE_S = 40.0
-CHILD = pathlib.Path(__file__).with_name("allreduce_child.py")
+CHILD = REPORTS.parent / "tests" / "support" / "allreduce_child.py"
 
 
 def main() -> int:

@@ -16,17 +16,17 @@ from workloads.records import Row, Settings, settings
 
 
 def own(train, name, **keywords):
-    return train(4, 8, model=f"tests.own_models:{name}", **keywords)
+    return train(4, 8, model=f"tests.support.own_models:{name}", **keywords)
 
 
 def test_a_function_of_the_users_is_trained_and_what_was_chosen_is_said(train):
     m = own(train, "classes")
-    assert (m.status, m.reason, m.problem.model) == ("ok", "", "tests.own_models:classes")
+    assert (m.status, m.reason, m.problem.model) == ("ok", "", "tests.support.own_models:classes")
     assert m.values["parameters"] == 8 * 16 + 16 + 16 * 3 + 3
     found = msgspec.json.decode(m.notes["layers"], type=Network)
     expected = [("dense", 16, "relu"), ("dense", 3, "softmax")]
     assert [(la.kind, la.units, la.activation) for la in found.layers] == expected
-    assert (found.name, found.input, found.classes) == ("tests.own_models:classes", (8,), 3)
+    assert (found.name, found.input, found.classes) == ("tests.support.own_models:classes", (8,), 3)
     assert m.notes["compiled"] == "it came without; compiled with adam and sparse_categorical_crossentropy"
     assert len(m.series["accuracy"]) == len(m.series["loss"]) == 3 and m.on("host-latency").calls == 2
 
@@ -53,11 +53,14 @@ def test_whole_numbers_are_given_to_a_model_that_takes_them(train):
         ("two_inputs", "has 2 inputs and 1 outputs; models of one each can be timed"),
         ("unbuilt", "whose input shape is not known"),
         ("any_length", "the model takes (None, None, 4) and gives (None, 3): sizes beside the batch must be known"),
-        ("layers_that_do_not_match", "tests.own_models:layers_that_do_not_match() fails: ValueError"),
+        ("layers_that_do_not_match", "tests.support.own_models:layers_that_do_not_match() fails: ValueError"),
         ("no_such_loss", "mean_absurd_error"),
-        ("a_loss_of_another_shape", "tests.own_models:a_loss_of_another_shape does not train on made-up samples"),
-        ("no_model", "tests.own_models:no_model() gives an int, not a keras.Model"),
-        ("missing", "tests.own_models has no function missing"),
+        (
+            "a_loss_of_another_shape",
+            "tests.support.own_models:a_loss_of_another_shape does not train on made-up samples",
+        ),
+        ("no_model", "tests.support.own_models:no_model() gives an int, not a keras.Model"),
+        ("missing", "tests.support.own_models has no function missing"),
     ],
 )
 def test_a_model_that_cannot_be_trained_fails_with_the_reason_and_the_next_goes_on(train, name, words):
@@ -77,7 +80,7 @@ def test_what_a_model_of_the_users_cannot_obey_is_refused(train, given):
 
 
 def test_more_samples_than_fit_are_refused_before_they_are_made(train):
-    m = train(4, 10**12, model="tests.own_models:classes")
+    m = train(4, 10**12, model="tests.support.own_models:classes")
     assert m.status == "skipped"
     assert m.reason.startswith("needs 8.94e+04 GiB of host memory, ")  # 3 x 8 numbers x 4 bytes x 10^12
 

@@ -48,7 +48,7 @@ FIXED = {  # what this machine would say of itself -> what it says here
 _machine = CPU_MACHINE
 # ----
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 STORED = ROOT / "tests" / "golden.json"
 FROM = "commit af57aea (as formatted by ffc9759)"
 REPORTS = pathlib.Path("reports")

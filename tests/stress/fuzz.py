@@ -58,9 +58,7 @@ def guided(name: str, count: int) -> Counter | str:
         "atheris.Setup(sys.argv, fuzzing.RAW[sys.argv.pop(1)])\n"
         "atheris.Fuzz()\n"
     )
-    paths = os.pathsep.join(
-        [str(Path(__file__).parent), str(Path(__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-    )
+    paths = os.pathsep.join([str(ROOT / "tests" / "support"), str(ROOT), os.environ.get("PYTHONPATH", "")])
     with tempfile.TemporaryDirectory() as folder:
         for i, seed_ in enumerate(fuzzing.SEEDS[name]):
             (Path(folder) / str(i)).write_bytes(seed_)

@@ -243,7 +243,7 @@ def jax_loop_trains_whatever_keras_does():
     x, y = np.random.default_rng(1).normal(size=(SAMPLES, 6)).astype("f4"), np.ones((SAMPLES, 1), "f4")
     found = []
     for kernel, given in (("training/keras/fit", {"keras_backend": "jax"}), (JAX_LOOP, {})):
-        problem = Training("tests.inside:regularized", BATCH, SAMPLES)
+        problem = Training("tests.support.inside:regularized", BATCH, SAMPLES)
         row = Row(kernel, problem, Settings(switches={"shuffle": "off"} | given))
         loop = trainers.way(kernel)(trainers.Order(row, settings.of(row), None, x, y, 1, {}))
         found.append(loop.fit(SAMPLES, 3).losses)

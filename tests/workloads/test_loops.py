@@ -48,7 +48,7 @@ def on_jax():
     ],
 )
 def test_inside_jax(on_jax, name):
-    m = on_jax(Row("training/keras/build", Training(f"tests.inside:{name}", 1, 1), Settings(switches=ON_JAX)))
+    m = on_jax(Row("training/keras/build", Training(f"tests.support.inside:{name}", 1, 1), Settings(switches=ON_JAX)))
     assert (m.status, m.reason) == ("ok", "")
 
 

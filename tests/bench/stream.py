@@ -19,6 +19,7 @@ from must_reach import Figure, table
 from analysis import stats, units
 from kernels import registry
 from kernels.problems import Stream
+from workloads import ROOT
 from workloads.harness import row, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -27,7 +28,7 @@ from workloads.records import Samples
 SIZES = (32 << 10, 1 << 20, 256 << 20, 1 << 30)
 PAST_CACHES = 64 << 20  # where non-temporal stores make sense
 ROUNDS = 16
-SOURCE = pathlib.Path(__file__).with_name("stream.c")
+SOURCE = ROOT / "tests" / "support" / "stream.c"
 FLAGS = ("-O3", "-march=native", "-fopenmp")
 
 
