@@ -221,14 +221,12 @@ def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
     said = data_parallel_words.lines([*rows, *third])
     assert len([s for s in said if "depth" in s]) == 1  # of 2 and 4 layers: 3 are not twice as many as 2
     assert (
-        "Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and 99.0 MiB "
-        "on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: "
-        "shared."
+        "Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and "
+        "99.0 MiB on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: shared."
     ) in said
     assert (
         "Data-parallel training does not help depth: from 2 to 4 hidden layers mlp-784-512-10 needs 80.0 MiB more for "
-        "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on "
-        "each."
+        "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on each."
     ) in said
     peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
     told = "At batch 64 in all cifar10-cnn holds at most 3.00 GiB on one GPU and 2.00 GiB on each of 2."
