@@ -133,9 +133,8 @@ def test_what_tiles_take_of_a_multiprocessor():
             assert (of.shared_bytes(wgrad) + table + 1024) * of.blocks <= 228 << 10
     for of in conv_tiles.GROUPS:
         assert of.shared_bytes <= conv_tiles.HOPPER_SHARED_BYTES and (of.shared_bytes + 1024) * of.blocks <= 228 << 10
-        warps = -(
-            -of.threads // 32 * of.blocks // 4
-        )  # on each quarter of a multiprocessor, which has 512 registers a lane
+        # on each quarter of a multiprocessor, which has 512 registers a lane
+        warps = -(-of.threads // 32 * of.blocks // 4)
         assert of.rows // 64 * of.columns // 2 <= 512 // warps // 8 * 8 - 32  # sums, and what else a thread needs
 
 
@@ -165,9 +164,8 @@ def test_ldmatrix_turns_a_wgrad_s_tile():
 def test_rows_that_are_loaded_together_lie_in_different_banks():
     for of in conv_tiles.TENSORS:
         for line in (of.deep, of.tile_m, of.tile_n):
-            assert (
-                len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
-            )  # 8 rows of 16 bytes fill all 32 banks
+            # 8 rows of 16 bytes fill all 32 banks
+            assert len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
     for of in conv_tiles.WARPS:
         assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n

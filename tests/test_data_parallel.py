@@ -86,9 +86,8 @@ def test_a_step_that_waits_for_the_host_hides_the_all_reduce():
     assert only(*waiting).waits
     assert only(*waiting).foretold_step is None and only(*waiting, fed(0.7e-3)).foretold_step is None
     feeding = (fed(0.5e-3, 1), fed(0.7e-3))
-    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(
-        1.8e-3 * 0.7 / 0.5
-    )  # what the host does, for two
+    # what the host does, for two
+    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(1.8e-3 * 0.7 / 0.5)
     quicker = (feeding[0], fed(0.4e-3))
     assert only(*waiting, *quicker).foretold_step.value == pytest.approx(1.8e-3)
     assert not only(*USUAL).waits
@@ -427,9 +426,8 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert several.values["all_reduce_s"] >= 0 and len(several.series["all_reduce_s"]) >= 3
     assert several.notes["strategy"] == "keras.distribution.DataParallel"
     state, _ = data_parallel.memory(several)
-    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (
-        12 + 1
-    )  # half of the batch: float32 inputs, int32 classes
+    # half of the batch: float32 inputs, int32 classes
+    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (12 + 1)
 
 
 @pytest.mark.parametrize(

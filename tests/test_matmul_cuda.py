@@ -88,9 +88,8 @@ def test_wgmma_finds_every_item_where_tma_put_it(along_k):
                     put = base + row * LINE + 2 * (16 * i + k)  # a box of rows lines, 64 of k each
                 else:
                     seen = start + 2 * (row % 64) + row // 64 * leading + k % 8 * 128 + k // 8 * stride
-                    put = (
-                        base + row // 64 * DEEP * LINE + (16 * i + k) * LINE + 2 * (row % 64)
-                    )  # boxes of 64 of k, 64 rows each
+                    # boxes of 64 of k, 64 rows each
+                    put = base + row // 64 * DEEP * LINE + (16 * i + k) * LINE + 2 * (row % 64)
                 assert swizzled(seen) == swizzled(put)
 
 
@@ -190,9 +189,8 @@ def test_what_tiles_take_of_a_multiprocessor():
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 128))
     sliced = matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
-    assert (
-        matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
-    )  # two add what two others have
+    # two add what two others have
+    assert matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
     assert matmul_tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
     assert matmul_tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
     group = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)
@@ -367,9 +365,8 @@ def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
     made = loader.tensor_map(0x7000, 100, 30, 32, (128, 64))
     # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 256 bytes into the L2, zeros outside
     assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
-    assert (
-        made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
-    )  # CuPy passes arrays of one item by value
+    # CuPy passes arrays of one item by value
+    assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
 
 
 @pytest.mark.parametrize(("address", "pitch"), [(0x7008, 32), (0x7000, 33), (0x7000, 24)])
@@ -469,9 +466,8 @@ def test_who_overlaps_waits_before_it_touches_memory():
     text = loader.source(WGMMA)
     body = text[text.index("\nmatmul(") :]
     assert body.count("griddepcontrol.wait;") == text.count("griddepcontrol.wait;") == 1
-    assert body.index("griddepcontrol.wait;") < body.index(
-        "if (team == 0)"
-    )  # all threads: those that load and those that store
+    # all threads: those that load and those that store
+    assert body.index("griddepcontrol.wait;") < body.index("if (team == 0)")
 
 
 def test_choices_kept_at_once_are_all_kept(cache, monkeypatch):

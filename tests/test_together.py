@@ -465,9 +465,8 @@ def order(verb: str, row: Row) -> Order:
 
 
 def test_a_window_of_answers_in_a_real_worker(train):
-    row = Row(
-        "inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"})
-    )  # of no other test
+    # of no other test
+    row = Row("inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"}))
     early = train.worker.ask(order("window", row), 60)
     assert (early.status, early.reason) == ("skipped", "the row was not prepared in this process")
     prepared = train.worker.ask(order("prepare", row), 120)
