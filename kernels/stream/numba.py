@@ -225,9 +225,8 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
         sums = empty((threads, _SUMS * vectors.lanes(a.dtype)), a.dtype)
         compiled, arguments = _read, (a, sums, out, share, passes)
     else:
-        out = empty(
-            (problem.elements,), a.dtype, 5
-        )  # its pages are given by the first call, to the threads that write them
+        # its pages are given by the first call, to the threads that write them
+        out = empty((problem.elements,), a.dtype, 5)
         near = problem.bytes_moved <= threads * _NEAR_BYTES
         compiled = _compiled(problem.operation, nontemporal)
         arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)
