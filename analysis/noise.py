@@ -35,11 +35,8 @@ REPORTS = ROOT / "reports"
 PROCESSES = " processes"  # how a row of --rigorous says why it stopped
 IN_TURNS = " processes in turns"  # and one of processes whose blocks alternated, their rounds' common part taken out
 MATCH = "match"  # the switch that tells the referee's rows from a sweep's
-ALONE, TURNS, OCCASIONS = (
-    "one by one",
-    "in turns",
-    "by occasion",
-)  # what may differ: processes of two kinds, or whole runs
+# what may differ: processes of two kinds, or whole runs
+ALONE, TURNS, OCCASIONS = ("one by one", "in turns", "by occasion")
 TAKEN = (
     "process_at_s"  # the series of when each process of a row was taken, in Unix seconds, in the order of the blocks
 )

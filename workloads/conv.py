@@ -195,9 +195,8 @@ def rows(args: argparse.Namespace, here) -> list:
     wanted = problems(args)
     on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
     ours = () if args.ladder or args.variants else ("cuda",)  # as in matmul: cuDNN is there
-    beside = (
-        args.ladder and "cpu" in on and not args.backends
-    )  # on a CPU the library is oneDNN, which TensorFlow brings
+    # on a CPU the library is oneDNN, which TensorFlow brings
+    beside = args.ladder and "cpu" in on and not args.backends
     kernels = plan.kernels("conv", args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
     if beside:
         kernels = [k for k in kernels if k.backend != "tensorflow" or k.variant == "eager"]

@@ -43,9 +43,8 @@ def rows(args: argparse.Namespace, here) -> list:
         found = []
         for math in every:
             able = [k for k in kernels if not refusal(k, math)]
-            chosen = able or (
-                kernels if asked else []
-            )  # what was asked for by name is refused in a row, with the reason
+            # what was asked for by name is refused in a row, with the reason
+            chosen = able or (kernels if asked else [])
             found += [Row(k.name, plan.peak_problem(math, s), s) for k in chosen for s in plan.settings(k, on, args)]
         return found
     except ValueError as error:

@@ -137,9 +137,8 @@ class Matmuls:
             best = fastest([m for m in group if _side(m) == side and m.settings.mode == "resident"])
             if best and (seconds := stats.seconds_of(best)):
                 judged = bounds.judge(best, roofs)
-                known = (
-                    judged.fraction if judged.roof and judged.roof.note != bounds.BEST_MATMUL else None
-                )  # that roof grows
+                # that roof grows
+                known = judged.fraction if judged.roof and judged.roof.note != bounds.BEST_MATMUL else None
                 cells[f"{side} GFLOP/s"] = number(p.flops / seconds.value / 1e9)
                 cells[f"{side} % of roof"] = f"{100 * known.value:.0f}" if known else "-"
         return [cells.get(c, "-") for c in self._columns]

@@ -13,10 +13,8 @@ if TYPE_CHECKING:
 
     from workloads.records import Loaded, Measurement
 
-OUTSIDERS = {
-    "pyperf": ("pyperf_s", 0.02),
-    "cuda-bench": ("cuda_bench_s", 0.01),
-}  # clock -> its runs' series, least that is allowed
+# clock -> its runs' series, least that is allowed
+OUTSIDERS = {"pyperf": ("pyperf_s", 0.02), "cuda-bench": ("cuda_bench_s", 0.01)}
 
 
 class Beside(msgspec.Struct, frozen=True):

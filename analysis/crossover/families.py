@@ -16,11 +16,8 @@ if TYPE_CHECKING:
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
-_DENSE_FIELDS = {
-    "nn": ("m",),
-    "nt": ("m",),
-    "tn": ("k",),
-}  # the batch is summed over where the weights' gradient is made
+# the batch is summed over where the weights' gradient is made
+_DENSE_FIELDS = {"nn": ("m",), "nt": ("m",), "tn": ("k",)}
 VARIES = tuple(CONV_FIELDS)
 # Sizes that make a family by themselves. Two layers of a network that differ in channels or image size alone are no sweep.
 _LEAST = {"batch": 2, "channels": 3, "size": 3}

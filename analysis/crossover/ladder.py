@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have
-_EIGHTS, _BRIEF_S = (
-    8,
-    1e-4,
-)  # channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
+# channels that lie on 16 bytes in two-byte types; seconds in which larger tiles stay half empty
+_EIGHTS, _BRIEF_S = (8, 1e-4)
 _BEYOND, _WIDE = 1.05, 0.02  # of the peak: no kernel is faster; of a fraction: an interval worth printing
 HEADS = ("rung", "rate", "of the library", "of the peak", "over the one before")
 

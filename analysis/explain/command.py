@@ -137,9 +137,8 @@ def _print(args: argparse.Namespace, record: dict, told: list[str]) -> None:
     import msgspec
 
     if args.format == "json":
-        print(
-            msgspec.json.encode(record, enc_hook=float).decode()
-        )  # NumPy's numbers are floats that JSON does not know
+        # NumPy's numbers are floats that JSON does not know
+        print(msgspec.json.encode(record, enc_hook=float).decode())
     else:
         print("\n".join(told))
 

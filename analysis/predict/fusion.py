@@ -19,8 +19,8 @@ from kernels.networks.training_step import Work
 from kernels.problems import Problem, Stream
 
 # Operations of Keras's graph that is not compiled that one of these comes to, reads of variables among them; all others are
-# one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted (tests/analysis/test_fusion.py). Adam works out its step size
-# for each variable anew.
+# one. Source: TensorFlow's optimized graphs of Keras 3's steps, counted in tests/analysis/test_fusion.py.
+# Adam works out its step size for each variable anew.
 OPERATIONS = {
     "dropout": 12,
     "dropout_grad": 2,

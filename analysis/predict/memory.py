@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 PEAK = "peak_memory_bytes"
 FIT = "training/keras/fit"
 FEWEST = 3  # measured peaks from which a count is set right
-_SLOTS = {
-    "sgd": 0,
-    "rmsprop": 1,
-    "adagrad": 1,
-}  # arrays that an optimizer keeps beside each weight; 2 of Adam and its like
+# arrays that an optimizer keeps beside each weight; 2 of Adam and its like
+_SLOTS = {"sgd": 0, "rmsprop": 1, "adagrad": 1}
 _VIEWS = ("flatten", "reshape")
 _ITEM = ITEM_BYTES["float32"]
 # Times the batch's count: a compiler may keep fewer of the activations, and convolutions take workspaces that nobody counts.

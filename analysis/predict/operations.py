@@ -14,9 +14,8 @@ from kernels.problems import Stream
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
 _CALL = profile_rows.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
-_ALIKE = {
-    "batchnorm_grad": "batchnorm"
-}  # whose rows stand for what Keras differentiates together with its forward pass
+# whose rows stand for what Keras differentiates together with its forward pass
+_ALIKE = {"batchnorm_grad": "batchnorm"}
 
 
 def passing(of: Rows, problem: Stream, device: str, execution: str) -> tuple[Estimate, str, str] | None:

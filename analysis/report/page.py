@@ -110,9 +110,8 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     lines += differences.section(every)
     lines += _side_by_side(every, pictures) if several else body.markdown(of, pictures)
     heads, found = overview.numbers(every)
-    numbers = [
-        tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one
-    ]  # the check is on the HTML page
+    # the check is on the HTML page
+    numbers = [tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one]
     lines += overview.numbers_section([m for one in every for m in one.rows], numbers, heads[:-1])
     lines += overview.commands_section(every)
     return "\n".join(lines).rstrip() + "\n"

@@ -46,9 +46,8 @@ def answer(
         + training_answers.training_sentences(measurements)
         + _of_switches(measurements)
     )
-    if not any(
-        m.problem.op in ("matmul", "conv") for m in measurements
-    ):  # a run of roofs, launches or copies answers with those
+    # a run of roofs, launches or copies answers with those
+    if not any(m.problem.op in ("matmul", "conv") for m in measurements):
         told += (
             rates.level_sentences(measurements, machine)
             + rates.launch_sentences(ceilings)

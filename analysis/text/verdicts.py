@@ -115,9 +115,8 @@ def sentence(reported: "Reported", found: Measured | None) -> str:
     at = "" if found.batch == t.batch else f" (at batch {found.batch}, the nearest measured)"
     who = {"gpu": "the GPU is faster", "cpu": "the CPU is faster", "neither": "neither is faster"}[found.faster]
     steps = f"a step takes {_interval(found.gpu)} on the GPU and {_interval(found.cpu)} on the CPU"
-    most = min(
-        1.0, found.parts[found.largest] / found.gpu.value
-    )  # a noisy step may be shorter than the constant of one
+    # a noisy step may be shorter than the constant of one
+    most = min(1.0, found.parts[found.largest] / found.gpu.value)
     share = f"the largest part of the GPU's step is {found.largest}: {percent(most)}"
     if found.comes_back:
         return f"{name}{at}, measured here: {who}, as reported ({reported.words}): {steps}; {share}."

@@ -24,31 +24,6 @@ def heights(vector: int) -> tuple[int, ...]:
     return (14, 13, 12, 9, 3) if tile_rows(vector) == 14 else (6, 4)
 
 
-class _Loop:
-    """`for i in range(start, ...)` by hand, with values that go from trip to trip."""
-
-    def __init__(self, builder: ir.IRBuilder, start, values: list):
-        self.builder = builder
-        before = builder.block
-        self.look = builder.append_basic_block("look")
-        builder.branch(self.look)
-        builder.position_at_end(self.look)
-        self.slots = [builder.phi(value.type) for value in (start, *values)]
-        for slot, value in zip(self.slots, (start, *values), strict=True):
-            slot.add_incoming(value, before)
-
-    def enter(self, going) -> None:
-        trip, self.after = (self.builder.append_basic_block(word) for word in ("trip", "after"))
-        self.builder.cbranch(going, trip, self.after)
-        self.builder.position_at_end(trip)
-
-    def leave(self, values: list) -> None:
-        for slot, value in zip(self.slots, values, strict=True):
-            slot.add_incoming(value, self.builder.block)
-        self.builder.branch(self.look)
-        self.builder.position_at_end(self.after)
-
-
 def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors: int, apart: bool) -> ir.Function:
     """C tile (+)= the sum over runs of A B panel, as a function of its own, so that nothing around it takes its registers.
 
@@ -66,7 +41,6 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     function = emit.own_function(module, name, kinds)
     (a, rows_at, next_at, runs_at, count, length, step, b, c, c_at, height, columns, added) = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    fma = emit.fused(builder, vector, "llvm.fma")
 
     def row_of(table, r: int):
         """The table's entry for the row; rows that are not there repeat the last one."""
@@ -79,21 +53,15 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
 
     targets = [builder.gep(c, [row_of(c_at, r)]) for r in range(rows)]
     past = builder.icmp_signed("==", added, emit.INDEX(PAST_CACHES)) if apart else ir.IntType(1)(0)
-    if apart:
-        ask, begin = builder.append_basic_block("ask"), builder.append_basic_block("begin")
-        builder.cbranch(past, begin, ask)
-        builder.position_at_end(ask)
-    for r in range(rows):
-        for v in range(vectors):
-            emit.prefetch(builder, place(r, v), write=True)
-    if apart:
-        builder.branch(begin)
-        builder.position_at_end(begin)
+    with builder.if_then(builder.not_(past)):
+        for r in range(rows):
+            for v in range(vectors):
+                emit.prefetch(builder, place(r, v), write=True)
     lines = [builder.gep(a, [row_of(rows_at, r)]) for r in range(rows)] if apart else [a]
 
     def steps(unroll: int, start, right, sums):
         """As many trips of `unroll` steps of a run as there are; gives where they stopped, B's next step and the sums."""
-        loop = _Loop(builder, start, [right, *sums])
+        loop = emit.Loop(builder, start, [right, *sums])
         k, right, *values = loop.slots
         after_k = builder.add(k, emit.INDEX(unroll))
         loop.enter(builder.icmp_signed("<=", after_k, length))
@@ -106,21 +74,14 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
         some = builder.gep(next_at, [builder.mul(some, emit.INDEX(share))])
         at_k = builder.add(offset, builder.and_(k, emit.INDEX(-_LINE // item)))
         for u in range(unroll):
-            across = []
-            for v in range(vectors):
-                from_ = builder.gep(right, [emit.INDEX((u * VECTORS + v) * vector.count)])
-                across.append(builder.load(builder.bitcast(from_, vector.as_pointer())))
-                across[-1].align = item * vector.count
+            across = (builder.gep(right, [emit.INDEX((u * VECTORS + v) * vector.count)]) for v in range(vectors))
             if not apart and u:
                 left = builder.gep(left, [step])
-            for r in range(rows):
-                factor = builder.load(
-                    builder.gep(lefts[r], [emit.INDEX(u)]) if apart else builder.gep(left, [emit.INDEX(r)])
-                )
-                factor = emit.broadcast(builder, factor, vector)
-                for v in range(vectors):
-                    i = r * vectors + v
-                    values[i] = builder.call(fma, [factor, across[v], values[i]])
+            down = (
+                builder.gep(lefts[r], [emit.INDEX(u)]) if apart else builder.gep(left, [emit.INDEX(r)])
+                for r in range(rows)
+            )
+            values = emit.outer_product(builder, vector, across, down, values)
             if apart and unroll == _UNROLL and u < share:
                 row = builder.load(builder.gep(some, [emit.INDEX(u)]))
                 emit.prefetch(builder, builder.gep(a, [builder.add(row, at_k)]))
@@ -128,7 +89,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
         return loop.slots
 
     zero = ir.Constant(vector, None)
-    runs = _Loop(builder, emit.INDEX(0), [b, *[zero] * (rows * vectors)])
+    runs = emit.Loop(builder, emit.INDEX(0), [b, *[zero] * (rows * vectors)])
     run, right, *sums = runs.slots
     runs.enter(builder.icmp_signed("<", run, count))
     offset = builder.load(builder.gep(runs_at, [run]))
@@ -140,40 +101,22 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
         builder.icmp_signed("<=", added, emit.INDEX(0)),
         builder.icmp_signed(">=", columns, emit.INDEX(vectors * vector.count)),
     )
-    plainly, masked, kept, streamed = (
-        builder.append_basic_block(word) for word in ("plainly", "masked", "kept", "streamed")
-    )
-    builder.cbranch(whole, plainly, masked)
-    builder.position_at_end(plainly)
-    builder.cbranch(past, streamed, kept)
-    for block in (kept, streamed, masked) if apart else (kept, masked):
-        builder.position_at_end(block)
-        if block is masked:
-            stored, old = (
-                [_first_lanes(builder, builder.sub(n, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
-                for n in (columns, added)
-            )
-        for r in range(rows):
-            row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
-            builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
-            builder.position_at_end(end)
-            builder.ret_void()
-            builder.position_at_end(row)
+
+    def store_rows(store) -> None:
+        for r in emit.rows_there(builder, rows, height):
             for v in range(vectors):
-                value = sums[r * vectors + v]
-                if block is kept:
-                    builder.store(value, place(r, v)).align = item
-                elif block is streamed:
-                    store = builder.store(value, place(r, v))
-                    store.align = item * vector.count
-                    store.set_metadata("nontemporal", module.add_metadata([ir.IntType(32)(1)]))
-                else:
-                    value = builder.fadd(value, emit.masked_load(builder, place(r, v), old[v], vector, item))
-                    emit.masked_store(builder, value, place(r, v), stored[v], item)
-        builder.ret_void()
-    if not apart:
-        builder.position_at_end(streamed)
-        builder.unreachable()
+                store(sums[r * vectors + v], place(r, v), v)
+
+    with builder.if_then(whole):
+        if apart:
+            with builder.if_then(past):
+                store_rows(lambda value, to, v: emit.store_past_caches(builder, value, to, item * vector.count))
+        store_rows(lambda value, to, v: builder.store(value, to, item))
+    stored, old = (
+        [_first_lanes(builder, builder.sub(n, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
+        for n in (columns, added)
+    )
+    store_rows(lambda value, to, v: emit.add_masked(builder, value, to, old[v], stored[v], item))
     return function
 
 
@@ -186,29 +129,17 @@ def _first_lanes(builder, count, vector):
     return builder.bitcast(builder.trunc(bits, ir.IntType(vector.count)), ir.VectorType(ir.IntType(1), vector.count))
 
 
-def _call(context, builder, element, lanes: int, heights: list[int], high, passed: list, apart: bool):
+def _call(builder, vector: ir.VectorType, heights: tuple[int, ...], high, passed: list, apart: bool) -> None:
     """Calls the tile of as many rows as `high` says, one of `heights`, and of as many vectors as there are columns."""
-    vector, columns = ir.VectorType(context.get_value_type(element), lanes), passed[-2]
-    end = builder.append_basic_block("done")
-    for rows in heights:
-        for vectors in range(1, VECTORS + 1):
-            function = _tile_function(builder.module, vector, rows, vectors, apart)
-            fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
-            enough = builder.icmp_signed("<=", columns, emit.INDEX(vectors * lanes))
-            builder.cbranch(builder.and_(enough, builder.icmp_signed("==", high, emit.INDEX(rows))), fits, other)
-            builder.position_at_end(fits)
-            builder.call(function, passed)
-            builder.branch(end)
-            builder.position_at_end(other)
-    builder.unreachable()
-    builder.position_at_end(end)
-    return context.get_dummy_value()
 
+    def cases():
+        for rows in heights:
+            for vectors in range(1, VECTORS + 1):
+                enough = builder.icmp_signed("<=", passed[-2], emit.INDEX(vectors * vector.count))
+                function = _tile_function(builder.module, vector, rows, vectors, apart)
+                yield builder.and_(enough, builder.icmp_signed("==", high, emit.INDEX(rows))), function
 
-def _moved(context, builder, signature, arguments, arrays: tuple[int, ...]) -> list:
-    """Pointers to the places meant in the arrays, each of which is followed by where that is."""
-    pointers = emit.datas(context, builder, signature, arguments, arrays)
-    return [builder.gep(pointer, [arguments[i + 1]]) for pointer, i in zip(pointers, arrays, strict=True)]
+    emit.call_first(builder, cases(), passed)
 
 
 @intrinsic
@@ -239,39 +170,16 @@ def tile_apart(
     """Multiplies rows of A that lie anywhere with a panel of B into a tile of C; see _tile_function. Each array comes with the
     place where what is meant begins in it. `lanes`: a tuple as long as a vector; `rows`: one as long as the tile has rows."""
     one = types.intp
-    signature = types.void(
-        lanes,
-        rows,
-        a,
-        one,
-        rows_at,
-        one,
-        next_at,
-        one,
-        runs_at,
-        one,
-        one,
-        one,
-        b,
-        one,
-        c,
-        one,
-        c_at,
-        one,
-        one,
-        one,
-        one,
-    )
+    tables = (rows_at, one, next_at, one, runs_at, one)
+    signature = types.void(lanes, rows, a, one, *tables, one, one, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
-        a, rows_at, next_at, runs_at, b, c, c_at = _moved(
-            context, builder, signature, arguments, (2, 4, 6, 8, 12, 14, 16)
-        )
+        meant = emit.starts(context, builder, signature, arguments, (2, 4, 6, 8, 12, 14, 16))
+        a, rows_at, next_at, runs_at, b, c, c_at = meant
         passed = [a, rows_at, next_at, runs_at, *arguments[10:12], emit.INDEX(1), b, c, c_at, *arguments[18:]]
-        rows = signature.args[1].count
-        return _call(
-            context, builder, signature.args[2].dtype, signature.args[0].count, [rows], emit.INDEX(rows), passed, True
-        )
+        (vector, _), rows = emit.vector_of(context, signature, 2), signature.args[1].count
+        _call(builder, vector, (rows,), emit.INDEX(rows), passed, True)
+        return context.get_dummy_value()
 
     return signature, codegen
 
@@ -300,13 +208,13 @@ def tile_beside(
 ):
     """The same for rows of A that lie side by side, its steps `step` apart; `high`: one of the heights that there are."""
     one = types.intp
-    signature = types.void(lanes, one, a, one, runs_at, one, one, one, one, b, one, c, one, c_at, one, one, one, one)
+    signature = types.void(lanes, one, a, one, runs_at, *[one] * 4, b, one, c, one, c_at, *[one] * 4)
 
     def codegen(context, builder, signature, arguments):
-        a, runs_at, b, c, c_at = _moved(context, builder, signature, arguments, (2, 4, 9, 11, 13))
+        a, runs_at, b, c, c_at = emit.starts(context, builder, signature, arguments, (2, 4, 9, 11, 13))
         passed = [a, runs_at, runs_at, runs_at, *arguments[6:9], b, c, c_at, *arguments[15:]]
-        element, lanes = signature.args[2].dtype, signature.args[0].count
-        there = heights(lanes * element.bitwidth // 8)
-        return _call(context, builder, element, lanes, list(there), arguments[1], passed, False)
+        vector, item = emit.vector_of(context, signature, 2)
+        _call(builder, vector, heights(vector.count * item), arguments[1], passed, False)
+        return context.get_dummy_value()
 
     return signature, codegen

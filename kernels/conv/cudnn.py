@@ -156,9 +156,8 @@ def plan(problem: Conv, a, b):
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
     stream, workspace, nhwc = cupy.cuda.get_current_stream(), _workspace(), problem.layout == "NHWC"
     cudnn.set_stream(_handle(), stream.ptr)
-    if (
-        nhwc and problem.direction != "wgrad"
-    ):  # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
+    # cuDNN's channels-last filters are c_out, r, s, c_in: held so, as a library would
+    if nhwc and problem.direction != "wgrad":
         b = cupy.ascontiguousarray(b.transpose(3, 0, 1, 2))
     turned = nhwc and problem.direction == "wgrad"
     shape = problem.out_shape

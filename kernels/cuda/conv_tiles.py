@@ -1,21 +1,19 @@
 """What our CUDA convolutions are compiled for and called with: their tiles, the product that a direction comes to, and how its
 sum is split over blocks.
 
-A tile's field is a macro of the .cu in capitals. Nothing here needs a GPU.
+Nothing here needs a GPU.
 """
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from kernels.cuda.tiles import GroupTiles, WarpTiles
 from kernels.problems import Conv
 
-GROUP_ROWS = 2048  # of the product, whose tiles are worked on together
 MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
 _LEAST_STEPS = 4  # of a sum that is split, for each of its parts
 _PARTIAL_BYTES = 1 << 28
-_LINE, _PART_BYTES = 128, 64 * 128  # as conv/cuda_wgmma.cu has them
-HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
 
 
 class Gather(NamedTuple):
@@ -145,28 +143,15 @@ def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
     return sorted({-(-steps // -(-steps // of)) for of in parts} if steps else {1})  # none of them empty
 
 
-def macros(tiles: NamedTuple) -> dict[str, int]:
-    """The tiles as macros of their .cu."""
-    return {name.upper(): value for name, value in tiles._asdict().items()}
-
-
-class Warps(NamedTuple):
-    """implicit_gemm of conv/cuda.cu: of the product a block, depth a stage, of it a warp and a thread; stages; blocks on a
+class Warps(WarpTiles, frozen=True):
+    """implicit_gemm of conv/cuda.cu: of the product a block and a warp, depth a stage, of it a thread; stages; blocks on a
     multiprocessor."""
 
-    tile_m: int
-    tile_n: int
     deep: int
-    warp_m: int
-    warp_n: int
     each_m: int
     each_n: int
     stages: int
     blocks: int
-
-    @property
-    def threads(self) -> int:
-        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
 
     def shared_bytes(self, wgrad: bool) -> int:
         """The ring of stages; rows of A are 4 floats apart, but wgrad's lie across."""
@@ -178,28 +163,20 @@ class Warps(NamedTuple):
 
 
 WARPS = (
-    Warps(128, 64, 16, 64, 32, 8, 8, 4, 3),
-    Warps(128, 128, 16, 64, 64, 8, 16, 4, 2),
-    Warps(256, 32, 16, 64, 32, 8, 8, 3, 3),
-    Warps(64, 64, 16, 32, 32, 4, 8, 4, 4),
-    Warps(128, 16, 16, 64, 16, 8, 4, 3, 6),
+    Warps(128, 64, 64, 32, 16, 8, 8, 4, 3),
+    Warps(128, 128, 64, 64, 16, 8, 16, 4, 2),
+    Warps(256, 32, 64, 32, 16, 8, 8, 3, 3),
+    Warps(64, 64, 32, 32, 16, 4, 8, 4, 4),
+    Warps(128, 16, 64, 16, 16, 8, 4, 3, 6),
 )
 
 
-class Tensors(NamedTuple):
+class Tensors(WarpTiles, frozen=True):
     """conv/cuda_tensor.cu: of the product a block and a warp, depth a stage, stages, blocks on a multiprocessor."""
 
-    tile_m: int
-    tile_n: int
-    warp_m: int
-    warp_n: int
     deep: int
     stages: int
     blocks: int
-
-    @property
-    def threads(self) -> int:
-        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
 
     def shared_bytes(self, wgrad: bool) -> int:
         """The ring of stages, every line 16 bytes longer than what it holds."""
@@ -221,20 +198,13 @@ TENSORS = (
 )
 
 
-class Groups(NamedTuple):
-    """conv/cuda_wgmma.cu: warpgroups that multiply, of the product each, places in the ring, parts of a warpgroup's results on
-    their way, blocks on a multiprocessor."""
+class Groups(GroupTiles, frozen=True):
+    """conv/cuda_wgmma.cu: warpgroups that multiply, of the product each, stages, parts of a warpgroup's results on their way,
+    blocks on a multiprocessor."""
 
-    consumers: int
-    rows: int
-    columns: int
-    stages: int
     staged: int
     blocks: int
-
-    @property
-    def tile(self) -> tuple[int, int]:
-        return self.consumers * self.rows, self.columns
+    deep: ClassVar[int] = 64
 
     @property
     def threads(self) -> int:
@@ -242,9 +212,7 @@ class Groups(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, the results on their way, two barriers a place."""
-        ring = self.stages * sum(self.tile) * _LINE
-        return ring + self.consumers * self.staged * _PART_BYTES + 16 * self.stages
+        return self.ring_bytes(self.staged)
 
     def __str__(self) -> str:
         return f"{self.tile[0]}x{self.tile[1]} stages={self.stages} blocks={self.blocks}"

@@ -15,8 +15,8 @@ import numpy as np
 FOLDER = pathlib.Path(__file__).parent.parent  # the kernels package
 STREAM_THREADS = 256
 H2D, D2H, D2D = 1, 2, 3  # cudaMemcpyKind
-# CUtensorMapDataType, -Swizzle and -L2promotion, from the CUDA toolkit's cuda.h
-_UINT16, _SWIZZLE_128B, _L2_256B = 1, 3, 3
+# CUtensorMapDataType; -Interleave (none), -Swizzle (128 bytes), -L2promotion (256 bytes), -FloatOOBfill (0): the toolkit's cuda.h
+UINT16, SWIZZLED = 1, (0, 3, 3, 0)
 MAP_BYTES = _MAP_ALIGNMENT = 128  # the driver asks for 64 at least
 _IGNORED, _PROGRAMMATIC_STREAM_SERIALIZATION = 0, 6  # CUlaunchAttributeID
 
@@ -71,6 +71,13 @@ def _driver() -> ctypes.CDLL:
     return ctypes.WinDLL("nvcuda.dll") if sys.platform == "win32" else ctypes.CDLL("libcuda.so.1")
 
 
+def map_room() -> np.ndarray:
+    """Zeros for a CUtensorMap, which begins where the driver wants it."""
+    room = np.zeros(MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
+    begin = -room.ctypes.data % _MAP_ALIGNMENT
+    return room[begin : begin + MAP_BYTES]
+
+
 def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int, int]) -> np.ndarray:
     """What tells the copy engine (TMA) of a matrix of 2-byte items: a CUtensorMap to pass to a kernel by value.
 
@@ -84,22 +91,17 @@ def tensor_map(address: int, rows: int, columns: int, pitch: int, box: tuple[int
         )
     words = ctypes.c_uint64 * 2
     boxes, steps = (ctypes.c_uint32 * 2)(box[1], box[0]), (ctypes.c_uint32 * 2)(1, 1)
-    room = np.zeros(MAP_BYTES + _MAP_ALIGNMENT, np.uint8)
-    begin = -room.ctypes.data % _MAP_ALIGNMENT
-    made = room[begin : begin + MAP_BYTES]
+    made = map_room()
     failed = _driver().cuTensorMapEncodeTiled(
         ctypes.c_void_p(made.ctypes.data),
-        _UINT16,
+        UINT16,
         2,
         ctypes.c_void_p(address),
         words(columns, rows),
         (ctypes.c_uint64 * 1)(pitch * 2),
         boxes,
         steps,
-        0,
-        _SWIZZLE_128B,
-        _L2_256B,
-        0,
+        *SWIZZLED,
     )
     if failed:
         raise ValueError(

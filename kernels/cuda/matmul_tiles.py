@@ -1,30 +1,18 @@
 """What our CUDA matmuls are compiled for: the tiles that are tried on a GPU, and what each takes of a multiprocessor.
 
-A field is a macro of the .cu in capitals. Nothing here needs a GPU.
+Nothing here needs a GPU.
 """
 
-from typing import NamedTuple
+from kernels.cuda.tiles import HOPPER_SHARED_BYTES, GroupTiles, WarpTiles
 
-GROUP_ROWS = 2048  # of C, whose tiles are worked on together
 ITEMS_ON_16_BYTES = 8  # of 2 bytes
-_LINE, _PART_BYTES = 128, 64 * 128  # as matmul/cuda_wgmma.cu has them
-HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
 
 
-def macros(tiles: NamedTuple) -> dict[str, int]:
-    """The tiles as macros of their .cu."""
-    return {name.upper(): value for name, value in tiles._asdict().items()}
-
-
-class Warps(NamedTuple):
-    """matmul/cuda_warp.cu: of C a block, k a stage, of C a warp and a thread; stages; groups of warps that share a stage's k;
+class Warps(WarpTiles, frozen=True):
+    """matmul/cuda_warp.cu: of C a block and a warp, k a stage, of C a thread; stages; groups of warps that share a stage's k;
     blocks on a multiprocessor; threads along a row of A's tile that fetch."""
 
-    tile_m: int
-    tile_n: int
     deep: int
-    warp_m: int
-    warp_n: int
     each_m: int
     each_n: int
     stages: int
@@ -34,7 +22,7 @@ class Warps(NamedTuple):
 
     @property
     def threads(self) -> int:
-        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32 * self.slices
+        return super().threads * self.slices
 
     @property
     def shared_bytes(self) -> int:
@@ -51,32 +39,24 @@ class Warps(NamedTuple):
 
 # More of C a thread needs fewer loads for a product; smaller ones where C has too few large tiles for all multiprocessors.
 WARPS = (
-    Warps(128, 256, 16, 64, 64, 8, 16, 4, 1, 1, 8),
-    Warps(128, 256, 16, 64, 64, 8, 16, 4, 1, 1, 16),
-    Warps(96, 128, 16, 96, 32, 12, 8, 4, 1, 3, 8),
-    Warps(96, 128, 16, 96, 32, 12, 8, 4, 1, 3, 16),
-    Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2, 16),
-    Warps(64, 128, 16, 64, 32, 8, 8, 4, 1, 4, 8),
-    Warps(64, 128, 32, 64, 32, 8, 8, 3, 2, 2, 16),
-    Warps(64, 64, 32, 64, 32, 8, 8, 4, 4, 2, 8),
-    Warps(64, 64, 64, 64, 32, 8, 8, 3, 4, 2, 16),
+    Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1, 8),
+    Warps(128, 256, 64, 64, 16, 8, 16, 4, 1, 1, 16),
+    Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3, 8),
+    Warps(96, 128, 96, 32, 16, 12, 8, 4, 1, 3, 16),
+    Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 16),
+    Warps(64, 128, 64, 32, 16, 8, 8, 4, 1, 4, 8),
+    Warps(64, 128, 64, 32, 32, 8, 8, 3, 2, 2, 16),
+    Warps(64, 64, 64, 32, 32, 8, 8, 4, 4, 2, 8),
+    Warps(64, 64, 64, 32, 64, 8, 8, 3, 4, 2, 16),
 )
 
 
-class Tensors(NamedTuple):
+class Tensors(WarpTiles, frozen=True):
     """matmul/cuda_tensor.cu: of C a block and a warp, bytes of k a stage, stages, blocks on a multiprocessor."""
 
-    tile_m: int
-    tile_n: int
-    warp_m: int
-    warp_n: int
     line: int
     stages: int
     blocks: int
-
-    @property
-    def threads(self) -> int:
-        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
 
     def shared_bytes(self, size: int) -> int:
         """For items of `size` bytes: A's rows are 16 bytes longer than k's line, B's 8 items longer than the tile."""
@@ -97,22 +77,18 @@ TENSORS = (
 )
 
 
-class Groups(NamedTuple):
-    """matmul/cuda_wgmma.cu: warpgroups that multiply, of C each, places in the ring, blocks of a cluster down and across, parts
-    of a warpgroup's results on their way; `in_turn` 1: each warpgroup has tiles of its own, 0: they share one."""
+class Groups(GroupTiles, frozen=True):
+    """matmul/cuda_wgmma.cu: warpgroups that multiply, of C each, stages, blocks of a cluster down and across, parts of a
+    warpgroup's results on their way; `pingpong` 1: each warpgroup has tiles of its own, 0: they share one (cooperative)."""
 
-    consumers: int
-    rows: int
-    columns: int
-    stages: int
     cluster_m: int
     cluster_n: int
     staged: int
-    in_turn: int = 0
+    pingpong: int = 0
 
     @property
     def tile(self) -> tuple[int, int]:
-        return self.rows if self.in_turn else self.consumers * self.rows, self.columns
+        return self.rows if self.pingpong else self.consumers * self.rows, self.columns
 
     @property
     def threads(self) -> int:
@@ -124,9 +100,8 @@ class Groups(NamedTuple):
 
     @property
     def shared_bytes(self) -> int:
-        """The ring, the results on their way, two barriers a place, and 1024 to begin on a multiple of as many."""
-        ring = self.stages * sum(self.tile) * _LINE
-        return ring + self.consumers * self.staged * _PART_BYTES + 16 * self.stages + 1024
+        """1024 more, to begin on a multiple of as many."""
+        return self.ring_bytes(self.staged) + 1024
 
     def shares(self) -> tuple[int, int]:
         """Rows of A's tile and columns of B's that a block loads for its cluster."""
@@ -147,7 +122,7 @@ class Groups(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.tile[0]}x{self.tile[1]} {'in-turn' if self.in_turn else 'together'} stages={self.stages} "
+            f"{self.tile[0]}x{self.tile[1]} {'ping-pong' if self.pingpong else 'cooperative'} stages={self.stages} "
             f"cluster={self.cluster_m}x{self.cluster_n} staged={self.staged}"
         )
 

@@ -147,6 +147,5 @@ def recorded(call: Callable[[], None], count: int, passes: int) -> Callable[[], 
         raise broken[0]
     on_each([lambda g=g, s=s: g.upload(s) for g, s in zip(graphs, streams, strict=True)])()
     wait_for(count)()
-    return on_each(
-        [lambda g=g, s=s, keep=call: g.launch(s) for g, s in zip(graphs, streams, strict=True)]
-    )  # graphs hold addresses
+    # graphs hold addresses
+    return on_each([lambda g=g, s=s, keep=call: g.launch(s) for g, s in zip(graphs, streams, strict=True)])

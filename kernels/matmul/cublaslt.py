@@ -130,9 +130,8 @@ def best(problem: Matmul, a, b):
         _chosen[problem] = _fastest([call for call, _ in offered], stream)
     call, algorithm = offered[min(_chosen[problem], len(offered) - 1)]
 
-    def run(
-        keep=(one, zero, a, b, workspace, algorithm),
-    ):  # the call holds raw addresses, so their owners are held here
+    # the call holds raw addresses, so their owners are held here
+    def run(keep=(one, zero, a, b, workspace, algorithm)):
         call()
         return c
 

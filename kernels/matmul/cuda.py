@@ -71,27 +71,16 @@ def register_tiled(problem: Matmul, a, b):
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))
 
 
-@functools.cache
-def _shared_limit() -> int:
-    return cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
-
-
-def gpu_name() -> str:
-    """The GPU at hand, as its driver calls it."""
-    return cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)["name"].decode()
-
-
 def warps_call(problem: Matmul, of: matmul_tiles.Warps, a, b, c):
     """The call of matmul/cuda_warp.cu with those tiles."""
     m, n, k = problem.m, problem.n, problem.k
     vector = int(n % 4 == 0 and b.data.ptr % 16 == 0)
-    compiled = loader.load("matmul/cuda_warp", "matmul", **matmul_tiles.macros(of), VECTOR=vector)
+    compiled = loader.load("matmul/cuda_warp", "matmul", **of.macros(), VECTOR=vector)
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    down, across = -(-m // of.tile_m), -(-n // of.tile_n)
-    arguments = (a, b, c, *map(np.int32, (m, n, k)), np.float32(1))
+    grid, arguments = (of.count(m, n),), (a, b, c, *map(np.int32, (m, n, k)), np.float32(1))
 
     def run():
-        compiled((down * across,), (of.threads,), arguments, shared_mem=of.shared_bytes)
+        compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes)
         return c
 
     run.notes = {"tiles": str(of)}
@@ -102,13 +91,8 @@ def warps_call(problem: Matmul, of: matmul_tiles.Warps, a, b, c):
 def warp_tiled(problem: Matmul, a, b):
     _known(problem)
     c = cupy.empty((problem.m, problem.n), np.float32)
-    limit = _shared_limit()
-    calls = {
-        str(t): functools.partial(warps_call, problem, t, a, b, c)
-        for t in matmul_tiles.WARPS
-        if t.shared_bytes <= limit
-    }
-    if not calls:
-        raise ValueError(f"a block of this GPU has {limit} bytes of shared memory, the smallest tiles need more")
+    limit = cupy.cuda.Device().attributes["MaxSharedMemoryPerBlockOptin"]
+    fitting = [of for of in matmul_tiles.WARPS if of.shared_bytes <= limit]
+    calls = {str(of): functools.partial(warps_call, problem, of, a, b, c) for of in fitting}
     name = f"float32 nn {problem.m}x{problem.n}x{problem.k}"
-    return calls[autotuner.fastest(gpu_name(), "matmul/cuda_warp", name, calls)]()
+    return autotuner.tuned("matmul/cuda_warp", name, calls)

@@ -6,7 +6,7 @@ import cupy
 import numpy as np
 
 from kernels.cuda import autotuner, loader, matmul_tiles
-from kernels.matmul.cuda import count_in_32_bits, gpu_name
+from kernels.matmul.cuda import count_in_32_bits
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
@@ -20,17 +20,16 @@ def call(problem: Matmul, of: matmul_tiles.Tensors, a, b, c):
     compiled = loader.load(
         "matmul/cuda_tensor",
         "matmul",
-        **matmul_tiles.macros(of),
+        **of.macros(),
         VECTOR=vector,
         TF32=int(problem.math == "tf32"),
         TYPE=f'"{"" if problem.math == "tf32" else ARITHMETIC[problem.math].ptx}"',
     )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes(size)
-    down, across = -(-m // of.tile_m), -(-n // of.tile_n)
-    arguments = (a, b, c, *map(np.int32, (m, n, k, max(1, matmul_tiles.GROUP_ROWS // of.tile_m))))
+    grid, arguments = (of.count(m, n),), (a, b, c, *map(np.int32, (m, n, k, of.group())))
 
     def run():
-        compiled((down * across,), (of.threads,), arguments, shared_mem=of.shared_bytes(size))
+        compiled(grid, (of.threads,), arguments, shared_mem=of.shared_bytes(size))
         return c
 
     run.notes = {"tiles": str(of)}
@@ -51,4 +50,4 @@ def tensor_core(problem: Matmul, a, b):
     fitting = [of for of in matmul_tiles.TENSORS if of.shared_bytes(a.dtype.itemsize) <= limit]
     calls = {str(of): functools.partial(call, problem, of, a, b, c) for of in fitting}
     name = f"{problem.math} nn {problem.m}x{problem.n}x{problem.k}"
-    return calls[autotuner.fastest(gpu_name(), "matmul/cuda_tensor", name, calls)]()
+    return autotuner.tuned("matmul/cuda_tensor", name, calls)

@@ -9,7 +9,7 @@
 #define STAGES 4      // places in the ring, each with 64 of k
 #define CLUSTER_M 2   // blocks above each other: they share B's tile
 #define CLUSTER_N 1   // blocks side by side: they share A's tile
-#define IN_TURN 0     // 1: each warpgroup has tiles of its own, so that one multiplies while the other's results leave
+#define PINGPONG 0     // 1: each warpgroup has tiles of its own, so that one multiplies while the other's results leave
 #define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
 #define A_STORED_KM 0 // 1: A lies k x m
 #define B_STORED_KN 1 // 1: B lies k x n
@@ -20,10 +20,10 @@
 #include "tile_order.cuh"
 #include "wgmma.cuh"
 
-constexpr int TILE_M = (IN_TURN ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
+constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
 constexpr int A_BYTES = TILE_M * LINE, B_BYTES = TILE_N * LINE, STAGE_BYTES = A_BYTES + B_BYTES;
 constexpr int A_SHARE = TILE_M / CLUSTER_N, B_SHARE = TILE_N / CLUSTER_M;  // rows that this block loads for its cluster
-static_assert(!IN_TURN || CONSUMERS == 2, "two take turns");
+static_assert(!PINGPONG || CONSUMERS == 2, "two take turns");
 static_assert(A_SHARE % (A_STORED_KM ? 64 : 8) == 0 && B_SHARE % (B_STORED_KN ? 64 : 8) == 0, "a share is whole patterns of the swizzle");
 
 __device__ void cluster_meets() {
@@ -108,7 +108,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         if (CONSUMERS == 2) asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
         if (CONSUMERS == 3) asm volatile("setmaxnreg.inc.sync.aligned.u32 160;");
         const int thread = threadIdx.x % 128, lane = thread % 32, consumer = team - 1;
-        const int own = IN_TURN ? 0 : consumer * ROWS;  // the first of its rows in the tile
+        const int own = PINGPONG ? 0 : consumer * ROWS;  // the first of its rows in the tile
         const unsigned staged = out + consumer * STAGED * PART_BYTES;
         const int line = thread / 32 * 16 + lane % 16, piece = lane / 16;  // where it writes its results
         unsigned far_empty = empty;  // the barriers of the block that this thread tells
@@ -123,9 +123,9 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         int turn = consumer;
         // A barrier tells odd phases from even ones alone, so who takes turns may not wait for a place's next but one filling:
         // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
-        if (IN_TURN && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
+        if (PINGPONG && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
         for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
-            if (IN_TURN && turn-- > 0) {  // another's tile: its places in the ring go by
+            if (PINGPONG && turn-- > 0) {  // another's tile: its places in the ring go by
                 const unsigned on = slot + steps;
                 slot = on % STAGES, parity ^= on / STAGES & 1;
                 continue;
@@ -136,7 +136,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + own;
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
             unsigned before = 0;
-            if (IN_TURN) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
+            if (PINGPONG) asm volatile("bar.sync %0, 256;" :: "r"(4 + consumer) : "memory");
             #pragma unroll 1
             for (int step = 0; step < steps; step++) {
                 const unsigned at = ring + slot * STAGE_BYTES;
@@ -148,7 +148,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 before = slot;
                 if (++slot == STAGES) slot = 0, parity ^= 1;
             }
-            if (IN_TURN && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
+            if (PINGPONG && unit + clusters < units) asm volatile("bar.arrive %0, 256;" :: "r"(5 - consumer) : "memory");
             multiplied();
             release(before);
             #pragma unroll

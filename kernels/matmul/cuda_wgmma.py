@@ -9,7 +9,8 @@ import numpy as np
 from cupy.cuda import runtime
 
 from kernels.cuda import autotuner, loader, matmul_tiles
-from kernels.matmul.cuda import count_in_32_bits, gpu_name
+from kernels.cuda.tiles import GROUP_ROWS
+from kernels.matmul.cuda import count_in_32_bits
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
@@ -49,11 +50,11 @@ def call(
     b: Placed,
     c: Placed,
     result,
-    group_rows: int = matmul_tiles.GROUP_ROWS,
+    group_rows: int = GROUP_ROWS,
 ):
     """The call of matmul/cuda_wgmma.cu with those tiles."""
     m, n, k = problem.m, problem.n, problem.k
-    (tile_m, _), (a_share, b_share) = of.tile, of.shares()
+    a_share, b_share = of.shares()
     a_km, b_kn = int(problem.layout == "tn"), int(problem.layout != "nt")
     compiled = loader.load(
         "matmul/cuda_wgmma",
@@ -62,20 +63,17 @@ def call(
         TYPE=f'"{ARITHMETIC[problem.math].ptx}"',
         A_STORED_KM=a_km,
         B_STORED_KN=b_kn,
-        **matmul_tiles.macros(of),
+        **of.macros(),
     )
     compiled.max_dynamic_shared_size_bytes = of.shared_bytes
-    maps = (
-        loader.tensor_map(
-            a.array.data.ptr, *((k, m) if a_km else (m, k)), a.pitch, (_DEEP if a_km else a_share, _DEEP)
-        ),
-        loader.tensor_map(
-            b.array.data.ptr, *((k, n) if b_kn else (n, k)), b.pitch, (_DEEP if b_kn else b_share, _DEEP)
-        ),
-        loader.tensor_map(c.array.data.ptr, m, n, c.pitch, (64, 64)),
-    )
+    sides = ((k, m) if a_km else (m, k)), ((k, n) if b_kn else (n, k)), (m, n)
+    boxes = (_DEEP if a_km else a_share, _DEEP), (_DEEP if b_kn else b_share, _DEEP), (64, 64)
+    maps = [
+        loader.tensor_map(x.array.data.ptr, *side, x.pitch, box)
+        for x, side, box in zip((a, b, c), sides, boxes, strict=True)
+    ]
     blocks = of.blocks(m, n, cupy.cuda.Device().attributes["MultiProcessorCount"])
-    arguments = (*maps, *map(np.int32, (m, n, k, max(1, group_rows // (tile_m * of.cluster_m)))))
+    arguments = (*maps, *map(np.int32, (m, n, k, of.group(group_rows // of.cluster_m))))
     before, after = [x.copy for x in (a, b) if x.copy], c.copy
     launch = loader.overlapping(compiled, blocks, of.threads, arguments, of.shared_bytes)
 
@@ -106,4 +104,4 @@ def wgmma(problem: Matmul, a, b):
     fitting = [of for of in matmul_tiles.GROUPS if of.fits(problem.layout)]
     calls = {str(of): functools.partial(call, problem, of, *operands, result) for of in fitting}
     name = f"{problem.math} {problem.layout} {problem.m}x{problem.n}x{problem.k}"
-    return calls[autotuner.fastest(gpu_name(), "matmul/cuda_wgmma", name, calls)]()
+    return autotuner.tuned("matmul/cuda_wgmma", name, calls)

@@ -118,16 +118,15 @@ def _zip_rows(typingctx, lanes, target, target_at, source, source_at, apart, ahe
     signature = types.void(lanes, target, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        vector, _ = emit.vector_of(context, signature, 1)
         to, source = emit.datas(context, builder, signature, arguments, (1, 3))
         rows = []
         for where in (arguments[4], builder.add(arguments[4], arguments[5])):
-            rows.append(builder.load(emit.at(builder, source, where, vector)))
-            rows[-1].align = 2
+            rows.append(builder.load(emit.at(builder, source, where, vector), align=2))
             emit.prefetch(builder, emit.at(builder, source, builder.add(where, arguments[6]), vector))
         for i, value in enumerate(emit.zipped(builder, rows)):
             emit.prefetch(builder, emit.at(builder, to, arguments[2], vector, 512 * i + 2 * _WORDS), write=True)
-            builder.store(value, emit.at(builder, to, arguments[2], vector, 512 * i)).align = 2
+            builder.store(value, emit.at(builder, to, arguments[2], vector, 512 * i), 2)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -172,12 +171,10 @@ def _stream(typingctx, group, target, target_at, source, source_at):
     signature = types.void(group, target, types.intp, source, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
+        vector, _ = emit.vector_of(context, signature, 1)
         to, source = emit.datas(context, builder, signature, arguments, (1, 3))
-        loaded = builder.load(emit.at(builder, source, arguments[4], vector))
-        store = builder.store(loaded, emit.at(builder, to, arguments[2], vector))
-        loaded.align = store.align = 64
-        store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+        loaded = builder.load(emit.at(builder, source, arguments[4], vector), align=64)
+        emit.store_past_caches(builder, loaded, emit.at(builder, to, arguments[2], vector), 64)
         return context.get_dummy_value()
 
     return signature, codegen

@@ -44,7 +44,6 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     function = emit.own_function(module, name, [pointer] * 3 + [emit.INDEX] * 6)
     a, b, c, apart, length, depth, height, columns, added = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    fma = emit.fused(builder, vector, "llvm.fma")
 
     def place(base, row: int, v: int):
         offset = builder.add(builder.mul(length, emit.INDEX(row)), emit.INDEX(v * vector.count))
@@ -60,67 +59,31 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
 
     def steps(count: int, start, sums):
         """As many trips of `count` steps as there are from `start`; gives where it stopped and the sums."""
-        before = builder.block
-        look, trip, after = (builder.append_basic_block(word) for word in ("look", "trip", "after"))
-        builder.branch(look)
-        builder.position_at_end(look)
-        k, slots = builder.phi(emit.INDEX), [builder.phi(vector) for _ in sums]
-        for slot, value in zip([k, *slots], [start, *sums], strict=True):
-            slot.add_incoming(value, before)
+        loop = emit.Loop(builder, start, sums)
+        k, *values = loop.slots
         after_k = builder.add(k, emit.INDEX(count))
-        builder.cbranch(builder.icmp_signed("<=", after_k, depth), trip, after)
-        builder.position_at_end(trip)
-        values = list(slots)
-
-        def factor_at(u: int, r: int):
-            return (
-                builder.gep(lefts[0], [emit.INDEX(u * rows + r)]) if packed else builder.gep(lefts[r], [emit.INDEX(u)])
-            )
-
-        lefts = (
-            [builder.gep(a, [builder.mul(k, emit.INDEX(rows))])]
-            if packed
-            else [builder.gep(line, [k]) for line in lines]
-        )
+        loop.enter(builder.icmp_signed("<=", after_k, depth))
+        lefts = [builder.gep(line, [builder.mul(k, emit.INDEX(rows)) if packed else k]) for line in lines]
         right = builder.gep(b, [builder.mul(k, emit.INDEX(_VECTORS * vector.count))])
         for u in range(count):
-            across = []
-            for v in range(vectors):
-                across.append(
-                    builder.load(emit.at(builder, right, emit.INDEX((u * _VECTORS + v) * vector.count), vector))
-                )
-                across[-1].align = item * vector.count
-            for r in range(rows):
-                factor = emit.broadcast(builder, builder.load(factor_at(u, r)), vector)
-                for v in range(vectors):
-                    i = r * vectors + v
-                    values[i] = builder.call(fma, [factor, across[v], values[i]])
-        for slot, value in zip([k, *slots], [after_k, *values], strict=True):
-            slot.add_incoming(value, builder.block)
-        builder.branch(look)
-        builder.position_at_end(after)
-        return k, slots
+            across = (builder.gep(right, [emit.INDEX((u * _VECTORS + v) * vector.count)]) for v in range(vectors))
+            if packed:
+                down = (builder.gep(lefts[0], [emit.INDEX(u * rows + r)]) for r in range(rows))
+            else:
+                down = (builder.gep(left, [emit.INDEX(u)]) for left in lefts)
+            values = emit.outer_product(builder, vector, across, down, values)
+        loop.leave([after_k, *values])
+        return loop.slots
 
-    k, sums = steps(_UNROLL, emit.INDEX(0), [ir.Constant(vector, None)] * (rows * vectors))
-    k, sums = steps(1, k, sums)
+    k, *sums = steps(_UNROLL, emit.INDEX(0), [ir.Constant(vector, None)] * (rows * vectors))
+    _, *sums = steps(1, k, sums)
     stored, old = (
         [emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
         for count in (columns, added)
     )
-    for r in range(rows):
-        row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
-        builder.cbranch(builder.icmp_signed("<", emit.INDEX(r), height), row, end)
-        builder.position_at_end(row)
+    for r in emit.rows_there(builder, rows, height):
         for v in range(vectors):
-            there = place(c, r, v)
-            value = builder.fadd(sums[r * vectors + v], emit.masked_load(builder, there, old[v], vector, item))
-            emit.masked_store(builder, value, there, stored[v], item)
-        next_row = builder.append_basic_block("next")
-        builder.branch(next_row)
-        builder.position_at_end(end)
-        builder.ret_void()
-        builder.position_at_end(next_row)
-    builder.ret_void()
+            emit.add_masked(builder, sums[r * vectors + v], place(c, r, v), old[v], stored[v], item)
     return function
 
 
@@ -131,24 +94,19 @@ def tile(typingctx, lanes, a, a_at, b, b_at, c, c_at, apart, length, depth, heig
     signature = types.void(lanes, a, types.intp, b, types.intp, c, *[types.intp] * 7)
 
     def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
-        rows = tile_rows(vector.count * signature.args[1].dtype.bitwidth // 8)
-        pointers = emit.datas(context, builder, signature, arguments, (1, 3, 5))
-        places = [builder.gep(p, [arguments[i]]) for p, i in zip(pointers, (2, 4, 6), strict=True)]
-        end = builder.append_basic_block("done")
-        for packed in (True, False):
-            for vectors in range(1, _VECTORS + 1):
-                function = _tile_function(builder.module, vector, rows, vectors, packed)
-                fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
-                same = builder.icmp_signed("==" if packed else "!=", arguments[7], emit.INDEX(0))
-                enough = builder.icmp_signed("<=", arguments[11], emit.INDEX(vectors * vector.count))
-                builder.cbranch(builder.and_(same, enough), fits, other)
-                builder.position_at_end(fits)
-                builder.call(function, [*places, *arguments[7:]])
-                builder.branch(end)
-                builder.position_at_end(other)
-        builder.unreachable()
-        builder.position_at_end(end)
+        vector, item = emit.vector_of(context, signature, 1)
+        rows = tile_rows(vector.count * item)
+
+        def cases():
+            for packed in (True, False):
+                for vectors in range(1, _VECTORS + 1):
+                    same = builder.icmp_signed("==" if packed else "!=", arguments[7], emit.INDEX(0))
+                    enough = builder.icmp_signed("<=", arguments[11], emit.INDEX(vectors * vector.count))
+                    function = _tile_function(builder.module, vector, rows, vectors, packed)
+                    yield builder.and_(same, enough), function
+
+        panels = emit.starts(context, builder, signature, arguments, (1, 3, 5))
+        emit.call_first(builder, cases(), [*panels, *arguments[7:]])
         return context.get_dummy_value()
 
     return signature, codegen
@@ -160,8 +118,7 @@ def _ask(typingctx, array, index):
     signature = types.void(array, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = emit.datas(context, builder, signature, arguments, (0,))
-        emit.prefetch(builder, builder.gep(pointer, [arguments[1]]))
+        emit.prefetch(builder, *emit.starts(context, builder, signature, arguments, (0,)))
         return context.get_dummy_value()
 
     return signature, codegen

@@ -29,9 +29,7 @@ def _dots(typingctx, sums, a, b, trips):
     def codegen(context, builder, signature, arguments):
         vector, words = ir.VectorType(ir.FloatType(), 16), ir.VectorType(ir.IntType(32), 16)
         target, *sources = vectors.datas(context, builder, signature, arguments, (0, 1, 2))
-        operands = [builder.load(builder.bitcast(source, words.as_pointer())) for source in sources]
-        for operand in operands:
-            operand.align = 4
+        operands = [builder.load(builder.bitcast(source, words.as_pointer()), align=4) for source in sources]
         dot = ir.FunctionType(vector, [words, words, vector])
         slots = [cgutils.alloca_once_value(builder, ir.Constant(vector, None)) for _ in range(vectors.CHAINS)]
         with cgutils.for_range(builder, arguments[3]):
@@ -40,10 +38,7 @@ def _dots(typingctx, sums, a, b, trips):
                     values = [*operands, builder.load(slot)]
                     builder.store(builder.asm(dot, "vdpbf16ps $2, $1, $0", "=v,v,v,0", values, False), slot)
         for i, slot in enumerate(slots):
-            store = builder.store(
-                builder.load(slot), vectors.at(builder, target, ir.Constant(vectors.INDEX, i * 16), vector)
-            )
-            store.align = 4
+            builder.store(builder.load(slot), vectors.at(builder, target, vectors.INDEX(i * 16), vector), 4)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -78,7 +73,7 @@ def _tile_products(typingctx, sums, a, b, config, trips):
         pointers = vectors.datas(context, builder, signature, arguments, (0, 1, 2, 3))
         kind = ir.FunctionType(vectors.INDEX, [p.type for p in pointers] + [vectors.INDEX] * 2)
         constraints = "=&r,r,r,r,r,r,0,~{memory},~{flags}"
-        values = [*pointers, ir.Constant(vectors.INDEX, ROW_BYTES), arguments[4]]
+        values = [*pointers, vectors.INDEX(ROW_BYTES), arguments[4]]
         builder.asm(kind, _TILE_CODE, constraints, values, side_effect=True)
         return context.get_dummy_value()
 

@@ -2,7 +2,6 @@
 
 import numba
 import numpy as np
-from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -41,8 +40,7 @@ def peek(typingctx, array, index):
     signature = array.dtype(array, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = emit.datas(context, builder, signature, arguments, (0,))
-        return builder.load(builder.gep(pointer, [arguments[1]]))
+        return builder.load(*emit.starts(context, builder, signature, arguments, (0,)))
 
     return signature, codegen
 
@@ -53,8 +51,7 @@ def copy_some(typingctx, lanes, target, target_at, source, source_at, valid):
     signature = types.void(lanes, target, types.intp, source, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
-        item = signature.args[1].dtype.bitwidth // 8
+        vector, item = emit.vector_of(context, signature, 1)
         to, source = emit.datas(context, builder, signature, arguments, (1, 3))
         mask = emit.first_lanes(builder, arguments[5], vector)
         loaded = emit.masked_load(builder, emit.at(builder, source, arguments[4], vector), mask, vector, item)
@@ -70,13 +67,11 @@ def copy_group(typingctx, group, target, target_at, source, source_at, ahead):
     signature = types.void(group, target, types.intp, source, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(signature.args[1].dtype), signature.args[0].count)
-        item = signature.args[1].dtype.bitwidth // 8
+        vector, item = emit.vector_of(context, signature, 1)
         to, source = emit.datas(context, builder, signature, arguments, (1, 3))
-        loaded = builder.load(emit.at(builder, source, arguments[4], vector))
-        loaded.align = item
+        loaded = builder.load(emit.at(builder, source, arguments[4], vector), align=item)
         emit.prefetch(builder, emit.at(builder, source, builder.add(arguments[4], arguments[5]), vector))
-        builder.store(loaded, emit.at(builder, to, arguments[2], vector)).align = item
+        builder.store(loaded, emit.at(builder, to, arguments[2], vector), item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -90,19 +85,17 @@ def transpose_block(typingctx, lanes, group, target, target_at, step, source, so
     signature = types.void(lanes, group, target, types.intp, types.intp, source, *[types.intp] * 3)
 
     def codegen(context, builder, signature, arguments):
-        vector = ir.VectorType(context.get_value_type(signature.args[2].dtype), signature.args[0].count)
-        item, rows = signature.args[2].dtype.bitwidth // 8, signature.args[1].count
+        (vector, item), rows = emit.vector_of(context, signature, 2), signature.args[1].count
         to, source = emit.datas(context, builder, signature, arguments, (2, 5))
         from_, loaded = arguments[6], []
         for r in range(rows):
             if r:
                 more = builder.icmp_signed("<=", emit.INDEX(r), arguments[8])
                 from_ = builder.add(from_, builder.select(more, arguments[7], emit.INDEX(0)))
-            loaded.append(builder.load(emit.at(builder, source, from_, vector)))
-            loaded[-1].align = item
+            loaded.append(builder.load(emit.at(builder, source, from_, vector), align=item))
         for i, value in enumerate(emit.zipped(builder, loaded)):
             into = builder.add(arguments[3], builder.mul(arguments[4], emit.INDEX(i * (vector.count // rows))))
-            builder.store(value, emit.at(builder, to, into, vector)).align = item
+            builder.store(value, emit.at(builder, to, into, vector), item)
         return context.get_dummy_value()
 
     return signature, codegen

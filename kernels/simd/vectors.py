@@ -2,6 +2,7 @@
 
 import functools
 import platform
+from collections.abc import Iterable, Iterator
 
 import llvmlite.binding as llvm
 import numba
@@ -44,12 +45,24 @@ def vector_type(context, array: types.Array, width: int = 0) -> ir.VectorType:
 
 
 def at(builder, pointer, index, vector, ahead: int = 0):
-    return builder.bitcast(builder.gep(pointer, [builder.add(index, ir.Constant(INDEX, ahead))]), vector.as_pointer())
+    return builder.bitcast(builder.gep(pointer, [builder.add(index, INDEX(ahead))]), vector.as_pointer())
+
+
+def vector_of(context, signature, array: int, lanes: int = 0) -> tuple[ir.VectorType, int]:
+    """(the vector of an array argument's elements that is as long as the tuple `lanes`, bytes of an element)."""
+    element = signature.args[array].dtype
+    return ir.VectorType(context.get_value_type(element), signature.args[lanes].count), element.bitwidth // 8
 
 
 def datas(context, builder, signature, arguments, places):
     """The data pointers of the arguments that are arrays, which lie at `places`."""
     return [cgutils.create_struct_proxy(signature.args[i])(context, builder, arguments[i]).data for i in places]
+
+
+def starts(context, builder, signature, arguments, arrays: tuple[int, ...]) -> list:
+    """Pointers to the elements meant in the arguments `arrays`, each of which is followed by the index of that element."""
+    pointers = datas(context, builder, signature, arguments, arrays)
+    return [builder.gep(pointer, [arguments[i + 1]]) for pointer, i in zip(pointers, arrays, strict=True)]
 
 
 def fused(builder, vector: ir.VectorType, intrinsic_name: str):
@@ -91,12 +104,87 @@ def masked_store(builder, value, pointer, mask, align: int) -> None:
     builder.call(function, [value, pointer, ir.IntType(32)(align), mask])
 
 
+def add_masked(builder, value, pointer, old, stored, align: int) -> None:
+    """Stores the lanes `stored` of the value, after adding to it the lanes `old` of what lies there."""
+    value = builder.fadd(value, masked_load(builder, pointer, old, value.type, align))
+    masked_store(builder, value, pointer, stored, align)
+
+
 def prefetch(builder, pointer, write: bool = False) -> None:
     """Asks for the line at `pointer`, to read it or to write it."""
     byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
     kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
     function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
     builder.call(function, [builder.bitcast(pointer, byte), flag(int(write)), flag(3), flag(1)])
+
+
+def store_past_caches(builder, value, pointer, align: int) -> None:
+    """Stores the value by a non-temporal store."""
+    flag = builder.module.add_metadata([ir.IntType(32)(1)])
+    builder.store(value, pointer, align).set_metadata("nontemporal", flag)
+
+
+class Loop:
+    """`for i in range(start, ...)` by hand, with values that go from trip to trip."""
+
+    def __init__(self, builder: ir.IRBuilder, start, values: list):
+        self.builder = builder
+        before = builder.block
+        self.look = builder.append_basic_block("look")
+        builder.branch(self.look)
+        builder.position_at_end(self.look)
+        self.slots = [builder.phi(value.type) for value in (start, *values)]
+        for slot, value in zip(self.slots, (start, *values), strict=True):
+            slot.add_incoming(value, before)
+
+    def enter(self, going) -> None:
+        trip, self.after = (self.builder.append_basic_block(word) for word in ("trip", "after"))
+        self.builder.cbranch(going, trip, self.after)
+        self.builder.position_at_end(trip)
+
+    def leave(self, values: list) -> None:
+        for slot, value in zip(self.slots, values, strict=True):
+            slot.add_incoming(value, self.builder.block)
+        self.builder.branch(self.look)
+        self.builder.position_at_end(self.after)
+
+
+def outer_product(builder, vector: ir.VectorType, right: Iterable, left: Iterable, sums: list) -> list:
+    """The sums, row by row, and to each the vector at its column's pointer in `right` times the factor at its row's in `left`."""
+    fma = fused(builder, vector, "llvm.fma")
+    size = vector.count * (4 if isinstance(vector.element, ir.FloatType) else 8)
+    across = [builder.load(builder.bitcast(pointer, vector.as_pointer()), align=size) for pointer in right]
+    made: list = []
+    for pointer in left:
+        factor = broadcast(builder, builder.load(pointer), vector)
+        made += [builder.call(fma, [factor, values, sums[len(made) + v]]) for v, values in enumerate(across)]
+    return made
+
+
+def rows_there(builder, rows: int, height) -> Iterator[int]:
+    """The rows of a tile, the builder each time where that row is there; where it is not, the function returns."""
+    for r in range(rows):
+        row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
+        builder.cbranch(builder.icmp_signed("<", INDEX(r), height), row, end)
+        builder.position_at_end(end)
+        builder.ret_void()
+        builder.position_at_end(row)
+        yield r
+    builder.ret_void()
+
+
+def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
+    """Calls the function of the first (condition, function) whose condition holds, as one does; each is emitted in its turn."""
+    end = builder.append_basic_block("done")
+    for condition, function in cases:
+        fits, other = builder.append_basic_block("fits"), builder.append_basic_block("other")
+        builder.cbranch(condition, fits, other)
+        builder.position_at_end(fits)
+        builder.call(function, arguments)
+        builder.branch(end)
+        builder.position_at_end(other)
+    builder.unreachable()
+    builder.position_at_end(end)
 
 
 def own_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
@@ -134,8 +222,8 @@ def take_number(typingctx, counters, place):
     signature = types.intp(counters, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = datas(context, builder, signature, arguments, (0,))
-        return builder.atomic_rmw("add", builder.gep(pointer, [arguments[1]]), ir.Constant(INDEX, 1), "seq_cst")
+        (pointer,) = starts(context, builder, signature, arguments, (0,))
+        return builder.atomic_rmw("add", pointer, INDEX(1), "seq_cst")
 
     return signature, codegen
 
@@ -146,8 +234,7 @@ def wait_for(typingctx, counters, place, count):
     signature = types.void(counters, types.intp, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        (pointer,) = datas(context, builder, signature, arguments, (0,))
-        pointer = builder.gep(pointer, [arguments[1]])
+        (pointer,) = starts(context, builder, signature, arguments, (0,))
         look, spin, after = (builder.append_basic_block(name) for name in ("look", "spin", "after"))
         builder.branch(look)
         builder.position_at_end(look)
@@ -176,7 +263,7 @@ def fma_chains(typingctx, out, factor, addend, trips):
     signature = types.void(out, factor, addend, types.intp)
 
     def codegen(context, builder, signature, arguments):
-        array = cgutils.create_struct_proxy(signature.args[0])(context, builder, arguments[0])
+        (pointer,) = datas(context, builder, signature, arguments, (0,))
         vector = vector_type(context, signature.args[0])
         fma = fused(builder, vector, "llvm.fma")
         factors, addends = (broadcast(builder, value, vector) for value in arguments[1:3])
@@ -185,10 +272,10 @@ def fma_chains(typingctx, out, factor, addend, trips):
             for _ in range(UNROLL):
                 for slot in sums:
                     builder.store(builder.call(fma, [factors, builder.load(slot), addends]), slot)
-        target = builder.bitcast(array.data, vector.as_pointer())
+        target = builder.bitcast(pointer, vector.as_pointer())
         for i, slot in enumerate(sums):
-            store = builder.store(builder.load(slot), builder.gep(target, [ir.Constant(INDEX, i)]))
-            store.align = signature.args[0].dtype.bitwidth // 8
+            item = signature.args[0].dtype.bitwidth // 8
+            builder.store(builder.load(slot), builder.gep(target, [INDEX(i)]), item)
         return context.get_dummy_value()
 
     return signature, codegen

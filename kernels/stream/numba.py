@@ -56,20 +56,21 @@ def _pass(typingctx, operation, how, a, b, out, factor, start, stop):
         pointers = vectors.datas(context, builder, signature, arguments, (2, 3, 4))
 
         def some(index, count, vector):
-            places = [builder.add(index, ir.Constant(vectors.INDEX, i * vector.count)) for i in range(count)]
+            places = [builder.add(index, vectors.INDEX(i * vector.count)) for i in range(count)]
             x, y = (
-                [_load(builder, vectors.at(builder, pointer, place, vector), item) for place in places]
+                [builder.load(vectors.at(builder, pointer, place, vector), align=item) for place in places]
                 for pointer in pointers[:2]
             )
             for i, place in enumerate(places):
                 made = _combined(builder, word, vectors.broadcast(builder, arguments[5], vector), x[i], y[i])
                 if how == "far" and vector is whole and i * width % _LINE == 0:
-                    _prefetch(builder, vectors.at(builder, pointers[2], place, vector, _AHEAD_BYTES // item))
-                store = builder.store(made, vectors.at(builder, pointers[2], place, vector))
-                store.align = item
+                    ahead = vectors.at(builder, pointers[2], place, vector, _AHEAD_BYTES // item)
+                    vectors.prefetch(builder, ahead, write=True)
+                to = vectors.at(builder, pointers[2], place, vector)
                 if how == "nontemporal" and vector is whole:
-                    store.align = width
-                    store.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(ir.IntType(32), 1)]))
+                    vectors.store_past_caches(builder, made, to, width)
+                else:
+                    builder.store(made, to, item)
 
         index = cgutils.alloca_once_value(builder, arguments[6])
         one = ir.VectorType(whole.element, 1)
@@ -91,12 +92,6 @@ def _drain(builder) -> None:
         builder.fence("seq_cst")
 
 
-def _load(builder, pointer, align: int):
-    loaded = builder.load(pointer)
-    loaded.align = align
-    return loaded
-
-
 def _combined(builder, operation: str, factors, x, y):
     match operation:
         case "copy":
@@ -110,17 +105,9 @@ def _combined(builder, operation: str, factors, x, y):
     raise ValueError(f"no stream operation {operation!r}")
 
 
-def _prefetch(builder, pointer):
-    """Asks for the line at `pointer`, to write it."""
-    byte, flag = ir.IntType(8).as_pointer(), ir.IntType(32)
-    kind = ir.FunctionType(ir.VoidType(), [byte, flag, flag, flag])
-    function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-    builder.call(function, [builder.bitcast(pointer, byte), flag(1), flag(3), flag(1)])
-
-
 def _steps(builder, index, stop, count: int, vector, body) -> None:
     """`body(index, count, vector)` for as long as `count` vectors lie before `stop`; `index` is a slot that it moves on."""
-    step = ir.Constant(vectors.INDEX, count * vector.count)
+    step = vectors.INDEX(count * vector.count)
     check, trip, after = (builder.append_basic_block(name) for name in ("check", "trip", "after"))
     builder.branch(check)
     builder.position_at_end(check)
@@ -148,8 +135,8 @@ def _sum(typingctx, a, sums, start, stop):
 
         def some(index, count, vector):
             for i, slot in enumerate(slots[:count] if vector is whole else [last]):
-                place = builder.add(index, ir.Constant(vectors.INDEX, i * vector.count))
-                loaded = _load(builder, vectors.at(builder, source, place, vector), item)
+                place = builder.add(index, vectors.INDEX(i * vector.count))
+                loaded = builder.load(vectors.at(builder, source, place, vector), align=item)
                 builder.store(builder.fadd(builder.load(slot), loaded), slot)
 
         index = cgutils.alloca_once_value(builder, arguments[2])
@@ -162,8 +149,8 @@ def _sum(typingctx, a, sums, start, stop):
             builder.insert_element(first, builder.fadd(builder.extract_element(first, zero), left), zero), slots[0]
         )
         for i, slot in enumerate(slots):
-            place = ir.Constant(vectors.INDEX, i * whole.count)
-            builder.store(builder.load(slot), vectors.at(builder, target, place, whole)).align = item
+            place = vectors.INDEX(i * whole.count)
+            builder.store(builder.load(slot), vectors.at(builder, target, place, whole), item)
         return context.get_dummy_value()
 
     return signature, codegen
@@ -225,9 +212,8 @@ def _bound(problem: Stream, arrays, nontemporal: bool):
         sums = empty((threads, _SUMS * vectors.lanes(a.dtype)), a.dtype)
         compiled, arguments = _read, (a, sums, out, share, passes)
     else:
-        out = empty(
-            (problem.elements,), a.dtype, 5
-        )  # its pages are given by the first call, to the threads that write them
+        # its pages are given by the first call, to the threads that write them
+        out = empty((problem.elements,), a.dtype, 5)
         near = problem.bytes_moved <= threads * _NEAR_BYTES
         compiled = _compiled(problem.operation, nontemporal)
         arguments = (a, arrays[-1], out, a.dtype.type(3), share, passes, near)

@@ -15,9 +15,8 @@ def test_every_case_has_the_networks_settings():
         assert (of.seed, of.batch, of.samples, of.epochs) == (case.name, case.batch, case.samples, case.epochs)
         assert all(claim.faster in ("cpu", "gpu", "neither") and claim.words for claim in case.claims)
     s0 = cases.BY_NAME["S0"]
-    assert s0.of("cpu").total_s / s0.of("gpu").total_s == pytest.approx(
-        8.907, abs=1e-3
-    )  # 2191 s over 246 s: "about 9x"
+    # 2191 s over 246 s: "about 9x"
+    assert s0.of("cpu").total_s / s0.of("gpu").total_s == pytest.approx(8.907, abs=1e-3)
     assert (
         s0.of("cpu").sample_s.low * s0.samples <= s0.of("cpu").epoch_s.value <= s0.of("cpu").sample_s.high * s0.samples
     )
@@ -53,9 +52,8 @@ def test_a_smaller_batch_tells_what_of_the_step_does_not_shrink():
         trained("cifar10-cnn", 1, 256, (0.0, 0.0, 3e-3)),
         trained("cifar10-cnn", 1, 256, (0.0, 0.0, 1.2e-3), device="gpu:0"),
     ]
-    more += [
-        trained("cifar10-cnn", 1, 128, (0.0, 0.0, 9e-3), device=d, noise=0.1) for d in ("cpu", "gpu:0")
-    ]  # knows it worse
+    # knows it worse
+    more += [trained("cifar10-cnn", 1, 128, (0.0, 0.0, 9e-3), device=d, noise=0.1) for d in ("cpu", "gpu:0")]
     (found,) = [b for b in published.beside([*s0(15.63, 3.126), *more]) if b.here]
     assert (
         "the GPU's step takes 2.00 ms at batch 32 and still 1.20 ms (60.0 %) at batch 1, "

@@ -272,12 +272,10 @@ def test_processes_that_took_turns_have_a_spread_of_their_own():
     assert known.of(alone).source == "this row" and known.of(alone, noise.TURNS).limit < 0.02 and len(known) == 2
     sides = [msgspec.structs.replace(timed(steady(c)), notes={comparison.SIDE_BY_SIDE: "1"}) for c in (1.0, 1.05)]
     assert words(*map(loaded, sides), stored=known) == ["slower"]
-    assert words(*map(loaded, sides), stored=noise.Stored([alone])) == [
-        "can't tell"
-    ]  # not known of turns: what is known counts
-    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == [
-        "can't tell"
-    ]  # 29 % is too wide
+    # not known of turns: what is known counts
+    assert words(*map(loaded, sides), stored=noise.Stored([alone])) == ["can't tell"]
+    # 29 % is too wide
+    assert words(loaded(timed(steady(1.0))), loaded(timed(steady(1.05))), stored=known) == ["can't tell"]
 
 
 def test_stored_spreads_are_found_beside_the_machines_runs(tmp_path):
@@ -462,9 +460,8 @@ class TestBaselines:
             baselines.save("half", [*records.files_of(runs[0]), tmp_path / "nosuch"])
         assert baselines.names() == []
         baselines.save("other", records.files_of(runs[0]))
-        monkeypatch.setattr(
-            baselines, "require_free", lambda name: None
-        )  # made by another between the question and the copy
+        # made by another between the question and the copy
+        monkeypatch.setattr(baselines, "require_free", lambda name: None)
         with pytest.raises(options.Usage, match="cannot save"):
             baselines.save("other", [])
         assert len(records.read("other").measurements) == 3

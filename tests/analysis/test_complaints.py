@@ -235,9 +235,8 @@ def test_a_finding_that_does_not_come_back_says_so_and_why():
     assert (found.faster, found.comes_back) == ("gpu", False)
     said = verdicts.sentence(found.reported, found)
     assert "the GPU is faster, unlike what was reported (slower on the GPU)" in said
-    assert (
-        "It does not come back: here starting a step on the GPU takes only 900 us, and this CPU needs 5.00 ms" in said
-    )
+    expected = "It does not come back: here starting a step on the GPU takes only 900 us, and this CPU needs 5.00 ms"
+    assert expected in said
     slow = verdicts.measured(Reported(MLP, "gpu", "faster on the GPU"), [*both(0.5 * MS, 1.2 * MS), *launch_rows(0.0)])
     expected = "cannot be shorter than the 900 us that starting it takes, and this CPU is done in 500 us"
     assert expected in verdicts.sentence(slow.reported, slow)

@@ -150,9 +150,8 @@ def test_teaching_rungs_never_stand_for_the_cpu():
 
 
 def test_a_wide_bracket_is_refined_too():
-    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [
-        64
-    ]  # a quarter of the gap is beyond the middle
+    # a quarter of the gap is beyond the middle
+    assert crossover.refine(only(laws(cpu_law, gpu_law, [4, 1024]))) == [64]
     assert crossover.refine(only(laws(cpu_law, gpu_law, [1, 4096]))) == [64]
 
 

@@ -198,9 +198,8 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     """What a fit does for each step's samples is in a step told by short fits, not in one told by the epochs of a fit."""
     of = measured(base, {("cifar10-cnn", 128): 1.0})
     (case,) = uncalibrated(of)
-    feed = (
-        2048 * 3072 * 4 * 2 / made_profile.BYTES["cpu"] / 16
-    )  # priced as the copy that they are, where nothing else is known
+    # priced as the copy that they are, where nothing else is known
+    feed = 2048 * 3072 * 4 * 2 / made_profile.BYTES["cpu"] / 16
     assert case.seconds.value - case.predicted.step_s.value == pytest.approx(feed, rel=0.05)
     row = of.trainings[0]
     stop_reason = "epochs of one fit"

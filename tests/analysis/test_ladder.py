@@ -139,9 +139,8 @@ def test_convolutions_have_a_ladder_of_their_own():
     (one,) = ladder.ladders(rows, CPU_MACHINE, "conv")
     direct, blocked = one.at(p)
     assert (direct.kernel, blocked.kernel) == ("conv/numba/direct", "conv/numba/blocked")
-    assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(
-        0.5
-    )  # of oneDNN
+    # of oneDNN
+    assert blocked.over_before.value == pytest.approx(50) and blocked.of_library.value == pytest.approx(0.5)
     assert blocked.of_peak.value == pytest.approx(0.5)
     found = markdown(Material(Loaded((run(CPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))), False)
     assert found.index("## From three loops to the library") < found.index("## From seven loops to the library")

@@ -195,9 +195,8 @@ def test_less_precision_by_alignment_against_the_same_backends_float32():
         ("tf32", 1, 1, pytest.approx(1.5)),
     ]
     assert found[0].rate.median == pytest.approx(conv().flops / 1e-3)  # the smaller batch is left out
-    larger = row(
-        "conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0"
-    )  # float32 was not measured there
+    # float32 was not measured there
+    larger = row("conv/cudnn/plan", conv(256, math="tf32"), {"device": 1e-9}, device="gpu:0")
     assert layers.arithmetic([*rows, larger], "conv") == found
     assert layers.arithmetic_sentences(found, "conv") == [
         "TF32 on, cudnn on the GPU: a convolution is 4.00 times as fast where its channels are multiples of 8 and 1.50 times as "

@@ -87,9 +87,8 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
 
     def law(n):
         rate = 7e12 if n <= 34 * MIB else 5.5e12 if n < 100 * MIB else 4.2e12
-        return min(
-            rate, 5e10 if n <= 40 * KIB else rate * n / (4 * MIB)
-        )  # flat at first, then rising: calls, not bytes
+        # flat at first, then rising: calls, not bytes
+        return min(rate, 5e10 if n <= 40 * KIB else rate * n / (4 * MIB))
 
     rows = stream_curve("stream/cupy/wide", law, STREAM_SIZES, None)
     seen = {p.name: p for p in memory_levels.plateaus(rows, machine)}

@@ -140,9 +140,8 @@ def test_on_a_gpu_the_step_is_the_longer_of_host_and_device(whole):
     large = seconds(whole, GPU, Training("cifar10-cnn", 512, 50_000))
     device = sum(large.parts[name].value for name in DEVICE)
     assert device > sum(large.parts[name].value for name in ("dispatch", "launches", "transfer calls"))
-    assert large.step_s.value == pytest.approx(
-        device + large.parts["transfer bytes"].value
-    )  # a copy waits for the device
+    # a copy waits for the device
+    assert large.step_s.value == pytest.approx(device + large.parts["transfer bytes"].value)
 
 
 def test_jit_and_the_visible_gpu_choose_the_execution(whole):

@@ -116,9 +116,8 @@ def test_why_names_the_largest_part_and_all_numbers_add_up():
     rows = resident_and_copies()
     said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert said == (
-        "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest "
-        "19.0 us launch and Python and 5.00 us arithmetic on the device; "
-        "the CPU (numpy/blas, 1 thread) needs 50.0 us."
+        "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest 19.0 us launch "
+        "and Python and 5.00 us arithmetic on the device; the CPU (numpy/blas, 1 thread) needs 50.0 us."
     )
 
 

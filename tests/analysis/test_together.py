@@ -26,6 +26,13 @@ from workloads.records import Measurement, Row, Samples, Settings
 from workloads.records import settings as switches
 
 STUDENT = Row("training/keras/fit", Training("lenet", 4, 8), Settings("gpu:0"))
+TEACHER = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
+
+
+def four(make, *taken, **given) -> list:
+    """The student alone, the teacher alone, the student beside the teacher and the teacher beside the student."""
+    rows = (STUDENT, "nothing"), (TEACHER, "nothing"), (STUDENT, "teacher"), (TEACHER, "student")
+    return [make(row, *of, beside=beside, **given) for (row, beside), of in zip(rows, taken, strict=True)]
 
 
 def made(row: Row, **fields) -> Measurement:
@@ -59,11 +66,10 @@ def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
 
 
 def test_the_same_preparation_serves_alone_and_together():
-    settings = Settings("gpu:0", switches={"data": "synthetic", "beside": "nothing"})
-    alone = msgspec.structs.replace(STUDENT, settings=settings)
-    settings = Settings("gpu:0", switches={"data": "synthetic", "beside": "teacher"})
-    both = msgspec.structs.replace(STUDENT, settings=settings)
-    other = msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": "real", "beside": "teacher"}))
+    alone, both, other = (
+        msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": data, "beside": beside}))
+        for data, beside in (("synthetic", "nothing"), ("synthetic", "teacher"), ("real", "teacher"))
+    )
     assert windows.key(alone) == windows.key(both) != windows.key(other)
 
 
@@ -228,24 +234,16 @@ def test_several_trainings_at_once_share_the_device(workers, tmp_path):
 def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
     """A measurement of three equal rounds."""
     samples = tuple(Samples(clock, (s,) * 3, 1, (0, 1, 2), "") for clock, s in clocks.items())
-    return made(
-        msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches=given)), samples=samples
-    )
+    settings = msgspec.structs.replace(row.settings, switches=given)
+    return made(msgspec.structs.replace(row, settings=settings), samples=samples)
 
 
 def test_what_both_at_once_bring_by_hand():
     """10 and 30 ms one after the other are 40; at once the longer of 20 and 32 is 32: 1.25 times as fast."""
-    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [
-        timed(STUDENT, {"host-latency": 0.01}, beside="nothing"),
-        timed(teacher, {"host-latency": 0.03}, beside="nothing"),
-        timed(STUDENT, {"host-latency": 0.02}, beside="teacher"),
-        timed(teacher, {"host-latency": 0.032}, beside="student"),
-    ]
+    rows = four(timed, *([{"host-latency": s}] for s in (0.01, 0.03, 0.02, 0.032)))
     slower, gain = said.lines(rows)
-    assert (
-        "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times." in slower
-    )
+    expected = "step takes 2.00 (2.00..2.00) times as long as alone, the teacher's answer 1.07 (1.07..1.07) times."
+    assert expected in slower
     expected = "40.0 ms one after the other (10.0 ms and 30.0 ms) and 32.0 ms at once: 1.25 (1.25..1.25) times as fast."
     assert expected in gain
     at_once = timed(STUDENT, {"host-latency": 0.016, "host-throughput": 0.008}, beside="fits", at_once="2")
@@ -255,48 +253,31 @@ def test_what_both_at_once_bring_by_hand():
 
 
 def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
-    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [
-        timed(teacher, {"host-latency": 0.03}, data="synthetic", beside="nothing"),
-        timed(STUDENT, {"host-latency": 0.004}, data="synthetic", beside="nothing"),
-        timed(teacher, {"host-latency": 0.032}, data="synthetic", beside="student"),
-        timed(STUDENT, {"host-latency": 0.005}, data="synthetic", beside="teacher"),
-    ]
+    rows = four(timed, *([{"host-latency": s}] for s in (0.004, 0.03, 0.005, 0.032)), data="synthetic")
+    rows = [rows[i] for i in (1, 0, 3, 2)]  # the teacher first
     loaded = records.Loaded((run(GPU_MACHINE),), tuple(rows), 0, ("training-teacher.jsonl",))
     assert sentences.answer(loaded) == said.lines(rows) and len(said.lines(rows)) == 2
     text = page.markdown(Material(loaded), False)
-    assert (
-        "No GPU was measured" not in text
-        and "Nothing was measured" not in text
-        and "## Training with Keras" not in text
-    )
+    assert not any(s in text for s in ("No GPU was measured", "Nothing was measured", "## Training with Keras"))
     assert "| training/keras/fit | lenet, batch 4, 8 samples, 1 epoch | beside a teacher | gpu:0 | 5.00 ms |" in text
     assert "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, alone | cpu | 30.0 ms |" in text
 
 
 def test_a_slowdown_that_may_be_none_says_so():
-    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
 
     def of(row: Row, *seconds: float, **given: str) -> Measurement:
         one = timed(row, {"host-latency": 1.0}, **given)
         return msgspec.structs.replace(one, samples=(Samples("host-latency", seconds, 1, (0, 1, 2), ""),))
 
-    rows = [
-        of(STUDENT, 0.010, 0.012, 0.011, beside="nothing"),
-        of(teacher, 0.03, 0.03, 0.03, beside="nothing"),
-        of(STUDENT, 0.011, 0.011, 0.0115, beside="teacher"),
-        of(teacher, 0.09, 0.09, 0.09, beside="student"),
-    ]
-    slower, gain = said.lines(rows)
+    slower, gain = said.lines(four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3))
     assert " times as long as alone (can't tell), the teacher's answer 3.00 (3.00..3.00) times." in slower
     assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
 
 
 def rounds(row: Row, *seconds: float, clock: str = "host-latency", **given: str) -> Measurement:
     """A round a number, on the clock of its own and on that of every row."""
-    taken = tuple(
-        Samples(name, seconds, 1, tuple(range(len(seconds))), "") for name in dict.fromkeys((clock, "host-latency"))
-    )
+    block, clocks = tuple(range(len(seconds))), dict.fromkeys((clock, "host-latency"))
+    taken = tuple(Samples(name, seconds, 1, block, "") for name in clocks)
     return msgspec.structs.replace(timed(row, {}, **given), samples=taken)
 
 
@@ -312,13 +293,7 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     shown = page.markdown(Material(records.Loaded((run(GPU_MACHINE),), (alone, both), 0, files)), False)
     assert "| time | +- | by all at once |" in shown and "seconds over the steps of all processes" in shown
     assert "queued" not in shown and "2 at once make 1.79 (" in shown
-    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [
-        rounds(STUDENT, 0.003, 0.0031, 0.0029, beside="nothing"),
-        rounds(teacher, 0.010, 0.010, 0.010, beside="nothing"),
-        rounds(STUDENT, 0.004, 0.004, 0.004, beside="teacher"),
-        rounds(teacher, 0.0108, 0.0108, 0.0108, beside="student"),
-    ]
+    rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)
     assert said.lines(rows)[1].endswith("10.8 ms at once: 1.20 (1.18..1.23) times as fast.")
 
 
@@ -333,12 +308,7 @@ def test_a_fast_study_has_rounds_enough_to_tell_one_and_a_half_times_as_long():
 
 def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
     """The teacher's rows are of inference: a page that answers something else first still has them in its trainings' section."""
-    teacher = Row("inference/keras/call", Inference("vgg-small", 4), Settings())
-    rows = [
-        timed(row, {"host-latency": 0.01}, beside=beside)
-        for row, others in ((STUDENT, "teacher"), (teacher, "student"))
-        for beside in ("nothing", others)
-    ]
+    rows = four(timed, *[[{"host-latency": 0.01}]] * 4)
     assert len(said.lines(rows)) == 2
     assert set(step_budgets.section([], rows)) >= {f"- {line}" for line in said.lines(rows)}
 
@@ -346,9 +316,8 @@ def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
 def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(side_by_side.time, "perf_counter", lambda: float(next(ticks)))
-    outcome = side_by_side.trials(
-        arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on"), GPU_MACHINE, "command"
-    )
+    args = arguments(tmp_path, "--device", "cpu", "--steps", "3", "--jit", "on")
+    outcome = side_by_side.trials(args, GPU_MACHINE, "command")
     found = outcome.measurements
     expected = [(said.TRIAL, "warm", "off"), (said.TRIAL, "warm", "on"), (said.TRIAL, "fresh", "off")]
     assert [(m.kernel, m.settings.process, m.settings.switches["clear_session"]) for m in found] == expected
@@ -359,9 +328,8 @@ def test_trials_in_one_process_and_in_many(workers, tmp_path, monkeypatch):
     assert [worker.closed for worker in workers.every] == [1, 1, 4]  # fresh: after each trial, and at the end
     (line,) = said.lines(found)
     traced = "the train step traced 6 times in all"
-    assert (
-        f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)" in line
-    )
+    expected = f"3 trials in one process took 3.00 s (1.00 s each after the first; {traced}, 0 MiB more memory each)"
+    assert expected in line
     assert "3 trials in one process, clear_session before each, took 3.00 s" in line
     assert f"3 trials in fresh processes took 3.00 s (1.00 s each; {traced})." in line
     assert line.endswith(" One more takes 1.00 s in a process that is there and 1.00 s in one of its own.")
@@ -497,9 +465,8 @@ def order(verb: str, row: Row) -> Order:
 
 
 def test_a_window_of_answers_in_a_real_worker(train):
-    row = Row(
-        "inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"})
-    )  # of no other test
+    # of no other test
+    row = Row("inference/keras/call", Inference("mlp-8-4x1-3", 4), Settings(switches={"beside": "nothing"}))
     early = train.worker.ask(order("window", row), 60)
     assert (early.status, early.reason) == ("skipped", "the row was not prepared in this process")
     prepared = train.worker.ask(order("prepare", row), 120)

@@ -40,12 +40,10 @@ def test_each_change_saves_what_the_laws_say_and_the_most_stands_first():
     assert by(made, "batch 512").job_saved.value == pytest.approx(2.164 - 70 * 3.124 * MS)
     assert by(made, "batch 128").step_saved.value == pytest.approx(2.164 * MS - 2.356 * MS / 4)
     assert by(made, "steps_per_execution=16").job_saved.value == pytest.approx(1.0)  # half of the 2 ms
-    assert by(made, "without XLA").job_saved.value == pytest.approx(
-        3.0 - 1000 * 5 * MS
-    )  # a compilation less, 5 ms a step more
-    assert by(made, "kept on the GPU").job_saved.value == pytest.approx(
-        1000 * (1.7 + 0.132) * MS
-    )  # a loop's call, no copies
+    # a compilation less, 5 ms a step more
+    assert by(made, "without XLA").job_saved.value == pytest.approx(3.0 - 1000 * 5 * MS)
+    # a loop's call, no copies
+    assert by(made, "kept on the GPU").job_saved.value == pytest.approx(1000 * (1.7 + 0.132) * MS)
     assert by(made, "mixed precision").job_saved.value == pytest.approx(1000 * 0.016 * MS)
     assert by(made, "prefetched").job_saved.value == 0
     ranked = [w.job_saved.value for w in made.values()]

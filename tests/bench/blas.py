@@ -4,12 +4,12 @@ import sys
 
 import numba
 import threadpoolctl
-from bench_stream import joined
 from must_reach import Figure, table
 
 from analysis import stats, units
 from kernels import registry
 from kernels.problems import Matmul
+from tests.bench.stream import joined
 from workloads.harness import cpu_watch, plan, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts

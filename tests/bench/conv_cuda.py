@@ -72,13 +72,13 @@ def compile_seconds(hopper: bool) -> Figure:
     loads = [functools.partial(loader.load, "conv/cuda", "direct")]
     for wgrad in (0, 1):
         for of in conv_tiles.WARPS:
-            macros = conv_tiles.macros(of) | {"WGRAD": wgrad, "VECTOR_A": 1, "VECTOR_B": 1}
+            macros = of.macros() | {"WGRAD": wgrad, "VECTOR_A": 1, "VECTOR_B": 1}
             loads.append(functools.partial(loader.load, "conv/cuda", "implicit_gemm", **macros))
         for of in conv_tiles.TENSORS:
-            macros = conv_tiles.macros(of) | {"WGRAD": wgrad, "TYPE": '"bf16"'}
+            macros = of.macros() | {"WGRAD": wgrad, "TYPE": '"bf16"'}
             loads.append(functools.partial(loader.load, "conv/cuda_tensor", "implicit_gemm", **macros))
         for of in conv_tiles.GROUPS if hopper else ():
-            macros = conv_tiles.macros(of) | {"WGRAD": wgrad, "OUT": wgrad, "TYPE": '"bf16"'}
+            macros = of.macros() | {"WGRAD": wgrad, "OUT": wgrad, "TYPE": '"bf16"'}
             loads.append(functools.partial(loader.load, "conv/cuda_wgmma", "convolve", _arch="sm_90a", **macros))
     seconds = []
     for load in loads:

@@ -17,9 +17,8 @@ ROUNDS = 25
 def main() -> int:
     kernel, limits, figures = "matmul/cupy/cublas", Limits(min_time=0.05), []
     stream = copy_modes.gpu_stream()
-    ahead = bound(
-        kernel, Matmul(4096, 4096, 4096), stream
-    ).run  # keeps the device busy while the plain loop's calls are issued
+    # keeps the device busy while the plain loop's calls are issued
+    ahead = bound(kernel, Matmul(4096, 4096, 4096), stream).run
     for n in (128, 512, 4096, 8192):
         prepared = bound(kernel, Matmul(n, n, n), stream)
         long = timing.call_seconds(timing.device(prepared.run, stream), limits) >= timing.HELD_BELOW_S

@@ -66,21 +66,17 @@ def compile_seconds(hopper: bool) -> Figure:
         for name in ("naive", "coalesced", "tiled", "register_tiled")
     ]
     loads += [
-        functools.partial(loader.load, "matmul/cuda_warp", "matmul", **matmul_tiles.macros(of), VECTOR=1)
+        functools.partial(loader.load, "matmul/cuda_warp", "matmul", **of.macros(), VECTOR=1)
         for of in matmul_tiles.WARPS
     ]
     loads += [
-        functools.partial(
-            loader.load, "matmul/cuda_tensor", "matmul", **matmul_tiles.macros(of), VECTOR=1, TF32=0, TYPE='"bf16"'
-        )
+        functools.partial(loader.load, "matmul/cuda_tensor", "matmul", **of.macros(), VECTOR=1, TF32=0, TYPE='"bf16"')
         for of in matmul_tiles.TENSORS
     ]
     hoppers = [of for of in matmul_tiles.GROUPS if hopper]
     bf16 = {"_arch": "sm_90a", "TYPE": '"bf16"', "A_STORED_KM": 0}
     loads += [
-        functools.partial(
-            loader.load, "matmul/cuda_wgmma", "matmul", **bf16, B_STORED_KN=across, **matmul_tiles.macros(of)
-        )
+        functools.partial(loader.load, "matmul/cuda_wgmma", "matmul", **bf16, B_STORED_KN=across, **of.macros())
         for across, layout in enumerate(("nt", "nn"))
         for of in hoppers
         if of.fits(layout)

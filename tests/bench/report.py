@@ -34,9 +34,8 @@ def sampled(m: Measurement) -> Measurement:
     """The row with as many samples as a real one has: about 170 of its clocks together."""
 
     def folded(s):
-        return msgspec.structs.replace(
-            s, seconds=s.seconds * FOLD, block=tuple(b + 5 * i for i in range(FOLD) for b in s.block)
-        )
+        seconds = s.seconds * FOLD
+        return msgspec.structs.replace(s, seconds=seconds, block=tuple(b + 5 * i for i in range(FOLD) for b in s.block))
 
     return msgspec.structs.replace(m, samples=tuple(map(folded, m.samples)))
 

@@ -7,9 +7,8 @@ import subprocess
 import sys
 import tempfile
 
-os.environ.setdefault(
-    "NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue"
-)  # gcc's threads, so that no second pool spins
+# gcc's threads, so that no second pool spins
+os.environ.setdefault("NUMBA_THREADING_LAYER_PRIORITY", "omp tbb workqueue")
 
 import msgspec
 import numba

@@ -198,9 +198,8 @@ def test_every_kind_of_fault_is_found(problems, direction, dtype):
     assert not reference.check(p, inputs, right.astype(np.float64)).passed
     assert not reference.check(p, inputs, right[..., :-1]).passed
     assert not reference.check(p, inputs, np.zeros_like(right)).passed
-    assert not reference.check(
-        p, inputs, np.flip(right, -1 if p.layout == "NHWC" else 1)
-    ).passed  # channels in a wrong order
+    # channels in a wrong order
+    assert not reference.check(p, inputs, np.flip(right, -1 if p.layout == "NHWC" else 1)).passed
     for place in (0, right.size // 2 + 3, right.size - 1):
         for fault in (np.nan, np.inf, float(right.flat[place]) * 1.5 + 2):
             wrong = right.copy()

@@ -11,7 +11,7 @@ from test_conv import loops
 from test_cuda import spilled
 
 from kernels import reference
-from kernels.cuda import autotuner, conv_tiles, loader
+from kernels.cuda import autotuner, conv_tiles, loader, tiles
 from kernels.problems import Conv
 
 PLAIN, TENSOR, WGMMA = "conv/cuda", "conv/cuda_tensor", "conv/cuda_wgmma"
@@ -103,7 +103,7 @@ def test_a_shape_has_the_fields_of_gather(path):
 
 
 def test_no_part_of_a_sum_is_empty_and_all_fit():
-    for tiles, steps, at_once, outputs in (
+    for count, steps, at_once, outputs in (
         (1, 1, 396, 10),
         (5, 6272, 396, 36864),
         (104, 288, 396, 1 << 20),
@@ -111,7 +111,7 @@ def test_no_part_of_a_sum_is_empty_and_all_fit():
         (1000, 9, 264, 1 << 24),
         (8, 0, 132, 64),
     ):
-        found = conv_tiles.splits(tiles, steps, at_once, outputs)
+        found = conv_tiles.splits(count, steps, at_once, outputs)
         assert found[0] == 1 and len(found) <= 3 and found == sorted(set(found))
         for parts in found[1:]:
             share = -(-steps // parts)
@@ -132,10 +132,9 @@ def test_what_tiles_take_of_a_multiprocessor():
             table = 16 * (of.stages * of.deep if wgrad else of.tile_m)  # of pixels
             assert (of.shared_bytes(wgrad) + table + 1024) * of.blocks <= 228 << 10
     for of in conv_tiles.GROUPS:
-        assert of.shared_bytes <= conv_tiles.HOPPER_SHARED_BYTES and (of.shared_bytes + 1024) * of.blocks <= 228 << 10
-        warps = -(
-            -of.threads // 32 * of.blocks // 4
-        )  # on each quarter of a multiprocessor, which has 512 registers a lane
+        assert of.shared_bytes <= tiles.HOPPER_SHARED_BYTES and (of.shared_bytes + 1024) * of.blocks <= 228 << 10
+        # on each quarter of a multiprocessor, which has 512 registers a lane
+        warps = -(-of.threads // 32 * of.blocks // 4)
         assert of.rows // 64 * of.columns // 2 <= 512 // warps // 8 * 8 - 32  # sums, and what else a thread needs
 
 
@@ -144,7 +143,7 @@ def test_what_tiles_take_of_a_multiprocessor():
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
     defined = set(re.findall(r"^#define (\w+)", loader.source(path).partition("#endif")[0], re.MULTILINE))
-    assert set(conv_tiles.macros(some[0])) | {"WGRAD"} <= defined
+    assert set(some[0].macros()) | {"WGRAD"} <= defined
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
@@ -165,9 +164,8 @@ def test_ldmatrix_turns_a_wgrad_s_tile():
 def test_rows_that_are_loaded_together_lie_in_different_banks():
     for of in conv_tiles.TENSORS:
         for line in (of.deep, of.tile_m, of.tile_n):
-            assert (
-                len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
-            )  # 8 rows of 16 bytes fill all 32 banks
+            # 8 rows of 16 bytes fill all 32 banks
+            assert len({row * (line + 8) * 2 // 16 % 8 for row in range(8)}) == 8
     for of in conv_tiles.WARPS:
         assert len({m * (of.deep + 4) * 4 // 16 % 8 for m in range(8)}) == 8
         assert of.warp_m == 8 * of.each_m and of.warp_n == 4 * of.each_n
@@ -192,9 +190,9 @@ TRIED = [
 ]
 
 
-@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
+@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
 def test_sums_stay_in_registers(file, of, more):
-    assert spilled(file, {**conv_tiles.macros(of), **more}) == 0
+    assert spilled(file, {**of.macros(), **more}) == 0
 
 
 def test_nothing_waits_without_end():

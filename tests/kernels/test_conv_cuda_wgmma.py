@@ -118,7 +118,7 @@ def test_filters_of_wgmma_have_each_tap_s_channels_in_whole_64s(wgmma):
     ],
 )
 def test_what_a_rung_cannot_do_it_says(problem, reason, wgmma):
-    from kernels.conv import cuda as conv_cuda
+    from kernels.conv import _implicit_gemm
 
     with pytest.raises(ValueError, match=reason):
-        conv_cuda.refuse(problem, ("bfloat16", "float16"), "wgmma")
+        _implicit_gemm.refuse(problem, ("bfloat16", "float16"), "wgmma")

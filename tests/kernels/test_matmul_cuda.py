@@ -17,7 +17,7 @@ import pytest
 from test_cuda import spilled
 
 from kernels import reference
-from kernels.cuda import autotuner, loader, matmul_tiles
+from kernels.cuda import autotuner, loader, matmul_tiles, tiles
 from kernels.problems import Matmul
 
 PLAIN, WARP, TENSOR, WGMMA = "matmul/cuda", "matmul/cuda_warp", "matmul/cuda_tensor", "matmul/cuda_wgmma"
@@ -88,9 +88,8 @@ def test_wgmma_finds_every_item_where_tma_put_it(along_k):
                     put = base + row * LINE + 2 * (16 * i + k)  # a box of rows lines, 64 of k each
                 else:
                     seen = start + 2 * (row % 64) + row // 64 * leading + k % 8 * 128 + k // 8 * stride
-                    put = (
-                        base + row // 64 * DEEP * LINE + (16 * i + k) * LINE + 2 * (row % 64)
-                    )  # boxes of 64 of k, 64 rows each
+                    # boxes of 64 of k, 64 rows each
+                    put = base + row // 64 * DEEP * LINE + (16 * i + k) * LINE + 2 * (row % 64)
                 assert swizzled(seen) == swizzled(put)
 
 
@@ -186,13 +185,12 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
 
 
 def test_what_tiles_take_of_a_multiprocessor():
-    first = matmul_tiles.Warps(128, 128, 16, 64, 64, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
+    first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 128))
-    sliced = matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
+    sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
     assert (sliced.threads, sliced.shared_bytes) == (256, 128 * 128 * 4)
-    assert (
-        matmul_tiles.Warps(128, 128, 8, 64, 64, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
-    )  # two add what two others have
+    # two add what two others have
+    assert matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 4, 1, 8).shared_bytes == 2 * 128 * 128 * 4
     assert matmul_tiles.TENSORS[0].shared_bytes(2) == 4 * (128 * 80 + 32 * 136 * 2)
     assert matmul_tiles.TENSORS[0].shared_bytes(4) == 4 * (128 * 80 + 16 * 136 * 4)
     group = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)
@@ -224,7 +222,7 @@ def test_a_launch_has_whole_clusters_and_no_more_than_there_is_work():
 )
 def test_every_field_is_a_macro_of_its_source(path, some):
     defined = set(re.findall(r"^#define (\w+)", loader.source(path).partition("#endif")[0], re.MULTILINE))
-    assert set(matmul_tiles.macros(some[0])) <= defined
+    assert set(some[0].macros()) <= defined
     assert len({str(of) for of in some}) == len(some), "their names tell them apart"
 
 
@@ -248,10 +246,10 @@ TRIED = [
 MAY_SPILL = 64
 
 
-@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tuple) else "")
+@pytest.mark.parametrize(("file", "of", "more"), TRIED, ids=lambda v: str(v) if isinstance(v, tiles.Tiles) else "")
 def test_sums_stay_in_registers(file, of, more):
     by_items = file == TENSOR and not more["VECTOR"]
-    assert spilled(file, {**matmul_tiles.macros(of), **more}) <= (MAY_SPILL if by_items else 0)
+    assert spilled(file, {**of.macros(), **more}) <= (MAY_SPILL if by_items else 0)
 
 
 def test_every_wait_gives_up():
@@ -367,9 +365,8 @@ def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
     made = loader.tensor_map(0x7000, 100, 30, 32, (128, 64))
     # 16-bit items, two dimensions, no interleave, 128-byte swizzle, 256 bytes into the L2, zeros outside
     assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
-    assert (
-        made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
-    )  # CuPy passes arrays of one item by value
+    # CuPy passes arrays of one item by value
+    assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
 
 
 @pytest.mark.parametrize(("address", "pitch"), [(0x7008, 32), (0x7000, 33), (0x7000, 24)])
@@ -388,9 +385,11 @@ def test_the_driver_s_numbers_are_those_of_its_bindings():
     driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)")
     assert (
         driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16.value,
+        driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE.value,
         driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B.value,
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B.value,
-    ) == (loader._UINT16, loader._SWIZZLE_128B, loader._L2_256B)
+        driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE.value,
+    ) == (loader.UINT16, *loader.SWIZZLED)
 
 
 def test_rows_of_a_wider_matrix_begin_on_16_bytes():
@@ -469,9 +468,8 @@ def test_who_overlaps_waits_before_it_touches_memory():
     text = loader.source(WGMMA)
     body = text[text.index("\nmatmul(") :]
     assert body.count("griddepcontrol.wait;") == text.count("griddepcontrol.wait;") == 1
-    assert body.index("griddepcontrol.wait;") < body.index(
-        "if (team == 0)"
-    )  # all threads: those that load and those that store
+    # all threads: those that load and those that store
+    assert body.index("griddepcontrol.wait;") < body.index("if (team == 0)")
 
 
 def test_choices_kept_at_once_are_all_kept(cache, monkeypatch):

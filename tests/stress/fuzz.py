@@ -13,6 +13,8 @@ import fuzzing
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from must_reach import Figure, added, exactly, table
 
+from workloads import ROOT
+
 COUNTS = {"sizes": 55_000, "reader": 43_000, "page": 2_000}
 
 

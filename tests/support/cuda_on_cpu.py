@@ -103,8 +103,9 @@ def bindings(monkeypatch, multiprocessors: int):
     monkeypatch.setitem(sys.modules, "cupy", cupy(multiprocessors))
     monkeypatch.setitem(sys.modules, "cupy.cuda", sys.modules["cupy"].cuda)
     monkeypatch.setattr(registry, "_registered", dict(registry._registered))
-    for operation, of in itertools.product(("conv", "matmul"), ("", "_tensor", "_wgmma")):
-        name = f"kernels.{operation}.cuda{of}"
+    rungs = itertools.product(("conv", "matmul"), ("cuda", "cuda_tensor", "cuda_wgmma"))
+    for operation, of in (*rungs, ("conv", "_implicit_gemm")):
+        name = f"kernels.{operation}.{of}"
         monkeypatch.setitem(sys.modules, name, None)
         del sys.modules[name]
     return lambda of="", operation="conv": importlib.import_module(f"kernels.{operation}.cuda{of}")

@@ -1,4 +1,4 @@
-"""Models as users bring them, good and bad; called in the suite's TensorFlow process by their names, tests.support.own_models:name."""
+"""Models as users bring them, good and bad; called in the suite's TensorFlow process by their names."""
 
 import os
 

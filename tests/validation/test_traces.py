@@ -235,9 +235,8 @@ class Budgeted:
 
 
 def profiled(*rows):
-    return profile.profile(
-        rows
-    )  # nothing else in it: what a fit does with its samples is not known, and counts as nothing
+    # nothing else in it: what a fit does with its samples is not known, and counts as nothing
+    return profile.profile(rows)
 
 
 def test_a_cpus_parts_are_held_against_one_operation_at_a_time(monkeypatch):

@@ -4,9 +4,9 @@ import os
 import subprocess
 import sys
 
-import bench_start
 import pytest
 
+from tests.bench import start as bench_start
 from workloads import ROOT
 
 COMMANDS = [c for c in bench_start.commands() if c != "workloads.harness.worker"]

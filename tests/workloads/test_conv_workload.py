@@ -156,9 +156,8 @@ def test_families_hold_what_is_equal_in_all_else():
         [m for n in (1, 64) for m in law(n)] + law(1, direction="wgrad") + law(1, c_in=8, c_out=8) + law(1, h=16, w=16)
     )
     found = families.conv_rows(rows)
-    assert {f.varies: set(r["float32"]) for f, r in found.items()} == {
-        "batch": {1, 64}
-    }  # two sizes are no sweep of sizes
+    # two sizes are no sweep of sizes
+    assert {f.varies: set(r["float32"]) for f, r in found.items()} == {"batch": {1, 64}}
     expected = {"batch", "channels", "size"}
     assert {f.varies for f in families.conv_rows(rows, least=dict.fromkeys(families.VARIES, 2))} == expected
     (family,) = found

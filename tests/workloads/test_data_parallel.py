@@ -91,9 +91,8 @@ def test_a_step_that_waits_for_the_host_hides_the_all_reduce():
     assert only(*waiting).waits
     assert only(*waiting).foretold_step is None and only(*waiting, fed(0.7e-3)).foretold_step is None
     feeding = (fed(0.5e-3, 1), fed(0.7e-3))
-    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(
-        1.8e-3 * 0.7 / 0.5
-    )  # what the host does, for two
+    # what the host does, for two
+    assert only(*waiting, *feeding).foretold_step.value == pytest.approx(1.8e-3 * 0.7 / 0.5)
     quicker = (feeding[0], fed(0.4e-3))
     assert only(*waiting, *quicker).foretold_step.value == pytest.approx(1.8e-3)
     assert not only(*USUAL).waits
@@ -226,14 +225,12 @@ def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
     said = data_parallel_words.lines([*rows, *third])
     assert len([s for s in said if "depth" in s]) == 1  # of 2 and 4 layers: 3 are not twice as many as 2
     assert (
-        "Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and 99.0 MiB "
-        "on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: "
-        "shared."
+        "Memory of a step of mlp-784-512x2-10 at batch 64: weights, optimizer and batch take 100 MiB on one GPU and "
+        "99.0 MiB on each of 2, as each holds all weights; activations and gradients 64.0 MiB and 32.0 MiB: shared."
     ) in said
     assert (
         "Data-parallel training does not help depth: from 2 to 4 hidden layers mlp-784-512-10 needs 80.0 MiB more for "
-        "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on "
-        "each."
+        "weights and optimizer on one GPU and 80.0 MiB more on each of 2; in all 244 MiB on one and 211 MiB on each."
     ) in said
     peaks = [fit(4e-3, values={"peak_memory_bytes": 3 * 2**30}), two(values={"peak_memory_bytes": 2 * 2**30})]
     told = "At batch 64 in all cifar10-cnn holds at most 3.00 GiB on one GPU and 2.00 GiB on each of 2."
@@ -436,9 +433,8 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert several.values["all_reduce_s"] >= 0 and len(several.series["all_reduce_s"]) >= 3
     assert several.notes["strategy"] == "keras.distribution.DataParallel"
     state, _ = data_parallel.memory(several)
-    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (
-        12 + 1
-    )  # half of the batch: float32 inputs, int32 classes
+    # half of the batch: float32 inputs, int32 classes
+    assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (12 + 1)
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,8 @@ def test_tensorflow_rows_by_device(here, monkeypatch):
     assert once[0] == ("tensorflow", "import", "cpu", None)
     started = [("tensorflow", "device_start", None), ("tensorflow", "compile", "on"), ("tensorflow", "compile", "off")]
     ways = [*started, ("keras", "compile", "auto")]
-    assert [o for o in once if o[1] != "import"] == [
-        (backend, call, device, jit) for device in devices for backend, call, jit in ways
-    ]
+    expected = [(backend, call, device, jit) for device in devices for backend, call, jit in ways]
+    assert [o for o in once if o[1] != "import"] == expected
     quick = rows("--backends", "tensorflow", "--fast", here=here)
     assert {r.kernel.split("/")[2] for r in quick} == {"eager", "fit", "once"}
     assert [r.problem.call for r in quick if r.problem.once] == ["import"]

@@ -187,9 +187,8 @@ def test_what_gpus_take_from_each_other_is_told_work_by_work():
         "as alone on gpu-0, the one most held up: 33.2 GB/s against 49.8 GB/s."
     )
     assert len(told) == 5
-    assert words.story(rows) == [
-        told[3]
-    ]  # who is held up comes first; where nobody is, that one works as fast as alone
+    # who is held up comes first; where nobody is, that one works as fast as alone
+    assert words.story(rows) == [told[3]]
     assert words.story(rows_at_once(1.0)) == [told[0]]
 
 

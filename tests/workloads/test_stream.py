@@ -1,6 +1,5 @@
 """STREAM in Numba: the passes of a call, the instructions the compiler made, the slices; and the command's rows and table."""
 
-import bench_stream
 import fake_measurements as fake
 import numba
 import numpy as np
@@ -11,6 +10,7 @@ from kernels.problems import Stream
 from kernels.problems.arrays import empty
 from kernels.simd import vectors
 from kernels.stream import numba as stream_numba
+from tests.bench import stream as bench_stream
 from workloads import options, peak, stream, tables
 from workloads.harness import plan
 
@@ -160,15 +160,15 @@ def test_kernels_without_the_operation_make_no_rows():
 
 
 def test_peaks_are_those_that_this_chip_has(monkeypatch):
-    from kernels.peak import numba_bfloat16 as bfloat16
+    from kernels.simd import amx
 
     def maths(**words):
         return {(r.kernel.split("/")[2], r.problem.math) for r in peak.rows(asked(peak, **words), fake.CPU_MACHINE)}
 
-    monkeypatch.setattr(bfloat16.llvm, "get_host_cpu_features", dict)
+    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", dict)
     plain = {("fma", "float32"), ("fma", "float64")}
     assert maths() == plain
-    monkeypatch.setattr(bfloat16.llvm, "get_host_cpu_features", lambda: {"avx512f": True, "avx512bf16": True})
+    monkeypatch.setattr(amx.llvm, "get_host_cpu_features", lambda: {"avx512f": True, "avx512bf16": True})
     assert maths() == plain | {("dot", "bfloat16")}
     assert maths(dtypes=["float32"]) == {("fma", "float32")}
     assert maths(dtypes=["tf32"]) == {(v, "tf32") for v in ("fma", "dot", "tiles")}  # asked for: rows that say why not

@@ -52,9 +52,8 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
         10,
     ]
     loops = [r for r in found if r.kernel.endswith("loop")]
-    assert {(r.problem.model, r.problem.epochs, r.problem.batch == r.problem.samples) for r in loops} == {
-        ("peaks", 2000, True)
-    }
+    expected = {("peaks", 2000, True)}
+    assert {(r.problem.model, r.problem.epochs, r.problem.batch == r.problem.samples) for r in loops} == expected
     for kernel in studies.LOOPS:
         for device in BOTH:
             own = [r for r in loops if (r.kernel, r.settings.device) == (kernel, device)]

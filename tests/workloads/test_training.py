@@ -266,9 +266,8 @@ def test_a_process_has_what_its_rows_need_before_anything_is_imported(device, gi
     assert variables.items() <= environment(wanted, {"gpu:0": "GPU-7"}).items()
     like = Settings(device, switches={**given, "dropout": "off", "residence": "tf.data"})
     plain = Row("training/keras/fit", Training("lenet", 4, 8), like)
-    assert environment(plain, {}) == environment(
-        Row(wanted.kernel, wanted.problem, wanted.settings), {}
-    )  # one child serves both
+    # one child serves both
+    assert environment(plain, {}) == environment(Row(wanted.kernel, wanted.problem, wanted.settings), {})
 
 
 def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(monkeypatch):

@@ -18,10 +18,8 @@ import msgspec
 from workloads import ROOT, options, records
 
 KILLED = "signal "
-LOG, PLAN = (
-    "suite.log",
-    "plan.json",
-)  # beside the result files in a node's folder: what its suite says, what it will measure
+# beside the result files in a node's folder: what its suite says, what it will measure
+LOG, PLAN = ("suite.log", "plan.json")
 _SUITE = "import sys; from workloads import suite; sys.exit(suite.on_node(sys.argv[1]))"
 _COPIED_EVERY_S = 1.0
 AUTO = "python -m workloads.suite --ray auto"
@@ -168,12 +166,8 @@ def connect(address: str, note: Callable[[str], None]):
         return ray
     try:
         ray.init(address=where, **quiet)
-    except (
-        ConnectionError,
-        RuntimeError,
-        ValueError,
-        SystemExit,
-    ) as error:  # what answers is no Ray, or another version of it
+    # what answers is no Ray, or another version of it
+    except (ConnectionError, RuntimeError, ValueError, SystemExit) as error:
         why = str(error).splitlines()[0] if str(error) and not isinstance(error, SystemExit) else ""
         raise options.Missing(f"{nobody}{': ' + why if why else ''}", nobody.tip) from error
     return ray

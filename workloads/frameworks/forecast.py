@@ -19,10 +19,8 @@ LOOP_STEP_S = 0.4e-3
 COMPILE_S = {"cpu": 1.5, "jit": 4.0, "gpu": 4.0}
 START_S = 10.0
 UNKNOWN_FLOPS = 1e8  # a sample, of a user's model
-LAW_EPOCHS, LAW_STEPS = (
-    42,
-    90,
-)  # of the fits that the law of costs is read from, of compiling and of the run for the losses
+# of the fits that the law of costs is read from, of compiling and of the run for the losses
+LAW_EPOCHS, LAW_STEPS = (42, 90)
 FRESH = plan.RIGOROUS_PROCESSES
 
 

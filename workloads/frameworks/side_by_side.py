@@ -21,10 +21,8 @@ from workloads.records import Machine, Measurement, Row, Samples, Settings
 from workloads.records import settings as switches
 
 WINDOW_S, FAST_WINDOW_S = 5.0, 2.0
-ROUNDS, FAST_ROUNDS = (
-    5,
-    4,
-)  # the interval of three is so much widened that 1.5 times as long cannot be told from as long
+# the interval of three is so much widened that 1.5 times as long cannot be told from as long
+ROUNDS, FAST_ROUNDS = (5, 4)
 PROCESSES = (1, 2, 4)  # trainings at once
 TRIALS, FAST_TRIALS = 5, 3
 SMALL, STUDENT, TEACHER = "mnist-cnn", "cifar10-cnn", "vgg-small"

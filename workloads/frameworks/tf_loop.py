@@ -166,9 +166,8 @@ def resident(order: Order) -> Trainer:
         def train(step, count: int):
             def cut(values):
                 if shuffle:
-                    return tf.gather(
-                        values, tf.slice(mixed, (step * batch,), (count,))
-                    )  # a slice of known size, as XLA needs
+                    # a slice of known size, as XLA needs
+                    return tf.gather(values, tf.slice(mixed, (step * batch,), (count,)))
                 return tf.slice(values, (step * batch, *(0 for _ in values.shape[1:])), (count, *values.shape[1:]))
 
             model.train_step(

@@ -140,9 +140,8 @@ def _resident(cupy, kernel, problem, inputs, pinned, stream):
 
 def _roundtrip(cupy, kernel, problem, inputs, pinned, stream):
     hosts = [_raw(x) for x in inputs]
-    first = kernel.bind(
-        problem, *(cupy.asarray(x) for x in hosts)
-    )  # what it cannot do is said now, not when it is timed
+    # what it cannot do is said now, not when it is timed
+    first = kernel.bind(problem, *(cupy.asarray(x) for x in hosts))
 
     def run():
         return cupy.asnumpy(kernel.bind(problem, *(cupy.asarray(x) for x in hosts))())

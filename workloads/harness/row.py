@@ -146,9 +146,8 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     if row.problem.op == "launch" and row.problem.once:
         return startup.measure(row)
     framework = row.backend in registry.FRAMEWORKS
-    require_memory(
-        row.problem, "cpu" if framework else row.settings.device
-    )  # a framework holds the GPU's memory itself
+    # a framework holds the GPU's memory itself
+    require_memory(row.problem, "cpu" if framework else row.settings.device)
     kernel = registry.find(row.kernel)
     _use_threads(row)
     check, first_call = checked(kernel, row, seed)

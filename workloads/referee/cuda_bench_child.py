@@ -22,9 +22,8 @@ OURS, THEIRS = "ours", "cuda-bench"
 COLD, BATCH = "cold", "batch"
 HELD = 2  # launches of a batch for which NVBench holds the stream
 CALLS = 100  # of a batch's launch, so that all are queued before the first begins
-OUR_LIMITS = Limits(
-    max_time=0.7
-)  # a turn of twenty rows is to take a minute; theirs is done with most of them in one second
+# a turn of twenty rows is to take a minute; theirs is done with most of them in one second
+OUR_LIMITS = Limits(max_time=0.7)
 TIMEOUT_S = 2  # of a row there (15 by itself): what is not steady by then is told by its middle, as ours is
 REPEATS = 11  # batches a run, of which the middle counts: NVBench gives one mean for each
 

@@ -79,9 +79,8 @@ def memory(measurements: "Iterable[Measurement]", machine: "Machine | None" = No
                 )
                 named.append((p, color))
         if labels:
-            rates = [
-                p.rate.value for curve in shown.values() for p in curve
-            ]  # one torn interval must not flatten the rest
+            # one torn interval must not flatten the rest
+            rates = [p.rate.value for curve in shown.values() for p in curve]
             axes.set_ylim(min(rates) / 1.8, max(rates) * 2)
         unit_axis(axes, bytes_rate)
         _bytes_axis(axes, [p.nbytes for curve in shown.values() for p in curve], 3)

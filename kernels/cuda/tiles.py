@@ -1,0 +1,64 @@
+"""What all records of tiles have in common; nothing here needs a GPU."""
+
+import msgspec
+
+GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
+HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
+LINE, STORED_BYTES = (
+    128,
+    64 * 128,
+)  # of a row of a stage, and of a part of the results on their way, as the .cu of wgmma have them
+
+
+class Tiles(msgspec.Struct, frozen=True):
+    """What a kernel is compiled for: each field is a macro of its .cu in capitals."""
+
+    def macros(self) -> dict[str, int]:
+        return {name.upper(): getattr(self, name) for name in self.__struct_fields__}
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """Rows and columns of the product that a block works on."""
+        raise NotImplementedError
+
+    def count(self, rows: int, columns: int) -> int:
+        """Tiles that cover a product."""
+        return -(-rows // self.tile[0]) * -(-columns // self.tile[1])
+
+    def group(self, rows: int = GROUP_ROWS) -> int:
+        """Rows of tiles that are worked on together."""
+        return max(1, rows // self.tile[0])
+
+
+class WarpTiles(Tiles, frozen=True):
+    """Of the product a block and a warp."""
+
+    tile_m: int
+    tile_n: int
+    warp_m: int
+    warp_n: int
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        return self.tile_m, self.tile_n
+
+    @property
+    def threads(self) -> int:
+        return self.tile_m // self.warp_m * (self.tile_n // self.warp_n) * 32
+
+
+class GroupTiles(Tiles, frozen=True):
+    """Warpgroups that multiply, and of the product each."""
+
+    consumers: int
+    rows: int
+    columns: int
+    stages: int
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        return self.consumers * self.rows, self.columns
+
+    def ring_bytes(self, staged: int) -> int:
+        """The ring of stages with two barriers each, and `staged` parts of each warpgroup's results on their way."""
+        return self.stages * (sum(self.tile) * LINE + 16) + self.consumers * staged * STORED_BYTES
