@@ -69,19 +69,13 @@ def test_a_users_model_is_described_elsewhere(monkeypatch):
     assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
 
 
+SLOW = "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: longer"
+
+
 @pytest.mark.parametrize(
     ("done", "code", "words", "tip"),
     [
-        (
-            (
-                3,
-                "",
-                "error: own:build cannot be described: building it has stopped after its time limit of 60 s\n  try: longer",
-            ),
-            options.MISSING,
-            "stopped after its time limit of 60 s",
-            "longer",
-        ),
+        ((3, "", SLOW), options.MISSING, "stopped after its time limit of 60 s", "longer"),
         ((2, "", "error: there is no file a.keras\n  try: b"), options.USAGE, "there is no file a.keras", "b"),
         ((1, "", "Traceback\nKeyError: 3"), options.MISSING, "KeyError: 3", ""),
     ],

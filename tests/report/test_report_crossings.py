@@ -73,18 +73,16 @@ def test_many_families_name_the_sizes_that_a_wide_crossing_lies_between():
     assert "the GPU wins from batch = 10 to 1000 in 2" in answers.summaries([answer, answer])[0]
 
 
+def wide(words: str) -> dict:
+    return {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, words)]}
+
+
 @pytest.mark.parametrize(
     ("paid", "marked"),
     [
         (Estimate(31.0, 30.5, 31.5), {"lines": [(31.0, "paid back after 31.0")], "bands": []}),
-        (
-            Estimate(45.3, 17.0, 3100.0),
-            {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0..3100)")]},
-        ),
-        (
-            Estimate(45.3, 17.0, float("inf")),
-            {"lines": [(45.3, "")], "bands": [(17.0, 1000.0, "paid back after 45.3 (17.0 or more)")]},
-        ),
+        (Estimate(45.3, 17.0, 3100.0), wide("paid back after 45.3 (17.0..3100)")),
+        (Estimate(45.3, 17.0, float("inf")), wide("paid back after 45.3 (17.0 or more)")),
         (Estimate(5000.0, 2000.0, 9000.0), {"lines": [], "bands": []}),
         (Estimate(0.0, 0.0, 0.0), {}),
         (None, {}),

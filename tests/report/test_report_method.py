@@ -62,28 +62,21 @@ def test_what_the_rows_have_is_not_missed():
     assert ", the CPU's energy, and" in method.not_shown([call], fake.GPU_MACHINE)
 
 
+TRAINED = row("training/keras/fit", Training("lenet", 32, 64), 1.0)
+COPIED = row("stream/numpy/copy", Stream("copy", 1 << 20), 1.0)
+ANSWERED = row("inference/keras/call", Inference("lenet", 32), 1.0)
+
+
 @pytest.mark.parametrize(
-    ("rows", "there", "not_there"),
+    ("m", "there", "not_there"),
     [
-        (
-            [row("training/keras/fit", Training("lenet", 32, 64), 1.0)],
-            ("a job:", "speed-up:"),
-            ("matmul", "stream", "of its roof"),
-        ),
-        (
-            [row("stream/numpy/copy", Stream("copy", 1 << 20), 1.0)],
-            ("stream:", "of its roof:"),
-            ("matmul", "a job", "speed-up"),
-        ),
-        (
-            [row("inference/keras/call", Inference("lenet", 32), 1.0)],
-            ("samples a second:",),
-            ("a job", "matmul", "rate:"),
-        ),
+        (TRAINED, ("a job:", "speed-up:"), ("matmul", "stream", "of its roof")),
+        (COPIED, ("stream:", "of its roof:"), ("matmul", "a job", "speed-up")),
+        (ANSWERED, ("samples a second:",), ("a job", "matmul", "rate:")),
     ],
 )
-def test_formulas_are_those_of_what_was_measured(rows, there, not_there):
-    said = "\n".join(method.formulas(rows))
+def test_formulas_are_those_of_what_was_measured(m, there, not_there):
+    said = "\n".join(method.formulas([m]))
     assert all(f"- {words}" in said for words in there) and not any(f"- {words}" in said for words in not_there)
     assert method.formulas([]) == []
 

@@ -96,14 +96,8 @@ def strange():
             return x * self.scale
 
     of = keras.layers
-    base = keras.Sequential(
-        [
-            of.Conv2D(4, 3, activation="relu", name="conv"),
-            of.BatchNormalization(name="bn"),
-            of.MaxPooling2D(name="pool"),
-        ],
-        name="base",
-    )
+    conv = of.Conv2D(4, 3, activation="relu", name="conv")
+    base = keras.Sequential([conv, of.BatchNormalization(name="bn"), of.MaxPooling2D(name="pool")], name="base")
     base.trainable = False
     again = keras.layers.Dense(5, name="again")
     start = keras.Input((10, 10, 2))

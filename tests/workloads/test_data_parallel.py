@@ -437,16 +437,15 @@ def test_two_devices_learn_what_one_learns_and_say_what_they_need(jax_worker):
     assert data_parallel.memory(one)[0] - state == 4 * (8 - 4) * (12 + 1)
 
 
+MIRRORED = part(2, strategy="MirroredStrategy")
+
+
 @pytest.mark.parametrize(
     ("of", "status", "reason"),
     [
         (part(2, 9), "skipped", "27 samples in batches of 9 do not divide among 2 devices"),
         (part(2, strategy=""), "skipped", "2 replicas need a strategy: DataParallel, MirroredStrategy"),
-        (
-            part(2, strategy="MirroredStrategy"),
-            "skipped",
-            "MirroredStrategy is not of Keras on jax; it has DataParallel",
-        ),
+        (MIRRORED, "skipped", "MirroredStrategy is not of Keras on jax; it has DataParallel"),
         (part(4), "failed", "JAX finds 2 of 4 devices: cpu:0, cpu:1"),
     ],
 )

@@ -39,28 +39,23 @@ def test_a_model_that_failed_is_one_error_however_many_rows_it_had(capsys):
     assert capsys.readouterr().err == ""
 
 
+TRAIN = "python -m workloads.training"
+BIG = "needs 526 GiB of host memory, 20 GiB are free"
+NO_GPU = "no GPU here: no driver; --device cpu runs all of it on the CPU"
+NO_TORCH = "torch is not installed; install it with: pip install torch"
+
+
 @pytest.mark.parametrize(
-    ("m", "names", "tip"),
+    ("reason", "samples", "names", "tip"),
     [
-        (
-            trained(status="skipped", reason="needs 526 GiB of host memory, 20 GiB are free", samples=10**8),
-            [],
-            "python -m workloads.training --model cifar10-cnn --samples 1000",
-        ),
-        (
-            trained(status="skipped", reason="no GPU here: no driver; --device cpu runs all of it on the CPU"),
-            ["seeds", "together"],
-            "python -m workloads.training --study together --device cpu",
-        ),
-        (
-            trained(status="skipped", reason="torch is not installed; install it with: pip install torch"),
-            [],
-            "pip install torch",
-        ),
-        (trained(status="skipped", reason="only the targets of a regression can be float64"), [], training.EXAMPLE),
+        (BIG, 10**8, [], f"{TRAIN} --model cifar10-cnn --samples 1000"),
+        (NO_GPU, None, ["seeds", "together"], f"{TRAIN} --study together --device cpu"),
+        (NO_TORCH, None, [], "pip install torch"),
+        ("only the targets of a regression can be float64", None, [], training.EXAMPLE),
     ],
 )
-def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(m, names, tip):
+def test_where_all_was_skipped_the_reason_ends_the_command_with_one_that_works(reason, samples, names, tip):
+    m = trained(status="skipped", reason=reason, **({"samples": samples} if samples else {}))
     with pytest.raises(options.Missing, match="nothing could be measured: ") as nothing:
         ends.said(outcome(m), "training", training.EXAMPLE, names)
     assert (m.reason in str(nothing.value), nothing.value.tip, nothing.value.code) == (True, tip, 3)
