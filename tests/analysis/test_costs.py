@@ -14,18 +14,10 @@ LAW = {"fit_s 1x1": (0.125,) * 3, "fit_s 1x41": (0.325,) * 3, "fit_s 3x1": (0.17
 # Student's t for 2 degrees of freedom over the normal quantile, times sqrt(3 / 2)
 THREE_ROUNDS = 4.3027 / 1.959964 * 1.5**0.5
 
+FIT = "training/keras/fit"
 
-def trained(
-    series: dict,
-    phases: dict | None = None,
-    *,
-    kernel: str = "training/keras/fit",
-    device: str = "cpu",
-    status: str = "ok",
-    process: str = "warm",
-    samples: int = 1312,
-    **switches: str,
-) -> Measurement:
+
+def trained(series, phases=None, *, device="cpu", status="ok", process="warm", samples=1312, kernel=FIT, **switches):
     settings = Settings(device, process=process, switches={"data": "synthetic", **switches})
     problem = Training("cifar10-cnn", 32, samples)
     return Measurement(kernel, problem, settings, status, series=series, phases_s=phases or {})
@@ -61,13 +53,8 @@ def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancel
     assert about(epoch) == (-0.1, round(-0.1 - 0.1 * THREE_ROUNDS, 9), round(-0.1 + 0.1 * THREE_ROUNDS, 9))
     assert about(fit) == (0.0, 0.0, 0.0)  # 1 - (epoch + step), whatever the step is
     shifts = (0.0, 0.3, 0.7)
-    fit, epoch, step = costs.law(
-        {
-            (1, 1): tuple(0.125 + s for s in shifts),
-            (1, 41): tuple(0.325 + s for s in shifts),
-            (3, 1): tuple(0.175 + s for s in shifts),
-        }
-    )
+    times = {(1, 1): 0.125, (1, 41): 0.325, (3, 1): 0.175}
+    fit, epoch, step = costs.law({size: tuple(time + s for s in shifts) for size, time in times.items()})
     assert (about(step), about(epoch)) == ((0.005,) * 3, (0.02,) * 3)
     assert fit.value == pytest.approx(0.4) and fit.low < 0.1 < 0.8 < fit.high
 

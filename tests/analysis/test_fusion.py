@@ -15,11 +15,8 @@ def counted(model, optimizer, device="cpu"):
 
 def test_a_small_network_by_hand():
     """Two layers: products forward 2, backward 3; a kernel forward and one backward for each activation; loss 12."""
-    sgd, adam, gpu = (
-        counted("mlp-20-16x1-5", "sgd"),
-        counted("mlp-20-16x1-5", "adam"),
-        counted("mlp-20-16x1-5", "adam", "gpu:0"),
-    )
+    sides = (("sgd",), ("adam",), ("adam", "gpu:0"))
+    sgd, adam, gpu = (counted("mlp-20-16x1-5", *side) for side in sides)
     fixed = 2 + 3 + 2 + 2 + 12
     assert fusion.count(sgd) == fixed + 4  # a kernel a variable, the bias's own sum in it
     assert fusion.count(adam) == fixed + 2 + 4 * 3  # the two sums, and weights and two moments of each variable

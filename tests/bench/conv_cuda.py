@@ -34,11 +34,8 @@ def layers(dtype: str) -> dict[Conv, str]:
         for work in networks.step(networks.find(name), BATCH, dtype, dtype):
             if work.kind == "conv" and work.direction == "fprop" and (name != "resnet-50" or work.problem.r in (1, 3)):
                 p = work.problem
-                about = (
-                    f"{p.h} x {p.w} x {p.c_in}, {p.r}x{p.s}"
-                    + (f" / {p.stride}" if p.stride > 1 else "")
-                    + f" to {p.c_out}"
-                )
+                stride = f" / {p.stride}" if p.stride > 1 else ""
+                about = f"{p.h} x {p.w} x {p.c_in}, {p.r}x{p.s}{stride} to {p.c_out}"
                 found.setdefault(p, f"{name} {about}")
     return found
 

@@ -97,12 +97,9 @@ def compared(name: str, own, library, problems: list[Matmul], target: float, str
         what = f"{name} {problem.m} x {problem.n} x {problem.k}"
         equal, inputs = same([own], library, problem), problem.inputs(1)
         sides = [take(k, problem, inputs, stream, SAMPLE_S, 0.02) for k in (own, library)]
-        taken = np.array(
-            [
-                [sample() for sample in sides] if r % 2 else [sample() for sample in sides[::-1]][::-1]
-                for r in range(ROUNDS)
-            ]
-        )
+        turns = [sides if r % 2 else sides[::-1] for r in range(ROUNDS)]
+        rounds = [[sample() for sample in turn] for turn in turns]
+        taken = np.array([one if r % 2 else one[::-1] for r, one in enumerate(rounds)])
         ratio = stats.median(taken[:, 1] / taken[:, 0])
         ratios.append(ratio)
         figures.append(Figure(f"{what}: {library.name} / ours", "printed, results equal", ratio, equal))

@@ -209,12 +209,8 @@ def dropped(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     for m in of.trainings:
         last = m.phases_s.get("compile_last", 0)
         step = calibration.measured_step(m)
-        ours = (
-            networks.known(m.problem.model)
-            and m.settings.device == GPU
-            and m.kernel == budget.FIT
-            and switches.ordinary(m)
-        )
+        own = m.settings.device == GPU and m.kernel == budget.FIT
+        ours = networks.known(m.problem.model) and own and switches.ordinary(m)
         if not (ours and last and step):
             continue
         made = prediction.predict(m.problem, m.settings, of)

@@ -23,7 +23,7 @@ AWKWARD_CONVS = [
     (2, 6, 11, 1, 4, 5, 2),
     (3, 5, 5, 4, 6, 1, 1),
 ]
-LENGTHS = (4, 4099, 1 << 20)
+LENGTHS, TWO_MATHS = (4, 4099, 1 << 20), ("float32", "tf32")
 PROBLEMS = {
     "matmul": [
         *(Matmul(*shape, dtype, math) for shape in AWKWARD for dtype, maths in MATHS.items() for math in maths),
@@ -41,11 +41,7 @@ PROBLEMS = {
         ),
         *(Conv(2, 9, 7, 6, 9, 3, 2, 2, "valid", 3, layout, way) for layout in Conv.LAYOUTS for way in Conv.DIRECTIONS),
         # large enough for the projected check
-        *(
-            Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=w, math=m)
-            for w in Conv.DIRECTIONS
-            for m in ("float32", "tf32")
-        ),
+        *(Conv(5, 40, 40, 32, 24, 3, 3, 1, "same", direction=w, math=m) for w in Conv.DIRECTIONS for m in TWO_MATHS),
     ],
     "stream": [
         Stream(op, n * (24 if op not in Stream.OF_IMAGES else 1 << 16), dtype)

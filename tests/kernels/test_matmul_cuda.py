@@ -427,11 +427,8 @@ def launcher(monkeypatch):
         monkeypatch.setattr(loader, "_driver", lambda: driver)
         compiled = types.SimpleNamespace(kernel=types.SimpleNamespace(ptr=0xF00))
         box = np.frombuffer(b"\x5a" * 128, "V128")
-        return (
-            loader.overlapping(compiled, 12, 384, (array(), np.int32(-7), np.float32(1.5), box), 9000),
-            driver,
-            current,
-        )
+        given = (array(), np.int32(-7), np.float32(1.5), box)
+        return loader.overlapping(compiled, 12, 384, given, 9000), driver, current
 
     return make
 

@@ -77,14 +77,13 @@ def test_s0_passes_of_a_step_at_batch_32():
     expected += ["pool1 maxpool", "pool1 maxpool_grad", "dropout1 dropout", "dropout1 dropout_grad"]
     assert first == [*expected, "conv1 adam kernel", "conv1 adam bias"]
     million = 1 << 20
-    assert {
-        name: step[name].problem for name in ("conv1 relu", "conv1 bias_grad", "pool1 maxpool_grad", "dropout1 dropout")
-    } == {
+    expected = {
         "conv1 relu": Stream("relu", 2 * 4 * million, "float32"),
         "conv1 bias_grad": Stream("read", 4 * million, "float32"),
         "pool1 maxpool_grad": Stream("maxpool_grad", 10 * million, "float32"),  # x, a quarter of dy, dx
         "dropout1 dropout": Stream("dropout", 2 * million, "float32"),
     }
+    assert {name: step[name].problem for name in expected} == expected
     assert step["pool1 maxpool"].flops == 3 * million // 4  # three comparisons a window of four
     assert step["dense1 adam kernel"].problem == Stream("adam", 7 * 4 * 3136 * 512, "float32")
     assert sum(w.problem.elements for w in step.values() if w.kind == "optimizer") == 1_667_594

@@ -57,14 +57,8 @@ SETTINGS = {"device": "gpu:0", "threads": 2, "mode": "roundtrip", "reuse": 8, "c
 
 def told(m) -> tuple[str, ...]:
     """What the table shows of a row beside its numbers."""
-    return (
-        m.kernel,
-        rows.problem(m),
-        rows.how(m),
-        getattr(m.problem, "math", "-"),
-        m.settings.device,
-        table.threads(m),
-    )
+    how = (rows.problem(m), rows.how(m), getattr(m.problem, "math", "-"))
+    return (m.kernel, *how, m.settings.device, table.threads(m))
 
 
 def of(problem, device="cpu", **given):

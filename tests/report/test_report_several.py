@@ -67,13 +67,9 @@ def two(tmp_path_factory):
 
 def test_machines_and_runs_that_measured_the_same_again_stand_apart(tmp_path):
     whole = fake.gpu_run(sizes=SIZES)
-    first, second, training, cpu = folders(
-        tmp_path,
-        kept(whole, "matmul", "peak", "stream"),
-        slowed(kept(whole, "matmul"), 1.1),
-        kept(whole, "training", "peak"),
-        fake.cpu_run(sizes=(64,)),
-    )
+    matmuls, trainings = kept(whole, "matmul", "peak", "stream"), kept(whole, "training", "peak")
+    slower = slowed(kept(whole, "matmul"), 1.1)
+    first, second, training, cpu = folders(tmp_path, matmuls, slower, trainings, fake.cpu_run(sizes=(64,)))
     expected = [("A", "nvidia-h200"), ("B", "intel-avx512-2c")]
     assert [(m.letter, m.name) for m in material.shown([first, cpu])] == expected
     again_ = material.shown([first, second])

@@ -41,13 +41,9 @@ def fake_cupy(monkeypatch, devices=1, error="", pooled=0):
         def __exit__(self, *_):
             pass
 
-    runtime = types.SimpleNamespace(
-        getDeviceCount=count,
-        getDeviceProperties=lambda index: PROPERTIES,
-        getDevice=lambda: 0,
-        deviceGetPCIBusId=lambda index: f"0000:{index:02x}:00.0",
-        memGetInfo=lambda: (10 * GIB, 140 * GIB),
-    )
+    bus = {"deviceGetPCIBusId": lambda index: f"0000:{index:02x}:00.0", "memGetInfo": lambda: (10 * GIB, 140 * GIB)}
+    about = {"getDeviceProperties": lambda index: PROPERTIES, "getDevice": lambda: 0}
+    runtime = types.SimpleNamespace(getDeviceCount=count, **about, **bus)
     made = types.ModuleType("cupy")
     made.__version__ = "14.2.0"
     made.cuda = types.SimpleNamespace(runtime=runtime, Device=Device, get_local_runtime_version=lambda: 13000)

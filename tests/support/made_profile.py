@@ -35,12 +35,8 @@ def launches():
                 row(f"launch/tensorflow/{fit}", Launch("step", n), 0.05 + n * STEP[device, jit], device=device)
                 for n in (1, 64, 256)
             ]
-            made += [
-                row(
-                    f"launch/tensorflow/{fit}", Launch("epoch", n), FIT + n * (EPOCH + STEP[device, jit]), device=device
-                )
-                for n in (1, 4, 16)
-            ]
+            laws = {n: FIT + n * (EPOCH + STEP[device, jit]) for n in (1, 4, 16)}
+            made += [row(f"launch/tensorflow/{fit}", Launch("epoch", n), s, device=device) for n, s in laws.items()]
     for n in (1, 64):
         clocks = {"host-latency": 1e-5, "host-throughput": n * KERNEL}
         made.append(row("launch/cupy/rawkernel", Launch("empty", n), clocks, device="gpu:0"))

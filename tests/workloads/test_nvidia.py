@@ -54,16 +54,9 @@ def test_why_there_is_no_gpu(monkeypatch, error, hidden, said):
 
 def test_gpus_with_nvml(monkeypatch):
     fake_cupy(monkeypatch, devices=2)
-    use_nvml(
-        monkeypatch,
-        FakeNvml(
-            nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}",
-            nvmlDeviceGetPowerManagementLimit=700000,
-            nvmlDeviceGetMaxPcieLinkGeneration=5,
-            nvmlDeviceGetCurrPcieLinkWidth=16,
-            nvmlSystemGetDriverVersion="580.159.04",
-        ),
-    )
+    link = {"nvmlDeviceGetMaxPcieLinkGeneration": 5, "nvmlDeviceGetCurrPcieLinkWidth": 16}
+    board = {"nvmlDeviceGetPowerManagementLimit": 700000, "nvmlSystemGetDriverVersion": "580.159.04"}
+    use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetUUID=lambda handle: f"GPU-{handle}", **link, **board))
     first, second = nvidia.gpus()
     assert (first.uuid, second.uuid) == ("GPU-handle of 0000:00:00.0", "GPU-handle of 0000:01:00.0")
     assert (first.name, first.compute_capability, first.multiprocessors) == ("NVIDIA H200", "9.0", 132)
