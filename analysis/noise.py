@@ -1,20 +1,24 @@
-"""How much a row's time differs from process to process: from rows of several fresh processes, kept beside a machine's runs.
+"""Between-process noise: how much a row's median differs from process to process, kept beside a machine's runs.
 
-What an interval over the blocks of one process cannot see (what else the host did in those seconds, where arrays and code came
-to lie) is in every comparison of two runs, so nothing smaller is claimed of them.
-
-The logarithm of a process's median is taken as normal, with a variance of the row's own. A variance from five processes is
-itself a poor estimate, and the rows that looked steady by luck are those that would raise false alarms; so each is drawn towards
-what rows like it show. Their variances are taken as s0^2 times v0 over a chi-square of v0 degrees of freedom; with the row's
-own s^2 of v degrees, the difference of two further processes over sqrt(2 (v0 s0^2 + v s^2) / (v0 + v)) then follows Student's
-t of v0 + v degrees: a bound that holds as often as it says, however few processes there were, also of a row that has none.
-
-The processes of one run share its minute, and tell little of what another hour brings. A row whose processes were taken at
-several occasions shows that too: what the middles of these differ by bounds two runs of several processes each. Here rows alike
-lend nothing: they were taken at the same occasions, and a host that is slower for an hour is slower for all of them.
-
-Source: G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression (2004), sections 3 and 6.2.
+Rows alike are pooled by empirical Bayes (Smyth 2004), so that few processes give an honest bound.
 """
+
+# What an interval over the blocks of one process cannot see (what else the host did in those seconds, where arrays and code came
+# to lie) is in every comparison of two runs, so nothing smaller is claimed of them.
+#
+# The logarithm of a process's median is taken as normal, with a variance of the row's own. A variance from five processes is
+# itself a poor estimate, and the rows that looked steady by luck are those that would raise false alarms; so each is drawn
+# towards
+# what rows like it show. Their variances are taken as s0^2 times v0 over a chi-square of v0 degrees of freedom; with the row's
+# own s^2 of v degrees, the difference of two further processes over sqrt(2 (v0 s0^2 + v s^2) / (v0 + v)) then follows Student's
+# t of v0 + v degrees: a bound that holds as often as it says, however few processes there were, also of a row that has none.
+#
+# The processes of one run share its minute, and tell little of what another hour brings. A row whose processes were taken at
+# several moments shows that too: what the medians of these differ by bounds two runs of several processes each. Here rows alike
+# lend nothing: they were taken at the same moments, and a host that is slower for an hour is slower for all of them.
+#
+# Source: G. K. Smyth, Linear models and empirical Bayes methods for assessing differential expression (2004), sections 3 and
+# 6.2.
 
 import functools
 import math

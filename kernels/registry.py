@@ -1,7 +1,7 @@
-"""Finds kernels. A file is `<operation>/<backend>[_<topic>].py`; `@kernel` on a function in it registers that function.
+"""Finds kernels: `@kernel` registers a function of a file `<operation>/<backend>[_<topic>].py`.
 
-A kernel is `bind(problem, *inputs) -> run`. The inputs are already on the kernel's device; `bind` allocates what it
-needs and raises ValueError for what it cannot do; `run()` is the only thing timed and returns the result.
+A kernel is `bind(problem, *inputs) -> run`: inputs are on its device, `bind` allocates or raises ValueError, only `run()` is
+timed.
 """
 
 import dataclasses

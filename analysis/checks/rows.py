@@ -1,8 +1,8 @@
-"""Is a timing even true? What can be wrong with a row, as data: what was seen, why it matters, what to type next.
+"""Checks whether a timing can be true; a finding says what was seen, why it matters and what to type next."""
 
-What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.probes`); what takes other rows or roofs
-is seen when they are read.
-"""
+# What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.probes`); what takes other rows or
+# roofs
+# is seen when they are read.
 
 import importlib.util
 import math

@@ -1,6 +1,6 @@
-"""One training explained on both devices: predictions side by side, where the winner changes, memory, cost, what would help.
+"""One training explained on both devices: predictions side by side, crossover, memory, cost, and what would help.
 
-A record of numbers; analysis.text.explanation says them. Nothing is timed.
+A record of numbers, which analysis.text.explanation puts into words.
 """
 
 import contextlib

@@ -1,8 +1,10 @@
-"""Times between measured shapes: a curve through rows of one kind, read off in the logarithm of the shape.
+"""Times between measured shapes: a curve through rows of one kind, read in the logarithm of the shape.
 
-A curve holds seconds against a form (a straight law in FLOPs and bytes, fitted to the rows); what is interpolated is how far
-each row lies off its form, by a weighted plane through the nearest rows. A shape that was measured is given back as it was.
+A measured shape gets its own time back.
 """
+
+# A curve holds seconds against a form (a straight law in FLOPs and bytes, fitted to the rows); what is interpolated is how far
+# each row lies off its form, by a weighted plane through the nearest rows.
 
 import dataclasses
 import functools

@@ -1,15 +1,15 @@
-"""Which kernels a training step's operations come to: each by itself (op by op), or as XLA fuses them (compiled).
+"""The kernels that a training step's operations come to: each by itself (op by op), or as XLA fuses them (compiled).
 
-The written fusion rule, checked against XLA's own listing (`optimized_hlo`) by tests/analysis/test_fusion.py:
-
-1. A product or a convolution is a kernel of its own.
-2. Forward, element-wise passes that follow one another (bias, activation, dropout) are one kernel; a pool or a batch
-   normalization ends them and is one of its own.
-3. Backward, so are their gradients; the gradient of a pool is one of its own.
-4. The sum that is a bias's gradient is a kernel, but SGD's update of the bias does it too.
-5. SGD updates a variable in one kernel. Adam's weights and moments take one each on the CPU; a GPU writes all three in one.
-6. Loss, its gradient, the accuracy and the counts of steps are a few small kernels each.
+The rule below is checked against XLA's own listing (`optimized_hlo`) by tests/analysis/test_fusion.py.
 """
+
+# 1. A product or a convolution is a kernel of its own.
+# 2. Forward, element-wise passes that follow one another (bias, activation, dropout) are one kernel; a pool or a batch
+#    normalization ends them and is one of its own.
+# 3. Backward, so are their gradients; the gradient of a pool is one of its own.
+# 4. The sum that is a bias's gradient is a kernel, but SGD's update of the bias does it too.
+# 5. SGD updates a variable in one kernel. Adam's weights and moments take one each on the CPU; a GPU writes all three in one.
+# 6. Loss, its gradient, the accuracy and the counts of steps are a few small kernels each.
 
 from collections.abc import Iterable
 

@@ -1,7 +1,6 @@
 """Seconds of a training on a device, predicted from a profile: the step by parts that add up, the epoch, the fit, the job.
 
-Nothing here is fitted to the model that is predicted. What few global numbers are (analysis.predict.calibration) come from the
-trainings of other models in the profile.
+Nothing is fitted to the model that is predicted; the few global numbers (analysis.predict.calibration) come from other models.
 """
 
 import pathlib

@@ -1,8 +1,7 @@
-"""A machine's profile: curves through its microbenchmark rows, from which the times of a training's parts are read.
+"""A machine's profile: curves through its microbenchmark rows, from which the times of a training's parts are read."""
 
-Made once from rows. Products and convolutions are taken as TensorFlow runs them, less what the call around them costs, and
-where there are no such rows as libraries do; element-wise passes by their bytes; calls by the constants of workloads.launch.
-"""
+# Made once from rows. Products and convolutions are taken as TensorFlow runs them, less what the call around them costs, and
+# where there are no such rows as libraries do; element-wise passes by their bytes; calls by the constants of workloads.launch.
 
 import functools
 import math

@@ -1,9 +1,9 @@
-"""Predicted times for a size of one's own: tables that the report embeds, and the look-up that its page repeats.
+"""Predicted times for a size of the reader's: tables that the report embeds, and the look-up that its page repeats."""
 
-A table holds seconds on a grid of sizes. In between, the logarithm of the seconds is interpolated in the logarithms of the
-sizes, axis by axis; beyond its ends the last two of an axis go on, and that is said. Two laws stand on the tables: a copy that is
-used k times costs a k-th of it each time, and a job is what happens once plus its epochs.
-"""
+# A table holds seconds on a grid of sizes. In between, the logarithm of the seconds is interpolated in the logarithms of the
+# sizes, axis by axis; beyond its ends the last two of an axis go on, and that is said. Two laws stand on the tables: a copy that
+# is
+# used k times costs a k-th of it each time, and a job is what happens once plus its epochs.
 
 import itertools
 import math

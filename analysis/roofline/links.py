@@ -1,8 +1,7 @@
-"""The link between host and device as a law: seconds = latency + bytes / bandwidth, in as few pieces as the data need.
+"""The link between host and device as a law: seconds = latency + bytes / bandwidth, in as few pieces as the data need."""
 
-Small copies cost a constant, large ones their bytes, and between the two engines and drivers change their ways, so one
-line over all sizes is wrong by tens of percent in the middle. The pieces are found from the data.
-"""
+# Small copies cost a constant, large ones their bytes, and between the two engines and drivers change their ways, so one
+# line over all sizes is wrong by tens of percent in the middle. The pieces are found from the data.
 
 import functools
 import math

@@ -1,8 +1,7 @@
-"""Plateaus of memory bandwidth: the levels that a device's STREAM rows show, found in the data and named by its caches.
+"""Plateaus of memory bandwidth: the levels that a device's STREAM rows show, found in the data and named by its caches."""
 
-A level of the memory hierarchy is a range of working sets over which the bandwidth stays the same. The sizes that the
-machine claims for its caches only name what the data show: a virtual machine may claim a cache that it does not have.
-"""
+# A level of the memory hierarchy is a range of working sets over which the bandwidth stays the same. The sizes that the
+# machine claims for its caches only name what the data show: a virtual machine may claim a cache that it does not have.
 
 import functools
 import math

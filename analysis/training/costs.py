@@ -1,11 +1,13 @@
-"""What a training costs apart: a fit, an epoch, a step, compiling, starting a process; each from runs that vary it alone.
+"""What the parts of a training cost: a fit, an epoch, a step, compilation and a process's start.
 
-The law: a warm fit of E epochs of S steps takes fit + S feed + E (epoch + S step) seconds. A row keeps the raw seconds of
-short fits as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side. Where the row's own epochs
-are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps; of whole
-fits that were timed, they and the short ones tell it together. A row of several processes has each one's fits, "fit_s ExS
-process I": each tells its own costs, and the row's are the medians of these.
+Each is read from fits that vary it alone.
 """
+
+# The law: a warm fit of E epochs of S steps takes fit + S feed + E (epoch + S step) seconds. A row keeps the raw seconds of
+# short fits as series "fit_s ExS", a repeat each; repeat i of all of them was taken side by side. Where the row's own epochs
+# are longer and each was timed, what a step takes is read off these: a second of noise is little in a thousand steps; of whole
+# fits that were timed, they and the short ones tell it together. A row of several processes has each one's fits, "fit_s ExS
+# process I": each tells its own costs, and the row's are the medians of these.
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING

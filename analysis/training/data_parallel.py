@@ -1,11 +1,10 @@
-"""Training on several GPUs beside one: how much sooner, what was foretold of it, whether the losses are the same, and what each
-GPU must hold (S3c). Times nothing.
+"""Training on several GPUs beside one: the speedup, measured and predicted, whether the losses agree, and what each GPU holds."""
 
-Foretold: a step on n GPUs takes what one GPU takes for its part of the batch, under the same strategy, and adding up the
-gradients; at least what feeding n GPUs takes. A step that takes no longer with all of the batch waits for the host: then the sum
-is hidden behind it, and the step grows with the GPUs as that of a model of one unit does, whose step is the host's work alone:
-each argument of a step is handed to each GPU.
-"""
+# Predicted: a step on n GPUs takes what one GPU takes for its part of the batch, under the same strategy, and adding up the
+# gradients; at least what feeding n GPUs takes. A step that takes no longer with all of the batch waits for the host: then the
+# sum
+# is hidden behind it, and the step grows with the GPUs as that of a model of one unit does, whose step is the host's work alone:
+# each argument of a step is handed to each GPU.
 
 import re
 from collections.abc import Iterable

@@ -1,8 +1,10 @@
 """Convolution as TensorFlow runs it: oneDNN on a CPU, cuDNN on a GPU, or what XLA makes of it.
 
-The operations are those that a Keras layer and its gradients come to. Filters are TensorFlow's (r, s, c_in / groups, c_out)
-in both layouts; those of an NCHW problem are turned around when they are bound, and back when somebody looks.
+The operations are those of a Keras layer and its gradients, with TensorFlow's filters (r, s, c_in / groups, c_out) in both
+layouts.
 """
+
+# The filters of an NCHW problem are transposed when they are bound, and back for the check.
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Loads CUDA C: a `.cu` file beside the kernels that launch it, compiled by NVRTC for the GPU at hand and kept for the process.
+"""Loads CUDA C: a `.cu` file beside the kernels that launch it, compiled by NVRTC for the GPU at hand and kept for the
+process.
 
-Its first line names the architectures that it must compile for; the tests do so without a GPU. What several share is a `.cuh`
-in the folder include.
+Its first line names the architectures that it must compile for; what several files share is a `.cuh` in include/.
 """
 
 import ctypes

@@ -1,7 +1,6 @@
 """What Keras costs with almost no work: a step, an epoch and a call of fit; of predict; a train_on_batch.
 
-The model is Dense(1) on one feature, the batch one sample. A call's cost beyond its steps is told apart from theirs by
-rows of several counts (analysis.roofline.overheads).
+The model is Dense(1) on one feature; analysis.roofline.overheads separates calls from steps by rows of several counts.
 """
 
 import importlib.util

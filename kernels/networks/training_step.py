@@ -1,8 +1,10 @@
-"""What a network does in one training step, or to answer one batch: its operations, each with the problem to measure for it.
+"""The operations of a network's training step, or of answering one batch, each with the problem to measure for it.
 
-A pass without a problem of its own is priced as one that moves the same arrays, and `why` says so: such passes are bound by
-memory. A new kind of layer is an entry of WORK.
+A pass without a problem of its own is priced as one that moves the same arrays, since such passes are memory-bound; `why` says
+so.
 """
+
+# A new kind of layer is an entry of WORK.
 
 import functools
 from collections import Counter

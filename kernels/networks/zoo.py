@@ -1,7 +1,6 @@
 """The networks as tables of layers: the articles' models, well-known ones, and generators.
 
-The Keras models, the data and the budgets are all made from these tables, so they cannot tell different stories. A new
-network is an entry of NETWORKS.
+Keras models, data and budgets are all made from these tables; a new network is an entry of NETWORKS.
 """
 
 import functools

@@ -1,8 +1,9 @@
-"""STREAM operations and the passes of a training step as TensorFlow runs them, Keras's own formulas where it has some.
+"""STREAM operations and the passes of a training step as TensorFlow runs them, by Keras's own formulas where it has some.
 
-Every result is a fresh tensor, as in a training step; the optimizers update variables in place. TensorFlow is imported when
-a kernel is bound, which happens in a worker; that it is installed is known without.
+Every result is a fresh tensor, as in a training step; the optimizers update variables in place.
 """
+
+# TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
 
 import importlib.util
 from collections.abc import Callable

@@ -1,8 +1,9 @@
-"""The suite on every node of a Ray cluster, into one run folder: a folder a node, in it a result file a workload.
+"""Runs the suite on every node of a Ray cluster, into one run folder with a folder a node.
 
-Ray places the tasks, carries what their folders grow by and notices what died. Each node is one task that holds all its CPUs and
-GPUs while it measures. A node is told apart by Ray's node id, a GPU by its UUID.
+Ray places the tasks, carries what their folders grow by, and notices what died.
 """
+
+# Each node is one task that holds all its CPUs and GPUs while it measures. Nodes are known by Ray's node id, GPUs by their UUID.
 
 import argparse
 import contextlib

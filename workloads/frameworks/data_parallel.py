@@ -1,6 +1,6 @@
 """Data-parallel training: the same weights on several devices, a part of each batch on each, the gradients added up over all.
 
-Keras's own ways: keras.distribution.DataParallel on JAX, tf.distribute.MirroredStrategy on TensorFlow. Runs in a worker.
+By keras.distribution.DataParallel on JAX or tf.distribute.MirroredStrategy on TensorFlow, in a worker.
 """
 
 import contextlib

@@ -1,8 +1,7 @@
-"""Inside a worker: a built Keras model as a Network. What nothing here prices becomes a layer of an unknown kind, named.
+"""Inside a worker: a built Keras model as a Network, with layers of an unknown kind for what has no price."""
 
-A new Keras class that is one of the kinds of kernels.networks.layers is an entry of _KINDS. Keras is imported in no line of
-this file: its objects bring what is asked of them.
-"""
+# A new Keras class that is one of the kinds of kernels.networks.layers is an entry of _KINDS. Keras is imported in no line of
+# this file: its objects bring what is asked of them.
 
 from collections.abc import Callable, Iterator
 

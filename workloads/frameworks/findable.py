@@ -1,8 +1,9 @@
-"""Whether a user's own model is where its name says, told before a process is started that takes ten seconds to find out.
+"""Whether a user's own model is where its name says, before a process is started that takes ten seconds to find out.
 
-Nothing of the user's is imported or run: modules are looked for as Python's finders do, functions by reading the source. What
-cannot be told so is let through; the worker (workloads.frameworks.user_model) has the last word.
+Nothing of the user's is imported or run: modules are looked for as Python's finders do, functions by reading the source.
 """
+
+# What cannot be decided so is let through; the worker (workloads.frameworks.user_model) has the last word.
 
 import ast
 import json

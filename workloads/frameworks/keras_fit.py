@@ -1,7 +1,8 @@
-"""Times the fits of a Trainer so that what a fit, an epoch and a step cost can be told apart: each varied alone.
-
-A warm fit of E epochs of S steps takes fit + E (epoch + S step) seconds. Series "fit_s ExS" keep the raw seconds.
+"""Times the fits of a Trainer, varying steps or epochs alone, so that the costs of a fit, an epoch and a step can be
+separated.
 """
+
+# A warm fit of E epochs of S steps takes fit + E (epoch + S step) seconds. Series "fit_s ExS" keep the raw seconds.
 
 import math
 import time

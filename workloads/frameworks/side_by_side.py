@@ -1,7 +1,7 @@
-"""Trainings beside others: a teacher's answers on the CPU beside a student's training on the GPU, several trainings on one
-device at once, and many trainings one after another in one process or in many.
+"""Experiments with trainings side by side: a teacher beside a student, several at once on one device, and many trials in a
+row.
 
-The experiments: what is asked of whom. How rows take turns alone and together is workloads.harness.concurrent'.
+How rows take turns alone and together is in workloads.harness.concurrent.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""Studies as data: lists of rows, each with the question that it answers. One alone takes minutes, all together what
-`--dry-run` says.
+"""Studies as data: lists of rows, each with the question that it answers.
 
-The articles' inputs are float64 where what a fit does to them matters (seeds, small-dataset, residence), else float32.
+One alone takes minutes; `--dry-run` says how long.
 """
+
+# The articles' inputs are float64 where what a fit does to them matters (seeds, small-dataset, residence), else float32.
 
 import importlib.util
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
-"""The same work on every GPU of a host, each alone and all at once: what they take from each other.
+"""The same work on every GPU of a host, each alone and all at once: how much contention there is.
 
-A worker a GPU, kept over all rows. How they take turns and which calls count is workloads.harness.concurrent'.
+A worker a GPU is kept over all rows; workloads.harness.concurrent says which calls count.
 """
 
 import argparse

@@ -1,8 +1,7 @@
-"""Cold calls: what empties the caches before each of them, untimed, by reading something else.
+"""Cold calls: the caches are emptied before each, untimed, by reading something else."""
 
-Reading, as writing leaves lines that are written back while the call is timed. Four times the last cache is read: caches
-replace lines roughly in the order of their use, so that once its size leaves some of the old data there.
-"""
+# Reading, as writing leaves lines that are written back while the call is timed. Four times the last cache is read: caches
+# replace lines roughly in the order of their use, so that once its size leaves some of the old data there.
 
 import concurrent.futures
 import ctypes

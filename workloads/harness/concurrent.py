@@ -1,7 +1,6 @@
-"""Several parties at work at the same time, each a row in a worker of its own: what each takes while all are at it.
+"""Several rows at the same time, each in a worker of its own: what each takes while all are working.
 
-Sets of parties take turns, alone and together, round by round. Together, each works on until all have done their share, and
-only what was done while all were at work counts.
+Sets of rows take turns, alone and together, round by round; only what was done while all were at work counts.
 """
 
 import contextlib

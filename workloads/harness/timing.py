@@ -1,4 +1,4 @@
-"""Takes samples of a call on one clock until they are steady. What is sampled is given as `take(calls) -> seconds`.
+"""Takes samples of a call, given as `take(calls) -> seconds`, on one clock until they are steady.
 
 Host clocks read time.perf_counter around `calls` calls; the device clock reads CUDA events around them.
 """

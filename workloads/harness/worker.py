@@ -1,5 +1,7 @@
-"""The one process that times things. It takes orders as JSON lines on a file descriptor of its own and gives back
-Measurements on another; whatever libraries print goes to a log. The parent's side is the class Worker."""
+"""The process that times: it takes orders as JSON lines on one file descriptor and gives Measurements on another.
+
+Whatever libraries print goes to a log; the parent's side is the class Worker.
+"""
 
 import os
 import select

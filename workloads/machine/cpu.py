@@ -1,4 +1,4 @@
-"""What the operating system says about the CPU, its memory and the limits on this process. Standard library only.
+"""What the operating system says about the CPU, its memory and the limits on this process, by the standard library alone.
 
 Every function that reads /proc or /sys takes `root`, so that a test can hand it the files of another machine.
 """

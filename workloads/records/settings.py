@@ -1,4 +1,4 @@
-"""The switches of a training or an inference: `Settings.switches`, name to text. A switch that is absent has its default.
+"""The options of a training or an inference: `Settings.switches`, name to text, those absent having their default.
 
 Only `data` is always written out, so that every row says what it was trained on.
 """
