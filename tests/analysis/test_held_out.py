@@ -285,9 +285,8 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
     assert math.isinf(predicted_crossover.Beside("batch", "a step", up, always, ()).error)
     assert predicted_crossover.Beside("batch", "a step", always, always, ()).error is None
     up_late, close = answer(0.5, 0.5, 2.0), answer(0.5, 0.5, 2.0)
-    assert predicted_crossover.values_cross(up_late) == pytest.approx(
-        2 * 2**0.5
-    )  # half way from 2 to 4: a half and twice
+    # half way from 2 to 4: a half and twice
+    assert predicted_crossover.values_cross(up_late) == pytest.approx(2 * 2**0.5)
     assert predicted_crossover.values_cross(always) is None
     unsure = msgspec.structs.replace(close, crossings=())
     expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)

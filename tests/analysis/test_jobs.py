@@ -358,9 +358,8 @@ def test_the_step_of_a_bare_loop_is_its_own_fits_not_that_of_a_few_short_ones(ke
     m = trained("peaks", 100, 100, (0.2, -0.05, 0.051), kernel=kernel, residence="resident", epochs=2000)
     found = break_even.law(m)
     assert (found.fit.value, found.epoch.value) == (0.0, 0.0) and found.step.value == pytest.approx(1.1e-3)
-    assert break_even.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == pytest.approx(
-        0.05
-    )
+    expected = pytest.approx(0.05)
+    assert break_even.law(trained("peaks", 100, 100, (0.2, 0.05, 0.001), epochs=2000)).epoch.value == expected
 
 
 @pytest.mark.parametrize("kernel", JAX_LOOPS)

@@ -221,10 +221,8 @@ def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     assert total.works == 17 and total.directions == ("fprop", "wgrad", "dgrad")  # six layers, the first without dX
     assert total.cpu <= sum(cpu[w.problem] for w in found[1]) and total.flops == sum(w.flops for w in found[1])
     partial = [m for m in rows if not (m.problem.layout == "nt" and m.problem.n == 500)]
-    assert {w.direction for _, works in network_steps.steps(runs, partial, "matmul") for w in works} == {
-        "fprop",
-        "wgrad",
-    }
+    expected = {"fprop", "wgrad"}
+    assert {w.direction for _, works in network_steps.steps(runs, partial, "matmul") for w in works} == expected
 
 
 def test_one_product_is_not_called_all_one():

@@ -346,9 +346,8 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     )
     fresh = msgspec.structs.replace(fresh, settings=Settings(process="fresh"))
     assert (said.trial_seconds(warm), said.trial_seconds(fresh)) == (5.0, 6.0)
-    assert (
-        whole_training.start_sentences([warm, fresh]) == []
-    )  # they start processes, but that is not what they are asked
+    # they start processes, but that is not what they are asked
+    assert whole_training.start_sentences([warm, fresh]) == []
     cells = training.Table().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
     assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")

@@ -58,10 +58,8 @@ def test_a_row_of_the_articles_own_samples_is_put_together_from_nothing():
     assert said.startswith("Training mnist-cnn (S2), batch 32, 60,000 samples, ")
     assert "; the whole job of 60,000 samples and 5 epochs, start-up" in said
     batch = [trained("peaks", 100, 100, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
-    assert break_even.planned(break_even.pairs(batch)[0].setup, "") == (
-        100,
-        2000,
-    )  # all of a batch: another job has another batch
+    # all of a batch: another job has another batch
+    assert break_even.planned(break_even.pairs(batch)[0].setup, "") == (100, 2000)
 
 
 def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
@@ -73,9 +71,8 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     ]
     found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert found.crossings[0].wide
-    assert (
-        whole_training.verdict_of(found) == "the GPU wins from somewhere between the measured samples = 100 and 40,000"
-    )
+    expected = "the GPU wins from somewhere between the measured samples = 100 and 40,000"
+    assert whole_training.verdict_of(found) == expected
     assert not [s for s in training_answers.training_sentences(made) if "wins from" in s]
     between = [
         trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)

@@ -136,9 +136,8 @@ def crossovers(of: profile.Profile) -> list[Figure]:
     found = [share(near, len(off), what, predicted_crossover.SHARE)] if off else []
     if regrets:
         what = f"cases in which following the prediction loses at most {percent(predicted_crossover.LOST)}"
-        found.append(
-            share(sum(r <= predicted_crossover.LOST for r in regrets), len(regrets), what, predicted_crossover.OF)
-        )
+        hits = sum(r <= predicted_crossover.LOST for r in regrets)
+        found.append(share(hits, len(regrets), what, predicted_crossover.OF))
     return found
 
 

@@ -79,9 +79,8 @@ def kernels() -> list:
     for op in PROBLEMS:
         for backend in registry.backends(op):
             if "cpu" in registry.BACKENDS[backend].devices and backend not in (*registry.FRAMEWORKS, "mkl"):
-                found += registry.load(
-                    op, backend
-                )  # MKL is nothing that `make test` installs: tests/kernels/test_mkl.py
+                # MKL is nothing that `make test` installs: tests/kernels/test_mkl.py
+                found += registry.load(op, backend)
     return found
 
 

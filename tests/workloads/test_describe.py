@@ -161,9 +161,8 @@ def test_a_model_that_raises_says_what(monkeypatch, capsys):
         worker, "Worker", Answering("failed", "tests.support.own_models:classes() fails: RuntimeError: no")
     )
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.MISSING
-    assert (
-        capsys.readouterr().err.splitlines()[0] == "error: tests.support.own_models:classes() fails: RuntimeError: no"
-    )
+    expected = "error: tests.support.own_models:classes() fails: RuntimeError: no"
+    assert capsys.readouterr().err.splitlines()[0] == expected
 
 
 def test_a_table_needs_no_process(monkeypatch, capsys):

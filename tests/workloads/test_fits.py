@@ -120,9 +120,8 @@ def test_the_loss_run_begins_anew_and_keeps_to_whole_batches(monkeypatch):
 
 def test_samples_are_held_for_several_steps_within_a_bound():
     assert keras_fit.samples_held(Training("m", 32, 100), 12288) == 200 * 32
-    assert (
-        keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192
-    )  # 96 MiB a batch: two, and the bound is 256
+    # 96 MiB a batch: two, and the bound is 256
+    assert keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192
     assert keras_fit.samples_held(Training("m", 32, 50_000), 12288) == 50_000
     x, y = keras_fit.resized(np.arange(3), np.arange(3), 7)
     assert x.tolist() == y.tolist() == [0, 1, 2, 0, 1, 2, 0]

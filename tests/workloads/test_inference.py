@@ -127,9 +127,8 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     monkeypatch.setattr(inference_row, "prepare", lambda *of: (ready, np.zeros((4, 1))))
     monkeypatch.setattr(serving, "placed", lambda device: __import__("contextlib").nullcontext())
     monkeypatch.setattr(inference_row, "caller", lambda *of: lambda: REFERENCE[::-1])
-    monkeypatch.setattr(
-        inference_row.tensors, "about", lambda *of: {}
-    )  # it asks TensorFlow, which is in no test's process
+    # it asks TensorFlow, which is in no test's process
+    monkeypatch.setattr(inference_row.tensors, "about", lambda *of: {})
     wanted = Row(CALL, Inference("lenet", 4), Settings())
     m = measure.measure(wanted, Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
