@@ -4,7 +4,7 @@ CANDIDATES = python3.13 python3.12 python3.11 python3
 BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
 STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(wildcard tests/stress/*.py)))
 comma := ,
-# What tests, benches and stress runs import of each other.
+# What tests, benches and stress runs import of each other; their own folder is not on the path: cudnn.py there is a bench.
 SEEN = $(CURDIR)$(foreach room,support kernels workloads analysis report,:$(CURDIR)/tests/$(room))
 
 help:
@@ -60,10 +60,10 @@ lint:
 	"$$python" -c 'import importlinter.cli as c; c.lint_imports_command()' --no-cache --no-logo
 
 bench:
-	@$(call named,bench,$(BENCHES)); $(ready); PYTHONPATH='$(SEEN)' "$$python" 'tests/bench/$(NAME).py' $(ARGS)
+	@$(call named,bench,$(BENCHES)); $(ready); PYTHONSAFEPATH=1 PYTHONPATH='$(SEEN)' "$$python" 'tests/bench/$(NAME).py' $(ARGS)
 
 stress:
-	@$(call named,stress,$(STRESSES)); $(ready); PYTHONPATH='$(SEEN)' "$$python" 'tests/stress/$(NAME).py' $(ARGS)
+	@$(call named,stress,$(STRESSES)); $(ready); PYTHONSAFEPATH=1 PYTHONPATH='$(SEEN)' "$$python" 'tests/stress/$(NAME).py' $(ARGS)
 
 screenshots:
 	@$(ready); PYTHONPATH='$(SEEN)' "$$python" tests/support/screenshots.py '$(or $(RUN),reports/nvidia-h200/suite)' $(ARGS)

@@ -11,7 +11,7 @@ import tempfile
 import time
 import warnings
 
-from bench_transfer import alternating, over
+from gpu_bench import alternating, over
 from must_reach import REPORTS, Figure, cells, exactly, table
 
 from analysis import stats

@@ -14,8 +14,6 @@ import sys
 
 import msgspec
 import numba
-from bench_blas import peak
-from bench_matmul_numba import FEWER, LIMITS, ROUNDS, compare, geometric_mean
 from must_reach import REPORTS, Figure, table
 
 from analysis import stats
@@ -23,6 +21,8 @@ from analysis.stats import Estimate
 from kernels import networks, registry
 from kernels.problems import Conv
 from kernels.reference import conv as reference_conv
+from tests.bench.blas import peak
+from tests.bench.matmul_numba import FEWER, LIMITS, ROUNDS, compare, geometric_mean
 from workloads.harness import timing
 from workloads.machine import facts
 

@@ -2,8 +2,7 @@
 
 import sys
 
-from bench_transfer import alternating, over
-from gpu_bench import bound, on_gpu
+from gpu_bench import alternating, bound, on_gpu, over
 from must_reach import Figure, table
 
 from analysis import stats

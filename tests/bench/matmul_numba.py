@@ -16,13 +16,13 @@ import msgspec
 import numba
 import numpy as np
 import threadpoolctl
-from bench_blas import peak
 from must_reach import REPORTS, Figure, table
 
 from analysis import stats, units
 from analysis.stats import Estimate
 from kernels import reference, registry
 from kernels.problems import Matmul
+from tests.bench.blas import peak
 from tests.bench.stream import joined
 from workloads.harness import cpu_watch, plan, timing
 from workloads.harness.timing import Limits

@@ -3,8 +3,7 @@
 import sys
 
 import msgspec
-from bench_transfer import MIB, alternating, over
-from gpu_bench import GPU, on_gpu
+from gpu_bench import GPU, MIB, alternating, on_gpu, over
 from must_reach import Figure, table
 
 from analysis import stats

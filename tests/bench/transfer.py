@@ -4,7 +4,7 @@ import sys
 import time
 
 import numpy as np
-from gpu_bench import GPU, bound, on_gpu
+from gpu_bench import GPU, MIB, ROUNDS, alternating, bound, on_gpu, over
 from must_reach import Figure, exactly, table
 
 from analysis import stats
@@ -18,10 +18,9 @@ from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement
 
-ROUNDS = 15
 MODEL_ROUNDS = 2
 LOOPS = 16  # nvbandwidth's copies between two events
-MIB, GIB = 1 << 20, 1 << 30
+GIB = 1 << 30
 HELD_NS = 20_000_000
 
 
@@ -38,23 +37,6 @@ def main() -> int:
         "cudaMemcpyAsync of 4 B to 1 GiB in steps of the root of two, waited for; fitted to every second size, judged at all."
     )
     return table("transfer", "Copies against nvbandwidth's method, CUDA's own and a fitted law", figures, [about])
-
-
-def alternating(*sides, rounds: int = 0) -> list[list[float]]:
-    """Seconds of each side in every round (0: ROUNDS), the order turned around from round to round; the first warms up."""
-    taken: list[list[float]] = [[] for _ in sides]
-    for round_ in range(-1, rounds or ROUNDS):
-        order = range(len(sides)) if round_ % 2 else reversed(range(len(sides)))
-        for i in order:
-            seconds = sides[i]()
-            if round_ >= 0:
-                taken[i].append(seconds)
-    return taken
-
-
-def over(numerator: list[float], denominator: list[float]) -> Estimate:
-    """The median of the rounds' ratios."""
-    return stats.median([a / b for a, b in zip(numerator, denominator, strict=True)])
 
 
 def gigabytes_per_s(nbytes: int, seconds: list[float]) -> Estimate:

@@ -14,6 +14,7 @@ from workloads.machine import facts
 from workloads.records import Settings
 
 GPU = Settings(device="gpu:0")
+MIB, ROUNDS = 1 << 20, 15
 
 
 def on_gpu(main, compiles: bool = False) -> int:
@@ -60,3 +61,20 @@ def geometric_mean(ratios: list[stats.Estimate]) -> stats.Estimate:
     """Of the values, and of each end."""
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
     return stats.Estimate(*ends)
+
+
+def alternating(*sides, rounds: int = 0) -> list[list[float]]:
+    """Seconds of each side in every round (0: ROUNDS), the order turned around from round to round; the first warms up."""
+    taken: list[list[float]] = [[] for _ in sides]
+    for round_ in range(-1, rounds or ROUNDS):
+        order = range(len(sides)) if round_ % 2 else reversed(range(len(sides)))
+        for i in order:
+            seconds = sides[i]()
+            if round_ >= 0:
+                taken[i].append(seconds)
+    return taken
+
+
+def over(numerator: list[float], denominator: list[float]) -> stats.Estimate:
+    """The median of the rounds' ratios."""
+    return stats.median([a / b for a, b in zip(numerator, denominator, strict=True)])
