@@ -1,13 +1,11 @@
 """Names of rows, which other tools' files go by, and the shapes of products and convolutions in a few words."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
-if TYPE_CHECKING:
-    from kernels.problems import Conv, Matmul
-    from workloads.records import Measurement
+from kernels.problems import Conv, Matmul
+from workloads.records import Measurement
 
 _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
 

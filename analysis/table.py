@@ -2,13 +2,10 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.stats import Estimate, of
 from analysis.units import seconds
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 
 def text(value: object) -> str:

@@ -1,17 +1,13 @@
 """How far a machine's timings can be trusted, from the referee's files: clocks beside outsiders', verdicts on known truths."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
 from analysis import labels, noise
 from analysis.stats import Estimate
 from analysis.units import count, percent, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from workloads.records import Loaded, Measurement
+from workloads.records import Loaded, Measurement
 
 # clock -> its runs' series, least that is allowed
 OUTSIDERS = {"pyperf": ("pyperf_s", 0.02), "cuda-bench": ("cuda_bench_s", 0.01)}

@@ -1,18 +1,14 @@
 """Two runs row by row: faster, slower, same or can't tell, from intervals and from the least effect that may be claimed."""
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
 from analysis import labels, noise
 from analysis.noise import Spread, Stored
 from analysis.stats import Verdict, clock_of, exact, verdict
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from workloads.records import Loaded, Machine, Measurement, Run, Samples
+from workloads.records import Loaded, Machine, Measurement, Run, Samples
 
 MIN_EFFECT = 0.02  # of single processes; never below the spread between them
 WIDEST = 0.25  # where processes differ by more, nothing is said to be the same

@@ -3,8 +3,7 @@ differ in one size (analysis.crossover.families): square products in n, convolut
 
 import itertools
 import math
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -21,11 +20,7 @@ from analysis.crossover.families import (
 )
 from analysis.stats import Estimate, is_gpu, middle, of
 from kernels.problems.arrays import ARITHMETIC
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 __all__ = [
     "AS_WRITTEN",

@@ -3,16 +3,13 @@ n, convolutions in batch, channels or image size, the products of a dense layer 
 """
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from kernels import registry
 from kernels.problems import Conv, Matmul, Problem
 from kernels.problems.arrays import precision
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}

@@ -1,22 +1,17 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
 rung changed. Order and ideas are the registry's; every number is of rows."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
 from analysis import labels
 from analysis.roofline.bounds import Roof, pick, roofs
-from analysis.stats import call_s, is_gpu, quick_seconds, seconds_of
+from analysis.stats import Estimate, call_s, is_gpu, quick_seconds, seconds_of
 from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analysis.stats import Estimate
-    from kernels.problems import Problem
-    from workloads.records import Machine, Measurement
+from kernels.problems import Problem
+from workloads.records import Machine, Measurement
 
 _ONEDNN = "conv/tensorflow/"  # on the CPU oneDNN, which only a framework brings; but not its many in a call
 _SHARES = {"matmul/numba/parallel": "numba/reordered"}  # rungs whose gain is more threads -> whose loops they have

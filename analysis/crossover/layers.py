@@ -6,21 +6,17 @@ A comparison takes rows that differ in nothing else, and says the middle of thei
 
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.crossover.crossover import framework_of
 from analysis.crossover.families import batch_family, precision_of
-from analysis.roofline.bounds import judge
+from analysis.roofline.bounds import Roof, judge
 from analysis.stats import call_s, clock_of, is_gpu, middle, quick_seconds
 from analysis.units import digits, flops_rate, join, percent, times
+from kernels.problems import Problem
 from kernels.registry import title
-
-if TYPE_CHECKING:
-    from analysis.roofline.bounds import Roof
-    from kernels.problems import Problem
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 HELD = "held"
 # Ways of a framework in words.

@@ -5,7 +5,6 @@ import functools
 import re
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,13 +15,11 @@ from analysis.crossover.layers import is_square
 from analysis.stats import is_gpu, total
 from analysis.units import count, join
 from kernels import networks
+from kernels.networks.layers import Network
+from kernels.networks.training_step import Work
+from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
-
-if TYPE_CHECKING:
-    from kernels.networks.layers import Network
-    from kernels.networks.training_step import Work
-    from kernels.problems import Problem
-    from workloads.records import Measurement, Run
+from workloads.records import Measurement, Run
 
 _NOUNS = {"conv": "convolution", "matmul": "product"}
 _ALL = {"fprop", "dgrad", "wgrad"}

@@ -1,16 +1,13 @@
 """Where the time of a GPU call goes at the sizes that decide a crossover: parts that add up, the remainder printed."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.crossover.crossover import Answer, Point, Side
 from analysis.crossover.families import SQUARES, Family, Rows, rows_of
 from analysis.stats import is_gpu, middle
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
 

@@ -6,16 +6,13 @@ Times are those of rows of `python -m workloads.transfer --study small-dataset`;
 
 from collections.abc import Iterable
 from math import prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.roofline import links
 from analysis.stats import Estimate, of
 from analysis.units import join, percent, seconds, size, times
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 ITEM_BYTES = {"float64": 8, "float32": 4, "uint8": 1}
 BATCHES = (1, 8, 32, 64, 256, 2048)

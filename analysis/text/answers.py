@@ -2,20 +2,17 @@
 square products in n, whose words are those of analysis.text.sentences, in a framework or from cold caches."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Point, Side
+from analysis.roofline.bounds import Roof
 from analysis.stats import is_gpu
 from analysis.text import crossings
 from analysis.units import count, digits, join, seconds, times
+from kernels.networks import Work
 from kernels.registry import FRAMEWORKS
-
-if TYPE_CHECKING:
-    from analysis.roofline.bounds import Roof
-    from kernels.networks import Work
-    from workloads.records import Machine, Measurement, Run
+from workloads.records import Machine, Measurement, Run
 
 _UNTRANSPOSED = "nn"
 

@@ -3,19 +3,16 @@ it, inference is the same."""
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from analysis.explain.explanation import Explanation
+from analysis.predict.profile import Profile
 from analysis.roofline.roofs import roofs
 from analysis.training import inference
 from analysis.units import bytes_rate, digits, flops_rate, join, percent, seconds, times
 from kernels import networks
 from workloads.records import settings
-
-if TYPE_CHECKING:
-    from analysis.explain.explanation import Explanation
-    from analysis.predict.profile import Profile
 
 HOLDS, FALSE, PARTLY, UNKNOWN = "holds here", "does not hold here", "holds in part", "cannot be told here"
 _NEAR = 1.5  # a count within this factor of what is seen is right

@@ -1,7 +1,6 @@
 """Budgets in words and tables: a sentence each, devices side by side, and where each number comes from."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
 from analysis.predict.combine import HIDDEN
@@ -10,9 +9,7 @@ from analysis.text.rates import device_name
 from analysis.text.training import switch_words
 from analysis.units import count, join, seconds, signed
 from kernels import networks
-
-if TYPE_CHECKING:
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 _TOTALS = {"sum": "explained", "step": "step", "remainder": "remainder"}  # the table's last lines and their fields
 _EVERY_STEPS = {"dispatch", "transfer calls"}  # parts that no step is without

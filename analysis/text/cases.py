@@ -1,9 +1,9 @@
 """The articles' cases and real complaints, answered: what was said, what was measured, and the points that an answer needs."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from analysis.explain.explanation import GPU, Explanation, Sources, predictor, settings_of
+from analysis.predict.what_if import WhatIf
 from analysis.roofline import overheads
 from analysis.text import beliefs, data_parallel, inference, published, verdicts
 from analysis.text.explanation import Section, answer_sentence, likeliest, unsure
@@ -11,11 +11,8 @@ from analysis.text.explanation_tables import OVERHEAD, PARTS
 from analysis.training.break_even import BY_STEP
 from analysis.units import about, digits, join, percent, seconds, size, times
 from kernels import networks
+from kernels.problems import Training
 from workloads.records.cases import Case, Complaint, Question
-
-if TYPE_CHECKING:
-    from analysis.predict.what_if import WhatIf
-    from kernels.problems import Training
 
 _BELIEFS = {
     "S0": ("flops", "copy", "batch"),

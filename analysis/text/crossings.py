@@ -2,17 +2,13 @@
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Form, Side
 from analysis.crossover.time_split import REMAINDER, Why
-from analysis.stats import is_gpu
+from analysis.stats import Verdict, is_gpu
 from analysis.text.rates import machine_words
 from analysis.units import count, digits, join, percent, seconds
-
-if TYPE_CHECKING:
-    from analysis.stats import Verdict
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 _MANY = 3.0  # from so many times on nobody thinks in percent
 _RESIDENT = "data already on the GPU"

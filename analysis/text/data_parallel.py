@@ -3,7 +3,6 @@
 import math
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.stats import Estimate, is_gpu
 from analysis.training import data_parallel
@@ -11,10 +10,7 @@ from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
 from kernels import networks
 from kernels.registry import title
-from workloads.records import settings
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 _DEPTH = re.compile(r"(mlp-\d+-\d+)x(\d+)-(\d+)|(fashion-mlp)-(\d+)")
 FEW = 1.1  # less than so many times as fast is said to be no sooner

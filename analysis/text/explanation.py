@@ -2,7 +2,6 @@
 
 import math
 import shlex
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -10,18 +9,16 @@ from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Crossing, Side
 from analysis.explain.explanation import Explanation, job_s
 from analysis.predict.memory import Memory
+from analysis.predict.prediction import Prediction
+from analysis.predict.unknown_layers import Strange
+from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate, exact
 from analysis.text.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines
 from analysis.training.price import Cost
 from analysis.units import about, count, digits, join, percent, seconds, size, times
 from kernels import networks
 from workloads import options
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from analysis.predict.unknown_layers import Strange
-    from analysis.predict.what_if import WhatIf
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 STORED_GPU = "--gpu-profile reports/nvidia-h200"
 

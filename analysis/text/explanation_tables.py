@@ -1,15 +1,11 @@
 """The tables of an Explanation: a step's parts that add up, side by side, and what each change would save."""
 
-from typing import TYPE_CHECKING
-
 from analysis.explain.explanation import GPU, Explanation, job_s
 from analysis.predict.combine import DEVICE
+from analysis.predict.prediction import Prediction
+from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate
 from analysis.units import about, digits, join, percent, seconds, signed
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from analysis.predict.what_if import WhatIf
 
 MOST_WHAT_IFS = 8
 LITTLE = 0.01  # of the job: what saves less is said to make no difference

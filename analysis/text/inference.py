@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.crossover.crossover import Answer
 from analysis.stats import Estimate, is_gpu, of
@@ -21,9 +20,7 @@ from analysis.training.inference import (
     side,
 )
 from analysis.units import digits, join, seconds
-
-if TYPE_CHECKING:
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 _WIDE = 0.1  # of a ratio: half an interval that is worth saying
 _AS = {

@@ -2,21 +2,16 @@
 analysis.compare.comparison found row by row."""
 
 import statistics
-from typing import TYPE_CHECKING
 
 from analysis import noise
-from analysis.compare.comparison import least_effect
+from analysis.compare.comparison import Compared, Comparison, least_effect
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import square_rows
 from analysis.roofline.bounds import Roof, pick
-from analysis.stats import is_gpu, middle, verdict
+from analysis.stats import Verdict, is_gpu, middle, verdict
 from analysis.text.crossings import compare_sentence, form_name, verdict_words
 from analysis.units import bytes_rate, count, digits, flops_rate, join, seconds, times
-
-if TYPE_CHECKING:
-    from analysis.compare.comparison import Compared, Comparison
-    from analysis.stats import Verdict
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 _NAMED = 3  # rows of each verdict, in words
 HEADS = ("row", "clock", "before", "after", "times as long", "verdict")

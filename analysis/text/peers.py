@@ -2,7 +2,6 @@
 other up when all do the same at once."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,9 +10,7 @@ from analysis.stats import Estimate, of, verdict
 from analysis.text import crossings
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 NCCL, ONE_SHOT = "collective/cupy/nccl", "collective/cupy/one_shot"
 GRAPH = "_graph"

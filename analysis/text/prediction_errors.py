@@ -4,9 +4,9 @@ they were measured, and without each rule in turn.
 
 import statistics
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
 from analysis.predict import calibration
+from analysis.predict.calibration import Seen
 from analysis.predict.held_out import (
     BASELINES,
     TARGETS,
@@ -20,13 +20,10 @@ from analysis.predict.held_out import (
     summaries,
 )
 from analysis.predict.prediction import Prediction
+from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULE_WORDS, RULES
 from analysis.stats import NOTHING, Estimate
 from analysis.units import count, percent
-
-if TYPE_CHECKING:
-    from analysis.predict.calibration import Seen
-    from analysis.predict.profile import Profile
 
 DEVICES = {"cpu": "CPU", "gpu:0": "GPU"}
 

@@ -3,7 +3,6 @@ difference put down to what the rows can tell - or said to be not measured."""
 
 from collections.abc import Iterable
 from math import log
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -12,10 +11,8 @@ from analysis.text import training
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from analysis.units import digits, join, percent, seconds, times
+from workloads.records import Measurement
 from workloads.records.cases import CASES, Case, Claim
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
 
 NOT_MEASURED = "not measured"
 _RESIDENT, _FED = ("residence", "resident"), ("residence", "fed")

@@ -7,12 +7,11 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.crossover import families
-from analysis.crossover.crossover import COPIES, LATENCY, Answer
+from analysis.crossover.crossover import COPIES, LATENCY, Answer, Point
 from analysis.crossover.families import square_rows
 from analysis.crossover.time_split import why
 from analysis.roofline import links
@@ -21,14 +20,9 @@ from analysis.roofline.roofs import WAITED
 from analysis.stats import is_gpu, quick_seconds
 from analysis.text import crossings, rates, whole_training
 from analysis.training import break_even
-from analysis.training.break_even import BY_STEP
+from analysis.training.break_even import BY_STEP, Pair
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, times
-
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Point
-    from analysis.training.break_even import Pair
-    from workloads.records import Machine, Measurement
-
+from workloads.records import Machine, Measurement
 
 Answered = tuple[str, str]
 NOTHING: Answered = ("", "")

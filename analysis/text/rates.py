@@ -1,17 +1,13 @@
 """Sentences on rows and rates: how fast, how near the roof, what binds it, and what went wrong."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.crossover.crossover import square_rows
-from analysis.roofline.bounds import ABOVE, BEST_MATMUL, describe, is_above, judge, level, pick, ridge
+from analysis.roofline.bounds import ABOVE, BEST_MATMUL, Roof, describe, is_above, judge, level, pick, ridge
 from analysis.roofline.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
 from analysis.stats import call_s, is_gpu, quick_seconds
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
-
-if TYPE_CHECKING:
-    from analysis.roofline.bounds import Roof
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 _NAMED = 3
 _PLAIN = "matmul/numba/naive"

@@ -1,17 +1,13 @@
 """Rows in the words of people: what was computed, how, and how fast."""
 
-from typing import TYPE_CHECKING
-
 from analysis import labels
 from analysis.stats import quick_seconds
 from analysis.text import peers
 from analysis.text.training import switch_words
 from analysis.training import break_even
 from analysis.units import bytes_rate, count, flops_rate, size
-
-if TYPE_CHECKING:
-    from kernels.problems import Inference, Problem, Training
-    from workloads.records import Measurement
+from kernels.problems import Inference, Problem, Training
+from workloads.records import Measurement
 
 
 def problem(m: "Measurement") -> str:

@@ -1,20 +1,16 @@
 """Records to plain sentences for a newcomer: numbers with units, three significant digits, the form named."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.checks import referee
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
 from analysis.crossover.time_split import why
-from analysis.roofline.bounds import roofs
+from analysis.roofline.bounds import Roof, roofs
 from analysis.stats import is_gpu
 from analysis.text import answers, data_parallel, inference, peers, rates, training_answers, whole_training
 from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
 from analysis.training import side_by_side
-
-if TYPE_CHECKING:
-    from analysis.roofline.bounds import Roof
-    from workloads.records import Loaded, Machine, Measurement
+from workloads.records import Loaded, Machine, Measurement
 
 MOST = 5
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -11,10 +10,7 @@ from analysis.training import break_even, side_by_side
 from analysis.training.break_even import Pair, Setup
 from analysis.units import count, digits, percent, seconds, times
 from kernels import networks
-from workloads.records import SAMPLES
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import SAMPLES, Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
 _SAID = {

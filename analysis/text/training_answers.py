@@ -3,10 +3,10 @@ takes and what of that is start-up, compiling and training."""
 
 from collections.abc import Iterable
 from math import inf
-from typing import TYPE_CHECKING
 
 import msgspec
 
+from analysis.crossover.crossover import Answer
 from analysis.stats import Estimate, is_gpu, of
 from analysis.text import whole_training
 from analysis.text.rates import device_name
@@ -15,11 +15,7 @@ from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair, Setup
 from analysis.units import count, join, percent, seconds, times
 from kernels import networks
-from workloads.records import settings
-
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Answer
-    from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 MOST = 8  # of more jobs the table's columns are easier to read than sentences
 _NOISY, _SHOWN = 0.05, 0.2  # of a step: noise worth a word; of the training: what is beside its steps

@@ -3,7 +3,6 @@ here is measured; no prediction is asked."""
 
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,10 +12,8 @@ from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Device, Pair
 from analysis.units import bytes_rate, percent, seconds, size, times
 from kernels import networks
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
-    from workloads.records.cases import Complaint, Reported
+from workloads.records import Measurement
+from workloads.records.cases import Complaint, Reported
 
 FIT = "training/keras/fit"
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint

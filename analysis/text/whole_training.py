@@ -5,22 +5,19 @@ import re
 from collections.abc import Iterable
 from math import inf
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from analysis.crossover.crossover import Answer
+from analysis.crossover.families import Family
 from analysis.stats import Estimate, is_gpu
 from analysis.text import crossings, rates
 from analysis.text.training import loss_sentence, subject, switch_words, way_word, whole_job
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP, Pair, Setup
 from analysis.units import count, digits, join, percent, seconds, times
-from workloads.records import settings
-
-if TYPE_CHECKING:
-    from analysis.crossover.families import Family
-    from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 CANT_TELL = "can't tell"
 _SHOWN = 0.05  # of a job: a part worth a sentence

@@ -7,7 +7,6 @@ What a row's parts cost is analysis.training.costs'; brackets, signs and their w
 import math
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,10 +16,7 @@ from analysis.stats import NOTHING, Estimate, is_gpu, of, total
 from analysis.training import costs
 from analysis.training.costs import Costs
 from kernels import networks
-from workloads.records import settings
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 # The CPU in its forms: (jit_compile on, the GPU visible) -> words.
 FORMS = {

@@ -10,7 +10,6 @@ Each is read from fits that vary it alone.
 # process I": each tells its own costs, and the row's are the medians of these.
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,10 +17,7 @@ import numpy as np
 from analysis import stats
 from analysis.stats import NOTHING, Estimate
 from kernels.problems import Training
-from workloads.records import EPOCHS, FITS, OF_PROCESS, by_epochs
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement, Samples
+from workloads.records import EPOCHS, FITS, OF_PROCESS, Measurement, Samples, by_epochs
 
 _STARTS = ("import", "device_start")
 _MADE = ("build", "compile", "compile_last")

@@ -8,7 +8,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,10 +15,7 @@ from analysis import stats
 from analysis.stats import NOTHING, Estimate
 from analysis.training import costs
 from workloads import records
-from workloads.records import settings
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 FIT = "training/keras/fit"
 # The losses of the first steps are the same up to this share: TF32 rounds products to 11 bits, and parts of a batch are added up

@@ -2,16 +2,12 @@
 the GPU wins."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side, classify, refine
 from analysis.stats import Estimate, is_gpu, of
-from workloads.records import settings
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 KERAS = "inference/keras"
 

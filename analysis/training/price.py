@@ -2,15 +2,12 @@
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.stats import Estimate
-
-if TYPE_CHECKING:
-    from kernels.problems import Training
-    from workloads.records import Measurement
+from kernels.problems import Training
+from workloads.records import Measurement
 
 _POWERS = {"watts": "on average", "gpu_power_w": "at most"}  # value of a row -> how it was taken, the better first
 

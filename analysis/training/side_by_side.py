@@ -3,14 +3,10 @@ in one process or in many."""
 
 from collections.abc import Iterable
 from statistics import median
-from typing import TYPE_CHECKING
 
 from analysis.stats import Estimate, is_gpu, of, verdict
 from analysis.units import count, digits, join, seconds
-from workloads.records import Samples
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement, Samples
 
 TRIAL = "training/keras/trial"
 
