@@ -11,25 +11,6 @@ and a fit, each from runs that vary it alone, what compilation and start-up cost
 names list those that there are), mlp with --inputs --width --depth --outputs, fashion-mlp with --hidden-layers,
 package.module:function, or file.keras. Flags that take several words run every combination."""
 MOST_BUDGETS = 4  # tables at the end; of more trainings each has its sentence, and its table in the report
-STUDIES = (
-    "seeds",
-    "batches",
-    "small-dataset",
-    "width",
-    "depth",
-    "epochs",
-    "residence",
-    "switches",
-    "backends",
-    "starts",
-    "complaints",
-    "held-out",
-    "repeats",
-    "together",
-    "trials",
-    "teacher",
-    "data-parallel",
-)
 
 
 def parser() -> options.Parser:
@@ -95,7 +76,7 @@ def parser() -> options.Parser:
         "--study",
         nargs="+",
         metavar="NAME",
-        help=f"rows made for a question, instead of the above: {' '.join(STUDIES)}, or all",
+        help="rows made for a question, instead of the above: seeds, batches, ... (an unknown one lists them), or all",
     )
     made.add_argument(
         "--predicted",

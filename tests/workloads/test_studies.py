@@ -81,7 +81,6 @@ def test_all_is_every_study_once_and_the_names_of_the_help_are_the_studies():
     every = studies.rows(["all"], BOTH)
     apart = [row.key for name in studies.STUDIES for row in studies.rows([name], BOTH)]
     assert len(every) == len(set(apart)) < len(apart)
-    assert training.STUDIES == studies.NAMES
     assert studies.experiments(["all"]) == ["together", "trials", "teacher"]
     assert studies.experiments(["seeds", "trials"]) == ["trials"]
 

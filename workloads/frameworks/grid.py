@@ -31,7 +31,7 @@ _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
 _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
-_STUDY_HAS = (
+_SIZES = (
     "model",
     "inputs",
     "width",
@@ -43,22 +43,9 @@ _STUDY_HAS = (
     "steps",
     "epochs",
     "dtypes",
-    "targets",
-    "residence",
-    "jit",
-    "steps_per_execution",
-    "precision",
-    "tf32",
-    "dropout",
-    "shuffle",
-    "keras_backend",
-    "onednn",
-    "cpu_forms",
-    "variants",
-    "backends",
-    "threads",
-    "gpus",
 )
+_WAYS = ("onednn", "cpu_forms", "variants", "backends", "threads", "gpus")
+_STUDY_HAS = (*_SIZES, "jit", *(option for option in KNOWN if option != "data"), *_WAYS)
 _SEEDS = "python -m workloads.training --study seeds"
 _ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
 
@@ -230,21 +217,12 @@ def _given(args: argparse.Namespace) -> dict[str, list[str]]:
 
     Raises: Usage for a text that a switch cannot have.
     """
-    flags = {
-        "jit_compile": "jit",
-        "precision": "precision",
-        "tf32": "tf32",
-        "dropout": "dropout",
-        "shuffle": "shuffle",
-        "targets": "targets",
-        "keras_backend": "keras_backend",
-    }
-    found = {
-        switch: _chosen(flag.replace("_", "-"), getattr(args, flag), KNOWN[switch]) for switch, flag in flags.items()
-    }
-    found["steps_per_execution"] = (
-        [str(n) for n in _sizes(args.steps_per_execution)] if args.steps_per_execution else []
-    )
+    found = {}
+    for option, known in KNOWN.items():
+        flag = "jit" if option == "jit_compile" else option
+        words = None if option in ("data", "residence") else getattr(args, flag, None)
+        if words:
+            found[option] = _chosen(flag.replace("_", "-"), words, known) if known else [str(n) for n in _sizes(words)]
     found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]
     found["replicas"] = [str(n) for n in _sizes(args.gpus)] if args.gpus else []
     return {switch: texts for switch, texts in found.items() if texts}
@@ -327,7 +305,7 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
 
 def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
     """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
-    fixed = [a for a in _STUDY_HAS if getattr(args, a) is not None and a not in own] + ["data"] * (
+    fixed = [a for a in _STUDY_HAS if getattr(args, a, None) is not None and a not in own] + ["data"] * (
         args.data != "synthetic"
     )
     if fixed:
