@@ -68,8 +68,8 @@ def _of_function(name: str) -> str:
 
 def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
     """The module's spec, its parents not imported: the folder that the command was typed in comes first, as in the worker."""
-    if parent is not None:
-        return PathFinder.find_spec(name, parent.submodule_search_locations)
+    if parent is not None:  # by its last word: finders of nested folders without __init__ want their parents imported
+        return PathFinder.find_spec(name.rpartition(".")[2], parent.submodule_search_locations)
     own = PathFinder.find_spec(name, [here])
     finders = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
     return own or next((spec for spec in finders if spec is not None), None)
