@@ -6,7 +6,7 @@ timed.
 
 import dataclasses
 import functools
-import importlib
+import importlib.util
 import inspect
 import pathlib
 import sys
@@ -187,6 +187,8 @@ def load(op: str, backend: str) -> list[Kernel]:
     Raises: NotInstalled when the backend's own library is missing; any other import error as it is.
     """
     order = [f"kernels.{op}.{stem}" for stem in _stems(op) if stem.split("_")[0] == backend]
+    if order and backend in FRAMEWORKS and importlib.util.find_spec(BACKENDS[backend].library) is None:
+        raise NotInstalled(backend)  # frameworks are imported when a kernel is bound
     for module in order:
         try:
             importlib.import_module(module)

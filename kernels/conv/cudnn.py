@@ -6,6 +6,7 @@ import cudnn
 import cupy
 import numpy as np
 
+from kernels.cuda import autotuner
 from kernels.problems import Conv
 from kernels.reference import conv as reference_conv
 from kernels.registry import kernel
@@ -92,15 +93,12 @@ def graph_of(problem: Conv):
 
 def _timed(graph, pack: dict, workspace: int, stream) -> list[tuple[float, int]]:
     """(least device milliseconds of a call, index) of every plan that builds and runs, fastest first."""
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
 
     def milliseconds(index: int, calls: int) -> float:
-        begin.record(stream)
-        for _ in range(calls):
+        def call():
             graph.execute_plan_at_index(pack, workspace, index, _handle())
-        end.record(stream)
-        end.synchronize()
-        return cupy.cuda.get_elapsed_time(begin, end) / calls
+
+        return autotuner.milliseconds(call, calls, stream) / calls
 
     found = {}
     for index in range(graph.get_execution_plan_count()):

@@ -105,10 +105,17 @@ def jit(problem: Conv, a, b):
 def held(problem: Conv, a, b):
     """On the CPU, 50 convolutions one after the other in one graph whose filters are constants: oneDNN lays them out once
     and keeps them, and nothing is dispatched from Python between."""
+    import tensorflow
+
     _refuse(problem, a, "function")
     if calls.on_gpu(a):
         raise ValueError("layouts are held on the CPU only: cuDNN takes images and filters as they lie")
-    return _in_a_row(*_with_constant_filters(problem, b.numpy()), a)
+    how, filters = _with_constant_filters(problem, b.numpy())
+
+    def formula(images):
+        return tensorflow.raw_ops.Conv2D(input=images, filter=tensorflow.constant(filters), **how)
+
+    return calls.in_a_row(formula, a, count=HELD)
 
 
 def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarray]:
@@ -136,32 +143,3 @@ def _with_constant_filters(problem: Conv, w: np.ndarray) -> tuple[dict, np.ndarr
     pads = [0, 0, r - 1 - top, r - 1 - bottom, s - 1 - left, s - 1 - right, 0, 0]
     how = {"strides": [1, 1, 1, 1], "data_format": "NHWC", "padding": "EXPLICIT", "explicit_paddings": pads}
     return how, np.ascontiguousarray(turned)
-
-
-def _in_a_row(how: dict, filters: np.ndarray, images):
-    """A call that convolves HELD times. Every result is put into a variable, which no optimizer may leave out, and the next
-    convolution waits for that; the graph that runs is looked at, for equal convolutions may be made one."""
-    import tensorflow
-
-    constant = tensorflow.constant(filters)
-    first = tensorflow.raw_ops.Conv2D(input=images, filter=constant, **how)
-    result = tensorflow.Variable(first)
-
-    @tensorflow.function(autograph=False)
-    def row(images):
-        after: list = []
-        for _ in range(HELD):
-            with tensorflow.control_dependencies(after):
-                made = tensorflow.raw_ops.Conv2D(input=images, filter=tensorflow.constant(filters), **how)
-            after = [result.assign(made, read_value=False)]
-
-    found = calls.ran(lambda: row(images))
-    if found["Conv2D"] != HELD:
-        raise RuntimeError(f"the optimized graph has {found['Conv2D']} convolutions, not {HELD}: {dict(found)}")
-
-    def run():
-        row(images)
-        return result
-
-    run.passes = HELD
-    return run

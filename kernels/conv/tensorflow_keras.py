@@ -10,7 +10,6 @@ def layer(problem: Conv, a, b):
     """A Conv2D layer in a tf.function, its gradient by the images or by the filters as TensorFlow differentiates it; what
     the gradient needs not is pruned."""
     import keras
-    import tensorflow
 
     if problem.layout != "NHWC" or not isinstance(problem.pad, str):
         raise ValueError("Keras's layers keep their images NHWC here and pad them `same` or `valid`")
@@ -29,10 +28,4 @@ def layer(problem: Conv, a, b):
     shapes = tuple(made.compute_output_shape(problem.x_shape)), tuple(made.kernel.shape)
     if shapes != (problem.y_shape, problem.w_shape):
         raise ArithmeticError(f"Keras has outputs and filters of {shapes}, not {(problem.y_shape, problem.w_shape)}")
-    if problem.direction != "wgrad":
-        made.kernel.assign(b)
-    if problem.direction == "fprop":
-        return calls.called("function", made, a)
-    if problem.direction == "dgrad":
-        return calls.gradient(made, tensorflow.zeros(problem.x_shape, a.dtype), a)
-    return calls.gradient(made, a, b, made.kernel.value)
+    return calls.layer(made, problem.direction, problem.x_shape, a, b)

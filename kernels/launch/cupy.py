@@ -4,19 +4,15 @@ import cupy
 import numpy as np
 
 from kernels.cuda import loader
+from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.registry import kernel
 
 
-def _require(problem: Launch, bind) -> None:
-    if problem.call not in bind.calls:
-        raise ValueError(f"{bind.__name__} has no {problem.call}; it has {', '.join(bind.calls)}")
-
-
 @kernel
+@only("empty")
 def rawkernel(problem: Launch, *_):
     """An empty kernel of ours by cupy.RawKernel, one thread: Python's way into a launch, and the launch."""
-    _require(problem, rawkernel)
     nothing = loader.load("launch/cupy", "nothing")
     repeats = range(problem.count)
 
@@ -28,9 +24,9 @@ def rawkernel(problem: Launch, *_):
 
 
 @kernel
+@only("elementwise")
 def ufunc(problem: Launch, x=None, *_):
     """x + 1 by CuPy's own element-wise call, each on the result of the one before."""
-    _require(problem, ufunc)
     one, out, repeats = np.float32(1), cupy.empty_like(x), range(problem.count - 1)
 
     def run():
@@ -43,9 +39,9 @@ def ufunc(problem: Launch, x=None, *_):
 
 
 @kernel
+@only("empty", "elementwise")
 def graph(problem: Launch, x=None, *_):
     """The same launches recorded once as a CUDA graph and launched as one: no Python and less driver between them."""
-    _require(problem, graph)
     record = rawkernel(problem) if problem.call == "empty" else ufunc(problem, x)
     record()  # compiles, which a recording may not
     stream = cupy.cuda.get_current_stream()
@@ -63,9 +59,9 @@ def graph(problem: Launch, x=None, *_):
 
 
 @kernel
+@only("matmul")
 def cublas(problem: Launch, a=None, b=None):
     """A 16 x 16 float32 product by cupy.matmul into a result that is there: cuBLAS with CuPy's checks before it."""
-    _require(problem, cublas)
     out = cupy.empty((a.shape[0], b.shape[1]), a.dtype)
 
     def run():
@@ -76,9 +72,9 @@ def cublas(problem: Launch, a=None, b=None):
 
 
 @kernel(waits=True)
+@only("copy")
 def set(problem: Launch, x=None, *_):
     """4 bytes to the device by `ndarray.set`: the cost of a copy that copies next to nothing."""
-    _require(problem, set)
     host, out = cupy.asnumpy(x), cupy.zeros_like(x)
 
     def run():
@@ -86,12 +82,3 @@ def set(problem: Launch, x=None, *_):
         return out
 
     return run
-
-
-rawkernel.calls, ufunc.calls, graph.calls, cublas.calls = (
-    ("empty",),
-    ("elementwise",),
-    ("empty", "elementwise"),
-    ("matmul",),
-)
-set.calls = ("copy",)

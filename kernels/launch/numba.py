@@ -3,9 +3,12 @@
 import numba
 import numpy as np
 
+from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.problems.arrays import empty
 from kernels.registry import kernel
+
+_WHO = "this Numba kernel"
 
 _NOTHING = np.empty(0)
 
@@ -27,15 +30,10 @@ def _wake(out):
         out[i] = i
 
 
-def _only(problem: Launch, bind) -> None:
-    if problem.call not in bind.calls:
-        raise ValueError(f"this Numba kernel has no {problem.call}; it has {', '.join(bind.calls)}")
-
-
 @kernel(parallel=False)
+@only("empty", "elementwise", who=_WHO)
 def njit(problem: Launch, *arrays):
     """Compiled code called from Python: unboxing the arguments and a jump; `elementwise` adds a loop over 256 values."""
-    _only(problem, njit)
     if problem.call == "empty":
         return _repeated(_nothing, _NOTHING, problem.count)
     (x,), repeats = arrays, range(problem.count - 1)
@@ -51,17 +49,11 @@ def njit(problem: Launch, *arrays):
     return run
 
 
-njit.calls = ("empty", "elementwise")
-
-
 @kernel
+@only("empty", who=_WHO)
 def prange(problem: Launch, *arrays):
     """A parallel region with one store a thread: what it costs to share work out (fork) and to wait for all (join)."""
-    _only(problem, prange)
     return _repeated(_wake, np.zeros(numba.get_num_threads(), np.int64), problem.count)
-
-
-prange.calls = ("empty",)
 
 
 def _repeated(compiled, argument: np.ndarray, count: int):

@@ -2,20 +2,18 @@
 
 import numpy as np
 
+from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.problems.arrays import empty
 from kernels.registry import kernel
 
-
-def _only(problem: Launch, bind) -> None:
-    if problem.call not in bind.calls:
-        raise ValueError(f"this NumPy kernel has no {problem.call}; it has {', '.join(bind.calls)}")
+_WHO = "this NumPy kernel"
 
 
 @kernel(parallel=False)
+@only("elementwise", "matmul", who=_WHO)
 def ufunc(problem: Launch, *arrays):
     """np.add and np.matmul into an array that is there: the arguments' checks, the loop's choice, the call."""
-    _only(problem, ufunc)
     out, repeats = empty(arrays[0].shape, arrays[0].dtype, 5), range(problem.count - 1)
     if problem.call == "matmul":
         times, (a, b) = range(problem.count), arrays
@@ -37,13 +35,10 @@ def ufunc(problem: Launch, *arrays):
     return run
 
 
-ufunc.calls = ("elementwise", "matmul")
-
-
 @kernel(parallel=False, allocates=True)
+@only("elementwise", "matmul", who=_WHO)
 def operator(problem: Launch, *arrays):
     """`x + 1` and `a @ b` as people write them: a fresh array each time."""
-    _only(problem, operator)
     repeats = range(problem.count)
     if problem.call == "matmul":
         a, b = arrays
@@ -63,6 +58,3 @@ def operator(problem: Launch, *arrays):
         return out
 
     return run
-
-
-operator.calls = ("elementwise", "matmul")

@@ -1,23 +1,13 @@
-"""What a call costs in TensorFlow before any work: an operation at a time, in a graph, in a compiled graph.
-
-TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
-"""
-
-import importlib.util
+"""What a call costs in TensorFlow before any work: an operation at a time, in a graph, in a compiled graph."""
 
 import numpy as np
 
+from kernels.launch._calls import only
 from kernels.problems import Launch
 from kernels.registry import kernel
 from kernels.tensorflow import calls
 
-if importlib.util.find_spec("tensorflow") is None:
-    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
-
-
-def _only(problem: Launch, bind) -> None:
-    if problem.call not in bind.calls:
-        raise ValueError(f"this TensorFlow kernel has no {problem.call}; it has {', '.join(bind.calls)}")
+_WHO = "this TensorFlow kernel"
 
 
 def _device() -> str:
@@ -28,11 +18,11 @@ def _device() -> str:
 
 
 @kernel(allocates=True)
+@only("elementwise", "matmul", "copy", who=_WHO)
 def eager(problem: Launch, *arrays):
     """An operation at a time from Python, as code outside a tf.function runs; `copy` makes a tensor of 4 bytes there."""
     import tensorflow
 
-    _only(problem, eager)
     repeats = range(problem.count)
     if problem.call == "copy":
         device = _device()
@@ -61,9 +51,6 @@ def eager(problem: Launch, *arrays):
         return out
 
     return run
-
-
-eager.calls = ("elementwise", "matmul", "copy")
 
 
 def _operands(problem: Launch, arrays) -> tuple:
@@ -106,20 +93,14 @@ def _require(problem: Launch, call) -> None:
 
 
 @kernel(allocates=True)
+@only("elementwise", "matmul", who=_WHO)
 def function(problem: Launch, *arrays):
     """A tf.function, not compiled: one call runs its graph's `count` operations, each a kernel of its own."""
-    _only(problem, function)
     return _in_a_function(problem, arrays, False)
 
 
-function.calls = ("elementwise", "matmul")
-
-
 @kernel(allocates=True)
+@only("elementwise", "matmul", who=_WHO)
 def jit(problem: Launch, *arrays):
     """A tf.function with jit_compile=True: XLA fuses its `count` operations into one kernel."""
-    _only(problem, jit)
     return _in_a_function(problem, arrays, True)
-
-
-jit.calls = ("elementwise", "matmul")

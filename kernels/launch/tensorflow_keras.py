@@ -3,15 +3,10 @@
 The model is Dense(1) on one feature; analysis.roofline.overheads separates calls from steps by rows of several counts.
 """
 
-import importlib.util
-
 import numpy as np
 
 from kernels.problems import Launch
 from kernels.registry import kernel
-
-if importlib.util.find_spec("tensorflow") is None:
-    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
 
 _TRAINS = ("step", "epoch", "train_on_batch")
 

@@ -7,6 +7,7 @@ import numpy as np
 import nvmath  # noqa: F401  the library whose bindings follow: its absence is told apart from a broken CUDA
 from nvmath.bindings import cublasLt as library
 
+from kernels.cuda import autotuner
 from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, DTYPES
 from kernels.registry import kernel
@@ -61,17 +62,11 @@ def _offered(problem: Matmul, descriptor: int, layouts: tuple[int, ...]) -> list
 
 def _fastest(calls: list, stream) -> int:
     """The index of the call with the least device time, each timed in rounds of a few."""
-    begin, end = cupy.cuda.Event(), cupy.cuda.Event()
     least = [float("inf")] * len(calls)
     for _ in range(_ROUNDS):
         for i, call in enumerate(calls):
             call()
-            begin.record(stream)
-            for _ in range(_CALLS):
-                call()
-            end.record(stream)
-            end.synchronize()
-            least[i] = min(least[i], cupy.cuda.get_elapsed_time(begin, end))
+            least[i] = min(least[i], autotuner.milliseconds(call, _CALLS, stream))
     return least.index(min(least))
 
 

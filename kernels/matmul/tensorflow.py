@@ -5,14 +5,23 @@ from kernels.registry import kernel
 from kernels.tensorflow import calls
 
 
-def _bound(problem: Matmul, a, b, way: str):
+def formula(problem: Matmul):
+    """The product as a function of its two tensors.
+
+    Raises: ValueError for a result of another type.
+    """
     import tensorflow
 
     if problem.out != problem.dtype:
         raise ValueError("TensorFlow gives a product in its operands' dtype")
-    calls.allow(problem, a, way)
     transposed = {"transpose_a": problem.layout == "tn", "transpose_b": problem.layout == "nt"}
-    return calls.called(way, lambda a, b: tensorflow.matmul(a, b, **transposed), a, b)
+    return lambda a, b: tensorflow.matmul(a, b, **transposed)
+
+
+def _bound(problem: Matmul, a, b, way: str):
+    product = formula(problem)
+    calls.allow(problem, a, way)
+    return calls.called(way, product, a, b)
 
 
 @kernel(allocates=True)

@@ -10,7 +10,6 @@ def layer(problem: Matmul, a, b):
     """A Dense layer in a tf.function (nn), its gradient by the inputs (nt) or by the weights (tn) as TensorFlow
     differentiates it; what the gradient needs not is pruned."""
     import keras
-    import tensorflow
 
     if problem.out != problem.dtype:
         raise ValueError("TensorFlow gives a product in its operands' dtype")
@@ -24,10 +23,5 @@ def layer(problem: Matmul, a, b):
     made.build((samples, features))
     if made.compute_output_shape((samples, features)) != (samples, units):
         raise ArithmeticError(f"Keras gives {made.compute_output_shape((samples, features))}, not {(samples, units)}")
-    if problem.layout != "tn":
-        made.kernel.assign(b)
-    if problem.layout == "nn":
-        return calls.called("function", made, a)
-    if problem.layout == "nt":
-        return calls.gradient(made, tensorflow.zeros((samples, features), a.dtype), a)
-    return calls.gradient(made, a, b, made.kernel.value)
+    direction = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}[problem.layout]
+    return calls.layer(made, direction, (samples, features), a, b)

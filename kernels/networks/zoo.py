@@ -13,8 +13,31 @@ from kernels.networks.layers import Layer, Network
 _IMAGENET: dict[str, Any] = {"data": "", "samples": 1_281_167, "optimizer": "sgd", "epochs": 90}
 
 
+_FLATTEN = Layer("flatten", "flatten")
+
+
+def _dense(name: str, units: int, activation: str = "relu") -> Layer:
+    return Layer(name, "dense", units, activation=activation)
+
+
+def _conv(name: str, filters: int, pad: str = "valid") -> Layer:
+    return Layer(name, "conv", filters, 3, pad=pad, activation="relu")
+
+
+def _pool(name: str) -> Layer:
+    return Layer(name, "pool", size=2)
+
+
+def _dropout(name: str, rate: float) -> Layer:
+    return Layer(name, "dropout", rate=rate)
+
+
+def _relu(name: str) -> Layer:
+    return Layer(name, "activation", activation="relu")
+
+
 def _hidden(width: int, depth: int) -> tuple[Layer, ...]:
-    return tuple(Layer(f"dense{i + 1}", "dense", width, activation="relu") for i in range(depth))
+    return tuple(_dense(f"dense{i + 1}", width) for i in range(depth))
 
 
 def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
@@ -24,7 +47,7 @@ def mlp(inputs: int, width: int, depth: int, outputs: int) -> Network:
         "",
         (inputs,),
         outputs,
-        (*_hidden(width, depth), Layer("classes", "dense", outputs, activation="softmax")),
+        (*_hidden(width, depth), _dense("classes", outputs, "softmax")),
         samples=60_000,
     )
 
@@ -37,9 +60,9 @@ def _fashion_mlp(hidden_layers: int, name: str = "") -> Network:
         (28, 28),
         10,
         (
-            Layer("flatten", "flatten"),
+            _FLATTEN,
             *_hidden(500, hidden_layers),
-            Layer("classes", "dense", 10, activation="sigmoid"),
+            _dense("classes", 10, "sigmoid"),
         ),
         data="fashion_mnist",
         samples=60_000,
@@ -51,31 +74,24 @@ def _vgg(*blocks: tuple[int, int]) -> tuple[Layer, ...]:
     """Blocks of (convolutions, filters), each ended by a 2 x 2 pool."""
     found = []
     for b, (convolutions, filters) in enumerate(blocks, 1):
-        found += [
-            Layer(f"block{b}_conv{i + 1}", "conv", filters, 3, pad="same", activation="relu")
-            for i in range(convolutions)
-        ]
-        found.append(Layer(f"block{b}_pool", "pool", size=2))
+        found += [_conv(f"block{b}_conv{i + 1}", filters, pad="same") for i in range(convolutions)]
+        found.append(_pool(f"block{b}_pool"))
     return tuple(found)
 
 
 def _normal(
-    name: str,
-    units: int,
-    size,
-    stride: int,
-    pad: str,
-    activation: str = "relu",
-    bias: bool = True,
-    scale: bool = True,
-    taken: str = "",
+    name: str, units: int, size, stride: int, pad: str, taken: str = "", affine: bool = True
 ) -> tuple[Layer, ...]:
-    """Convolution of `taken` (empty: the layer before), batch normalization and, if named, the activation."""
-    found = (
-        Layer(f"{name}_conv", "conv", units, size, stride, pad, bias=bias, inputs=(taken,) if taken else ()),
-        Layer(f"{name}_bn", "batchnorm", scale=scale),
+    """Convolution of `taken` (empty: the layer before) and batch normalization; `affine`: with a bias and a scale."""
+    return (
+        Layer(f"{name}_conv", "conv", units, size, stride, pad, bias=affine, inputs=(taken,) if taken else ()),
+        Layer(f"{name}_bn", "batchnorm", scale=affine),
     )
-    return (*found, Layer(f"{name}_{activation}", "activation", activation=activation)) if activation else found
+
+
+def _activated(name: str, *how) -> tuple[Layer, ...]:
+    """The same and then ReLU."""
+    return (*_normal(name, *how), _relu(f"{name}_relu"))
 
 
 def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
@@ -83,10 +99,10 @@ def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) 
     shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
     return (
         *shortcut,
-        *_normal(f"{name}_1", units, 3, stride, "same", taken=taken),
-        *_normal(f"{name}_2", units, 3, 1, "same", ""),
+        *_activated(f"{name}_1", units, 3, stride, "same", taken),
+        *_normal(f"{name}_2", units, 3, 1, "same"),
         Layer(f"{name}_add", "add", inputs=(f"{name}_0_conv" if project else taken, f"{name}_2_bn")),
-        Layer(f"{name}_out", "activation", activation="relu"),
+        _relu(f"{name}_out"),
     )
 
 
@@ -95,7 +111,7 @@ def _resnet_small() -> Network:
 
     Source: He et al., Deep Residual Learning, section 4.2; keras-io cifar10_resnet (274,442 weights).
     """
-    found, last = list(_normal("conv1", 16, 3, 1, "same")), "conv1_relu"
+    found, last = list(_activated("conv1", 16, 3, 1, "same")), "conv1_relu"
     for stack, units in enumerate((16, 32, 64), 2):
         for block in range(1, 4):
             first = block == 1 and stack > 2
@@ -104,22 +120,22 @@ def _resnet_small() -> Network:
             last = f"{name}_out"
     found += [
         Layer("pool", "avgpool", size=8),
-        Layer("flatten", "flatten"),
-        Layer("classes", "dense", 10, activation="softmax"),
+        _FLATTEN,
+        _dense("classes", 10, "softmax"),
     ]
     return Network("resnet-small", "", (32, 32, 3), 10, tuple(found), data="cifar10", epochs=200)
 
 
 def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
     """1 x 1, 3 x 3 and 1 x 1 to four times the filters, the stride in the first (ResNet version 1)."""
-    shortcut = _normal(f"{name}_0", 4 * units, 1, stride, "valid", "", taken=taken) if project else ()
+    shortcut = _normal(f"{name}_0", 4 * units, 1, stride, "valid", taken) if project else ()
     return (
         *shortcut,
-        *_normal(f"{name}_1", units, 1, stride, "valid", taken=taken),
-        *_normal(f"{name}_2", units, 3, 1, "same"),
-        *_normal(f"{name}_3", 4 * units, 1, 1, "valid", ""),
+        *_activated(f"{name}_1", units, 1, stride, "valid", taken),
+        *_activated(f"{name}_2", units, 3, 1, "same"),
+        *_normal(f"{name}_3", 4 * units, 1, 1, "valid"),
         Layer(f"{name}_add", "add", inputs=(f"{name}_0_bn" if project else taken, f"{name}_3_bn")),
-        Layer(f"{name}_out", "activation", activation="relu"),
+        _relu(f"{name}_out"),
     )
 
 
@@ -127,7 +143,7 @@ def _resnet50() -> Network:
     """ResNet-50 as keras.applications builds it: 25,636,712 weights, 53,120 of them running means and variances."""
     found = [
         Layer("conv1_pad", "zeropad", size=3),
-        *_normal("conv1", 64, 7, 2, "valid"),
+        *_activated("conv1", 64, 7, 2, "valid"),
         Layer("pool1_pad", "zeropad", size=1),
         Layer("pool1_pool", "pool", size=3, stride=2),
     ]
@@ -137,7 +153,7 @@ def _resnet50() -> Network:
             name = f"conv{stack}_block{block}"
             found += _bottleneck(name, units, 2 if block == 1 and stack > 2 else 1, block == 1, last)
             last = f"{name}_out"
-    found += [Layer("avg_pool", "globalpool"), Layer("predictions", "dense", 1000, activation="softmax")]
+    found += [Layer("avg_pool", "globalpool"), _dense("predictions", 1000, "softmax")]
     return Network("resnet-50", "", (224, 224, 3), 1000, tuple(found), **_IMAGENET)
 
 
@@ -146,7 +162,7 @@ def _inception() -> Network:
     found: list[Layer] = []
 
     def unit(name: str, filters: int, size, taken: str = "", stride: int = 1, pad: str = "same") -> str:
-        found.extend(_normal(name, filters, size, stride, pad, bias=False, scale=False, taken=taken))
+        found.extend(_activated(name, filters, size, stride, pad, taken, False))
         return f"{name}_relu"
 
     def chain(name: str, taken: str, *steps: tuple) -> str:
@@ -209,7 +225,7 @@ def _inception() -> Network:
         deep = chain(f"{n}_double", x, (448, 1), (384, 3))
         second = joined(f"{n}_b", unit(f"{n}_double_3", 384, (1, 3), deep), unit(f"{n}_double_4", 384, (3, 1), deep))
         x = joined(n, one, first, second, pooled(f"{n}_pooled", x, 192))
-    found += [Layer("avg_pool", "globalpool"), Layer("predictions", "dense", 1000, activation="softmax")]
+    found += [Layer("avg_pool", "globalpool"), _dense("predictions", 1000, "softmax")]
     return Network("inception-v3", "S3b", (299, 299, 3), 1000, tuple(found), **_IMAGENET)
 
 
@@ -222,17 +238,17 @@ NETWORKS = {
             (32, 32, 3),
             10,
             (
-                Layer("conv1", "conv", 32, 3, pad="same", activation="relu"),
-                Layer("pool1", "pool", size=2),
-                Layer("dropout1", "dropout", rate=0.25),
-                Layer("conv2", "conv", 64, 3, pad="same", activation="relu"),
-                Layer("conv3", "conv", 64, 3, activation="relu"),
-                Layer("pool2", "pool", size=2),
-                Layer("dropout2", "dropout", rate=0.25),
-                Layer("flatten", "flatten"),
-                Layer("dense1", "dense", 512, activation="relu"),
-                Layer("dropout3", "dropout", rate=0.2),
-                Layer("dense2", "dense", 10, activation="softmax"),
+                _conv("conv1", 32, pad="same"),
+                _pool("pool1"),
+                _dropout("dropout1", 0.25),
+                _conv("conv2", 64, pad="same"),
+                _conv("conv3", 64),
+                _pool("pool2"),
+                _dropout("dropout2", 0.25),
+                _FLATTEN,
+                _dense("dense1", 512),
+                _dropout("dropout3", 0.2),
+                _dense("dense2", 10, "softmax"),
             ),
             data="cifar10",
         ),
@@ -242,10 +258,10 @@ NETWORKS = {
             (32, 32, 3),
             10,
             (
-                Layer("flatten", "flatten"),
-                Layer("dense1", "dense", 3000, activation="relu"),
-                Layer("dense2", "dense", 1000, activation="relu"),
-                Layer("classes", "dense", 10, activation="sigmoid"),
+                _FLATTEN,
+                _dense("dense1", 3000),
+                _dense("dense2", 1000),
+                _dense("classes", 10, "sigmoid"),
             ),
             "sgd",
             "categorical_crossentropy",
@@ -258,13 +274,13 @@ NETWORKS = {
             (28, 28, 1),
             10,
             (
-                Layer("conv1", "conv", 32, 3, activation="relu"),
-                Layer("pool1", "pool", size=2),
-                Layer("conv2", "conv", 64, 3, activation="relu"),
-                Layer("pool2", "pool", size=2),
-                Layer("flatten", "flatten"),
-                Layer("dropout", "dropout", rate=0.5),
-                Layer("classes", "dense", 10, activation="softmax"),
+                _conv("conv1", 32),
+                _pool("pool1"),
+                _conv("conv2", 64),
+                _pool("pool2"),
+                _FLATTEN,
+                _dropout("dropout", 0.5),
+                _dense("classes", 10, "softmax"),
             ),
             data="mnist",
             samples=60_000,
@@ -276,8 +292,8 @@ NETWORKS = {
             (2,),
             1,
             (
-                Layer("dense1", "dense", 20, activation="relu"),
-                Layer("dense2", "dense", 5, activation="relu"),
+                _dense("dense1", 20),
+                _dense("dense2", 5),
                 Layer("height", "dense", 1),
             ),
             loss="mean_squared_error",
@@ -297,10 +313,10 @@ NETWORKS = {
                 Layer("pool1", "avgpool", size=2),
                 Layer("conv2", "conv", 16, 5, activation="tanh"),
                 Layer("pool2", "avgpool", size=2),
-                Layer("flatten", "flatten"),
-                Layer("dense1", "dense", 120, activation="tanh"),
-                Layer("dense2", "dense", 84, activation="tanh"),
-                Layer("classes", "dense", 10, activation="softmax"),
+                _FLATTEN,
+                _dense("dense1", 120, "tanh"),
+                _dense("dense2", 84, "tanh"),
+                _dense("classes", 10, "softmax"),
             ),
             "sgd",
             data="mnist",
@@ -314,10 +330,10 @@ NETWORKS = {
             10,
             (
                 *_vgg((2, 64), (2, 128), (2, 256)),
-                Layer("flatten", "flatten"),
-                Layer("dense1", "dense", 512, activation="relu"),
-                Layer("dropout", "dropout", rate=0.5),
-                Layer("classes", "dense", 10, activation="softmax"),
+                _FLATTEN,
+                _dense("dense1", 512),
+                _dropout("dropout", 0.5),
+                _dense("classes", 10, "softmax"),
             ),
             data="cifar10",
             epochs=50,
@@ -330,10 +346,10 @@ NETWORKS = {
             1000,
             (
                 *_vgg((2, 64), (2, 128), (3, 256), (3, 512), (3, 512)),
-                Layer("flatten", "flatten"),
-                Layer("fc1", "dense", 4096, activation="relu"),
-                Layer("fc2", "dense", 4096, activation="relu"),
-                Layer("predictions", "dense", 1000, activation="softmax"),
+                _FLATTEN,
+                _dense("fc1", 4096),
+                _dense("fc2", 4096),
+                _dense("predictions", 1000, "softmax"),
             ),
             **_IMAGENET,
         ),

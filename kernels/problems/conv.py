@@ -40,15 +40,7 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
 
     def __post_init__(self):
         check_counts(
-            n=self.n,
-            h=self.h,
-            w=self.w,
-            c_in=self.c_in,
-            c_out=self.c_out,
-            r=self.r,
-            s=self.s,
-            stride=self.stride,
-            groups=self.groups,
+            **{side: getattr(self, side) for side in ("n", "h", "w", "c_in", "c_out", "r", "s", "stride", "groups")}
         )
         if self.pad not in ("same", "valid") and not (type(self.pad) is int and self.pad >= 0):
             raise ValueError(f"pad must be same, valid or a whole number of at least 0, not {self.pad!r}")

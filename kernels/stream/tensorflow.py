@@ -3,9 +3,6 @@
 Every result is a fresh tensor, as in a training step; the optimizers update variables in place.
 """
 
-# TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
-
-import importlib.util
 from collections.abc import Callable
 
 import numpy as np
@@ -13,9 +10,6 @@ import numpy as np
 from kernels.problems import Stream
 from kernels.reference import stream as passes
 from kernels.registry import kernel
-
-if importlib.util.find_spec("tensorflow") is None:
-    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
 
 _POOL = {"ksize": (1, 2, 2, 1), "strides": (1, 2, 2, 1), "padding": "VALID"}
 

@@ -1,11 +1,7 @@
-"""What TensorFlow's matmuls and convolutions share: the three ways to call a formula, the arithmetic, and what really ran.
-
-TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
-"""
+"""What TensorFlow's matmuls and convolutions share: the three ways to call a formula, the arithmetic, and what really ran."""
 
 import collections
 import functools
-import importlib.util
 import os
 from collections.abc import Callable
 
@@ -15,9 +11,6 @@ from kernels import reference
 from kernels.problems import Conv, Matmul
 from kernels.problems.arrays import ITEM_BYTES
 from kernels.reference import stream as passes
-
-if importlib.util.find_spec("tensorflow") is None:
-    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
 
 
 def on_gpu(tensor) -> bool:
@@ -93,6 +86,20 @@ def gradient(layer: Callable, images, outside, weights=None) -> Callable:
     return called("function", back, images, outside)
 
 
+def layer(made, direction: str, inputs: tuple[int, ...], a, b) -> Callable:
+    """The call of a Keras layer on `inputs` samples (a: the inputs, b: the weights), or of its gradient by the inputs (dgrad; a:
+    the gradient of the output) or by the weights (wgrad; b: that gradient)."""
+    import tensorflow
+
+    if direction != "wgrad":
+        made.kernel.assign(b)
+    if direction == "fprop":
+        return called("function", made, a)
+    if direction == "dgrad":
+        return gradient(made, tensorflow.zeros(inputs, a.dtype), a)
+    return gradient(made, a, b, made.kernel.value)
+
+
 def ran(call: Callable) -> collections.Counter:
     """How often each operation is in the graphs that a call runs, after TensorFlow's optimizer; oneDNN's names are those
     of the operations that they stand for."""
@@ -111,8 +118,8 @@ def ran(call: Callable) -> collections.Counter:
 _STRUCTURE = ("Const", "Identity", "NoOp", "_Arg", "_Retval", "Reshape", "VarHandleOp", "ReadVariableOp")
 
 
-def in_a_row(formula: Callable, *tensors) -> Callable:
-    """A call that computes `formula(*tensors)` passes.IN_A_ROW times in one graph, one after the other as the operations of a
+def in_a_row(formula: Callable, *tensors, count: int = passes.IN_A_ROW) -> Callable:
+    """A call that computes `formula(*tensors)` `count` times in one graph, one after the other as the operations of a
     training step are: Python dispatches once, and TensorFlow's threads are awake from the second on. Every result is put into
     a variable, which no optimizer may leave out, and the next waits for that; the graph that runs is looked at.
 
@@ -124,7 +131,7 @@ def in_a_row(formula: Callable, *tensors) -> Callable:
         raise ValueError(
             "a row of operations in one graph is for the CPU: on a GPU calls are queued one behind the other"
         )
-    count, result = passes.IN_A_ROW, tensorflow.Variable(formula(*tensors))
+    result = tensorflow.Variable(formula(*tensors))
 
     @tensorflow.function(autograph=False)
     def row(*tensors):

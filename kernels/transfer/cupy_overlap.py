@@ -6,7 +6,7 @@ import cupy
 import numpy as np
 from cupy.cuda import runtime
 
-from kernels.cuda import loader
+from kernels.cuda import autotuner, loader
 from kernels.cuda.loader import H2D
 from kernels.problems import Transfer
 from kernels.registry import kernel
@@ -36,14 +36,7 @@ def _trips(problem_bytes: int, compute: str, chunks: int) -> int:
 
 def _device_seconds(work, stream) -> float:
     """The least of a few times by events."""
-    begin, end, least = cupy.cuda.Event(), cupy.cuda.Event(), float("inf")
-    for _ in range(4):
-        begin.record(stream)
-        work()
-        end.record(stream)
-        end.synchronize()
-        least = min(least, cupy.cuda.get_elapsed_time(begin, end) * 1e-3)
-    return least
+    return min(autotuner.milliseconds(work, 1, stream) for _ in range(4)) * 1e-3
 
 
 def _shares(chunks: int) -> np.ndarray:

@@ -1,15 +1,7 @@
-"""Copies between host and GPU as TensorFlow makes them of pageable memory: one tensor, its .numpy(), a tf.data pipeline.
-
-TensorFlow is imported when a kernel is bound, which happens in a worker; that it is installed is known without.
-"""
-
-import importlib.util
+"""Copies between host and GPU as TensorFlow makes them of pageable memory: one tensor, its .numpy(), a tf.data pipeline."""
 
 from kernels.problems import Transfer
 from kernels.registry import kernel
-
-if importlib.util.find_spec("tensorflow") is None:
-    raise ModuleNotFoundError("no tensorflow", name="tensorflow")
 
 DEVICES = ("gpu",)  # on the CPU there is no link: a tensor may share NumPy's memory
 _MOST_SAMPLES = 128
