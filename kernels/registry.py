@@ -72,6 +72,8 @@ class Kernel:
     parallel: it uses as many threads as it is given.
     allocates: `run` makes a fresh result each call, so it may not be queued behind a held stream. waits: `run` returns
     when the device is done, so there is nothing to queue.
+    rung: it is a step of a ladder, or costs more than it shows: it runs only when asked for by name or with --ladder, and stands
+    for no side of a comparison.
     """
 
     op: str
@@ -82,20 +84,22 @@ class Kernel:
     parallel: bool = True
     allocates: bool = False
     waits: bool = False
+    rung: bool = False
 
     @property
     def name(self) -> str:
         return f"{self.op}/{self.backend}/{self.variant}"
 
     @property
-    def rung(self) -> bool:
-        """Whether it is run only when asked for."""
-        return self.name in rungs()
+    def idea(self) -> str:
+        """Its idea and its memory behavior: its docstring, or the text in the table of its operation."""
+        return " ".join((self.bind.__doc__ or "").split()) or ideas(self.op)[self.name]
 
     @property
-    def idea(self) -> str:
-        """Its idea and its memory behavior."""
-        return ideas(self.op).get(self.name) or " ".join((self.bind.__doc__ or "").split())
+    def notes(self) -> dict[str, str]:
+        """What its rows store of it, so that a report tells it where the kernel's library is not installed."""
+        told = {"idea": self.idea} if self.backend in OWN and ideas(self.op) else {}
+        return told | ({"rung": "yes"} if self.rung else {})
 
 
 class NotInstalled(Exception):
@@ -118,17 +122,18 @@ def kernel(
     parallel: bool = True,
     allocates: bool = False,
     waits: bool = False,
+    rung: bool = False,
 ):
     """Registers `function` as the kernel <op>/<backend>/<function's name>, op and backend taken from its file's name."""
     if function is None:
-        return functools.partial(kernel, parallel=parallel, allocates=allocates, waits=waits)
+        return functools.partial(kernel, parallel=parallel, allocates=allocates, waits=waits, rung=rung)
     module = sys.modules[function.__module__]
     package, _, stem = function.__module__.rpartition(".")
     op, backend = package.rpartition(".")[2], stem.split("_")[0]
     devices = getattr(module, "DEVICES", None) or BACKENDS[backend].devices
     if op in ("conv", "matmul"):
         function = _shaped(function)
-    made = Kernel(op, backend, function.__name__, function, devices, parallel, allocates, waits)
+    made = Kernel(op, backend, function.__name__, function, devices, parallel, allocates, waits, rung)
     before = _registered.get(made.name)
     if before and inspect.unwrap(before.bind).__code__ is not inspect.unwrap(function).__code__:
         raise ValueError(f"two kernels are called {made.name}")
@@ -152,14 +157,14 @@ def _shaped(function: Callable) -> Callable:
 
 @functools.cache
 def ideas(op: str) -> dict[str, str]:
-    """Kernel -> its idea, of our own kernels of an operation, the simplest first."""
+    """Kernel -> its idea, the simplest first, of those whose first rows did not store it."""
     found = getattr(importlib.import_module(f"kernels.{op}"), "IDEAS", {})
     return {f"{op}/{name}": idea for name, idea in found.items()}
 
 
 @functools.cache
 def rungs() -> frozenset[str]:
-    """The kernels that are run only when asked for: steps of the ladders, and of TensorFlow what costs more than it shows."""
+    """The rungs among the kernels whose first rows did not store that they are."""
     found = {op: getattr(importlib.import_module(f"kernels.{op}"), "RUNGS", ()) for op in OPERATIONS}
     return frozenset(f"{op}/{name}" for op, names in found.items() for name in names)
 

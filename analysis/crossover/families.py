@@ -86,6 +86,11 @@ def precision_of(problem: Problem) -> str:
     return problem.math if out == problem.dtype else f"{problem.math} to {out}"
 
 
+def is_rung(m: "Measurement") -> bool:
+    """Whether the row's kernel runs only when asked for."""
+    return "rung" in m.notes or m.kernel in registry.rungs()
+
+
 def framework_of(m: "Measurement") -> str:
     """The framework that ran a row's kernel (tensorflow); "" for a library that was called by itself."""
     backend = m.backend
@@ -97,13 +102,12 @@ def comparable(
 ) -> "list[Measurement]":
     """The rows of an operation that may stand for a side of a crossover: of one framework, or of none, without the
     teaching rungs and what fresh processes say."""
-    rungs = registry.rungs()
     wanted = (op, framework, cache, "warm")
     return [
         m
         for m in measurements
         if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
-        and m.kernel not in rungs
+        and not is_rung(m)
         and m.variant not in _ASIDE
     ]
 

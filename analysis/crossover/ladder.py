@@ -1,11 +1,12 @@
 """The ladder: our own kernels from three plain loops upward, beside the library and under the measured peak, and what each
-rung changed. Order and ideas are the registry's; every number is of rows."""
+rung changed. Ideas are those that rows store, before them the registry's; every number is of rows."""
 
 from collections.abc import Iterable
 
 import msgspec
 
 from analysis import labels
+from analysis.crossover.families import is_rung
 from analysis.roofline.bounds import Roof, pick, roofs
 from analysis.stats import Estimate, call_s, is_gpu, quick_seconds, seconds_of
 from analysis.units import count, flops_rate, join, percent, times
@@ -39,14 +40,15 @@ class Step(msgspec.Struct, frozen=True):
 class Ladder(msgspec.Struct, frozen=True):
     """The rungs of one device, arithmetic and thread count (None: a GPU's), problem by problem, the smallest first.
 
-    library: problem -> the fastest library's row. missing: kernel -> why it has no row here. skipped: a rung that has rows, a
-    problem where it has none, and why.
+    ideas: kernel -> its idea, the simplest first. library: problem -> the fastest library's row. missing: kernel -> why it has
+    no row here. skipped: a rung that has rows, a problem where it has none, and why.
     """
 
     op: str
     device: str
     math: str
     threads: int | None
+    ideas: dict[str, str]
     steps: tuple[Step, ...]
     library: "dict[Problem, Measurement]"
     peak: Roof | None
@@ -73,11 +75,8 @@ def ladders(
         if m.problem.op == op
         and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")
     ]
-    taught = {
-        m.settings.device
-        for m in rows
-        if m.kernel in registry.rungs() and m.kernel in registry.ideas(op) and quick_seconds(m)
-    }
+    ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
+    taught = {m.settings.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
     if not taught:
         return []
     ceilings = roofs(every, machine)
@@ -88,7 +87,7 @@ def ladders(
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
     )
-    found = [_ladder(op, device, math, threads, group, ceilings) for (device, math, threads), group in ordered]
+    found = [_ladder(ideas, (op, device, math, threads), group, ceilings) for (device, math, threads), group in ordered]
     found = [ladder for ladder in found if ladder.steps]
     whole = {(one.device, one.math) for one in found if _is_whole(one)}
     return [one for one in found if _is_whole(one) or (one.device, one.math) not in whole]
@@ -103,11 +102,12 @@ def _is_library(m: "Measurement") -> bool:
     return onednn or m.backend in registry.LIBRARIES
 
 
-def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
+def _ladder(ideas, where, rows, ceilings) -> Ladder:
+    _, device, math, threads = where
     own: dict[tuple[Problem, str], Measurement] = {}
     library: dict[Problem, Measurement] = {}
     for m in rows:
-        if m.kernel in registry.ideas(op):
+        if m.kernel in ideas:
             own[m.problem, m.kernel] = m
         elif (time := quick_seconds(m)) and _is_library(m):
             best = library.get(m.problem)
@@ -116,7 +116,7 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
     steps: list[Step] = []
     for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
         before: Step | None = None
-        for kernel in registry.ideas(op):
+        for kernel in ideas:
             m = own.get((problem, kernel))
             if m is None or (seconds := seconds_of(m)) is None:
                 continue
@@ -141,7 +141,7 @@ def _ladder(op, device, math, threads, rows, ceilings) -> Ladder:
     skipped = tuple(
         (m.kernel, m.problem, m.reason or m.status) for at, m in own.items() if at not in placed and m.kernel in there
     )
-    return Ladder(op, device, math, threads, tuple(steps), library, peak, missing, skipped)
+    return Ladder(*where, ideas, tuple(steps), library, peak, missing, skipped)
 
 
 def title(ladder: Ladder) -> str:
@@ -183,9 +183,9 @@ def deciding(ladder: Ladder) -> "Problem":
 
 def sentences(ladder: Ladder) -> list[str]:
     """What each rung gained over the one before, and by what; then where the fastest stands, and who is missing."""
-    at, told = deciding(ladder), registry.ideas(ladder.op)
+    at = deciding(ladder)
     steps = ladder.at(at)
-    lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, told, ladder)}" for s in steps]
+    lines = [f"{_short(s.kernel)} {_gain(s)}. {_idea(s, ladder)}" for s in steps]
     lines += [_fallen(s) for s in ladder.steps if s.problem != at and s.over_before and s.over_before.high < 1]
     largest = ladder.problems[-1]
     lines += [_standing(ladder, problem) for problem in dict.fromkeys((at, largest))]
@@ -207,7 +207,9 @@ def sentences(ladder: Ladder) -> list[str]:
         lines.append(
             "oneDNN, the library of convolutions on a CPU, comes with TensorFlow and was not measured beside these."
         )
-    lines += [f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in told if kernel in elsewhere]
+    lines += [
+        f"{_short(kernel)} was not measured at {problem_name(at)}." for kernel in ladder.ideas if kernel in elsewhere
+    ]
     return lines + [f"{_short(kernel)} is missing: {reason}." for kernel, reason in ladder.missing.items()]
 
 
@@ -222,11 +224,11 @@ def _gain(step: Step) -> str:
     return f"has {times(gain.value)} the speed of {before}"
 
 
-def _idea(step: Step, told: dict[str, str], ladder: Ladder) -> str:
+def _idea(step: Step, ladder: Ladder) -> str:
     """A rung's idea, and the tiles it took here; of one that shares loops out, what is left of it on one thread."""
     if ladder.threads == 1 and step.kernel in _SHARES:
         return f"On one thread nothing is shared out: its loops are those of {_SHARES[step.kernel]}."
-    return told[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
+    return ladder.ideas[step.kernel] + (f" The tiles chosen here: {step.tiles}." if step.tiles else "")
 
 
 def _fallen(step: Step) -> str:

@@ -1,6 +1,6 @@
 """Convolutions, forward and backward, a module a backend. Imports problems, reference and registry, and what operations share."""
 
-# The ladder: our own kernels and their ideas, the simplest first. It stands here so that nothing need be imported to tell it.
+# The ladder, the simplest first: the ideas of kernels whose first stored rows do not tell them. A new kernel's is its docstring.
 IDEAS = {
     "numba/direct": (
         "Seven loops in the order of the definition, the images (the filters, for wgrad) shared out over the "
@@ -29,7 +29,7 @@ IDEAS = {
         "their multiprocessors."
     ),
 }
-# Kernels that are run only when asked for by name or with --ladder, and that stand for no side of a comparison.
+# Those among the kernels here that are rungs, for stored rows that do not tell it. A new one says @kernel(rung=True) alone.
 RUNGS = (
     "numba/direct",
     "cuda/direct",

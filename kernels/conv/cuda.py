@@ -16,7 +16,7 @@ from kernels.registry import kernel
 _MOST_DIRECT, _MOST_OF_ONE = 1 << 37, 1 << 20
 
 
-@kernel
+@kernel(rung=True)
 def direct(problem: Conv, a, b):
     gemm.refuse(problem, ("float32",), "direct")
     depth = problem.gemm[2]

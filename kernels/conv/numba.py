@@ -58,7 +58,7 @@ def _wgrad(x, dy, dw, stride, top, left, groups):
                                     dw[i, j, c, o] += x[n, row, column, first + c] * dy[n, p, q, o]
 
 
-@kernel
+@kernel(rung=True)
 def direct(problem: Conv, a, b):
     if problem.math not in ("float32", "float64") or problem.layout != "NHWC":
         raise ValueError(

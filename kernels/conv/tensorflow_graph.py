@@ -6,7 +6,7 @@ from kernels.registry import kernel
 from kernels.tensorflow import calls
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def graph(problem: Conv, a, b):
     """On the CPU, the same convolution again and again in one tf.function, each after the one before: what it takes inside a
     step, whose filters change and are laid out anew each time."""

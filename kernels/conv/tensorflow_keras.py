@@ -5,7 +5,7 @@ from kernels.registry import kernel
 from kernels.tensorflow import calls
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def layer(problem: Conv, a, b):
     """A Conv2D layer in a tf.function, its gradient by the images or by the filters as TensorFlow differentiates it; what
     the gradient needs not is pruned."""

@@ -16,6 +16,7 @@ def only(*calls: str, who: str = "") -> Callable:
                 raise ValueError(f"{who or bind.__name__} has no {problem.call}; it has {', '.join(calls)}")
             return bind(problem, *arrays)
 
+        checked.calls = calls
         return checked
 
     return mark

@@ -47,25 +47,25 @@ def _bound(name: str, problem: Matmul, a, b, block: tuple[int, int], tile: tuple
     return run
 
 
-@kernel
+@kernel(rung=True)
 def naive(problem: Matmul, a, b):
     _known(problem, _MOST_NAIVE)
     return _bound("naive", problem, a, b, (32, 8), (32, 8))
 
 
-@kernel
+@kernel(rung=True)
 def coalesced(problem: Matmul, a, b):
     _known(problem, _MOST_COALESCED)
     return _bound("coalesced", problem, a, b, (32, 8), (8, 32))
 
 
-@kernel
+@kernel(rung=True)
 def tiled(problem: Matmul, a, b):
     _known(problem)
     return _bound("tiled", problem, a, b, (32, 32), (32, 32))
 
 
-@kernel
+@kernel(rung=True)
 def register_tiled(problem: Matmul, a, b):
     _known(problem)
     return _bound("register_tiled", problem, a, b, (16, 16), (128, 128))

@@ -67,19 +67,19 @@ def _bound(loops, problem: Matmul, a, b):
     return run
 
 
-@kernel(parallel=False)
+@kernel(parallel=False, rung=True)
 def naive(problem: Matmul, a, b):
     if problem.flops > _MOST_NAIVE:
         raise ValueError(f"naive would take minutes a call beyond {_MOST_NAIVE / 1e9:.0f} GFLOP")
     return _bound(_naive, problem, a, b)
 
 
-@kernel(parallel=False)
+@kernel(parallel=False, rung=True)
 def reordered(problem: Matmul, a, b):
     return _bound(_reordered, problem, a, b)
 
 
-@kernel(parallel=False)
+@kernel(parallel=False, rung=True)
 def tiled(problem: Matmul, a, b):
     return _bound(_tiled, problem, a, b)
 

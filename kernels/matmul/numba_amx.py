@@ -303,7 +303,7 @@ def _product(lanes, tile, shapes, a, a_by, b, b_by, c, sizes, block, left, right
         _multiply(lanes, tile, shapes, a, a_by, left[thread], right, sums[thread], c, sizes, block, counters)
 
 
-@kernel
+@kernel(rung=True)
 def amx(problem: Matmul, a, b):
     require(problem, "amx-tile", "amx-bf16")
     if problem.out not in ("bfloat16", "float32"):

@@ -68,7 +68,7 @@ def _compiled(dtype: str):
     return numba.njit(f"({stored}, {stored}, {stored}, {panels}, {panels})", cache=True, parallel=True)(_product)
 
 
-@kernel
+@kernel(rung=True)
 def packed(problem: Matmul, a, b):
     if problem.math not in ("float32", "float64") or problem.out != problem.dtype:
         raise ValueError(f"the Numba panels multiply float32 and float64, not {problem.math} to {problem.out}")

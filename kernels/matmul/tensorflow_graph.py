@@ -6,7 +6,7 @@ from kernels.registry import kernel
 from kernels.tensorflow import calls
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def graph(problem: Matmul, a, b):
     """On the CPU, the same product again and again in one tf.function, each after the one before: what it takes inside a step."""
     product = matmul_tensorflow.formula(problem)

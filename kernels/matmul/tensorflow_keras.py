@@ -5,7 +5,7 @@ from kernels.registry import kernel
 from kernels.tensorflow import calls
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def layer(problem: Matmul, a, b):
     """A Dense layer in a tf.function (nn), its gradient by the inputs (nt) or by the weights (tn) as TensorFlow
     differentiates it; what the gradient needs not is pruned."""

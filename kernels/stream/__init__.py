@@ -1,6 +1,6 @@
 """Element-wise passes over arrays, a module a backend. Imports problems, reference and registry, and what operations share."""
 
-# Kernels that are run only when asked for by name or with --ladder, and that stand for no side of a comparison.
+# Those among the kernels here that are rungs, for stored rows that do not tell it. A new one says @kernel(rung=True) alone.
 RUNGS = (
     "tensorflow/dataset",
     "tensorflow/fused",

@@ -153,13 +153,13 @@ def _fused(problem: Stream, arrays, jit_compile: bool):
     return lambda: compiled(*arguments)
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def fused(problem: Stream, *arrays):
     """TensorFlow's own batch normalization kernel (cuDNN's on a GPU), which Keras 3 does not use."""
     return _fused(problem, arrays, False)
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def fused_jit(problem: Stream, *arrays):
     """The same operation taken apart and fused again by XLA."""
     return _fused(problem, arrays, True)

@@ -16,7 +16,7 @@ class _Held:
         return next(iter(self._dataset)).numpy()
 
 
-@kernel(allocates=True, waits=True)
+@kernel(allocates=True, waits=True, rung=True)
 def dataset(problem: Stream, *arrays):
     """tf.data.Dataset.from_tensors of an array: a fresh copy in host memory; where TensorFlow sees a GPU, there and back."""
     import tensorflow

@@ -7,7 +7,7 @@ from kernels.stream import tensorflow as stream_tensorflow
 from kernels.tensorflow import calls
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def graph(problem: Stream, *arrays):
     """On the CPU, the same pass again and again in one tf.function, each after the one before. Of an optimizer the updates of 8
     variables, which do not wait for each other: so they stand in a step."""
@@ -25,7 +25,7 @@ def graph(problem: Stream, *arrays):
     return calls.in_a_row(formula, *stream_tensorflow.tensors(tf, problem, arrays))
 
 
-@kernel(allocates=True)
+@kernel(allocates=True, rung=True)
 def pooled(problem: Stream, *arrays):
     """On the CPU, a pool and its gradient again and again in one tf.function: the gradient knows where the maxima were, as it
     does in a step, where by itself it searches for them. Both are timed."""

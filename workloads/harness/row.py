@@ -170,7 +170,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         values=values,
         flags=flags,
         at=now(),
-        notes=prepared.notes,
+        notes=kernel.notes | prepared.notes,
         **about,
     )
 
