@@ -34,7 +34,7 @@ def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Sam
     """The rows that have a time, with the samples of the clock that they are judged by."""
     from analysis.stats import clock_of
 
-    pairs = ((m, clock_of(m)) for m in measurements if m.status == "ok")
+    pairs = ((m, clock_of(m)) for m in measurements if m.ok)
     return [(m, samples) for m, samples in pairs if samples and samples.seconds]
 
 

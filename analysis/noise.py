@@ -173,7 +173,7 @@ class Stored:
         for m in measurements:
             samples = clock_of(m)
             turns = samples is not None and in_turns(samples)
-            if m.status != "ok" or not samples or not (turns or over_processes(samples)):
+            if not m.ok or not samples or not (turns or over_processes(samples)):
                 continue
             if MATCH in m.settings.switches and not turns:  # timed as an outsider times it
                 continue

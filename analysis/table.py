@@ -60,4 +60,4 @@ def width(e: Estimate | None) -> str:
 
 def status(m: "Measurement") -> str:
     """The status where it is not ok, with its reason."""
-    return "" if m.status == "ok" else f"{m.status}: {m.reason}".removesuffix(": ")
+    return "" if m.ok else f"{m.status}: {m.reason}".removesuffix(": ")

@@ -168,7 +168,7 @@ def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
     known, found = noise.Stored(measurements), []
     for m in measurements:
         samples = clock_of(m)
-        usual = m.status == "ok" and m.settings.process == "warm" and not noise.DISTURBED & {*m.flags}
+        usual = m.ok and m.settings.process == "warm" and not noise.DISTURBED & {*m.flags}
         turns = usual and samples is not None and noise.in_turns(samples)
         if turns or (usual and samples and noise.over_processes(samples)):
             name = _name(m)

@@ -70,7 +70,7 @@ def _above(m: Measurement, context: Context) -> str:
 
 def _lent(m: Measurement, context: Context) -> bool:
     """Whether a row ran on a CPU that is lent more or less of its host from minute to minute: passing a roof is no error."""
-    return m.settings.device == "cpu" and context.machine is not None and context.machine.virtual
+    return m.device == "cpu" and context.machine is not None and context.machine.virtual
 
 
 def _not_cold(m: Measurement, context: Context) -> str:
@@ -98,9 +98,9 @@ def _not_cold(m: Measurement, context: Context) -> str:
 def _last_cache(m: Measurement, machine: Machine | None) -> int:
     if machine is None:
         return 0
-    if m.settings.device == "cpu":
+    if m.device == "cpu":
         return max(machine.caches_bytes.values(), default=0)
-    index = int(m.settings.device.partition(":")[2] or 0)
+    index = int(m.device.partition(":")[2] or 0)
     return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
 
 

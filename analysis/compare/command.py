@@ -76,7 +76,7 @@ def read(run: str) -> "Loaded":
     keys = list(dict.fromkeys(r.machine.key for r in loaded.runs))
     if len(keys) > 1:
         raise options.Usage(f"{run} holds runs of several machines ({', '.join(keys)}); name one of them", EXAMPLE)
-    if not any(m.status == "ok" and m.samples for m in loaded.measurements):
+    if not any(m.ok and m.samples for m in loaded.measurements):
         raise options.Usage(f"no row in {run} has a time", EXAMPLE)
     return loaded
 

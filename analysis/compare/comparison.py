@@ -96,7 +96,7 @@ def comparison(
 
 
 def _timed(m: "Measurement") -> bool:
-    return m.status == "ok" and any(s.seconds and min(s.seconds) > 0 for s in m.samples)
+    return m.ok and any(s.seconds and min(s.seconds) > 0 for s in m.samples)
 
 
 def _compared(

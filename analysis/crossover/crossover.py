@@ -196,7 +196,7 @@ def _answers(
     named = {"framework": framework, "cache": cache}
     for precision in sorted(rows, key=lambda p: (p != "float32", list(rows).index(p))):
         sizes = rows[precision]
-        gpu_rows = [m for at in sizes.values() for m in at if is_gpu(m.settings.device)]
+        gpu_rows = [m for at in sizes.values() for m in at if m.on_gpu]
         if not gpu_rows:
             form = msgspec.structs.replace(LATENCY, **named)
             answers.append(Answer(precision, form, "no-gpu", min(sizes), max(sizes), family=family))
@@ -216,7 +216,7 @@ def _forms_there(gpu_rows) -> list[Form]:
 def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Family) -> Answer | None:
     """The answer for a form; None when no GPU row of that form was tried."""
     tried = [m for n in sizes for m in sizes[n] if _is_form(m, form)]
-    if not any(m.on(form.clock) or m.status != "ok" for m in tried):
+    if not any(m.on(form.clock) or not m.ok for m in tried):
         return None
     if form.as_written and all(m.status == "skipped" for m in tried):  # no operator writes this precision
         return None
@@ -225,7 +225,7 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Fami
     default_threads = _default_threads([m for n in sizes for m in sizes[n]] + [m for n in instead for m in instead[n]])
     for n in sorted(sizes):
         at = sizes[n]
-        cpu_rows = [m for m in (*at, *instead.get(n, ())) if not is_gpu(m.settings.device)]
+        cpu_rows = [m for m in (*at, *instead.get(n, ())) if not m.on_gpu]
         as_default = [m for m in cpu_rows if m.settings.threads == default_threads]
         if form.as_written:
             cpu_rows = as_default = [m for m in as_default if _variant(m) == "operator"]
@@ -261,21 +261,21 @@ def _variant(m: "Measurement") -> str:
 
 def _default_threads(rows) -> int | None:
     """What stands for the library's default: no setting where there are such rows, else the most threads measured."""
-    counts = {m.settings.threads for m in rows if not is_gpu(m.settings.device)}
+    counts = {m.settings.threads for m in rows if not m.on_gpu}
     return None if None in counts or not counts else max(counts)
 
 
 def fastest(rows: "Iterable[Measurement]", clock: str) -> Side | None:
     """The row with the least median on that clock; None when none has one."""
-    timed = [(m, s) for m in rows if m.status == "ok" and (s := m.on(clock)) and s.seconds]
+    timed = [(m, s) for m in rows if m.ok and (s := m.on(clock)) and s.seconds]
     if not timed:
         return None
     m, samples = min(timed, key=lambda pair: middle(pair[1]))
-    return Side(m.kernel, m.settings.device, m.settings.threads, m.problem.math, of(samples))
+    return Side(m.kernel, m.device, m.settings.threads, m.problem.math, of(samples))
 
 
 def _gap(where: str, who: str, rows) -> str:
-    reasons = dict.fromkeys(f"{m.status}: {m.reason}" if m.reason else m.status for m in rows if m.status != "ok")
+    reasons = dict.fromkeys(f"{m.status}: {m.reason}" if m.reason else m.status for m in rows if not m.ok)
     return f"{where}: no {who} time ({'; '.join(reasons) or 'not measured'})"
 
 

@@ -76,14 +76,14 @@ def ladders(
         and (m.settings.mode, m.settings.cache, m.settings.process) == ("resident", "warm", "warm")
     ]
     ideas = registry.ideas(op) | {m.kernel: m.notes["idea"] for m in rows if "idea" in m.notes}
-    taught = {m.settings.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
+    taught = {m.device for m in rows if is_rung(m) and m.kernel in ideas and quick_seconds(m)}
     if not taught:
         return []
     ceilings = roofs(every, machine)
     groups: dict[tuple[str, str, int | None], list[Measurement]] = {}
     for m in rows:
-        if m.settings.device in taught and (m.backend in registry.OWN or _is_library(m)):
-            groups.setdefault((m.settings.device, m.problem.math, m.settings.threads), []).append(m)
+        if m.device in taught and (m.backend in registry.OWN or _is_library(m)):
+            groups.setdefault((m.device, m.problem.math, m.settings.threads), []).append(m)
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
     )
@@ -98,7 +98,7 @@ def _is_whole(ladder: Ladder) -> bool:
 
 
 def _is_library(m: "Measurement") -> bool:
-    onednn = m.kernel.startswith(_ONEDNN) and m.settings.device == "cpu" and not m.kernel.endswith("/held")
+    onednn = m.kernel.startswith(_ONEDNN) and m.device == "cpu" and not m.kernel.endswith("/held")
     return onednn or m.backend in registry.LIBRARIES
 
 

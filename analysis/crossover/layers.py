@@ -94,7 +94,7 @@ def side(m: "Measurement") -> str:
 
 def place(m: "Measurement") -> str:
     """`CPU`, `GPU`, and the further ones by their number."""
-    device = m.settings.device
+    device = m.device
     return {"cpu": "CPU", "gpu:0": "GPU"}.get(device, device.upper().replace(":", " "))
 
 
@@ -141,7 +141,7 @@ def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tup
     libraries: dict = {}
     ways: dict = {}
     for m in timed(measurements, op):
-        key = (m.problem, m.settings.device, m.settings.cache)
+        key = (m.problem, m.device, m.settings.cache)
         if not framework_of(m):
             libraries[key] = min(libraries.get(key, m), m, key=waited)
         else:
@@ -156,7 +156,7 @@ def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tu
     best: dict = {"warm": {}, "cold": {}}
     for m in timed(measurements, op):
         samples = clock_of(m)
-        at, key = best[m.settings.cache], (m.kernel, m.problem, m.settings.device, samples and samples.clock)
+        at, key = best[m.settings.cache], (m.kernel, m.problem, m.device, samples and samples.clock)
         at[key] = min(at.get(key, m), m, key=call_s)
     return [(m, base, call_s(m) / call_s(base)) for key, m in best["cold"].items() if (base := best["warm"].get(key))]
 
@@ -166,7 +166,7 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
     backend's arithmetics were measured at, or, where there is none, each at its own largest."""
     best: dict = {}
     for m in _alike(measurements, op):
-        at = best.setdefault((m.settings.device, m.backend, precision_of(m.problem), m.problem.alignment), {})
+        at = best.setdefault((m.device, m.backend, precision_of(m.problem), m.problem.alignment), {})
         key = _but_arithmetic(m.problem)
         at[key] = min(at.get(key, m), m, key=call_s)
     found = []
@@ -197,7 +197,7 @@ def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]
 
 
 def _layer(m: "Measurement") -> tuple:
-    return m.settings.device, m.backend, batch_family(m.problem)
+    return m.device, m.backend, batch_family(m.problem)
 
 
 def _order(device: str, backend: str, math: str, alignment: int) -> tuple:
@@ -220,7 +220,7 @@ def grouped(compared, key) -> "dict[tuple, Spread]":
 def by_size(m: "Measurement") -> tuple:
     """Sorts and names a group of rows: device, arithmetic, what ran it, size."""
     return (
-        m.settings.device,
+        m.device,
         m.problem.math != "float32",
         m.problem.math,
         m.kernel,
@@ -235,11 +235,9 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
     maths = list(dict.fromkeys(precision_of(m.problem) for m in rows))
     first = "float32" if "float32" in maths else next(iter(maths), "")
     told = []
-    for device in dict.fromkeys(m.settings.device for m in rows):
+    for device in dict.fromkeys(m.device for m in rows):
         best: dict = {}
-        for m in (
-            m for m in rows if m.settings.device == device and precision_of(m.problem) == first and not framework_of(m)
-        ):
+        for m in (m for m in rows if m.device == device and precision_of(m.problem) == first and not framework_of(m)):
             best[m.problem] = min(best.get(m.problem, m), m, key=call_s)
         if not best:
             continue
@@ -274,9 +272,7 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
 def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
     """What cold caches cost: a sentence a device."""
     said = []
-    for (device, where), found in grouped(
-        cold_beside_warm(measurements, op), lambda m: (m.settings.device, place(m))
-    ).items():
+    for (device, where), found in grouped(cold_beside_warm(measurements, op), lambda m: (m.device, place(m))).items():
         what = f"the middle of {found.problems}, the least and the most" if found.problems > 1 else f"one {_NOUNS[op]}"
         said.append(
             f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "

@@ -12,7 +12,7 @@ from analysis.crossover import crossover
 from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest, framework_of
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
 from analysis.crossover.layers import is_square
-from analysis.stats import is_gpu, total
+from analysis.stats import total
 from analysis.units import count, join
 from kernels import networks
 from kernels.networks.layers import Network
@@ -89,7 +89,7 @@ def best_rows(measurements: "Iterable[Measurement]", op: str, framework: str) ->
     groups: dict = {}
     for m in comparable(measurements, op, framework):
         if m.settings.mode == "resident" and m.settings.reuse == 1:
-            groups.setdefault((m.problem, is_gpu(m.settings.device)), []).append(m)
+            groups.setdefault((m.problem, m.on_gpu), []).append(m)
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency"))}
 
 
@@ -136,7 +136,7 @@ def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> li
     ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works if w.problem) for way in ("", *FRAMEWORKS)]
     for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
         if side := fastest([m], "host-latency"):
-            best.setdefault((m.problem, framework_of(m), is_gpu(m.settings.device)), []).append(side.seconds.value)
+            best.setdefault((m.problem, framework_of(m), m.on_gpu), []).append(side.seconds.value)
     groups: dict = {}
     for work in works:
         problem: Problem = work.problem

@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.crossover.crossover import Answer, Point, Side
 from analysis.crossover.families import SQUARES, Family, Rows, rows_of
-from analysis.stats import is_gpu, middle
+from analysis.stats import middle
 from workloads.records import Measurement
 
 ARITHMETIC, OVERHEAD, COPIES, REMAINDER = "arithmetic on the device", "launch and Python", "copies", "not explained"
@@ -70,12 +70,12 @@ def why(
         return ()
     found = rows_of(measurements, answer.family, form.framework, form.cache) if family_rows is None else family_rows
     rows = found.get(answer.precision, {})
-    return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if is_gpu(m.settings.device)]) for p in points)
+    return tuple(_split(p, answer, [m for m in rows.get(p.n, ()) if m.on_gpu]) for p in points)
 
 
 def _split(point: Point, answer: Answer, gpu_rows) -> Why:
     resident_rows = [m for m in gpu_rows if m.settings.mode == "resident"]
-    same = [m for m in resident_rows if (m.kernel, m.settings.device) == (point.gpu.kernel, point.gpu.device)]
+    same = [m for m in resident_rows if (m.kernel, m.device) == (point.gpu.kernel, point.gpu.device)]
     # A kernel that allocates its result has no device clock; the best preallocated one does the same arithmetic.
     arithmetic = _least(same, "device") or _least(resident_rows, "device")
     form, total = answer.form, point.gpu.seconds.value
@@ -86,5 +86,5 @@ def _split(point: Point, answer: Answer, gpu_rows) -> Why:
 
 
 def _least(rows, clock: str) -> float | None:
-    timed = [middle(s) for m in rows if m.status == "ok" and (s := m.on(clock)) and s.seconds]
+    timed = [middle(s) for m in rows if m.ok and (s := m.on(clock)) and s.seconds]
     return min(timed, default=None)

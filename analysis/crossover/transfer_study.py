@@ -174,7 +174,7 @@ def ways(measurements: "Iterable[Measurement]") -> list[Way]:
         for m in measurements
         if m.problem.op == "transfer"
         and m.problem.direction == "h2d"
-        and m.status == "ok"
+        and m.ok
         and not m.problem.compute
         and m.on("host-latency")
     ]

@@ -66,7 +66,7 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
     here = loaded.runs[-1].machine
     named: dict[str, list[Measurement]] = defaultdict(list)
     for m in loaded.measurements:
-        named[m.settings.device].append(m)
+        named[m.device].append(m)
     made = []
     for name, rows in sorted(named.items()):
         index = int(name[4:]) if name[4:].isdigit() else None
@@ -80,7 +80,7 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
 
 def quantity(m: Measurement, machine: Machine) -> str:
     """What a row tells of its device, in words; "" for what happens once in a process, which differs from time to time."""
-    p, gpu, seconds = m.problem, stats.is_gpu(m.settings.device), stats.quick_seconds(m) or 0.0
+    p, gpu, seconds = m.problem, m.on_gpu, stats.quick_seconds(m) or 0.0
     if m.settings.process == "fresh" or getattr(p, "once", False):
         return ""
     if isinstance(p, Matmul | Conv):
@@ -106,9 +106,9 @@ def quantity(m: Measurement, machine: Machine) -> str:
 
 
 def _last_cache(m: Measurement, machine: Machine) -> int:
-    if not stats.is_gpu(m.settings.device):
+    if not m.on_gpu:
         return max(machine.caches_bytes.values(), default=0)
-    index = int(m.settings.device.partition(":")[2] or 0)
+    index = int(m.device.partition(":")[2] or 0)
     return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
 
 

@@ -7,7 +7,6 @@ from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Point, Side
 from analysis.roofline.bounds import Roof
-from analysis.stats import is_gpu
 from analysis.text import crossings
 from analysis.units import count, digits, join, seconds, times
 from kernels.networks import Work
@@ -138,7 +137,7 @@ def story(
     rows = [m for m in measurements if m.problem.op == op and not layers.is_square(m.problem)]
     found = [a for a in every(rows, op, forms=(LATENCY, COPIES[0])) if not a.form.framework and a.form.cache == "warm"]
     rates = layers.rate_sentences(rows, op, ceilings)
-    if not any(is_gpu(m.settings.device) for m in rows) or (found and all(a.kind == "no-gpu" for a in found)):
+    if not any(m.on_gpu for m in rows) or (found and all(a.kind == "no-gpu" for a in found)):
         return [crossings.no_gpu_sentence(rows, machine), *rates] if rows else []
     first = [a for a in found if a.precision == found[0].precision]
     said = []

@@ -78,7 +78,7 @@ def sentences(
 ) -> list[str]:
     """A sentence for every training row whose budget is wanted, and for those without a time."""
     rows = list(measurements)
-    without = [m for m in rows if m.problem.op == "training" and m.status != "ok"]
+    without = [m for m in rows if m.problem.op == "training" and not m.ok]
     return [*(sentence(b) for b in budgets(rows, machine) if wanted(b)), *map(lost, without)]
 
 

@@ -271,7 +271,7 @@ def _inference(of: Sources) -> list[str]:
 def _teacher(of: Sources) -> list[str]:
     from analysis.training import side_by_side
 
-    rows = [m for m in (of.gpu or of.cpu).measurements if m.status == "ok"]
+    rows = [m for m in (of.gpu or of.cpu).measurements if m.ok]
     return side_by_side.beside_sentences(rows) or ["Not measured here: python -m workloads.training --study teacher"]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from analysis.crossover.crossover import FINE, SQUARES, Answer, Crossing, Form, Side
 from analysis.crossover.time_split import REMAINDER, Why
-from analysis.stats import Verdict, is_gpu
+from analysis.stats import Verdict
 from analysis.text.rates import machine_words
 from analysis.units import count, digits, join, percent, seconds
 from workloads.records import Machine, Measurement
@@ -23,9 +23,9 @@ _COPYING = "copying in and out every call"
 def no_gpu_sentence(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
     """Why there is no crossover: no GPU, none that gave a time, or no CPU beside it."""
     measurements = list(measurements)
-    tried = [m for m in measurements if is_gpu(m.settings.device)]
-    if any(m.status == "ok" for m in tried):
-        if any(m.status == "ok" and not is_gpu(m.settings.device) for m in measurements):
+    tried = [m for m in measurements if m.on_gpu]
+    if any(m.ok for m in tried):
+        if any(m.ok and not m.on_gpu for m in measurements):
             return "Nothing was timed on both the CPU and the GPU here, so there is no crossover."
         return "Only the GPU was timed here, so there is no crossover; leave out --device to time the CPU too."
     what = f" ({machine_words(machine)})" if machine else ""

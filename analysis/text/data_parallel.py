@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from analysis.stats import Estimate, is_gpu
+from analysis.stats import Estimate
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
@@ -20,7 +20,7 @@ HALF = (1 / 1.25, 1.25)  # times half (a third, ...) within which bytes are said
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
     """From where to where the gains reach, and the claims of S3c beside them; then a few sentences for each model."""
     every = list(measurements)
-    found = [c for c in data_parallel.cases(every) if is_gpu(c.several.settings.device)]
+    found = [c for c in data_parallel.cases(every) if c.several.on_gpu]
     groups: dict[tuple, list[Case]] = {}
     for case in sorted(found, key=lambda c: c.several.problem.batch):
         groups.setdefault(_group(case), []).append(case)
@@ -188,7 +188,7 @@ def _memory(case: Case) -> str:
 def _jit(every: "list[Measurement]") -> list[str]:
     """What another jit setting costs on one GPU: where several have not the one that Keras takes on one, that is a trap."""
     found: list[tuple[float, str]] = []
-    fits = [m for m in every if m.kernel == data_parallel.FIT and m.status == "ok" and m.on("host-latency")]
+    fits = [m for m in every if m.kernel == data_parallel.FIT and m.ok and m.on("host-latency")]
     refused = [
         m
         for m in every
@@ -205,7 +205,7 @@ def _jit(every: "list[Measurement]") -> list[str]:
             for o in fits
             if o.problem.model == m.problem.model
             and o.problem.batch == m.problem.batch
-            and o.settings.device == m.settings.device
+            and o.device == m.device
             and settings.replicas(o) == 1
             and "strategy" not in o.settings.switches
             and o.settings.switches.get("keras_backend") is None

@@ -34,8 +34,8 @@ def subject(e: Explanation) -> str:
 
 def seen(measurements: "tuple[Measurement, ...]", machine: "Machine | None", where: str) -> str:
     """Whether the framework saw the GPU and used it, as far as the rows of the machine `where` can say."""
-    rows = [m for m in measurements if m.settings.device != "cpu" and _of_tensorflow(m)]
-    used = [m for m in rows if m.status == "ok"]
+    rows = [m for m in measurements if m.device != "cpu" and _of_tensorflow(m)]
+    used = [m for m in rows if m.ok]
     if used:
         trained = sum(m.problem.op == "training" for m in used)
         built = next((m.notes["cuda"] for m in used if "cuda" in m.notes), "")

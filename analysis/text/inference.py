@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer
-from analysis.stats import Estimate, is_gpu, of
+from analysis.stats import Estimate, of
 from analysis.text import crossings
 from analysis.training.inference import (
     PREDICT,
@@ -117,7 +117,7 @@ def energy_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
         ways: dict[Way, dict[int, Measurement]] = {}
         for m in sorted(rows, key=lambda m: -m.values.get("joules_per_sample", 0.0)):
             way = next((w for w in WAYS if (w.kernel, w.mode) == (m.kernel, m.settings.mode)), None)
-            if way and "joules_per_sample" in m.values and is_gpu(m.settings.device) == gpu:
+            if way and "joules_per_sample" in m.values and m.on_gpu == gpu:
                 ways.setdefault(way, {})[m.problem.batch] = m
         if not ways:
             continue
@@ -138,7 +138,7 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
     for gpu in (False, True):
         served: dict[int, tuple[float, float]] = {}
         for m in rows:
-            if m.kernel == SERVE and is_gpu(m.settings.device) == gpu and m.status == "ok" and m.on("host-throughput"):
+            if m.kernel == SERVE and m.on_gpu == gpu and m.ok and m.on("host-throughput"):
                 flying = int(m.settings.switches.get("in_flight", "1"))
                 now = (m.problem.batch / of(m.on("host-throughput")).value, of(m.on("host-latency")).value)
                 served[flying] = max(served.get(flying, now), now)

@@ -8,7 +8,7 @@ from analysis.compare.comparison import Compared, Comparison, least_effect
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import square_rows
 from analysis.roofline.bounds import Roof, pick
-from analysis.stats import Verdict, is_gpu, middle, verdict
+from analysis.stats import Verdict, middle, verdict
 from analysis.text.crossings import compare_sentence, form_name, verdict_words
 from analysis.units import bytes_rate, count, digits, flops_rate, join, seconds, times
 from workloads.records import Measurement
@@ -75,9 +75,7 @@ def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Mea
     """n -> the row whose call is shortest, its data on the device."""
     found = {}
     for n, rows in sizes.items():
-        own = [
-            m for m in rows if m.status == "ok" and is_gpu(m.settings.device) == gpu and m.settings.mode == "resident"
-        ]
+        own = [m for m in rows if m.ok and m.on_gpu == gpu and m.settings.mode == "resident"]
         if own := [m for m in own if (s := m.on("host-latency")) and s.seconds]:
             found[n] = min(own, key=lambda m: middle(m.on("host-latency")))
     return found
@@ -93,7 +91,7 @@ def sentences(made: "Comparison", old: str, new: str) -> list[str]:
         return [f"{old} and {new} share no row with a time in both."]
     groups: dict[tuple[bool, str], list[Compared]] = {}
     for r in made.rows:
-        groups.setdefault((is_gpu(r.new.settings.device), r.new.problem.op), []).append(r)
+        groups.setdefault((r.new.on_gpu, r.new.problem.op), []).append(r)
     said = []
     for (gpu, op), group in groups.items():
         counts = [(word, sum(r.word == word for r in group)) for word in ("faster", "slower", "same", "can't tell")]

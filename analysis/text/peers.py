@@ -73,7 +73,7 @@ def _interval(e: Estimate, unit: float = 1.0) -> str:
 
 def copy_lines(rows: "list[Measurement]") -> list[str]:
     """Bandwidths pair by pair, both ways at once, the smallest copy, and what going through the host costs."""
-    done = [m for m in rows if isinstance(m.problem, PeerCopy) and m.status == "ok"]
+    done = [m for m in rows if isinstance(m.problem, PeerCopy) and m.ok]
     refused = [
         m for m in rows if isinstance(m.problem, PeerCopy) and m.kernel.endswith("/direct") and m.status == "skipped"
     ]
@@ -129,7 +129,7 @@ def _largest(rows: "list[Measurement]") -> "list[Measurement]":
 
 def sum_lines(rows: "list[Measurement]") -> list[str]:
     """NCCL's bus bandwidth and what its smallest sum takes, type by type; then how our one-shot kernel compares."""
-    done = [m for m in rows if isinstance(m.problem, AllReduce) and m.status == "ok"]
+    done = [m for m in rows if isinstance(m.problem, AllReduce) and m.ok]
     told = []
     for dtype in dict.fromkeys(m.problem.dtype for m in done):
         own = sorted(
@@ -165,7 +165,7 @@ def speed_ups(done: "Iterable[Measurement]", dtype: str, suffix: str = "") -> di
 
 def slowdowns(rows: "Iterable[Measurement]") -> "list[tuple[Measurement, Measurement, Estimate]]":
     """(alone, while all work, how many times as long a call takes then) of each GPU's work, by rounds, which took turns."""
-    done = [m for m in rows if isinstance(m.problem, AtOnce) and m.status == "ok"]
+    done = [m for m in rows if isinstance(m.problem, AtOnce) and m.ok]
     alone = {_work(m): m for m in done if m.problem.together == 1}
     return [
         (alone[_work(m)], m, verdict(alone[_work(m)].on("host-latency"), m.on("host-latency"), paired=True).ratio)
@@ -193,7 +193,7 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
             seen.setdefault(_work(m)[:4], []).append((alone, m, ratio))
     for of_all in seen.values():
         alone, m, worst = max(of_all, key=lambda each: each[2].value)
-        p, gpu = m.problem, m.settings.device.replace(":", "-")
+        p, gpu = m.problem, m.device.replace(":", "-")
         what = (
             f"{p.math} products of side {p.size}"
             if p.operation == "matmul"
@@ -216,13 +216,13 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
 def crossover_lines(rows: "Iterable[Measurement]") -> list[str]:
     """From which size each GPU wins over the CPU alone, and while all GPUs work: whether the crossover moves."""
     rows = list(rows)
-    cpus = [m for m in rows if isinstance(m.problem, Matmul) and m.settings.device == "cpu"]
-    work = [m for m in rows if isinstance(m.problem, AtOnce) and m.problem.operation == "matmul" and m.status == "ok"]
+    cpus = [m for m in rows if isinstance(m.problem, Matmul) and m.device == "cpu"]
+    work = [m for m in rows if isinstance(m.problem, AtOnce) and m.problem.operation == "matmul" and m.ok]
     told = []
-    for device in sorted({m.settings.device for m in work}) if cpus else ():
+    for device in sorted({m.device for m in work}) if cpus else ():
         sides = []
         for together in (False, True):
-            own = [_plain(m) for m in work if m.settings.device == device and (m.problem.together > 1) == together]
+            own = [_plain(m) for m in work if m.device == device and (m.problem.together > 1) == together]
             sides.append(
                 {a.form.mode: a for a in crossover.crossovers([*cpus, *own], _FORMS) if a.precision == "float32"}
             )

@@ -276,7 +276,7 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         )
         found.setdefault(p.settings.device, []).append((*both, seen))
     if not found:
-        here = {(m.problem.model, m.problem.batch, m.settings.device) for m in of.trainings}
+        here = {(m.problem.model, m.problem.batch, m.device) for m in of.trainings}
         known = sum((p.training.model, p.training.batch, p.settings.device) in here for p in predictions)
         why = (
             (
@@ -299,7 +299,7 @@ def _measured(predictions: Iterable[Prediction], of: "Profile") -> "Iterator[tup
     """Each prediction with the step that was measured of it, as it is by default where it was in several ways."""
     rows = {}
     for s in sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True):
-        rows[s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution] = s
+        rows[s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution] = s
     for p in predictions:
         yield p, rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))
 

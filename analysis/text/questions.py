@@ -17,7 +17,7 @@ from analysis.crossover.time_split import why
 from analysis.roofline import links
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
-from analysis.stats import is_gpu, quick_seconds
+from analysis.stats import quick_seconds
 from analysis.text import crossings, rates, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Pair
@@ -151,10 +151,7 @@ def _precision(q: Asked) -> Answered:
     best: dict[str, tuple[float, int]] = {}
     for name, sizes in square_rows(q.rows).items():
         rows = [
-            m
-            for at in sizes.values()
-            for m in at
-            if is_gpu(m.settings.device) and m.settings.mode == "resident" and quick_seconds(m)
+            m for at in sizes.values() for m in at if m.on_gpu and m.settings.mode == "resident" and quick_seconds(m)
         ]
         if rows:
             m = max(rows, key=lambda m: m.problem.flops / quick_seconds(m))
@@ -178,7 +175,7 @@ def _first(q: Asked) -> Answered:
     firsts = [
         (m.phases_s["first_call"], later)
         for m in q.rows
-        if is_gpu(m.settings.device) and "first_call" in m.phases_s and (later := quick_seconds(m))
+        if m.on_gpu and "first_call" in m.phases_s and (later := quick_seconds(m))
     ]
     if not firsts:
         return NOTHING
@@ -237,8 +234,7 @@ def _fair(q: Asked) -> Answered:
 def _limit(q: Asked) -> Answered:
     best = [m for gpu in (False, True) if (m := rates.best_at_largest(q.rows, gpu))]
     told = [
-        f"the {'GPU' if is_gpu(m.settings.device) else 'CPU'} reaches {percent(judged.fraction.value)} of its roof at n = "
-        f"{m.problem.n}"
+        f"the {m.side} reaches {percent(judged.fraction.value)} of its roof at n = {m.problem.n}"
         for m in best
         if (judged := judge(m, q.roofs)).fraction
     ]
@@ -263,7 +259,7 @@ def _memory(q: Asked) -> Answered:
 
 
 def _trust(q: Asked) -> Answered:
-    ok = [m for m in q.rows if m.status == "ok"]
+    ok = [m for m in q.rows if m.ok]
     if not ok:
         return NOTHING
     checks = Counter(_CHECKED.get(m.check, "") for m in ok)

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from analysis.crossover.crossover import square_rows
 from analysis.roofline.bounds import ABOVE, BEST_MATMUL, Roof, describe, is_above, judge, level, pick, ridge
 from analysis.roofline.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
-from analysis.stats import call_s, is_gpu, quick_seconds
+from analysis.stats import call_s, quick_seconds
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 from workloads.records import Machine, Measurement
 
@@ -24,10 +24,7 @@ def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
     return [
         m
         for m in measurements
-        if m.problem.op == op
-        and is_gpu(m.settings.device) == gpu
-        and m.settings.mode == "resident"
-        and quick_seconds(m)
+        if m.problem.op == op and m.on_gpu == gpu and m.settings.mode == "resident" and quick_seconds(m)
     ]
 
 
@@ -60,15 +57,11 @@ def rate_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ..
 
 def _rate(m: "Measurement", roofs) -> str:
     rate, judged = m.problem.flops / call_s(m), judge(m, roofs)
-    what = "the GPU" if is_gpu(m.settings.device) else "the CPU"
+    what = "the GPU" if m.on_gpu else "the CPU"
     told = f"at n = {m.problem.n} {what} ({_side(m)}) reaches {flops_rate(rate)}"
     if judged.fraction is None or judged.roof is None:
         return f"{told} ({judged.note})"
-    over = (
-        " (the CPU was slower while that was measured)"
-        if judged.fraction.value > 1 and not is_gpu(m.settings.device)
-        else ""
-    )
+    over = " (the CPU was slower while that was measured)" if judged.fraction.value > 1 and not m.on_gpu else ""
     return f"{told}, {percent(judged.fraction.value)} of {roof_words(judged.roof)}{over}"
 
 
@@ -87,7 +80,7 @@ def roof_words(roof: "Roof") -> str:
 
 def library_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """How much faster the CPU library is than our Numba kernels and than plain loops, at the largest n they share."""
-    measurements = [m for m in measurements if m.problem.op == "matmul" and not is_gpu(m.settings.device)]
+    measurements = [m for m in measurements if m.problem.op == "matmul" and not m.on_gpu]
     library = _by_size(m for m in measurements if m.kernel.startswith("matmul/numpy/"))
     others = {
         "our own register tiles in Numba": _by_size(m for m in measurements if m.kernel == "matmul/numba/simd"),
@@ -268,7 +261,7 @@ def trouble_sentence(
 
 
 def _lent(m: "Measurement", machine: "Machine | None") -> bool:
-    return machine is not None and machine.virtual and not is_gpu(m.settings.device)
+    return machine is not None and machine.virtual and not m.on_gpu
 
 
 def beyond_sentence(

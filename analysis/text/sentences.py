@@ -6,7 +6,6 @@ from analysis.checks import referee
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, roofs
-from analysis.stats import is_gpu
 from analysis.text import answers, data_parallel, inference, peers, rates, training_answers, whole_training
 from analysis.text.crossings import copies_sentence, crossing_sentence, form_name, no_gpu_sentence, why_sentence
 from analysis.training import side_by_side
@@ -146,7 +145,7 @@ def _of_switches(measurements) -> list[str]:
 def _cpu_story(measurements, answers, ceilings: "tuple[Roof, ...]", machine) -> list[str]:
     if not answers:
         return []
-    timed = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
+    timed = any(m.on_gpu and m.ok for m in measurements)
     told = [] if timed else [no_gpu_sentence(measurements, machine)]
     told += rates.rate_sentences(measurements, ceilings)[:1] + rates.library_sentences(measurements)
     return told + rates.bound_sentences(measurements, ceilings) + rates.thread_sentences(measurements)

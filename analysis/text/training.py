@@ -105,7 +105,7 @@ def where_word(m: "Measurement") -> str:
     form = break_even.form_of(m)
     jit, seen = form.endswith("jit on"), form.startswith("GPU visible")
     threads = f"x{m.settings.threads}" if m.settings.threads else ""
-    return " ".join(filter(None, (m.settings.device, "seen" * seen, "jit" * jit, threads)))
+    return " ".join(filter(None, (m.device, "seen" * seen, "jit" * jit, threads)))
 
 
 def way_word(m: "Measurement") -> str:
@@ -176,8 +176,8 @@ def _why_apart(pair: Pair, cpu: "Measurement", measurements: "Iterable[Measureme
         return ""
     plain = msgspec.structs.replace(pair.setup, switches=tuple(sorted((*pair.setup.switches, ("tf32", "off")))))
     for m in measurements:
-        if m.problem.op == "training" and m.settings.device == gpu.settings.device and break_even.setup_of(m) == plain:
-            found = _last_losses(cpu, m) if m.status == "ok" and _same_samples(cpu, m) else None
+        if m.problem.op == "training" and m.device == gpu.settings.device and break_even.setup_of(m) == plain:
+            found = _last_losses(cpu, m) if m.ok and _same_samples(cpu, m) else None
             if found and _apart(*found[1:]):
                 return f"; with --tf32 off it is {digits(found[2])} on the GPU too"
     return (

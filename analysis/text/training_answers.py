@@ -7,7 +7,7 @@ from math import inf
 import msgspec
 
 from analysis.crossover.crossover import Answer
-from analysis.stats import Estimate, is_gpu, of
+from analysis.stats import Estimate, of
 from analysis.text import whole_training
 from analysis.text.rates import device_name
 from analysis.text.training import subject, switch_words, whole_job
@@ -107,10 +107,10 @@ def _of_rows(measurements: "list[Measurement]", told: set[tuple[str, int]]) -> l
     of float32 inputs where there are such."""
     cases: dict = {}
     for m in measurements:
-        if m.problem.op != "training" or m.status != "ok" or not settings.ordinary(m):
+        if m.problem.op != "training" or not m.ok or not settings.ordinary(m):
             continue
         if (m.problem.model, m.problem.batch) not in told and (step := _step(m)):
-            side = "GPU" if is_gpu(m.settings.device) else "CPU"
+            side = m.side
             sides = cases.setdefault((m.problem.model, m.problem.batch), {})
             changed = bool(switch_words(m.settings.switches)), m.problem.dtype != "float32"
             found = (*changed, step.value), step
@@ -154,7 +154,7 @@ def chosen(measurements: "list[Measurement]") -> "list[Measurement]":
     for m in break_even.trainings(measurements):
         p = m.problem
         if (p.model, p.batch, p.samples, p.dtype) not in both:
-            key = (p, m.settings.device)
+            key = (p, m.device)
             found[key] = min(found.get(key, m), m, key=_plainness)
     return list(found.values())
 
@@ -172,7 +172,7 @@ def single_job(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> 
     name = f"{p.model} ({network.seed})" if network and network.seed else p.model
     how = [f"{p.dtype} inputs"] * (p.dtype != "float32") + switch_words(m.settings.switches)
     how += [count(m.settings.threads, "thread")] if m.settings.threads is not None else []
-    where = f"{', '.join([name, *how])} on {device_name(m.settings.device)}"
+    where = f"{', '.join([name, *how])} on {device_name(m.device)}"
     sizes = f"{count(p.samples, 'sample').replace(str(p.samples), f'{p.samples:,}')} and {count(p.epochs, 'epoch')}"
     if law is None or law.fit_seconds(p.epochs, p.steps).value <= 0:
         return f"{where}: a step of {p.batch} samples takes {seconds(of(m.on('host-latency')).value)}."

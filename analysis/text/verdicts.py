@@ -96,9 +96,7 @@ def _parts(pair: Pair, measurements: "list[Measurement]", step: float) -> dict[s
 
 def _law(measurements: "Iterable[Measurement]", device: str) -> links.Link | None:
     """The law of pageable copies to the device: a batch is a tensor in host memory already, so plain ones before TensorFlow's."""
-    rows = [
-        m for m in measurements if m.problem.op == "transfer" and m.settings.device == device and m.kernel in _COPIERS
-    ]
+    rows = [m for m in measurements if m.problem.op == "transfer" and m.device == device and m.kernel in _COPIERS]
     fitted = links.fits(rows)
     return next((x for kernel in _COPIERS if (x := links.find(fitted, "h2d", "pageable", kernel))), None)
 
@@ -187,7 +185,7 @@ def _drained(case: "Complaint", measurements: "Iterable[Measurement]") -> list[s
     nbytes = 2 * _FLOAT32 * elements
     every = list(measurements)
     passing = [m for m in every if m.problem.op == "stream" and m.problem.operation in ("scale", "copy")]
-    rows = [m for m in passing if m.settings.device == _GPU and m.status == "ok" and m.on("device")]
+    rows = [m for m in passing if m.device == _GPU and m.ok and m.on("device")]
     law = links.find(links.fits(m for m in every if m.problem.op == "transfer"), "d2h", "pageable")
     constants = overheads.constants(every)
     clocks = ("host-issue", "host-throughput")

@@ -11,7 +11,7 @@ import msgspec
 
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import Family
-from analysis.stats import Estimate, is_gpu
+from analysis.stats import Estimate
 from analysis.text import crossings, rates
 from analysis.text.training import loss_sentence, subject, switch_words, way_word, whole_job
 from analysis.training import break_even
@@ -154,17 +154,17 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
     where the samples live, in one switch, in its type or in its threads."""
     rows = break_even.trainings(measurements)
     plain = {
-        (m.kernel, m.problem.model, m.problem.batch, m.problem.samples, m.problem.dtype, m.settings.device): m
+        (m.kernel, m.problem.model, m.problem.batch, m.problem.samples, m.problem.dtype, m.device): m
         for m in rows
         if not switch_words(m.settings.switches) and m.settings.threads is None
     }
     found = []
     for m in rows:
         p, fit = m.problem, "training/keras/fit"
-        own = (p.model, p.batch, p.samples, p.dtype, m.settings.device)
+        own = (p.model, p.batch, p.samples, p.dtype, m.device)
         same, single = (
             plain.get((fit, *own)),
-            plain.get((fit, p.model, p.batch, p.samples, "float32", m.settings.device)),
+            plain.get((fit, p.model, p.batch, p.samples, "float32", m.device)),
         )
         base = single if same is m or same is None else same
         if base is None or base is m or m.kernel.endswith("loop"):
@@ -175,9 +175,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
         pair = break_even.law(m), break_even.law(base)
         if what and all(pair):
             name = f"{p.model}, batch {p.batch}, {p.samples:,} samples"
-            found.append(
-                (name, m.settings.device, ", ".join(what), _a_step(pair[0], p), _a_step(pair[1], base.problem))
-            )
+            found.append((name, m.device, ", ".join(what), _a_step(pair[0], p), _a_step(pair[1], base.problem)))
     return found
 
 
@@ -214,10 +212,10 @@ def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     groups: dict[tuple, list[tuple[str, Estimate]]] = {}
     for m in break_even.trainings(measurements):
         p, found = m.problem, break_even.law(m)
-        if found and p.batch == p.samples and (m.settings.device == "cpu" or break_even.is_default(m)):
+        if found and p.batch == p.samples and (m.device == "cpu" or break_even.is_default(m)):
             name = ", ".join([way_word(m), *switch_words(m.settings.switches, ("residence", "gpu"))])
             name += f" ({break_even.form_of(m)})" if m.settings.switches.get("gpu") else ""
-            groups.setdefault((p.model, p.samples, p.dtype, m.settings.device), []).append((name, _a_step(found, p)))
+            groups.setdefault((p.model, p.samples, p.dtype, m.device), []).append((name, _a_step(found, p)))
     said = []
     for (model, samples, _, device), ways in groups.items():
         if len(ways) > 1:
@@ -240,13 +238,11 @@ def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
         for m in measurements  # trials have a sentence of their own
         if m.problem.op == "training" and "import_s" in m.series and settings.ordinary(m)
     ]
-    asked = {
-        (m.problem.model, m.settings.device, break_even.form_of(m)) for m in every if m.settings.process == "fresh"
-    }
+    asked = {(m.problem.model, m.device, break_even.form_of(m)) for m in every if m.settings.process == "fresh"}
     said = []
     for m in every:
         fresh = m.settings.process == "fresh"
-        if not fresh and (m.problem.model, m.settings.device, break_even.form_of(m)) in asked:
+        if not fresh and (m.problem.model, m.device, break_even.form_of(m)) in asked:
             continue
         parts = [
             f"{seconds(median(taken))} ({seconds(min(taken))}..{seconds(max(taken))}) to {what}"
@@ -254,7 +250,7 @@ def start_sentences(measurements: "Iterable[Measurement]") -> list[str]:
             if (taken := m.series.get(name))
         ]
         form = break_even.form_of(m)
-        where = "GPU" if is_gpu(m.settings.device) else f"CPU ({form})" if form else "CPU"
+        where = "GPU" if m.on_gpu else f"CPU ({form})" if form else "CPU"
         said.append(
             f"{m.problem.model} on the {where}: {len(m.series['import_s'])} fresh processes took {join(parts)}."
         )

@@ -53,7 +53,7 @@ class Device(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> str:
-        return self.row.settings.device
+        return self.row.device
 
     def epoch(self, steps: int) -> Estimate:
         """Seconds of a warm epoch of so many steps."""
@@ -97,7 +97,7 @@ def seconds_by(side: Device, by: str, steps: int, epochs: int = 1) -> Estimate:
 
 def form_of(m: "Measurement") -> str:
     """The form of a CPU row in words; empty for a GPU's."""
-    if is_gpu(m.settings.device):
+    if m.on_gpu:
         return ""
     given = m.settings.switches
     return FORMS[given.get("jit_compile") == "on", given.get("gpu") == "visible"]
@@ -121,7 +121,7 @@ def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
         m
         for m in measurements
         if m.problem.op == "training"
-        and m.status == "ok"
+        and m.ok
         and m.on("host-latency")
         and m.settings.process == "warm"
         and settings.ordinary(m)
@@ -131,7 +131,7 @@ def trainings(measurements: "Iterable[Measurement]") -> "list[Measurement]":
 def is_default(m: "Measurement") -> bool:
     """Whether a row may stand for a side: the CPU in a form with the threads that the framework takes, the GPU by default."""
     given = m.settings.switches
-    if is_gpu(m.settings.device):
+    if m.on_gpu:
         return given.get("jit_compile", "auto") == "auto"
     return m.settings.threads is None and given.get("jit_compile") != "off"
 
@@ -166,9 +166,9 @@ def pairs(measurements: "Iterable[Measurement]") -> list[Pair]:
     every = [m for m in measurements if m.problem.op == "training"]
     groups: dict[Setup, dict[tuple[str, str], Measurement]] = {}
     for m in trainings(every):
-        if is_default(m) and m.settings.device in ("cpu", "gpu:0"):
+        if is_default(m) and m.device in ("cpu", "gpu:0"):
             sides = groups.setdefault(setup_of(m), {})
-            key = (m.settings.device, form_of(m))
+            key = (m.device, form_of(m))
             sides[key] = max(sides.get(key, m), m, key=lambda row: row.problem.epochs)
     begun = {how: costs.begun(m, every) for how, m in {costs.how_begun(m): m for m in every}.items()}
     found = []
@@ -230,9 +230,7 @@ def _point(pair: Pair, size: int, by: str, steps: int, epochs: int) -> Point:
 
     def side(of_: Device) -> Side:
         m = of_.row
-        return Side(
-            m.kernel, m.settings.device, m.settings.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs)
-        )
+        return Side(m.kernel, m.device, m.settings.threads, m.problem.dtype, seconds_by(of_, by, steps, epochs))
 
     return Point(size, side(cpu), side(pair.gpu))
 

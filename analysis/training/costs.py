@@ -127,7 +127,7 @@ def _apart(taken: Iterable[tuple[int, int]], which: int) -> tuple[tuple[int, int
 def costs(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> Costs | None:
     """The costs of a training row; None without the fits that tell them. Only a process's first row has a start-up: what one
     takes is read off all of them among `measurements`."""
-    if m.status != "ok":
+    if not m.ok:
         return None
     each = [found for part in processes(m) if (found := _warm(part))]
     if not each:
@@ -219,7 +219,7 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
     library, device, _ = how_begun(m)
     rows = [row for row in measurements if isinstance(row.problem, Training) and _library(row) == library]
     rows += [] if any(row is m for row in rows) else [m]
-    own = [row for row in rows if row.settings.device == device]
+    own = [row for row in rows if row.device == device]
     same = [row for row in own if how_begun(row) == how_begun(m)]
     for group in (same, own):
         if devices := [taken for row in group for _, taken in _began(row)]:
@@ -229,7 +229,7 @@ def begun(m: "Measurement", measurements: "Iterable[Measurement]" = ()) -> tuple
 
 def how_begun(m: "Measurement") -> tuple[str, str, str | None]:
     """(library, device, whether the GPU is hidden or visible): the rows alike in these have begun alike."""
-    return _library(m), m.settings.device, m.settings.switches.get("gpu")
+    return _library(m), m.device, m.settings.switches.get("gpu")
 
 
 def _without_first(rows: "Iterable[Measurement]") -> list[float]:

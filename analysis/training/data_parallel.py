@@ -100,7 +100,7 @@ class Case(msgspec.Struct, frozen=True):
 
 def cases(measurements: "Iterable[Measurement]") -> list[Case]:
     """A case for every training on several GPUs that has a time, but for those of the model of one unit."""
-    every = [m for m in measurements if m.status == "ok"]
+    every = [m for m in measurements if m.ok]
     trained = [m for m in every if m.kernel == FIT and m.on("host-latency") and m.settings.process == "warm"]
     found = []
     for m in trained:
@@ -205,7 +205,7 @@ def loss_difference(case: Case, steps: int | None = FIRST) -> float | None:
 
 def other_losses(m: "Measurement", rows: "Iterable[Measurement]") -> str:
     """What is wrong with a row whose losses are not those of one GPU; "" where nothing is."""
-    if settings.replicas(m) < 2 or m.status != "ok":
+    if settings.replicas(m) < 2 or not m.ok:
         return ""
     found = next((c for c in cases([*(o for o in rows if o.key != m.key), m]) if c.several.key == m.key), None)
     apart = loss_difference(found) if found else None

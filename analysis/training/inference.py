@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side, classify, refine
-from analysis.stats import Estimate, is_gpu, of
+from analysis.stats import Estimate, of
 from workloads.records import Measurement, settings
 
 KERAS = "inference/keras"
@@ -62,8 +62,8 @@ def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tup
     timed = [
         (m, of(s))
         for m in rows
-        if (m.kernel, m.settings.mode, m.problem.batch, is_gpu(m.settings.device)) == (way.kernel, way.mode, batch, gpu)
-        and m.status == "ok"
+        if (m.kernel, m.settings.mode, m.problem.batch, m.on_gpu) == (way.kernel, way.mode, batch, gpu)
+        and m.ok
         and (s := m.on(clock))
         and s.seconds
     ]
@@ -93,7 +93,7 @@ def crossovers(measurements: "Iterable[Measurement]") -> list[tuple[Case, Way, A
 
 
 def _as_side(case: Case, m: "Measurement", seconds: Estimate) -> Side:
-    return Side(m.kernel, m.settings.device, m.settings.threads, case.precision, seconds)
+    return Side(m.kernel, m.device, m.settings.threads, case.precision, seconds)
 
 
 def wanted(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, int]]":

@@ -13,7 +13,7 @@ TRIAL = "training/keras/trial"
 
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
     """A sentence or two for each such experiment among the rows."""
-    done = [m for m in measurements if m.status == "ok"]
+    done = [m for m in measurements if m.ok]
     return beside_sentences(done) + at_once_sentences(done) + trial_sentences(done)
 
 
@@ -34,7 +34,7 @@ def _beside(m: "Measurement") -> str:
 
 
 def _where(m: "Measurement") -> str:
-    return "GPU" if is_gpu(m.settings.device) else "CPU"
+    return m.side
 
 
 def _words(e: Estimate) -> str:
@@ -90,12 +90,12 @@ def _rounds(samples) -> list[float]:
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
-    wanted = (m.kernel, m.problem, m.settings.device, m.settings.threads)
+    wanted = (m.kernel, m.problem, m.device, m.settings.threads)
     return next(
         (
             o
             for o in done
-            if (o.kernel, o.problem, o.settings.device, o.settings.threads) == wanted
+            if (o.kernel, o.problem, o.device, o.settings.threads) == wanted
             and _beside(o) == "nothing"
             and o.settings.switches.get("at_once", "1") == "1"
         ),
@@ -132,7 +132,7 @@ def trial_sentences(done: "list[Measurement]") -> list[str]:
     groups: dict = {}
     for m in done:
         if m.kernel == TRIAL:
-            groups.setdefault((m.problem, m.settings.device), []).append(m)
+            groups.setdefault((m.problem, m.device), []).append(m)
     said = []
     for (problem, device), rows in groups.items():
         told, steps = "; ".join(map(_trial_words, rows)), count(problem.steps * problem.epochs, "step")

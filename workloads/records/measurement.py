@@ -64,6 +64,19 @@ class Row(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self, order="sorted").decode()
 
     @property
+    def device(self) -> str:
+        return self.settings.device
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.settings.device.startswith("gpu")
+
+    @property
+    def side(self) -> str:
+        """GPU or CPU."""
+        return "GPU" if self.on_gpu else "CPU"
+
+    @property
     def backend(self) -> str:
         return self.kernel.split("/")[1]
 
@@ -99,6 +112,10 @@ class Measurement(Row, frozen=True, tag="measurement"):
     max_error: float | None = None
     at: str = ""
     notes: dict[str, str] = {}
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
 
     @property
     def row(self) -> Row:
