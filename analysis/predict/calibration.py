@@ -8,6 +8,7 @@ import numpy as np
 
 from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, casting
 from analysis.predict.components import FIT, Components, components, execution_of
+from analysis.predict.profile import once
 from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, median
 from analysis.training import costs
@@ -49,15 +50,14 @@ class Seen(msgspec.Struct, frozen=True):
         return whole / self.row.problem.steps if self.with_feed else NOTHING
 
 
-def steps_seen(of_: "Profile", rules: frozenset[str] = RULES) -> tuple[Seen, ...]:
+@once
+def steps_seen(of_: "Profile", rules: frozenset[str]) -> tuple[Seen, ...]:
     """The trainings of a profile that tell their step, each with its components; made once for a set of rules. Of rows
     whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy stands."""
-    if rules not in of_.kept:
-        best: dict[tuple, Seen] = {}
-        for s in (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen)):
-            best[_same(s)] = min(best.get(_same(s), s), s, key=lambda found: found.step.noise)
-        of_.kept[rules] = tuple(best.values())
-    return of_.kept[rules]
+    best: dict[tuple, Seen] = {}
+    for s in (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen)):
+        best[_same(s)] = min(best.get(_same(s), s), s, key=lambda found: found.step.noise)
+    return tuple(best.values())
 
 
 def _same(s: Seen) -> tuple:
@@ -68,7 +68,7 @@ def left_out(of_: "Profile") -> dict[str, int]:
     """Why trainings of a profile are in no error table, and how many of each."""
     found = [_seen(m, of_, RULES) for m in of_.trainings]
     counted = collections.Counter(why for why in found if isinstance(why, str))
-    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_))
+    again = sum(isinstance(s, Seen) for s in found) - len(steps_seen(of_, RULES))
     return dict(counted.most_common()) | (
         {"the same step was measured with less noise by another row": again} if again else {}
     )
@@ -107,12 +107,10 @@ def calibration(
     of_: "Profile", settings: "Settings", leaving_out: str = "", rules: frozenset[str] = RULES
 ) -> Calibration:
     """The numbers for a device and execution, from the profile's trainings of all models but `leaving_out`."""
-    key = (settings.device, execution_of(settings), leaving_out, rules)
-    if key not in of_.kept:
-        of_.kept[key] = _fit(of_, *key)
-    return of_.kept[key]
+    return _fit(of_, settings.device, execution_of(settings), leaving_out, rules)
 
 
+@once
 def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: frozenset[str]) -> Calibration:
     others = [
         s
@@ -202,13 +200,10 @@ def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> 
     )
 
 
+@once
 def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
     """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
-    if "castings" not in of_.kept:
-        of_.kept["castings"] = [
-            (m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))
-        ]
-    return of_.kept["castings"]
+    return [(m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))]
 
 
 def _casting(m: "Measurement") -> float | None:

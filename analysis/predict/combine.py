@@ -6,7 +6,7 @@ import msgspec
 
 from analysis.predict.components import Components
 from analysis.predict.critical_path import Path
-from analysis.predict.profile_rows import COMPILED
+from analysis.predict.profile import COMPILED
 from analysis.predict.step_work import RULES
 from analysis.stats import Estimate, exact, total, within_factor
 

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.predict import fusion, profile_rows
+from analysis.predict import fusion, operations, profile
 from analysis.predict.critical_path import Path
-from analysis.predict.curves import Point, curve
-from analysis.predict.profile import Lacking, Profile
-from analysis.predict.profile_rows import COMPILED, OP_BY_OP
+from analysis.predict.curves import Curve, Point, curve
+from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import RULES, kernels_of, step_works, work_parts
 from analysis.stats import (
     NOTHING,
@@ -34,7 +33,6 @@ from workloads.records import settings as switches
 
 if TYPE_CHECKING:
     from analysis.predict.fusion import Kernel
-    from analysis.predict.profile import Profile
 
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step
@@ -169,7 +167,7 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
     else:
         found = None
     if found is None:
-        raise Lacking(f"no step with almost no work on {device}", [profile_rows.launches(device)])
+        raise Lacking(f"no step with almost no work on {device}", [profile.launches(device)])
     if steps_per_execution > 1:
         shared = max(0.0, found.value - (call.value if call else 0.0)) * (1 - 1 / steps_per_execution)
         found = found - shared
@@ -181,7 +179,7 @@ def _launches(kernels: "list[Kernel]", of: Profile, device: str, execution: str)
     to issue them by the profile): a GPU's products and convolutions as libraries are issued, all else as a launch."""
     small = kernels_of(list(networks.step(_TINY, 1)), execution, device)
     if execution == OP_BY_OP:
-        each, count = of.operating(device) or NOTHING, fusion.operations
+        each, count = operations.operating(of, device) or NOTHING, fusion.operations
     else:
         launch = of.constant("kernel-launch", device, clock="host-throughput") if device != "cpu" else None
         each, count = launch or NOTHING, fusion.count
@@ -215,7 +213,7 @@ def _pipeline(
     if "pipeline" not in rules or chosen["residence"] == "resident":
         return {}
     nbytes = 2 * batch * networks.sample_bytes(network)
-    read = of.passing(Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)
+    read = operations.passing(of, Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)
     return {"input pipeline": read.seconds} if read else {}
 
 
@@ -239,7 +237,7 @@ def _gathered(of: Profile, network: Network, training: Training, chosen: dict[st
     found = [holding(of, held, device)]
     if found[0] is None or training.dtype != "float32":
         nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
-        read = of.passing(Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
+        read = operations.passing(of, Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
         found.append(read.seconds if read else None)
     return independent_sum(e for e in found if e)
 
@@ -260,15 +258,9 @@ def _compile(of: Profile, device: str, execution: str) -> Estimate:
     )
 
 
+@once
 def _start(of: Profile, device: str) -> Estimate:
     """Import and start of the device: of any training of the device, as neither knows of its model; else of launch rows."""
-    key = ("start", device)
-    if key not in of.kept:
-        of.kept[key] = _begun(of, device)
-    return of.kept[key]
-
-
-def _begun(of: Profile, device: str) -> Estimate:
     seen = [
         m.phases_s["import"] + m.phases_s.get("device_start", 0.0)
         for m in of.trainings
@@ -291,25 +283,10 @@ def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
 
     Source: Keras's array_data_adapter (Dataset.from_tensors) and TensorFlow's _EagerConst, which places it on the GPU.
     """
-    key = (profile_rows.HOLDER, device)
-    if key not in of.kept:
-        rows = [
-            m
-            for m in of.measurements
-            if m.kernel == profile_rows.HOLDER
-            and m.settings.device == device
-            and m.status == "ok"
-            and m.samples
-            and m.problem.nbytes / 2 > _TELLING
-        ]
-        of.kept[key] = curve(
-            (Point((math.log(m.problem.nbytes / 2),), middle(m.samples[0]), 0.0, m.problem.nbytes / 2) for m in rows),
-            False,
-        )
-    if made := of.kept[key]:
+    if made := _holders(of, device):
         return made.seconds((math.log(nbytes),), 0.0, nbytes)
-    there, plain = of.law(profile_rows.CONSTANT, _GPU), of.law(profile_rows.COPIERS[0], _GPU)
-    back = next((law for kernel in profile_rows.BACK if (law := of.law(kernel, _GPU, "d2h"))), None)
+    there, plain = (of.law(kernel, _GPU, "h2d") for kernel in (profile.CONSTANT, profile.COPIERS[0]))
+    back = next((law for kernel in profile.BACK if (law := of.law(kernel, _GPU, "d2h"))), None)
     if there is None or plain is None:
         return None
     value = there.seconds(nbytes).value
@@ -320,3 +297,14 @@ def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
     else:
         value += back.seconds(nbytes).value
     return within_factor(value, _UNSURE) if value > 0 else None
+
+
+@once
+def _holders(of: Profile, device: str) -> Curve | None:
+    """The rows of such sets as a curve over the samples' bytes."""
+    rows = (
+        (m.problem.nbytes / 2, m)
+        for m in of.measurements
+        if m.kernel == profile.HOLDER and m.settings.device == device and m.status == "ok" and m.samples
+    )
+    return curve((Point((math.log(n),), middle(m.samples[0]), 0.0, n) for n, m in rows if n > _TELLING), False)

@@ -7,6 +7,7 @@ import msgspec
 
 from analysis.predict import fusion
 from analysis.predict.fusion import Kernel
+from analysis.predict.profile import once
 from analysis.stats import middle
 from kernels.problems import Problem, Stream
 
@@ -103,13 +104,15 @@ def _best_rate(problem: Problem, of: "Profile", device: str) -> float | None:
     """FLOP/s of the best product of any kind on the device; of a pass bytes/s of the best one on about as many bytes."""
     moved = isinstance(problem, Stream)
     about = round(math.log2(problem.bytes_moved) / _NEAR) * _NEAR if moved else 0
-    key = ("best", device, problem.op, problem.dtype, about)
-    if key not in of.kept:
-        rates = []
-        for m in of.rows.get(("stream" if moved else "matmul", device), ()):
-            samples = m.on("device") or m.on("host-latency")
-            near = not moved or abs(math.log2(m.problem.bytes_moved) - about) <= _NEAR
-            if samples and near and (moved or m.problem.dtype == problem.dtype):
-                rates.append((m.problem.bytes_moved if moved else m.problem.flops) / middle(samples))
-        of.kept[key] = max(rates, default=None)
-    return of.kept[key]
+    return _best(of, device, "" if moved else problem.dtype, about)
+
+
+@once
+def _best(of: "Profile", device: str, dtype: str, about: int) -> float | None:
+    """Of products of a dtype; without one, of passes."""
+    rates = []
+    for m in of.rows.get(("matmul" if dtype else "stream", device), ()):
+        near = m.problem.dtype == dtype if dtype else abs(math.log2(m.problem.bytes_moved) - about) <= _NEAR
+        if near and (samples := m.on("device") or m.on("host-latency")):
+            rates.append((m.problem.flops if dtype else m.problem.bytes_moved) / middle(samples))
+    return max(rates, default=None)

@@ -13,6 +13,7 @@ import numpy as np
 from analysis.predict import calibration
 from analysis.predict.combine import HOST
 from analysis.predict.prediction import Prediction, predict
+from analysis.predict.profile import once
 from analysis.predict.step_work import RULES, kernels_of, step_works
 from analysis.roofline import roofs
 from analysis.stats import Estimate
@@ -146,12 +147,7 @@ def _features(seen: "Seen") -> tuple[float, float, float]:
 def rooflined(seen: "Seen", of: "Profile", measured: bool) -> float | None:
     """Seconds of all kernels each under its roof: the data sheet's or the measured one; None without them."""
     settings = seen.row.settings
-    every = (
-        of.kept.setdefault("roofs", roofs.roofs(of.measurements, of.machine))
-        if "roofs" not in of.kept
-        else of.kept["roofs"]
-    )
-    here = [r for r in every if r.device == settings.device and r.measured == measured]
+    here = [r for r in _roofs(of) if r.device == settings.device and r.measured == measured]
     chosen = switches.of(seen.row)
     batch = min(seen.row.problem.batch, seen.row.problem.samples)
     works = step_works(networks.find(seen.row.problem.model), batch, chosen, settings.device, [])
@@ -169,6 +165,11 @@ def rooflined(seen: "Seen", of: "Profile", measured: bool) -> float | None:
             return None
         total += max(times)
     return total
+
+
+@once
+def _roofs(of: "Profile") -> tuple[roofs.Roof, ...]:
+    return roofs.roofs(of.measurements, of.machine)
 
 
 def _rate(here: "list[roofs.Roof]", kind: str, name: str) -> float | None:

@@ -1,27 +1,87 @@
-"""Seconds of element-wise passes and of the operations of a graph, from a profile's stream rows."""
+"""Seconds of a step's operations, from a profile's rows: products, convolutions and passes by curves, each as inside a graph.
 
+Rows of many in one graph say that as it is; rows of a call of its own are more, by the call and by threads that must be woken.
+"""
+
+import collections
 import itertools
 import math
+import statistics
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from analysis.predict import fusion, in_graph, profile_rows
+from analysis.predict import fusion, profile
 from analysis.predict.curves import Curve, Point, curve
-from analysis.predict.profile_rows import LIBRARIES, OP_BY_OP, Rows
+from analysis.predict.profile import HELD, LIBRARIES, OP_BY_OP, Profile, Read, once, stands
 from analysis.roofline import memory_levels
 from analysis.stats import Estimate, middle
-from kernels.problems import Stream
+from kernels import registry
+from kernels.problems import Conv, Matmul, Stream
 
+if TYPE_CHECKING:
+    from workloads.records import Measurement
+
+TOLD = 0.15  # a row counts from so much above the call around it: below, it is noise
+_FEWEST_COUNTS = 3  # of operations in a formula, for a line through them
+_READS = {"sgd": 0, "adam": 4}  # of variables, of those that update some: they put no result away
+_NEAREST = 3  # pairs of rows, as long as the one in question, whose middle counts
 _BEYOND = 4  # times the last cache: arrays together from which on it holds nothing of them
-_CALL = profile_rows.VARIANTS[OP_BY_OP]
+_CALL = profile.VARIANTS[OP_BY_OP]
 _UPDATES = ("sgd", "adam")
 # whose rows stand for what Keras differentiates together with its forward pass
 _ALIKE = {"batchnorm_grad": "batchnorm"}
 
 
-def passing(of: Rows, problem: Stream, device: str, execution: str) -> tuple[Estimate, str, str] | None:
-    """(seconds of an element-wise pass by its operation's curve over bytes, else by that of one alike, else of any pass; whose
-    rows they are; what stands for what, in words); None without rows."""
-    for source in itertools.chain.from_iterable(profile_rows.of(device, execution, problem.op)):
+@once
+def product(of: Profile, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
+    """Seconds of a product or convolution as that execution runs it on the device, without the call around it; None where no row
+    says anything of its kind. By the source that tells it best: of the first sources with rows the one with the narrowest
+    interval. A framework's that is hardly more than the call around it is told by a library's, if there is one."""
+    for tier in profile.of(device, execution, problem.op):
+        found = [_told(of, problem, device, source) for source in tier]
+        best = min((told for told in found if told), key=lambda told: told[0], default=None)
+        if best:
+            return best[1]
+    return None
+
+
+def _told(of: Profile, problem: Matmul | Conv, device: str, source: str) -> tuple[float, Read] | None:
+    """(how little it is known, seconds) by one source."""
+    for math_ in profile.maths(problem, device):
+        if made := _kind_curve(of, source, device, problem.op, profile.kind(problem), math_):
+            instead = (
+                f"{problem.math} priced as {math_[1]}, of which there are rows" if math_[1] != problem.math else ""
+            )
+            seconds = made.seconds(profile.at(problem), problem.flops, problem.bytes_moved)
+            call = None if source in (LIBRARIES, HELD) else call_around(of, source, device, problem.op)
+            hidden = call is not None and seconds.value < TOLD * call
+            return math.log(seconds.high / seconds.low) + hidden, Read(seconds, profile.WORDS[source], instead)
+    return None
+
+
+@once
+def _kind_curve(of: Profile, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Curve | None:
+    return curve(_kind_points(of, source, device, op, kind, math_), source == LIBRARIES)
+
+
+def _kind_points(of: Profile, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Iterable[Point]:
+    alike = [
+        m
+        for m in of.rows.get((op, device), ())
+        if (m.problem.dtype, m.problem.math) == math_ and profile.kind(m.problem) == kind and m.settings.cache == "warm"
+    ]
+    held = {m.problem for m in alike if stands(m)}  # a call of its own says nothing that these do not
+    for m in alike:
+        p = m.problem
+        if (p not in held or stands(m)) and (seconds := own_seconds(of, m, source)) is not None:
+            yield Point(profile.at(p), seconds, p.flops, p.bytes_moved)
+
+
+@once
+def passing(of: Profile, problem: Stream, device: str, execution: str) -> Read | None:
+    """Seconds of an element-wise pass by its operation's curve over bytes, else by that of one alike, else of any pass; None
+    without rows."""
+    for source in itertools.chain.from_iterable(profile.of(device, execution, problem.op)):
         for operation in (problem.operation, _ALIKE.get(problem.operation, "add"), "add", "scale", "triad", "copy"):
             if made := _curve(of, source, device, operation):
                 # where no row is of this formula as TensorFlow runs it, it makes more passes than that kernel
@@ -29,20 +89,20 @@ def passing(of: Rows, problem: Stream, device: str, execution: str) -> tuple[Est
                 times = fusion.passes(problem.operation) / had if execution == OP_BY_OP else 1.0
                 seconds = made.seconds((math.log(problem.bytes_moved),), 0.0, problem.bytes_moved)
                 own = device != "cpu" or source != LIBRARIES
-                command = profile_rows.command(problem, device)
+                command = profile.command(problem, device)
                 instead = "" if own else f"passes priced as libraries make them; TensorFlow's: {command}"
-                return seconds * times, profile_rows.WORDS[source], instead
+                return Read(seconds * times, profile.WORDS[source], instead)
     return None
 
 
-def together(of: Rows, problem: Stream, device: str) -> float | None:
+def together(of: Profile, problem: Stream, device: str) -> float | None:
     """Seconds of a variable's update where those of several variables run at once and share the cores; None without such
     rows."""
-    held = _curve(of, profile_rows.GRAPH, device, problem.operation) if problem.operation in _UPDATES else None
+    held = _curve(of, profile.GRAPH, device, problem.operation) if problem.operation in _UPDATES else None
     return held.seconds((math.log(problem.bytes_moved),), 0.0, problem.bytes_moved).value if held else None
 
 
-def bandwidth(of: Rows, device: str, nbytes: float) -> float | None:
+def bandwidth(of: Profile, device: str, nbytes: float) -> float | None:
     """Bytes a second of passes over arrays of so many bytes together, where these are larger than the last cache; None where
     they are not, or no pass was measured on such arrays. Of those a few times as large as the cache, if there are some: of
     smaller ones it still holds a part.
@@ -60,24 +120,22 @@ def bandwidth(of: Rows, device: str, nbytes: float) -> float | None:
     return max(rates.get(True) or rates.get(False) or [], default=None)
 
 
-def _curve(of: Rows, source: str, device: str, operation: str) -> Curve | None:
-    key = ("passes", source, device, operation)
-    if key not in of.kept:
-        of.kept[key] = curve(_points(of, source, device, operation), source == LIBRARIES)
-    return of.kept[key]
+@once
+def _curve(of: Profile, source: str, device: str, operation: str) -> Curve | None:
+    return curve(_points(of, source, device, operation), source == LIBRARIES)
 
 
-def _points(of: Rows, source: str, device: str, operation: str) -> Iterable[Point]:
+def _points(of: Profile, source: str, device: str, operation: str) -> Iterable[Point]:
     """The passes of an operation. Of a framework's rows the smallest one's call and dispatch are taken off, for these are
     counted as operations: what is left grows with the bytes alone. Where some were measured inside a graph, these count, less
     their dispatch, and of calls the larger ones, less what a call took more than the largest of these. An update is as long as
     one by itself, though those of several variables share the cores: a step ends with one."""
-    if operation == "maxpool_grad" and source in (_CALL, profile_rows.GRAPH) and (behind := list(_behind(of, device))):
+    if operation == "maxpool_grad" and source in (_CALL, profile.GRAPH) and (behind := list(_behind(of, device))):
         yield from behind
         return
     taken = _taken(of, source, device, operation)
-    inside_one = source == profile_rows.GRAPH or (source == _CALL and device == "cpu" and operation not in _UPDATES)
-    held = _taken(of, profile_rows.GRAPH, device, operation) if inside_one else {}
+    inside_one = source == profile.GRAPH or (source == _CALL and device == "cpu" and operation not in _UPDATES)
+    held = _taken(of, profile.GRAPH, device, operation) if inside_one else {}
     if len(held) > 1:
         yield from _in_a_graph(of, device, operation, held, taken if source == _CALL else {})
         return
@@ -86,47 +144,47 @@ def _points(of: Rows, source: str, device: str, operation: str) -> Iterable[Poin
         return
     (least, base), *more = sorted(taken.items())
     for nbytes, seconds in more:
-        if seconds > base * (1 + in_graph.TOLD):
+        if seconds > base * (1 + TOLD):
             yield Point((math.log(nbytes),), (seconds - base) * nbytes / (nbytes - least), 0.0, nbytes)
 
 
-def _behind(of: Rows, device: str) -> Iterable[Point]:
+def _behind(of: Profile, device: str) -> Iterable[Point]:
     """The gradients of pools that stand behind these, less the pools. A row of a gradient by itself is no measure of one in a
     step: it searches the images for the maxima that oneDNN's pool has kept there.
 
     Source: TensorFlow's mkl_layout_pass.cc, MaxPoolGradRewrite.
     """
-    rows = [m for m in of.rows.get(("stream", device), ()) if m.kernel == profile_rows.POOLED and m.on("host-latency")]
-    pools = _curve(of, profile_rows.GRAPH, device, "maxpool") if rows else None
+    rows = [m for m in of.rows.get(("stream", device), ()) if m.kernel == profile.POOLED and m.on("host-latency")]
+    pools = _curve(of, profile.GRAPH, device, "maxpool") if rows else None
     if pools is None:
         return
-    each = in_graph.operating(of, device)
-    dispatch = in_graph.dispatched(of, device, "maxpool_grad") + (each.value if each else 0.0)
+    each = operating(of, device)
+    dispatch = dispatched(of, device, "maxpool_grad") + (each.value if each else 0.0)
     share = sum(Stream.WEIGHTS["maxpool"][:2]) / sum(Stream.WEIGHTS["maxpool_grad"][:2])
     for m in rows:
         nbytes, whole = m.problem.bytes_moved, middle(m.on("host-latency"))
         pool = pools.seconds((math.log(share * nbytes),), 0.0, share * nbytes).value
-        if whole > (pool + dispatch) * (1 + in_graph.TOLD):
+        if whole > (pool + dispatch) * (1 + TOLD):
             yield Point((math.log(nbytes),), whole - pool - dispatch, 0.0, nbytes)
 
 
-def _taken(of: Rows, source: str, device: str, operation: str) -> dict[int, float]:
+def _taken(of: Profile, source: str, device: str, operation: str) -> dict[int, float]:
     """Bytes moved -> the least seconds of warm rows."""
     taken: dict[int, float] = {}
     for m in of.rows.get(("stream", device), ()):
         this = m.problem.operation == operation and m.settings.cache == "warm"
-        if this and (seconds := in_graph.whole_seconds(m, source)) is not None:
+        if this and (seconds := whole_seconds(m, source)) is not None:
             nbytes = m.problem.bytes_moved
             taken[nbytes] = min(taken.get(nbytes, seconds), seconds)
     return taken
 
 
 def _in_a_graph(
-    of: Rows, device: str, operation: str, held: dict[int, float], calls: dict[int, float]
+    of: Profile, device: str, operation: str, held: dict[int, float], calls: dict[int, float]
 ) -> Iterable[Point]:
-    dispatch = in_graph.dispatched(of, device, operation)
+    dispatch = dispatched(of, device, operation)
     for nbytes, seconds in held.items():
-        if seconds > dispatch * (1 + in_graph.TOLD):
+        if seconds > dispatch * (1 + TOLD):
             yield Point((math.log(nbytes),), seconds - dispatch, 0.0, nbytes)
     most, larger = max(held), {n: s for n, s in calls.items() if n > max(held)}
     if not larger:
@@ -136,5 +194,124 @@ def _in_a_graph(
         return
     woken = max(0.0, called.seconds((math.log(most),), 0.0, most).value - held[most]) + dispatch
     for nbytes, seconds in larger.items():
-        if seconds > woken * (1 + in_graph.TOLD):
+        if seconds > woken * (1 + TOLD):
             yield Point((math.log(nbytes),), seconds - woken, 0.0, nbytes)
+
+
+def whole_seconds(m: "Measurement", source: str) -> float | None:
+    """Seconds of a row on the clock that counts for its source; None where it is of another one. Passes written here count
+    as a library's: they are bound by memory, as any are."""
+    backend, named = m.backend, m.variant
+    if source == LIBRARIES:
+        usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
+        samples = m.on("device") or (m.on("host-latency") if m.settings.device == "cpu" else None)
+        return middle(samples) if usual and samples else None
+    if (backend, named) != ("tensorflow", source) or (source == HELD and m.problem.op != "conv"):
+        return None
+    samples = m.on(profile.clock(m.settings.device))
+    return middle(samples) if samples else None
+
+
+def own_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
+    """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
+    another source, or what is left of it cannot be told from its call."""
+    if source == _CALL and stands(m):
+        whole, dispatch = whole_seconds(m, profile.GRAPH), dispatched(of, m.settings.device)
+        return whole - dispatch if whole is not None and whole > dispatch * (1 + TOLD) else None
+    whole = whole_seconds(m, source)
+    if whole is None or source in (LIBRARIES, HELD):
+        return whole
+    call = around(of, source, m.settings.device, m.problem.op, whole)
+    return whole - call if call is not None and whole > call * (1 + TOLD) else None
+
+
+def around(of: Profile, source: str, device: str, op: str, whole: float) -> float | None:
+    """Seconds that a call of `whole` seconds takes beyond what the same operation takes inside a graph: as of the calls nearest
+    in length of which both were measured, for the more threads one wakes, the longer it waits; else the least call."""
+    pairs = _pairs(of, device, op) if source == _CALL else []
+    if not pairs:
+        return call_around(of, source, device, op)
+    nearest = sorted(pairs, key=lambda pair: abs(math.log(pair[0] / whole)))[:_NEAREST]
+    return statistics.median(call - held for call, held in nearest)
+
+
+@once
+def call_around(of: Profile, source: str, device: str, op: str) -> float | None:
+    """Seconds of the least call around a framework's rows of an operation: of the launch rows, or of the shortest that was
+    measured."""
+    execution = next(e for e, v in profile.VARIANTS.items() if v == source)
+    constant = of.constant(profile.CALLS[execution], device, clock=profile.clock(device))
+    rows = (whole_seconds(m, source) for m in of.rows.get((op, device), ()))
+    return min((s for s in (constant and constant.value, *rows) if s), default=None)
+
+
+@once
+def _pairs(of: Profile, device: str, op: str) -> list[tuple[float, float]]:
+    """(seconds of a call of its own, seconds inside a graph) of the same operation, of those whose call is most of it. Where no
+    convolutions were measured inside a graph, those with held filters stand for them, of which none is longer than
+    another by more than its own filters: the middle of all."""
+    found: dict[str, dict] = {}
+    for m in of.rows.get((op, device), ()):
+        if m.backend == "tensorflow" and m.settings.cache == "warm" and (s := m.on("host-latency")):
+            found.setdefault(m.variant, {})[m.problem] = middle(s)
+    calls = found.get(_CALL, {})
+    inside, held = (
+        [(calls[p], s) for p, s in found.get(named, {}).items() if p in calls and s < calls[p] / 2]
+        for named in (profile.GRAPH, HELD)
+    )
+    if inside or not held:
+        return inside
+    beyond = statistics.median(call - s for call, s in held)
+    return [(call, call - beyond) for call, _ in held]
+
+
+@once
+def operating(of: Profile, device: str) -> Estimate | None:
+    """Seconds of a further operation in a graph that is not compiled: what passes of several operations take beyond those
+    of one on arrays as small, inside a graph where such rows are; else what an operation on next to nothing takes."""
+    found = _operating(of, device, profile.GRAPH) or _operating(of, device, _CALL)
+    return found or of.constant("tf-op-in-function", device, clock=profile.clock(device))
+
+
+def _operating(of: Profile, device: str, named: str) -> Estimate | None:
+    small: dict[str, tuple[int, float]] = {}
+    for m in of.rows.get(("stream", device), ()):
+        if (seconds := whole_seconds(m, named)) is not None:
+            at = (m.problem.nbytes, seconds)
+            small[m.problem.operation] = min(small.get(m.problem.operation, at), at)
+    left_out = (*Stream.OF_IMAGES, "dropout")  # drawing its chances is work, not dispatch
+    points = [(_in_the_row(name, named), s) for name, (_, s) in small.items() if name not in left_out]
+    if len({n for n, _ in points}) < _FEWEST_COUNTS:
+        return None
+    return _median_slope(points).at_least(0.0)
+
+
+def _median_slope(points: list[tuple[int, float]]) -> Estimate:
+    """The median of the slopes between all pairs of (x, y), with its 95 % interval.
+
+    Source: P. K. Sen, Estimates of the Regression Coefficient Based on Kendall's Tau (1968), equation 2.6 with ties.
+    """
+    pairs = itertools.permutations(points, 2)
+    slopes = sorted((b[1] - a[1]) / (b[0] - a[0]) for a, b in pairs if b[0] > a[0])
+
+    def weight(count: int) -> int:
+        return count * (count - 1) * (2 * count + 5)
+
+    ties = sum(weight(n) for values in zip(*points, strict=True) for n in collections.Counter(values).values())
+    wide = statistics.NormalDist().inv_cdf(0.975) * math.sqrt((weight(len(points)) - ties) / 18)
+    high = min(round((len(slopes) + wide) / 2), len(slopes) - 1)
+    low = max(round((len(slopes) - wide) / 2) - 1, 0)
+    return Estimate(statistics.median(slopes), slopes[low], slopes[high])
+
+
+def _in_the_row(operation: str, named: str) -> int:
+    """Operations of the graph that a row's kernel comes to for each pass; inside a graph, its result is put into a variable."""
+    count = fusion.FORMULAS.get(operation, 1) + _READS.get(operation, 0)
+    return count + (named == profile.GRAPH and operation not in _READS)
+
+
+def dispatched(of: Profile, device: str, operation: str = "") -> float:
+    """Seconds of a row of operations in one graph, for each of them, that are dispatch: they are counted as operations of the
+    step."""
+    each = operating(of, device)
+    return _in_the_row(operation, profile.GRAPH) * each.value if each else 0.0

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.predict import profile_rows
 from analysis.predict.calibration import calibration
 from analysis.predict.combine import (
     DEVICE,
@@ -24,8 +23,7 @@ from analysis.predict.combine import (
     within,
 )
 from analysis.predict.components import FIT, components, execution_of
-from analysis.predict.profile import Lacking, Profile, all_of
-from analysis.predict.profile_rows import COMPILED, OP_BY_OP
+from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile, all_of, launches
 from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, total
 from analysis.units import join
@@ -161,7 +159,7 @@ def predict(
         _plain(casting(made, fitted)),
     )
     if kernel == FIT and found.untold:
-        partial = f"of the whole job {join(found.untold)}: {profile_rows.launches(settings.device)}"
+        partial = f"of the whole job {join(found.untold)}: {launches(settings.device)}"
         found = msgspec.structs.replace(found, partial=(*found.partial, partial))
     return found
 

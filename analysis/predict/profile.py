@@ -1,24 +1,137 @@
-"""A machine's profile: curves through its microbenchmark rows, from which the times of a training's parts are read."""
+"""A machine's profile: its microbenchmark rows, from which the times of a training's parts are read.
 
-# Made once from rows. Products and convolutions are taken as TensorFlow runs them, less what the call around them costs, and
-# where there are no such rows as libraries do; element-wise passes by their bytes; calls by the constants of workloads.launch.
+Which of them stand for what is here too: for an execution on a device, and for an arithmetic without rows.
+"""
 
 import functools
 import math
-from collections.abc import Iterable
+import statistics
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.predict import in_graph, operations, profile_rows
-from analysis.predict.curves import Curve, Point, curve
-from analysis.predict.profile_rows import HELD, LIBRARIES, Rows
-from analysis.stats import Estimate
+from analysis.roofline import links, overheads
+from analysis.roofline.links import Link
+from analysis.roofline.overheads import Constant
+from analysis.stats import Estimate, middle
 from analysis.units import join
+from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
+from kernels.problems.arrays import ARITHMETIC
+from workloads import records
+from workloads.options import Usage
 
 if TYPE_CHECKING:
     from workloads.records import Machine, Measurement
+
+OP_BY_OP, COMPILED = "op by op", "compiled"
+VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}
+CALLS = {OP_BY_OP: "tf-function-call", COMPILED: "tf-jit-call"}
+LIBRARIES, HELD = "libraries", "held"
+GRAPH = "graph"  # TensorFlow's rows of many operations in one graph, as in a step that is not compiled
+POOLED = "stream/tensorflow/pooled"  # of pools, each with its gradient behind it
+WORDS = {
+    LIBRARIES: "libraries' rows",
+    HELD: "TensorFlow's rows inside a graph",
+    "function": "TensorFlow's rows in a tf.function",
+    "jit": "TensorFlow's rows compiled by XLA",
+}
+# Whose copies of a batch to the device count, the first that has a law: a batch is a tensor in host memory already.
+COPIERS = ("transfer/cupy/array", "transfer/tensorflow/dataset", "transfer/tensorflow/constant")
+# What fit makes of its samples; where it was not measured, tf.constant (a fresh copy in host memory, and over to the GPU), and
+# back into fresh memory.
+HOLDER, CONSTANT = "stream/tensorflow/dataset", "transfer/tensorflow/constant"
+BACK = ("transfer/cupy/asarray", "transfer/cupy/array")
+PASSES = (
+    "copy",
+    "add",
+    "scale",
+    "read",
+    "relu",
+    "relu_grad",
+    "dropout",
+    "maxpool",
+    "maxpool_grad",
+    "batchnorm",
+    "sgd",
+    "adam",
+)
+
+
+def clock(device: str) -> str:
+    """The clock on which a framework's rows are read: a call that is waited for on the CPU, one of many queued on a GPU."""
+    return "host-latency" if device == "cpu" else "host-throughput"
+
+
+def of(device: str, execution: str, op: str) -> tuple[tuple[str, ...], ...]:
+    """Whose rows count, those that are as good together: on a GPU libraries' on its own clock; on the CPU TensorFlow's in that
+    execution, inside a graph or in a call of its own, and of compiled products libraries' too, whose threads spin on between
+    calls; then what may stand for them."""
+    own = VARIANTS[execution]
+    other = next(v for v in VARIANTS.values() if v != own)
+    if device != "cpu":
+        return (LIBRARIES,), (own,), (other,)
+    if op == "matmul":
+        return ((own,), (LIBRARIES,), (other,)) if execution == OP_BY_OP else ((own, LIBRARIES), (other,))
+    return (HELD, own) if execution == OP_BY_OP and op == "conv" else (own,), (other,), (LIBRARIES,)
+
+
+def maths(problem: Matmul | Conv, device: str) -> list[tuple[str, str]]:
+    """The arithmetic asked for, then what may stand for it."""
+    instead = [
+        (dtype, math_) for dtype, math_ in ARITHMETIC[problem.math].instead if device != "cpu" or math_ == "float32"
+    ]
+    return [(problem.dtype, problem.math), *instead]
+
+
+def kind(problem: Matmul | Conv) -> str:
+    """What a curve's rows have in common beside their arithmetic."""
+    return (
+        problem.layout
+        if isinstance(problem, Matmul)
+        else f"{problem.direction}{' grouped' if problem.groups > 1 else ''}"
+    )
+
+
+def at(problem: Matmul | Conv) -> tuple[float, ...]:
+    """Where a shape lies: the logarithms of its matrix product's sizes, and of alignment and filter."""
+    align = 0.5 * math.log(problem.alignment)
+    if isinstance(problem, Matmul):
+        return (math.log(problem.m), math.log(problem.n), math.log(problem.k), align)
+    return (
+        math.log(problem.n),
+        0.5 * math.log(problem.p * problem.q),
+        math.log(problem.c_in),
+        math.log(problem.c_out),
+        math.log(problem.r * problem.s),
+        math.log(problem.stride),
+        align,
+    )
+
+
+def command(problem: Matmul | Conv | Stream, device: str) -> str:
+    """The command line that measures rows of such problems."""
+    what = {
+        "matmul": "matmul --model fashion-mlp --batch 1:2048:x4 --direction all",
+        "conv": "conv --model cifar10-cnn --batch 1:2048:x4 --direction all",
+        "stream": f"stream --operations {' '.join(PASSES)} --dtypes float32 --sizes 64KiB:256MiB:x4",
+    }
+    return f"python -m workloads.{what[problem.op]} --device {_device(device)} --backends tensorflow"
+
+
+def launches(device: str) -> str:
+    """The command line that measures the constants of a device."""
+    return f"python -m workloads.launch --backends tensorflow --device {_device(device)}"
+
+
+def _device(device: str) -> str:
+    return "cpu" if device == "cpu" else "gpu"
+
+
+def stands(m: "Measurement") -> bool:
+    """Whether a row says as it is what an operation takes in a graph that is not compiled, whose weights change."""
+    return m.label == f"tensorflow/{GRAPH}"
 
 
 class Lacking(ValueError):
@@ -43,85 +156,115 @@ class Read(msgspec.Struct, frozen=True):
     instead: str = ""
 
 
-class Profile(Rows):
-    """A machine's curves through its rows."""
+def once(work: Callable) -> Callable:
+    """The function of a profile and more, whose results the profile keeps: each is worked out once."""
+
+    @functools.wraps(work)
+    def kept(of: "Profile", *args):
+        key = (work, *args)
+        if key not in of.kept:
+            of.kept[key] = work(of, *args)
+        return of.kept[key]
+
+    return kept
+
+
+class Profile:
+    """A machine's rows and what they say by themselves, without a curve. `key` names the machine (several joined by +, where they
+    were mixed on purpose)."""
 
     def __init__(self, measurements: "tuple[Measurement, ...]", machine: "Machine | None", key: str):
-        super().__init__(measurements, machine, key)
-        self._curves: dict[tuple, Curve | None] = {}
-        self._read: dict[tuple, Read | None] = {}
+        self.measurements, self.machine, self.key = measurements, machine, key
+        self.kept: dict = {}
 
     @functools.cached_property
     def outside(self) -> "Profile":
         """The profile without rows of operations inside a graph."""
-        return Profile(tuple(m for m in self.measurements if not in_graph.stands(m)), self.machine, self.key)
+        return Profile(tuple(m for m in self.measurements if not stands(m)), self.machine, self.key)
 
-    def memory_bandwidth(self, device: str, nbytes: float) -> float | None:
-        """Bytes a second of passes over arrays of so many bytes together, where no cache holds them; else None."""
-        return operations.bandwidth(self, device, nbytes)
+    @functools.cached_property
+    def rows(self) -> "dict[tuple, list[Measurement]]":
+        """(op, device) -> the rows that may stand for a curve: ok, warm, resident, one use."""
+        found: dict[tuple, list] = {}
+        for m in self.measurements:
+            s = m.settings
+            if m.status == "ok" and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
+                found.setdefault((m.problem.op, s.device), []).append(m)
+        return found
 
-    def product(self, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
-        """Seconds of a product or convolution as that execution runs it on the device, without the call around it; None
-        where no row says anything of its kind."""
-        key = (problem, device, execution)
-        if key not in self._read:
-            self._read[key] = self._product(problem, device, execution)
-        return self._read[key]
+    @functools.cached_property
+    def constants(self) -> tuple[Constant, ...]:
+        return overheads.constants(self.measurements)
 
-    def _product(self, problem: Matmul | Conv, device: str, execution: str) -> Read | None:
-        """By the source that tells it best: of the first sources with rows the one with the narrowest interval. A framework's
-        that is hardly more than the call around it is told by a library's, if there is one."""
-        for tier in profile_rows.of(device, execution, problem.op):
-            found = [self._told(problem, device, source) for source in tier]
-            best = min((told for told in found if told), key=lambda told: told[0], default=None)
-            if best:
-                return best[1]
-        return None
+    @functools.cached_property
+    def trainings(self) -> "tuple[Measurement, ...]":
+        return tuple(
+            m for m in self.measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
+        )
 
-    def _told(self, problem: Matmul | Conv, device: str, source: str) -> tuple[float, Read] | None:
-        """(how little it is known, seconds) by one source."""
-        for math_ in profile_rows.maths(problem, device):
-            if made := self._curve(source, device, problem.op, profile_rows.kind(problem), math_):
-                instead = (
-                    f"{problem.math} priced as {math_[1]}, of which there are rows" if math_[1] != problem.math else ""
+    @functools.cached_property
+    def devices(self) -> tuple[str, ...]:
+        """Those that any row was measured on."""
+        return tuple(dict.fromkeys(m.settings.device for m in self.measurements))
+
+    def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
+        found = overheads.find(self.constants, name, device, clock=clock, jit=jit)
+        return found.seconds if found else None
+
+    @once
+    def step_floor(self, device: str, jit: str) -> Estimate | None:
+        """Seconds that Keras takes for a step of a model with almost no work, compiled (`on`) or not (`off`): what a step more
+        takes from the fit of the fewest to that of the most, as Keras compiles by itself there and as it is told to."""
+        own = "on" if device != "cpu" else "off"
+        kernels = {"on": "launch/tensorflow/fit_jit", "off": "launch/tensorflow/fit_op_by_op"}
+        wanted = (kernels[jit], *(("launch/tensorflow/fit",) if own == jit else ()))
+        slopes = []
+        for kernel in wanted:
+            at = {
+                m.problem.count: middle(m.samples[0])
+                for m in self.measurements
+                if m.kernel == kernel
+                and m.status == "ok"
+                and m.problem.call == "step"
+                and m.settings.device == device
+                and m.samples
+            }
+            counts = sorted(at)
+            if len(counts) > 1:
+                slopes.append(
+                    [(at[b] - at[a]) / (b - a) for a, b in ((counts[0], counts[-1]), (counts[-2], counts[-1]))]
                 )
-                seconds = made.seconds(profile_rows.at(problem), problem.flops, problem.bytes_moved)
-                call = None if source in (LIBRARIES, HELD) else in_graph.call_around(self, source, device, problem.op)
-                hidden = call is not None and seconds.value < in_graph.TOLD * call
-                return math.log(seconds.high / seconds.low) + hidden, Read(seconds, profile_rows.WORDS[source], instead)
-        return None
+        if not slopes:
+            return None
+        every = [s for pair in slopes for s in pair]
+        return Estimate(statistics.median(pair[0] for pair in slopes), min(every), max(every))
 
-    def _curve(self, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Curve | None:
-        key = (source, device, op, kind, math_)
-        if key not in self._curves:
-            self._curves[key] = curve(self._points(*key), source == LIBRARIES)
-        return self._curves[key]
+    @once
+    def issuing(self, op: str, device: str) -> float | None:
+        """Seconds that the host takes to issue a library's product or convolution: what those take that are queued one after
+        another and leave the device waiting; None where no row tells."""
+        found = []
+        for m in self.rows.get((op, device), ()):
+            queued, own = m.on("host-throughput"), m.on("device")
+            if m.backend in registry.LIBRARIES and queued and own and middle(queued) > 2 * middle(own):
+                found.append(middle(queued))
+        return statistics.median(found) if found else None
 
-    def _points(self, source: str, device: str, op: str, kind: str, math_: tuple[str, str]) -> Iterable[Point]:
-        alike = [
+    def copying(self, nbytes: int, device: str) -> Estimate | None:
+        """Seconds of a copy of pageable bytes to the device as TensorFlow makes it, else as CuPy does."""
+        law = next((law for kernel in COPIERS if (law := self.law(kernel, device, "h2d"))), None)
+        return law.seconds(nbytes) if law else None
+
+    @once
+    def law(self, kernel: str, device: str, direction: str) -> Link | None:
+        rows = [
             m
-            for m in self.rows.get((op, device), ())
-            if (m.problem.dtype, m.problem.math) == math_
-            and profile_rows.kind(m.problem) == kind
-            and m.settings.cache == "warm"
+            for m in self.measurements
+            if m.kernel == kernel
+            and m.settings.device == device
+            and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
         ]
-        held = {m.problem for m in alike if in_graph.stands(m)}  # a call of its own says nothing that these do not
-        for m in alike:
-            p = m.problem
-            if (p not in held or in_graph.stands(m)) and (seconds := in_graph.own_seconds(self, m, source)) is not None:
-                yield Point(profile_rows.at(p), seconds, p.flops, p.bytes_moved)
-
-    def operating(self, device: str) -> Estimate | None:
-        """Seconds of a further operation in a graph that is not compiled."""
-        return in_graph.operating(self, device)
-
-    def passing(self, problem: Stream, device: str, execution: str) -> Read | None:
-        """Seconds of an element-wise pass, by its operation's curve over bytes, else by that of any pass."""
-        key = (problem, device, execution)
-        if key not in self._read:
-            found = operations.passing(self, problem, device, execution)
-            self._read[key] = Read(*found) if found else None
-        return self._read[key]
+        return links.find(links.fits(rows), direction, "pageable", kernel)
 
 
 def profile(measurements: "Iterable[Measurement]", machine: "Machine | None" = None, key: str = "") -> Profile:
@@ -134,9 +277,6 @@ def read(*runs: str, mixed: bool = False) -> Profile:
 
     Raises: options.Usage for rows of several machines, unless `mixed`; FileNotFoundError for no file.
     """
-    from workloads import records
-    from workloads.options import Usage
-
     machines = records.by_machine(*runs)
     if len(machines) > 1 and not mixed:
         first = next(iter(machines))

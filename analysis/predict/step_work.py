@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.predict import fusion, operations, profile_rows
+from analysis.predict import fusion, operations, profile
 from analysis.predict.critical_path import Path, Timed, beside, fully_used, longest
-from analysis.predict.profile import Lacking, Profile
-from analysis.predict.profile_rows import COMPILED, OP_BY_OP
+from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
 from analysis.stats import Estimate, independent_sum
 from kernels import networks
 from kernels.networks import training_step as steps
@@ -113,14 +112,16 @@ def work_parts(
     timed, cold = [], {}
     found: dict[str, list[Estimate]] = {}
     told: dict[str, dict[str, None]] = {}
-    rate = of.memory_bandwidth(device, fusion.working_set(kernels)) if "cold" in rules else None
+    rate = operations.bandwidth(of, device, fusion.working_set(kernels)) if "cold" in rules else None
     for k in (_as_pooled(k, device, execution) for k in kernels):
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
             continue
-        read = (of.passing if isinstance(k.problem, Stream) else of.product)(k.problem, device, execution)
+        read = (operations.passing if isinstance(k.problem, Stream) else operations.product)(
+            of, k.problem, device, execution
+        )
         if read is None:
-            lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [profile_rows.command(k.problem, device)])
+            lacking[k.part] = Lacking(f"no {k.problem.op} rows of {device}", [profile.command(k.problem, device)])
             continue
         seconds, cold[k.name] = read.seconds, _moved(k, execution) / rate if rate else 0.0
         if cold[k.name] > seconds.value:
@@ -158,7 +159,7 @@ def _moved(k: "Kernel", execution: str) -> float:
 def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline: bool) -> Path:
     """The path through kernels that may run at once; `cold`: seconds of each at the memory's bandwidth, 0 where a cache holds
     its arrays."""
-    each = of.operating(device)
+    each = operations.operating(of, device)
     line = longest(timed, each.value if each else 0.0)
     there, busy, cores = {k.name for k, _ in line}, 0.0, of.machine.cores if of.machine else 0
     for k, seconds in timed:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.predict.components import execution_of
-from analysis.predict.profile_rows import COMPILED
+from analysis.predict.profile import COMPILED
 from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import side_by_side
 from kernels.problems import Training

@@ -298,7 +298,7 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
 def _measured(predictions: Iterable[Prediction], of: "Profile") -> "Iterator[tuple[Prediction, Seen | None]]":
     """Each prediction with the step that was measured of it, as it is by default where it was in several ways."""
     rows = {}
-    for s in sorted(calibration.steps_seen(of), key=lambda s: len(s.made.given), reverse=True):
+    for s in sorted(calibration.steps_seen(of, RULES), key=lambda s: len(s.made.given), reverse=True):
         rows[s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution] = s
     for p in predictions:
         yield p, rows.get((p.training.model, p.training.batch, p.settings.device, p.execution))

@@ -8,7 +8,7 @@ from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
 from analysis.predict import operations, profile
 from analysis.predict.components import holding
-from analysis.predict.profile_rows import COMPILED, OP_BY_OP
+from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads.options import Usage
 
@@ -21,31 +21,33 @@ def whole():
 
 
 def test_a_product_is_read_without_the_call_around_it(whole):
-    read = whole.product(P, "cpu", OP_BY_OP)
+    read = operations.product(whole, P, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(P.flops / RATE["cpu"] + OPERATION, rel=1e-6)
     assert read.source == "TensorFlow's rows in a tf.function"
-    assert whole.product(P, "cpu", COMPILED).source == "TensorFlow's rows compiled by XLA"
+    assert operations.product(whole, P, "cpu", COMPILED).source == "TensorFlow's rows compiled by XLA"
 
 
 def test_on_a_gpu_it_is_the_device_clock_of_libraries(whole):
     tf32 = msgspec.structs.replace(P, math="tf32")
-    read = whole.product(tf32, "gpu:0", COMPILED)
+    read = operations.product(whole, tf32, "gpu:0", COMPILED)
     assert read.seconds.value == pytest.approx(tf32.flops / RATE["gpu:0"], rel=1e-6)
     assert (read.source, read.instead) == ("libraries' rows", "")
 
 
 def test_an_arithmetic_without_rows_is_priced_as_another_and_says_so(whole):
-    read = whole.product(msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "gpu:0", COMPILED)
+    read = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "gpu:0", COMPILED)
     assert read.instead == "bfloat16 priced as tf32, of which there are rows"
-    on_cpu = whole.product(msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
+    on_cpu = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
     assert on_cpu.instead == "bfloat16 priced as float32, of which there are rows"
 
 
 def test_a_pass_grows_with_its_bytes_and_has_no_call_in_it(whole):
     for elements in (5_000, 1_000_000):
         p = Stream("relu", 8 * elements, "float32")
-        assert whole.passing(p, "cpu", OP_BY_OP).seconds.value == pytest.approx(p.bytes_moved / BYTES["cpu"], rel=0.02)
-    other = whole.passing(Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
+        assert operations.passing(whole, p, "cpu", OP_BY_OP).seconds.value == pytest.approx(
+            p.bytes_moved / BYTES["cpu"], rel=0.02
+        )
+    other = operations.passing(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
     assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
 
 
@@ -54,10 +56,10 @@ def test_passes_of_libraries_stand_for_tensorflows_with_all_the_arrays_of_its_fo
     rows = [row("stream/numba/loop", Stream("scale", n, "float32"), n / 1e10) for n in made_profile.SIZES]
     whole = profile.profile(rows)
     adam = Stream("adam", 28 * 2**16, "float32")
-    read = whole.passing(adam, "cpu", OP_BY_OP)
+    read = operations.passing(whole, adam, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(30 / 7 * adam.bytes_moved / 1e10, rel=0.02)
     assert "python -m workloads.stream" in read.instead
-    fused = whole.passing(adam, "cpu", COMPILED)
+    fused = operations.passing(whole, adam, "cpu", COMPILED)
     assert fused.seconds.value == pytest.approx(adam.bytes_moved / 1e10, rel=0.02)
 
 
@@ -67,10 +69,12 @@ def test_what_stands_inside_a_graph_tells_what_a_call_of_its_own_takes():
     rows = [row("conv/tensorflow/held", conv, inside), row("conv/tensorflow/function", conv, inside + around)]
     wgrad = msgspec.structs.replace(conv, direction="wgrad")
     whole = profile.profile([*made_profile.launches(), *rows, row("conv/tensorflow/function", wgrad, around + 2e-4)])
-    assert whole.product(conv, "cpu", OP_BY_OP).seconds.value == inside
-    assert whole.product(wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
+    assert operations.product(whole, conv, "cpu", OP_BY_OP).seconds.value == inside
+    assert operations.product(whole, wgrad, "cpu", OP_BY_OP).seconds.value == pytest.approx(2e-4)
     alone = profile.profile([*made_profile.launches(), rows[1]])
-    assert alone.product(conv, "cpu", OP_BY_OP).seconds.value == pytest.approx(inside + around - CALL, rel=1e-3)
+    assert operations.product(alone, conv, "cpu", OP_BY_OP).seconds.value == pytest.approx(
+        inside + around - CALL, rel=1e-3
+    )
 
 
 def test_rows_inside_a_graph_stand_for_themselves():
@@ -89,8 +93,8 @@ def test_rows_inside_a_graph_stand_for_themselves():
     ]
     alone = row("matmul/tensorflow/function", Matmul(64, 100, 784), 1e-3)
     whole = profile.profile([*made_profile.launches(), *rows, *pairs, alone])
-    each = whole.operating("cpu").value
-    read = {m: whole.product(Matmul(m, 100, 784), "cpu", OP_BY_OP).seconds.value for m in (8, 16, 32, 64)}
+    each = operations.operating(whole, "cpu").value
+    read = {m: operations.product(whole, Matmul(m, 100, 784), "cpu", OP_BY_OP).seconds.value for m in (8, 16, 32, 64)}
     assert [read[m] for m in calls] == [pytest.approx(inside - 2 * each)] * 3
     assert read[64] == pytest.approx(1e-3 - 160e-6)  # the middle of the three
 
@@ -112,12 +116,12 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     whole = profile.profile([*made_profile.launches(), *rows, *calls])
 
     def relu(n):
-        return whole.passing(Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
+        return operations.passing(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
 
     assert relu(2**20) == pytest.approx(2**20 / rate, rel=0.1)
     assert relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
     adam = Stream("adam", 28 * 2**15, "float32")
-    own = whole.passing(adam, "cpu", OP_BY_OP).seconds.value
+    own = operations.passing(whole, adam, "cpu", OP_BY_OP).seconds.value
     assert operations.together(whole, adam, "cpu") == pytest.approx(adam.bytes_moved / rate, rel=0.2)
     assert own == pytest.approx(3 * adam.bytes_moved / rate, rel=0.2)
     assert operations.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
@@ -142,7 +146,9 @@ def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
     grad = Stream("maxpool_grad", 2**22, "float32")
     for told, rate in ((rows, 5e9), ([m for m in rows if not m.kernel.endswith("pooled")], 1e9)):
         whole = profile.profile([*made_profile.launches(), *told])
-        assert whole.passing(grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(grad.bytes_moved / rate, rel=0.1)
+        assert operations.passing(whole, grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(
+            grad.bytes_moved / rate, rel=0.1
+        )
 
 
 def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
@@ -154,13 +160,13 @@ def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
     ]
     whole = profile.profile([*made_profile.launches(), *rows])
     grad = Stream("batchnorm_grad", 3 * 2**22, "float32")
-    read = whole.passing(grad, "cpu", OP_BY_OP).seconds.value
+    read = operations.passing(whole, grad, "cpu", OP_BY_OP).seconds.value
     assert read == pytest.approx(24 / 14 * 2 / 3 * grad.bytes_moved / 1e9, rel=0.1)
 
 
 def test_a_row_that_is_hardly_more_than_its_call_tells_nothing():
     rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 1.1)]
-    assert profile.profile(rows).product(P, "cpu", OP_BY_OP) is None
+    assert operations.product(profile.profile(rows), P, "cpu", OP_BY_OP) is None
 
 
 def test_keras_step_is_what_a_step_more_takes(whole):
@@ -170,10 +176,10 @@ def test_keras_step_is_what_a_step_more_takes(whole):
 
 
 def test_a_further_operation_is_what_longer_formulas_take_on_small_arrays(whole):
-    assert whole.operating("cpu").value == pytest.approx(OPERATION, rel=0.05)
+    assert operations.operating(whole, "cpu").value == pytest.approx(OPERATION, rel=0.05)
     bare = profile.profile(made_profile.launches())
-    assert bare.operating("cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
-    assert profile.profile([]).operating("cpu") is None
+    assert operations.operating(bare, "cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
+    assert operations.operating(profile.profile([]), "cpu") is None
 
 
 def test_what_the_host_takes_to_issue_is_of_rows_that_leave_the_device_waiting(whole):
@@ -192,14 +198,14 @@ def test_a_copy_goes_by_the_law_of_tensorflows_own_copies(whole):
 
 def test_the_memorys_bandwidth_counts_beyond_the_last_cache(whole):
     cache = GPU_MACHINE.caches_bytes["L3"]
-    assert whole.memory_bandwidth("cpu", cache) is None
+    assert operations.bandwidth(whole, "cpu", cache) is None
     big = Stream("triad", 2 * cache, "float32")
     rows = [row("stream/numba/loop", big, big.bytes_moved / 3e9)]
-    assert profile.profile(rows, GPU_MACHINE).memory_bandwidth("cpu", cache + 1) == pytest.approx(3e9)
-    assert profile.profile(rows).memory_bandwidth("cpu", cache + 1) is None
+    assert operations.bandwidth(profile.profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(3e9)
+    assert operations.bandwidth(profile.profile(rows), "cpu", cache + 1) is None
     far = Stream("triad", 4 * cache, "float32")  # of twice the cache a half is still in it
     rows.append(row("stream/numba/loop", far, far.bytes_moved / 1e9))
-    assert profile.profile(rows, GPU_MACHINE).memory_bandwidth("cpu", cache + 1) == pytest.approx(1e9)
+    assert operations.bandwidth(profile.profile(rows, GPU_MACHINE), "cpu", cache + 1) == pytest.approx(1e9)
 
 
 def test_rows_of_two_machines_are_no_profile_unless_asked_for(tmp_path):

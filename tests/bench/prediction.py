@@ -86,7 +86,7 @@ def saved(of: profile.Profile, folder: pathlib.Path) -> list[Figure]:
         made = prediction.load(str(file))
         rows = {
             (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution): s
-            for s in reversed(calibration.steps_seen(of))
+            for s in reversed(calibration.steps_seen(of, prediction.RULES))
         }
         pairs = [
             (p, s)

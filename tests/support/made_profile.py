@@ -4,7 +4,7 @@ import msgspec
 from fake_measurements import GPU_MACHINE, row
 
 from analysis.predict import fusion
-from analysis.predict.profile_rows import PASSES
+from analysis.predict.profile import PASSES
 from kernels import networks
 from kernels.problems import Launch, Matmul, Stream, Training, Transfer
 from workloads.records import Run
