@@ -30,6 +30,7 @@ from analysis.predict.combine import DEVICE, HIDDEN
 from analysis.predict.prediction import Lacking, predict
 from analysis.text.budget import subject, where
 from analysis.units import join, percent, seconds
+from kernels.problems import Training
 from tests.validation import xspace
 from tests.validation.xspace import COPY, KERNEL, OP, Op, Trace
 from workloads.frameworks import studies, trainers, training_row
@@ -257,7 +258,7 @@ def _signed(value: float) -> str:
 def rows(devices: Iterable[str]) -> list[Row]:
     """The trainings to trace; on the CPU each once more with one operation at a time, whose seconds are then its own."""
     return [
-        studies.row(name, batch, STEPS * batch, device=device, **way)
+        studies.row(Training(name, batch, STEPS * batch), device, **way)
         for name, batches in CASES.items()
         for batch in batches
         for device in devices

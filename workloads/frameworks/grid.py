@@ -31,23 +31,11 @@ _ON = {"tf32": "gpu", "TF_ENABLE_ONEDNN_OPTS": "cpu"}
 _FIT_ALONE = ("steps_per_execution", "keras_backend", "replicas")
 _NOT_JAX = ("jit_compile", "precision")  # its loop is always compiled, in float32
 # Flags that a study has its own of.
-_SIZES = (
-    "model",
-    "inputs",
-    "width",
-    "depth",
-    "outputs",
-    "hidden_layers",
-    "batch",
-    "samples",
-    "steps",
-    "epochs",
-    "dtypes",
-)
-_WAYS = ("onednn", "cpu_forms", "variants", "backends", "threads", "gpus")
-_STUDY_HAS = (*_SIZES, "jit", *(option for option in KNOWN if option != "data"), *_WAYS)
+_STUDY_HAS = "model inputs width depth outputs hidden_layers batch samples steps epochs dtypes jit"
+_STUDY_HAS += f" {' '.join(KNOWN)} onednn cpu_forms variants backends threads gpus"
 _SEEDS = "python -m workloads.training --study seeds"
-_ONLY_OF = {"inputs": "mlp", "width": "mlp", "depth": "mlp", "outputs": "mlp", "hidden_layers": "fashion-mlp"}
+_MLP = {"inputs": 784, "width": 500, "depth": 2, "outputs": 10}
+_ONLY_OF = {**dict.fromkeys(_MLP, "mlp"), "hidden_layers": "fashion-mlp"}
 
 
 def models(args: argparse.Namespace) -> list[str]:
@@ -55,24 +43,18 @@ def models(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown one and for flags of a model that was not asked for.
     """
-    asked, found = _words(args.model) or [MODEL], []
-    for flag, of in _ONLY_OF.items():
-        if getattr(args, flag) and of not in asked:
-            raise options.Usage(
-                f"--{flag.replace('_', '-')} is for the model {of}, which was not asked for",
-                f"python -m workloads.training --model {of} --{flag.replace('_', '-')} 3",
-            )
-    for name in asked:
+    words, found = options.words(args.model) or [MODEL], []
+    for flag, model in _ONLY_OF.items():
+        if getattr(args, flag) and model not in words:
+            option = f"--{flag.replace('_', '-')}"
+            tip = f"python -m workloads.training --model {model} {option} 3"
+            raise options.Usage(f"{option} is for the model {model}, which was not asked for", tip)
+    for name in words:
         if name == "mlp":
-            counts = [
-                _sizes(getattr(args, flag) or default)
-                for flag, default in (("inputs", 784), ("width", 500), ("depth", 2), ("outputs", 10))
-            ]
-            found += [
-                f"mlp-{i}-{w}x{d}-{o}" for i in counts[0] for w in counts[1] for d in counts[2] for o in counts[3]
-            ]
+            counts = [plan.counts(getattr(args, flag), default) for flag, default in _MLP.items()]
+            found += [f"mlp-{i}-{w}x{d}-{o}" for i, w, d, o in itertools.product(*counts)]
         elif name == "fashion-mlp" and args.hidden_layers:
-            found += [f"fashion-mlp-{layers}" for layers in _sizes(args.hidden_layers)]
+            found += [f"fashion-mlp-{layers}" for layers in options.sizes(args.hidden_layers)]
         else:
             found.append(known_model(name))
     return list(dict.fromkeys(found))
@@ -92,45 +74,37 @@ def known_model(name: str) -> str:
     try:
         return networks.find(name).name
     except ValueError as error:
-        known = (
-            f"{error}, package.module:function, file.keras" if str(error).startswith("unknown model") else str(error)
-        )
-        raise options.Usage(known) from error
+        own = ", package.module:function, file.keras" if str(error).startswith("unknown model") else ""
+        raise options.Usage(f"{error}{own}") from error
 
 
-def problems(args: argparse.Namespace) -> list:
+def problems(args: argparse.Namespace) -> list[Training]:
     """The trainings asked for: model by model, by batch, samples, epochs and type.
 
     A model that its article trains in one batch has all samples in one, unless --batch says otherwise.
     Raises: Usage for an unknown model or type and for words that are no sizes.
     """
-    dtypes = _chosen("type", args.dtypes, data.DTYPES) or ["float32"]
+    dtypes = plan.known("type", args.dtypes, data.DTYPES) or ["float32"]
     found = []
     for model in models(args):
         network = networks.known(model)
         whole = _whole(network)
+        again = f"python -m workloads.training --model {model}"
         if args.data == "real" and network and not network.data:
-            raise options.Usage(
-                f"{model} has no real data set", f"python -m workloads.training --model {model} --data synthetic"
-            )
+            raise options.Usage(f"{model} has no real data set", f"{again} --data synthetic")
         if network and network.regression and "uint8" in dtypes:
-            raise options.Usage(
-                f"{model} learns from points that are no whole numbers: not as uint8",
-                f"python -m workloads.training --model {model} --dtypes float32 float64",
-            )
-        if network and whole and not args.batch:
-            shapes = [(count, count) for count in _sizes(args.samples or network.samples)]
+            why = "learns from points that are no whole numbers: not as uint8"
+            raise options.Usage(f"{model} {why}", f"{again} --dtypes float32 float64")
+        if whole and not args.batch:
+            shapes = [(count, count) for count in plan.counts(args.samples, network.samples)]
         else:
-            batches = _sizes(args.batch or BATCH)
             shapes = [
                 (batch, count)
-                for batch in batches
-                for count in (_sizes(args.samples) if args.samples else [batch * (args.steps or STEPS)])
+                for batch in plan.counts(args.batch, BATCH)
+                for count in plan.counts(args.samples, batch * (args.steps or STEPS))
             ]
-        epochs = _sizes(args.epochs or (studies.FULL_BATCH_EPOCHS if whole else 1))
-        found += [
-            Training(model, batch, count, e, dtype) for batch, count in shapes for e in epochs for dtype in dtypes
-        ]
+        epochs = plan.counts(args.epochs, studies.FULL_BATCH_EPOCHS if whole else 1)
+        found += [Training(model, *shape, e, dtype) for shape in shapes for e in epochs for dtype in dtypes]
     return found
 
 
@@ -139,45 +113,20 @@ def _whole(network) -> bool:
     return network is not None and network.batch == network.samples
 
 
-def _sizes(given) -> list[int]:
-    """Sizes from words, or from a number where a function call gave one."""
-    return options.sizes([str(v) for v in (given if isinstance(given, (list, tuple)) else [given])])
-
-
-def _words(given) -> list[str] | None:
-    return options.words([given] if isinstance(given, str) else given)
-
-
-def _chosen(what: str, given, known, where: str = "", tip: str = "") -> list[str]:
-    """The words given, each of them known; none for a flag that was not given. `tip`: a command that works.
-
-    Raises: Usage.
-    """
-    found = _words(given) or []
-    for word in found:
-        if word not in known:
-            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}", tip)
-    return list(dict.fromkeys(found))
-
-
 def kernels(args: argparse.Namespace) -> list[str]:
     """The ways of training asked for. By default Keras's fit; what --residence names besides; for a model that its article
     trains in one batch the bare loops too, JAX's where it is installed.
 
     Raises: Usage for an unknown backend or variant; Missing for a library that was asked for and is not here.
     """
-    backends = _chosen("backend", args.backends, BACKENDS, " for training") or list(BACKENDS)
-    variants = _chosen("variant", args.variants, VARIANTS, " for training")
+    backends = plan.known("backend", args.backends, BACKENDS, " for training") or list(BACKENDS)
+    variants = plan.known("variant", args.variants, VARIANTS, " for training")
     if "jax" in backends and not studies.available("jax"):
         if args.backends:
             raise options.Missing("jax is not installed", f"{options.python()} -m pip install jax")
         backends.remove("jax")
-    found = [
-        kernel
-        for backend in backends
-        for kernel, variant in KERNELS.items()
-        if kernel.split("/")[1] == backend and (not variants or variant in variants)
-    ]
+    every = [(backend, k, v) for backend in backends for k, v in KERNELS.items() if k.split("/")[1] == backend]
+    found = [kernel for _, kernel, variant in every if not variants or variant in variants]
     if not found:
         raise options.Usage(
             f"no {' or '.join(variants)} of {' or '.join(backends)} trains here",
@@ -191,19 +140,14 @@ def _ways(args: argparse.Namespace, problem, every: list[str]) -> list[tuple[str
 
     Raises: Usage for a residence that none of the kernels has.
     """
-    known = list(dict.fromkeys(word for words in RESIDENCES.values() for word in words))
-    residences = _chosen("residence", args.residence, known)
-    named = bool(args.variants or args.backends)
+    residences = plan.known("residence", args.residence, list(dict.fromkeys(itertools.chain(*RESIDENCES.values()))))
     found = []
     for kernel in every:
         variant = KERNELS[kernel]
-        own = [word for word in residences or RESIDENCES[variant] if word in RESIDENCES[variant]]
-        if not residences and variant == "fit":
-            own = ["numpy"]
-        usual = variant == "fit" or (variant == "loop" and _whole(networks.known(problem.model)))
-        if not named and not usual and not (residences and variant == "resident"):
-            own = []
-        found += [(kernel, word) for word in own]
+        wanted = residences or (["numpy"] if variant == "fit" else RESIDENCES[variant])
+        usual = variant == "fit" or (_whole(networks.known(problem.model)) if variant == "loop" else residences)
+        if usual or args.variants or args.backends:
+            found += [(kernel, word) for word in wanted if word in RESIDENCES[variant]]
     if not found:
         raise options.Usage(
             f"nothing asked for trains with --residence {' '.join(residences)}",
@@ -219,13 +163,17 @@ def _given(args: argparse.Namespace) -> dict[str, list[str]]:
     """
     found = {}
     for option, known in KNOWN.items():
-        flag = "jit" if option == "jit_compile" else option
-        words = None if option in ("data", "residence") else getattr(args, flag, None)
-        if words:
-            found[option] = _chosen(flag.replace("_", "-"), words, known) if known else [str(n) for n in _sizes(words)]
-    found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[w] for w in _chosen("onednn", args.onednn, ("on", "off"))]
-    found["replicas"] = [str(n) for n in _sizes(args.gpus)] if args.gpus else []
+        flag = option.removesuffix("_compile")
+        if option not in ("data", "residence") and (words := getattr(args, flag, None)):
+            found[option] = plan.known(flag.replace("_", "-"), words, known) if known else _texts(words)
+    onednn = plan.known("onednn", args.onednn, ("on", "off"))
+    found["TF_ENABLE_ONEDNN_OPTS"] = [{"on": "1", "off": "0"}[word] for word in onednn]
+    found["replicas"] = _texts(args.gpus)
     return {switch: texts for switch, texts in found.items() if texts}
+
+
+def _texts(given: list[str] | None) -> list[str]:
+    return list(map(str, plan.counts(given)))
 
 
 def _applies(switch: str, device: str, kernel: str, regression: bool) -> bool:
@@ -250,25 +198,20 @@ def rows(args: argparse.Namespace, here) -> list:
         on = several_gpus.devices(args, on)
     every, given = kernels(args), _given(args)
     shown = _cpu_forms(args, here)
-    threads = options.sizes(args.threads) if args.threads else [None]
     found = {}
     for problem in problems(args):
         network = networks.known(problem.model)
-        if "targets" in given and network and not network.regression:
+        regression = not network or network.regression
+        if "targets" in given and not regression:
             raise options.Usage(
                 f"--targets is for a regression, which {problem.model} is not",
                 "python -m workloads.training --model peaks --targets float32 float64",
             )
         for device, (kernel, home) in itertools.product(on, _ways(args, problem, every)):
-            own = {
-                s: texts for s, texts in given.items() if _applies(s, device, kernel, not network or network.regression)
-            }
-            for (form, count), texts in itertools.product(
-                itertools.product(
-                    studies.forms(device, bool(here.gpus), shown), threads if device == "cpu" else [None]
-                ),
-                itertools.product(*own.values()),
-            ):
+            own = {s: texts for s, texts in given.items() if _applies(s, device, kernel, regression)}
+            threads = plan.counts(args.threads, None) if device == "cpu" else [None]
+            forms = studies.forms(device, bool(here.gpus), shown)
+            for form, count, texts in itertools.product(forms, threads, itertools.product(*own.values())):
                 chosen = {"data": args.data, "residence": home, **dict(zip(own, texts, strict=True)), **form}
                 if chosen.get("replicas", "1") != "1":
                     chosen["strategy"] = several_gpus.STRATEGY[chosen.get("keras_backend", "tensorflow")]
@@ -282,10 +225,10 @@ def _cpu_forms(args: argparse.Namespace, here) -> list[str]:
 
     Raises: Usage; Missing for `visible` by name without a GPU.
     """
-    asked = _chosen("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
-    if "visible" in asked and not here.gpus:
+    forms = plan.known("CPU form", args.cpu_forms, (*studies.CPU_FORMS, "all")) or ["hidden"]
+    if "visible" in forms and not here.gpus:
         raise options.Missing(f"no GPU here that could be visible: {facts.gpu_problem()}", "python -m workloads.doctor")
-    return list(studies.CPU_FORMS) if "all" in asked else asked
+    return list(studies.CPU_FORMS) if "all" in forms else forms
 
 
 def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
@@ -293,7 +236,7 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
 
     Raises: Usage for an unknown one, and for flags that a study has its own of; Missing.
     """
-    names = _chosen("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
+    names = plan.known("study", args.study, (*studies.NAMES, "all"), tip=f"{_SEEDS} --dry-run")
     own = (*several_gpus.TAKES, "predicted") if names == [studies.DATA_PARALLEL] else ("predicted",)
     tip = f"python -m workloads.training --study {' '.join(names)}"
     _alone(args, "--study", own, tip)
@@ -305,9 +248,8 @@ def _studied(args: argparse.Namespace, on: list[str], most: int) -> list:
 
 def _alone(args: argparse.Namespace, flag: str, own: Iterable[str], tip: str) -> None:
     """Raises: Usage for flags beside one that brings rows of its own, but for those in `own`."""
-    fixed = [a for a in _STUDY_HAS if getattr(args, a, None) is not None and a not in own] + ["data"] * (
-        args.data != "synthetic"
-    )
+    others = (a for a in _STUDY_HAS.split() if a != "data" and a not in own)
+    fixed = [a for a in others if getattr(args, a, None) is not None] + ["data"] * (args.data != "synthetic")
     if fixed:
         flags = " ".join(f"--{name.replace('_', '-')}" for name in fixed)
         raise options.Usage(f"{flag} brings its own rows; leave {flags} out", tip)
@@ -332,15 +274,14 @@ def predicted(args: argparse.Namespace, here: Machine, load: Callable[[str], lis
             args, f"{file}: {count} of {len(saved)} predictions left out, being for {device}; taken: {', '.join(on)}"
         )
     found = {}
-    for p in saved:
-        if p.settings.device in on:
-            try:
-                known_model(p.training.model)
-            except options.Usage as error:
-                raise options.Usage(f"{file}: {error}", makes) from error
-            resident = p.settings.switches.get("residence") == "resident"
-            row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
-            found[row.key] = row
+    for p in (p for p in saved if p.settings.device in on):
+        try:
+            known_model(p.training.model)
+        except options.Usage as error:
+            raise options.Usage(f"{file}: {error}", makes) from error
+        resident = p.settings.switches.get("residence") == "resident"
+        row = Row(studies.RESIDENT if resident else studies.FIT, p.training, p.settings)
+        found[row.key] = row
     return list(found.values())
 
 

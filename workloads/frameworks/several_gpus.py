@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from kernels import networks
+from kernels.problems import Training
 from workloads import options
 from workloads.frameworks import studies
 from workloads.harness import plan
@@ -63,7 +64,7 @@ def _spread(model: str, dtype: str, batch: int, count: int, library: str, jit: s
 
     def of(name: str, size: int, **given: Any) -> Row:
         samples = max(STEPS * size, min(studies.SHORT, 256 * size))
-        return studies.row(name, size, samples, device="gpu:0", dtype=dtype, **own, **given)
+        return studies.row(Training(name, size, samples, 1, dtype), "gpu:0", **own, **given)
 
     ends = [of(model, batch), of(model, batch, replicas=str(count), **over)]
     if not whole:
@@ -84,7 +85,7 @@ def require(args: argparse.Namespace, here: Machine) -> int:
     """
     there = len(here.gpus)
     study = studies.DATA_PARALLEL in (options.words(args.study) or [])
-    wanted = max(options.sizes(args.gpus)) if args.gpus else 2 if study else 1
+    wanted = max(plan.counts(args.gpus, 2 if study else 1))
     if wanted > max(there, 1):
         reason = f"there {'is' if there == 1 else 'are'} {there}" if there else facts.gpu_problem()
         raise options.Missing(f"no {wanted} GPUs here: {reason}", "python -m workloads.doctor")
@@ -114,14 +115,14 @@ def rows(args: argparse.Namespace, most: int) -> list[Row]:
 
     Raises: Usage for words that it does not know; Missing for a library that was asked for and is not here.
     """
-    counts = options.sizes(args.gpus) if args.gpus else [n for n in (2, 4, 8) if n <= most]
-    libraries = plan.known("keras backend", options.words(args.keras_backend) or [], tuple(STRATEGY))
+    counts = plan.counts(args.gpus, *(n for n in (2, 4, 8) if n <= most))
+    libraries = plan.known("keras backend", args.keras_backend, tuple(STRATEGY))
     for library in libraries:
         if not studies.available(library):
             raise options.Missing(f"{library} is not installed", f"{options.python()} -m pip install {library}")
-    models = plan.known("model of this study", options.words(args.model) or [], tuple(model for model, *_ in CASES))
-    jit = plan.known("jit", options.words(args.jit) or [], ("on", "off"))
-    batches = options.sizes(args.batch) if args.batch else []
+    models = plan.known("model of this study", args.model, [model for model, *_ in CASES])
+    jit = plan.known("jit", args.jit, ("on", "off"))
+    batches = plan.counts(args.batch)
     for batch, count in itertools.product(batches, counts):
         if batch % count:
             example = f"python -m workloads.training --study {studies.DATA_PARALLEL} --batch {count * batch}"

@@ -6,6 +6,7 @@ One alone takes minutes; `--dry-run` says how long.
 # The articles' inputs are float64 where what a fit does to them matters (seeds, small-dataset, residence), else float32.
 
 import importlib.util
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -33,21 +34,21 @@ def available(library: str) -> bool:
 
 
 def row(
-    model: str,
-    batch: int,
-    samples: int,
-    epochs: int = 1,
+    training: Training,
     device: str = "cpu",
     kernel: str = FIT,
-    dtype: str = "float32",
     threads: int | None = None,
     process: str = "warm",
-    **given: str,
+    **given,
 ) -> Row:
     """One training on made-up data; `given` are its switches beside `data`."""
     chosen = switches.changed({"data": "synthetic", **given})
-    settings = Settings(device, threads, process=process, switches=chosen)
-    return Row(kernel, Training(model, batch, samples, epochs, dtype), settings)
+    return Row(kernel, training, Settings(device, threads, process=process, switches=chosen))
+
+
+def short(model: str, batch: int, dtype: str = "float32") -> Training:
+    """A few whole batches, so that nothing compiles twice: eight steps, or as many as make SHORT samples."""
+    return Training(model, batch, max(8 * batch, min(SHORT, 256 * batch)), 1, dtype)
 
 
 def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list[dict[str, Any]]:
@@ -66,15 +67,12 @@ def seeds(on: list[str]) -> list[Row]:
     others theirs on a GPU and three on the CPU, since what an epoch costs there, S0 has shown to be what the next one does.
     Then the CPU in its three forms, on few samples: what is asked of a form that few would choose is its step."""
     found, gpu = [], any(device != "cpu" for device in on)
-    for name in ARTICLES:
-        of = networks.find(name)
-        for device in on:
-            whole = device != "cpu" or name == "cifar10-cnn"
-            found.append(row(name, of.batch, of.samples, of.epochs if whole else LEAST_EPOCHS, device, dtype="float64"))
-    found += [
-        row(name, 32, SHORT, device=device, **form) for name in ARTICLES for device in on for form in forms(device, gpu)
-    ]
-    return found + peaks(on)
+    for name, device in itertools.product(ARTICLES, on):
+        own = networks.find(name)
+        epochs = own.epochs if device != "cpu" or name == "cifar10-cnn" else LEAST_EPOCHS
+        found.append(row(Training(name, own.batch, own.samples, epochs, "float64"), device))
+    pairs = itertools.product(ARTICLES, on)
+    return found + [row(short(name, 32), d, **form) for name, d in pairs for form in forms(d, gpu)] + peaks(on)
 
 
 def peaks(on: list[str]) -> list[Row]:
@@ -82,68 +80,30 @@ def peaks(on: list[str]) -> list[Row]:
     word about. Fed each step, and with the article's float64 targets, at the ends, since these shift a whole line.
     Keras's: epochs of one step, which cost the same each; so few of them."""
     found, gpu = [], any(device != "cpu" for device in on)
-    steps = networks.find("peaks").epochs
-    for device in on:
-        for samples in (100, 200, 1000, 10_000, 40_000):
-            for kernel in _loops():
-                ways: list[dict[str, Any]] = [{"residence": "resident"}]
-                if samples in (100, 40_000):
-                    ways += [{"residence": "fed"}, {"residence": "resident", "targets": "float64"}]
-                found += [row("peaks", samples, samples, steps, device, kernel, **way) for way in ways]
-            if samples in (100, 40_000):
-                found.append(row("peaks", samples, samples, FULL_BATCH_EPOCHS, device))
-        if device == "cpu":  # TensorFlow's loop compiled by XLA, and with the GPU in sight: the traps
+    steps, loops = networks.find("peaks").epochs, [name for name in LOOPS if "/jax/" not in name or available("jax")]
+    resident = {"residence": "resident"}
+    for device, samples in itertools.product(on, (100, 200, 1000, 10_000, 40_000)):
+        whole, ends = Training("peaks", samples, samples, steps), samples in (100, 40_000)
+        ways = [resident, *([{"residence": "fed"}, {**resident, "targets": "float64"}] if ends else [])]
+        found += [row(whole, device, kernel, **way) for kernel in loops for way in ways]
+        if ends:
+            found.append(row(Training("peaks", samples, samples, FULL_BATCH_EPOCHS), device))
+        if device == "cpu" and samples == 40_000:  # compiled by XLA, and with the GPU in sight: the traps
             found += [
-                row("peaks", 40_000, 40_000, steps, device, LOOPS[0], residence="resident", **form)
-                for form in forms("cpu", gpu, ("jit", "visible"))
+                row(whole, device, LOOPS[0], **resident, **form) for form in forms("cpu", gpu, ("jit", "visible"))
             ]
     return found
-
-
-def batches(on: list[str]) -> list[Row]:
-    """From which batch a step is quicker on the GPU. Whole batches alone, so that nothing compiles twice: eight steps, or
-    as many as make SHORT samples. The largest only where a CPU does a step of it in well under a second."""
-    sizes = {
-        "cifar10-cnn": (1, 8, 32, 256, 2048),
-        "cifar10-mlp": (1, 32, 256),
-        "mnist-cnn": (1, 32),
-        "fashion-mlp": (1, 8, 32, 256, 2048, 8192),
-    }
-    return [
-        row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
-        for name, every in sizes.items()
-        for device in on
-        for batch in every
-    ]
 
 
 def small_dataset(on: list[str]) -> list[Row]:
     """The small-dataset finding: the same model on 100 samples and more, up to all of its data set, in the articles' batch and
     type."""
     return [
-        row(name, 32, samples, LEAST_EPOCHS if samples > SHORT else 1, device, dtype="float64")
+        row(Training(name, 32, samples, LEAST_EPOCHS if samples > SHORT else 1, "float64"), device)
         for name in ("cifar10-cnn", "fashion-mlp")
         for samples in (100, 1000, 10_000, networks.find(name).samples)
         for device in on
     ]
-
-
-def width(on: list[str]) -> list[Row]:
-    """From which width of two hidden layers the GPU is quicker: the complaint that 100 units are slower and 1000 faster,
-    in its batch."""
-    return [
-        row(f"mlp-784-{units}x2-10", 128, SHORT, device=device) for device in on for units in (32, 128, 512, 2048, 8192)
-    ]
-
-
-def depth(on: list[str]) -> list[Row]:
-    """The same for the number of hidden layers, S1b's own parameter."""
-    return [row(f"fashion-mlp-{layers}", 32, SHORT, device=device) for device in on for layers in (1, 5, 30)]
-
-
-def epochs(on: list[str]) -> list[Row]:
-    """Whether a job grows with its epochs as the law of its costs says: many, on few samples, where epochs weigh most."""
-    return [row("fashion-mlp", 32, 1024, 30, device) for device in on]
 
 
 def residence(on: list[str]) -> list[Row]:
@@ -153,105 +113,68 @@ def residence(on: list[str]) -> list[Row]:
     found = []
     for device in on:
         for batch, ways in ((8, ("numpy", "tf.data")), (64, ("numpy", "tf.data", "prefetch", "generator"))):
-            own = ways if device != "cpu" else ways[:1]
-            found += [
-                row("mnist-cnn", batch, 50_000, LEAST_EPOCHS, device, dtype="float64", residence=way) for way in own
-            ]
-            if device != "cpu":
-                found.append(
-                    row(
-                        "mnist-cnn",
-                        batch,
-                        50_000,
-                        LEAST_EPOCHS,
-                        device,
-                        RESIDENT,
-                        dtype="float64",
-                        residence="resident",
-                    )
-                )
+            training = Training("mnist-cnn", batch, 50_000, LEAST_EPOCHS, "float64")
+            gpu = [] if device == "cpu" else [*((FIT, way) for way in ways[1:]), (RESIDENT, "resident")]
+            found += [row(training, device, kernel, residence=way) for kernel, way in [(FIT, "numpy"), *gpu]]
     return found
 
 
 def one_switch(on: list[str]) -> list[Row]:
     """One switch at a time beside the row that has none, which stands first; on the articles' first CNN."""
+    of_device: dict[bool, list[dict[str, Any]]] = {
+        True: [{"jit_compile": "on"}, {"TF_ENABLE_ONEDNN_OPTS": "0"}, {"threads": 4}],
+        False: [{"jit_compile": "off"}, {"tf32": "off"}, {"precision": "mixed_bfloat16"}],
+    }
     found = []
     for device in on:
-        own: list[dict] = [{}, {"steps_per_execution": "16"}, {"jit_compile": "off" if device != "cpu" else "on"}]
-        if device != "cpu":
-            own += [{"tf32": "off"}, {"precision": "mixed_bfloat16"}]
-        else:
-            own += [{"TF_ENABLE_ONEDNN_OPTS": "0"}, {"threads": 4}]
-        found += [row("cifar10-cnn", 32, SHORT, device=device, **given) for given in own]
-        found += [row("cifar10-cnn", 32, SHORT, device=device, dtype=dtype) for dtype in ("float64", "uint8")]
+        every = [{}, {"steps_per_execution": "16"}, *of_device[device == "cpu"]]
+        found += [row(short("cifar10-cnn", 32), device, **given) for given in every]
+        found += [row(short("cifar10-cnn", 32, dtype), device) for dtype in ("float64", "uint8")]
     return found
 
 
-def backends(on: list[str]) -> list[Row]:
-    """Keras on its other backends, where they are installed."""
-    return [
-        row("cifar10-cnn", 32, SHORT, device=device, keras_backend=backend)
-        for backend in ("jax", "torch")
-        if available(backend)
-        for device in on
-    ]
+def _shorts(**batches: Iterable[int]) -> list[Training]:
+    return [short(name.replace("_", "-"), batch) for name, every in batches.items() for batch in every]
 
 
-def starts(on: list[str]) -> list[Row]:
-    """What a process pays before its first step, and how far five processes lie apart. One model: importing and starting a
-    device know nothing of it, and a process takes 20 s."""
-    return [row("cifar10-cnn", 32, 1024, device=device, process="fresh") for device in on]
-
-
-def complaints(on: list[str]) -> list[Row]:
-    """The trainings of the real complaints, in their batch, short: what is asked is their step. `python -m analysis.explain
-    --case` says whether the finding comes back."""
-    reported = dict.fromkeys((r.training.model, r.training.batch) for c in cases.COMPLAINTS for r in c.reported)
-    return [
-        row(model, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
-        for model, batch in reported
-        for device in on
-    ]
-
-
-def held_out(on: list[str]) -> list[Row]:
-    """Networks that no article and no complaint has: beside the other studies' they say how far predictions are off
-    (`python -m analysis.predict --leave-one-out`)."""
-    sizes = {
-        "lenet": (32, 512),
-        "vgg-small": (32, 256),
-        "resnet-small": (32, 128),
-        "mlp-784-50x1-10": (32,),
-        "mlp-784-4000x2-10": (128,),
-    }
-    return [
-        row(name, batch, max(8 * batch, min(SHORT, 256 * batch)), device=device)
-        for name, every in sizes.items()
-        for device in on
-        for batch in every
-    ]
-
-
-def repeats(on: list[str]) -> list[Row]:
-    """How far processes lie apart: one short row a model, for `--rigorous`. What a prediction of a step is off by counts only
-    beyond twice that (`python -m analysis.predict --leave-one-out`)."""
-    return [row(name, 32, 16 * 32, device=device) for name in REPEATED for device in on]
-
-
-STUDIES: dict[str, Callable[[list[str]], list[Row]]] = {
+# Trainings that every device runs as they are, most of them short, as their step alone is asked about; or what makes the rows.
+STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     "seeds": seeds,
-    "batches": batches,
+    # From which batch a step is quicker on the GPU; the largest only where a CPU does a step of it in well under a second.
+    "batches": _shorts(
+        cifar10_cnn=(1, 8, 32, 256, 2048),
+        cifar10_mlp=(1, 32, 256),
+        mnist_cnn=(1, 32),
+        fashion_mlp=(1, 8, 32, 256, 2048, 8192),
+    ),
     "small-dataset": small_dataset,
-    "width": width,
-    "depth": depth,
-    "epochs": epochs,
+    # From which width of two hidden layers the GPU is quicker: the complaint that 100 units are slower and 1000 faster.
+    "width": [short(f"mlp-784-{units}x2-10", 128) for units in (32, 128, 512, 2048, 8192)],
+    # The same for the number of hidden layers, S1b's own parameter.
+    "depth": [short(f"fashion-mlp-{layers}", 32) for layers in (1, 5, 30)],
+    # Whether a job grows with its epochs as the law of its costs says: many, on few samples, where epochs weigh most.
+    "epochs": [Training("fashion-mlp", 32, 1024, 30)],
     "residence": residence,
     "switches": one_switch,
-    "backends": backends,
-    "starts": starts,
-    "complaints": complaints,
-    "held-out": held_out,
-    "repeats": repeats,
+    # Keras on its other backends, where they are installed.
+    "backends": lambda on: [
+        row(short("cifar10-cnn", 32), device, keras_backend=library)
+        for library in filter(available, ("jax", "torch"))
+        for device in on
+    ],
+    # What a process pays before its first step, and how far five processes lie apart. One model: importing and starting a
+    # device know nothing of it, and a process takes 20 s.
+    "starts": lambda on: [row(Training("cifar10-cnn", 32, 1024), device, process="fresh") for device in on],
+    # Those of the real complaints, in their batch: `python -m analysis.explain --case` says whether the finding comes back.
+    "complaints": [short(r.training.model, r.training.batch) for c in cases.COMPLAINTS for r in c.reported],
+    # Networks that no article and no complaint has: they say how far predictions are off (`analysis.predict --leave-one-out`).
+    "held-out": [
+        *_shorts(lenet=(32, 512), vgg_small=(32, 256), resnet_small=(32, 128)),
+        short("mlp-784-50x1-10", 32),
+        short("mlp-784-4000x2-10", 128),
+    ],
+    # How far processes lie apart, for `--rigorous`: what a prediction of a step is off by counts only beyond twice that.
+    "repeats": [Training(name, 32, 16 * 32) for name in REPEATED],
 }
 EXPERIMENTS = ("together", "trials", "teacher")  # of workloads.frameworks.side_by_side, each in a file of its own
 DATA_PARALLEL = "data-parallel"  # its rows know the GPUs that are here
@@ -266,6 +189,8 @@ def experiments(names: Iterable[str]) -> list[str]:
 
 def rows(names: Iterable[str], on: list[str]) -> list[Row]:
     """The rows of some studies on those devices, each once, without those of the experiments. `all` is every study."""
-    names = list(names)
-    chosen = [name for name in STUDIES if name in names or "all" in names]
-    return list({r.key: r for name in chosen for r in STUDIES[name](on)}.values())
+    names, found = list(names), []
+    for name in (name for name in STUDIES if name in names or "all" in names):
+        made = STUDIES[name]
+        found += made(on) if callable(made) else [row(training, device) for device in on for training in made]
+    return list({r.key: r for r in found}.values())

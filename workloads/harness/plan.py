@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -106,7 +106,7 @@ def directions(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown word.
     """
-    words = known("direction", options.words(args.direction) or ["fprop"], (*DIRECTIONS, "all"))
+    words = known("direction", args.direction or ["fprop"], (*DIRECTIONS, "all"))
     return list(DIRECTIONS) if "all" in words else words
 
 
@@ -177,7 +177,7 @@ def copy_modes(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown one.
     """
-    return known("mode", options.words(args.modes) or list(options.MODES), options.MODES)
+    return known("mode", args.modes or options.MODES, options.MODES)
 
 
 def caches(args: argparse.Namespace) -> list[str]:
@@ -185,14 +185,24 @@ def caches(args: argparse.Namespace) -> list[str]:
 
     Raises: Usage for an unknown word.
     """
-    return known("cache", options.words(args.cache), CACHES)
+    return known("cache", args.cache, CACHES)
 
 
-def known(what: str, words: list[str], known: tuple[str, ...]) -> list[str]:
+def known(what: str, given: Sequence[str] | None, known: Sequence[str], where: str = "", tip: str = "") -> list[str]:
+    """The words of a flag, each once; none for a flag that was not given. `tip`: a command that works.
+
+    Raises: Usage for one that is not known.
+    """
+    words = list(dict.fromkeys(options.words(given) or []))
     for word in words:
         if word not in known:
-            raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")
-    return list(dict.fromkeys(words))
+            raise options.Usage(f"unknown {what} {word!r}{where}; known: {', '.join(known)}", tip)
+    return words
+
+
+def counts(given: Sequence[str] | None, *default) -> list:
+    """The sizes of a flag, else these."""
+    return options.sizes(given) if given else list(default)
 
 
 def note(args: argparse.Namespace, text: str) -> None:
