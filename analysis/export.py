@@ -40,10 +40,10 @@ def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Sam
 
 def blocks(samples: "Samples") -> list[float]:
     """The median seconds of each block, in order."""
-    groups: dict[int, list[float]] = {}
-    for second, block in zip(samples.seconds, samples.block, strict=True):
-        groups.setdefault(block, []).append(second)
-    return [statistics.median(group) for group in groups.values()]
+    from analysis.stats import group_by
+
+    groups = group_by(zip(samples.block, samples.seconds, strict=True), lambda one: one[0])
+    return [statistics.median(s for _, s in own) for own in groups.values()]
 
 
 def name(m: "Measurement") -> str:

@@ -219,6 +219,19 @@ def middle(samples) -> float:
     return statistics.median(samples.seconds)
 
 
+def group_by(items: Iterable, key: Callable) -> dict:
+    """key(item) -> the items that have it, in the order of both."""
+    found: dict = {}
+    for item in items:
+        found.setdefault(key(item), []).append(item)
+    return found
+
+
+def best_by(items: Iterable, key: Callable, cost: Callable) -> dict:
+    """key(item) -> the item that costs least of those that have it."""
+    return {name: min(own, key=cost) for name, own in group_by(items, key).items()}
+
+
 def is_gpu(device: str) -> bool:
     return device.startswith("gpu")
 

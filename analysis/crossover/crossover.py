@@ -228,7 +228,7 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Fami
         cpu_rows = [m for m in (*at, *instead.get(n, ())) if not m.on_gpu]
         as_default = [m for m in cpu_rows if m.settings.threads == default_threads]
         if form.as_written:
-            cpu_rows = as_default = [m for m in as_default if _variant(m) == "operator"]
+            cpu_rows = as_default = [m for m in as_default if m.variant == "operator"]
         gpu_rows = [m for m in at if _is_form(m, form)]
         cpu, gpu = fastest(cpu_rows, "host-latency"), fastest(gpu_rows, form.clock)
         if cpu and gpu:
@@ -251,12 +251,8 @@ def _is_form(m: "Measurement", form: Form) -> bool:
     return (
         is_gpu(s.device)
         and (s.mode, s.reuse) == (form.mode, form.reuse)
-        and (not form.as_written or _variant(m) == "operator")
+        and (not form.as_written or m.variant == "operator")
     )
-
-
-def _variant(m: "Measurement") -> str:
-    return m.variant
 
 
 def _default_threads(rows) -> int | None:

@@ -12,7 +12,7 @@ import msgspec
 from analysis.crossover.crossover import framework_of
 from analysis.crossover.families import batch_family, precision_of
 from analysis.roofline.bounds import Roof, judge
-from analysis.stats import call_s, clock_of, is_gpu, middle, quick_seconds
+from analysis.stats import best_by, call_s, clock_of, group_by, is_gpu, middle, quick_seconds
 from analysis.units import digits, flops_rate, join, percent, times
 from kernels.problems import Problem
 from kernels.registry import title
@@ -98,36 +98,32 @@ def place(m: "Measurement") -> str:
     return {"cpu": "CPU", "gpu:0": "GPU"}.get(device, device.upper().replace(":", " "))
 
 
-def variant(m: "Measurement") -> str:
-    return m.variant
-
-
 def beside(measurements: "Iterable[Measurement]", op: str) -> "dict[Problem, dict[str, Measurement]]":
     """problem -> side -> its fastest warm row by a call that is waited for; problems in the order of the rows, the squares and
     what is 50 convolutions in a call left out."""
-    found: dict = {}
-    for m in timed(measurements, op):
-        if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD:
-            at = found.setdefault(m.problem, {})
-            at[side(m)] = min(at.get(side(m), m), m, key=waited)
-    return found
+    groups = group_by(_layer_rows(measurements, op), lambda m: m.problem)
+    return {problem: best_by(rows, side, waited) for problem, rows in groups.items()}
+
+
+def _layer_rows(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+    return [m for m in _warm(measurements, op) if m.variant != HELD]
+
+
+def _warm(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
+    return [m for m in timed(measurements, op) if m.settings.cache == "warm" and not is_square(m.problem)]
 
 
 def largest(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """Of each layer, direction and arithmetic the warm rows at the largest batch that was measured."""
-    rows = [m for m in timed(measurements, op) if m.settings.cache == "warm" and not is_square(m.problem)]
-    most: dict = {}
-    for m in rows:
-        key = (family := batch_family(m.problem), precision_of(m.problem))
-        most[key] = max(most.get(key, 0), family.size(m.problem))
-    return [
-        m for m in rows if (family := batch_family(m.problem)).size(m.problem) == most[family, precision_of(m.problem)]
-    ]
+    kinds = group_by(_warm(measurements, op), lambda m: (batch_family(m.problem), precision_of(m.problem)))
+    most = {key: max(size_of(m.problem) for m in rows) for key, rows in kinds.items()}
+    every = _warm(measurements, op)
+    return [m for m in every if size_of(m.problem) == most[batch_family(m.problem), precision_of(m.problem)]]
 
 
 def size_words(problem: "Problem") -> str:
     """`batch 32`, or of a square product `n = 512`."""
-    return f"n = {problem.n}" if is_square(problem) else f"batch {batch_family(problem).size(problem)}"
+    return f"{'n =' if is_square(problem) else 'batch'} {size_of(problem)}"
 
 
 def size_of(problem: "Problem") -> int:
@@ -138,37 +134,39 @@ def size_of(problem: "Problem") -> int:
 def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
     """(a framework's row, the best library's on that device, how many times as long it takes) of every problem and way, by
     calls that are waited for; threads as the framework chooses them or its best."""
-    libraries: dict = {}
-    ways: dict = {}
-    for m in timed(measurements, op):
-        key = (m.problem, m.device, m.settings.cache)
-        if not framework_of(m):
-            libraries[key] = min(libraries.get(key, m), m, key=waited)
-        else:
-            own = (*key, m.kernel)
-            ways[own] = min(ways.get(own, m), m, key=waited)
+    best = best_by(
+        timed(measurements, op),
+        lambda m: (m.problem, m.device, m.settings.cache, m.kernel if framework_of(m) else ""),
+        waited,
+    )
+    libraries = {tuple(key): m for (*key, kernel), m in best.items() if not kernel}
+    ways = {key: m for key, m in best.items() if key[-1]}
     return [(m, base, waited(m) / waited(base)) for (*key, _), m in ways.items() if (base := libraries.get(tuple(key)))]
 
 
 def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
     """(a kernel's row from cold caches, its warm one, how many times as long it takes) on the clock that both have; each with
     the number of threads that is fastest for it."""
-    best: dict = {"warm": {}, "cold": {}}
-    for m in timed(measurements, op):
+
+    def alike(m: "Measurement") -> tuple:
         samples = clock_of(m)
-        at, key = best[m.settings.cache], (m.kernel, m.problem, m.device, samples and samples.clock)
-        at[key] = min(at.get(key, m), m, key=call_s)
-    return [(m, base, call_s(m) / call_s(base)) for key, m in best["cold"].items() if (base := best["warm"].get(key))]
+        return m.settings.cache, m.kernel, m.problem, m.device, samples and samples.clock
+
+    best = best_by(timed(measurements, op), alike, call_s)
+    return [
+        (m, base, call_s(m) / call_s(base))
+        for (cache, *key), m in best.items()
+        if cache == "cold" and (base := best.get(("warm", *key)))
+    ]
 
 
 def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[Arithmetic]:
     """Every backend's arithmetic and alignment, the fastest row a problem: each layer at the largest batch that all of the
     backend's arithmetics were measured at, or, where there is none, each at its own largest."""
-    best: dict = {}
-    for m in _alike(measurements, op):
-        at = best.setdefault((m.device, m.backend, precision_of(m.problem), m.problem.alignment), {})
-        key = _but_arithmetic(m.problem)
-        at[key] = min(at.get(key, m), m, key=call_s)
+    kinds = group_by(
+        _alike(measurements, op), lambda m: (m.device, m.backend, precision_of(m.problem), m.problem.alignment)
+    )
+    best = {kind: best_by(rows, lambda m: _but_arithmetic(m.problem), call_s) for kind, rows in kinds.items()}
     found = []
     for (device, backend, math, of), at in sorted(best.items(), key=lambda item: _order(*item[0])):
         base = best.get((device, backend, "float32", of), {}) if math != "float32" else {}
@@ -182,11 +180,7 @@ def arithmetic(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roo
 
 def _alike(measurements: "Iterable[Measurement]", op: str) -> "list[Measurement]":
     """The warm rows of each backend and layer at one batch for all its arithmetics."""
-    rows = [
-        m
-        for m in timed(measurements, op)
-        if m.settings.cache == "warm" and not is_square(m.problem) and variant(m) != HELD
-    ]
+    rows = _layer_rows(measurements, op)
     sizes: dict = {}
     for m in rows:
         sizes.setdefault(_layer(m), {}).setdefault(precision_of(m.problem), set()).add(size_of(m.problem))
@@ -211,10 +205,8 @@ def _but_arithmetic(problem: "Problem") -> tuple:
 
 def grouped(compared, key) -> "dict[tuple, Spread]":
     """key(row) -> the Spread of its ratios, in the order of the keys."""
-    groups: dict = {}
-    for m, _, ratio in compared:
-        groups.setdefault(key(m), []).append(ratio)
-    return {name: made for name in sorted(groups) if (made := spread(groups[name]))}
+    groups = group_by(compared, lambda one: key(one[0]))
+    return {name: made for name in sorted(groups) if (made := spread(ratio for *_, ratio in groups[name]))}
 
 
 def by_size(m: "Measurement") -> tuple:
@@ -236,10 +228,8 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
     first = "float32" if "float32" in maths else next(iter(maths), "")
     told = []
     for device in dict.fromkeys(m.device for m in rows):
-        best: dict = {}
-        for m in (m for m in rows if m.device == device and precision_of(m.problem) == first and not framework_of(m)):
-            best[m.problem] = min(best.get(m.problem, m), m, key=call_s)
-        if not best:
+        own = (m for m in rows if m.device == device and precision_of(m.problem) == first and not framework_of(m))
+        if not (best := best_by(own, lambda m: m.problem, call_s)):
             continue
         ranked = sorted(best.values(), key=lambda m: m.problem.flops / call_s(m))
         ends = [ranked[0], ranked[-1]] if len(ranked) > 1 else ranked
@@ -259,7 +249,7 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
     """What a framework's ways cost beside the best library: a sentence a device and arithmetic."""
     compared = [c for c in against_library(measurements, op) if c[0].settings.cache == "warm"]
     groups: dict = {}
-    for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), variant(m))).items():
+    for key, found in grouped(compared, lambda m: (*by_size(m)[:3], place(m), framework_of(m), m.variant)).items():
         groups.setdefault((key[3], key[2], key[4]), []).append(f"{found.words()} {WAYS.get(key[5], key[5])}")
     noun = _NOUNS[op]
     return [
@@ -284,11 +274,8 @@ def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
 def arithmetic_sentences(found: Iterable[Arithmetic], op: str) -> list[str]:
     """What less precision than float32 brings each backend, by alignment; what alignment does to float32 alone."""
     what = "its channels are" if op == "conv" else "its sizes are"
-    groups: dict = {}
-    for a in found:
-        groups.setdefault((a.device, a.backend, a.math), []).append(a)
     said = []
-    for (device, backend, math), parts in groups.items():
+    for (device, backend, math), parts in group_by(found, lambda a: (a.device, a.backend, a.math)).items():
         where = f"{backend} on {'the CPU' if device == 'cpu' else 'the GPU' if device == 'gpu:0' else device}"
         gains = [f"{times(a.speedup.median)} as fast where {what} {aligned(a.alignment)}" for a in parts if a.speedup]
         if gains:

@@ -12,7 +12,7 @@ from analysis.crossover import crossover
 from analysis.crossover.crossover import LATENCY, Answer, Point, Side, fastest, framework_of
 from analysis.crossover.families import Family, batch_family, comparable, precision_of
 from analysis.crossover.layers import is_square
-from analysis.stats import total
+from analysis.stats import group_by, total
 from analysis.units import count, join
 from kernels import networks
 from kernels.networks.layers import Network
@@ -86,10 +86,10 @@ def answers(step: Step, measurements: "Iterable[Measurement]") -> list[Answer]:
 
 def best_rows(measurements: "Iterable[Measurement]", op: str, framework: str) -> "dict[tuple[Problem, bool], Side]":
     """(problem, on the GPU) -> the fastest row of that way whose data are there."""
-    groups: dict = {}
-    for m in comparable(measurements, op, framework):
-        if m.settings.mode == "resident" and m.settings.reuse == 1:
-            groups.setdefault((m.problem, m.on_gpu), []).append(m)
+    there = (
+        m for m in comparable(measurements, op, framework) if m.settings.mode == "resident" and m.settings.reuse == 1
+    )
+    groups = group_by(there, lambda m: (m.problem, m.on_gpu))
     return {key: side for key, rows in groups.items() if (side := fastest(rows, "host-latency"))}
 
 
@@ -137,11 +137,7 @@ def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> li
     for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
         if side := fastest([m], "host-latency"):
             best.setdefault((m.problem, framework_of(m), m.on_gpu), []).append(side.seconds.value)
-    groups: dict = {}
-    for work in works:
-        problem: Problem = work.problem
-        batch = getattr(problem, batch_family(problem).fields[0])
-        groups.setdefault((batch, problem.math), []).append(work)
+    groups = group_by(works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math))
 
     def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
         whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)

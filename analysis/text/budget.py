@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
 from analysis.predict.combine import HIDDEN
-from analysis.stats import Estimate
+from analysis.stats import Estimate, group_by
 from analysis.text.rates import device_name
 from analysis.text.training import switch_words
 from analysis.units import count, join, seconds, signed
@@ -32,14 +32,11 @@ def subject(training: "Measurement") -> str:
 def sentence(made: Budget) -> str:
     """The budget in one or two sentences: the step, what accounts for it, and what is not explained."""
     known = [
-        f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})"
-        for p in made.parts
-        if p.seconds and p.seconds.value and p.name != HIDDEN
-    ]
-    known += [
         f"less {seconds(abs(p.seconds.value))} that are done {HIDDEN}"
-        for p in made.parts
-        if p.seconds and p.seconds.value and p.name == HIDDEN
+        if p.name == HIDDEN
+        else f"{p.name} {signed(p.seconds.value)} ({_share(p.seconds, made.step)})"
+        for p in sorted(made.parts, key=lambda p: p.name == HIDDEN)
+        if p.seconds and p.seconds.value
     ]
     shared = (
         ", with its share of the fit and its epochs" if {EPOCH_SHARE, FIT_SHARE} & {p.name for p in made.parts} else ""
@@ -141,10 +138,10 @@ def lines(
     """The Keras section as Markdown: the sentences, then for each training a small table of those wanted."""
     rows = list(measurements)
     found = [line for text in sentences(rows, machine, wanted) for line in (text, "")]
-    groups: dict[tuple, list[Budget]] = {}
-    for b in filter(wanted, budgets(rows, machine)):
-        switches = tuple(sorted(b.training.settings.switches.items()))
-        groups.setdefault((b.training.kernel, b.training.problem, switches), []).append(b)
+    groups = group_by(
+        filter(wanted, budgets(rows, machine)),
+        lambda b: (b.training.kernel, b.training.problem, *sorted(b.training.settings.switches.items())),
+    )
     for made in groups.values():
         found += [*table(made), "", *notes(made), ""]
     return found[:-1]

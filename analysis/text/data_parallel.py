@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from analysis.stats import Estimate
+from analysis.stats import Estimate, group_by
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size, times
@@ -21,9 +21,7 @@ def lines(measurements: "Iterable[Measurement]") -> list[str]:
     """From where to where the gains reach, and the claims of S3c beside them; then a few sentences for each model."""
     every = list(measurements)
     found = [c for c in data_parallel.cases(every) if c.several.on_gpu]
-    groups: dict[tuple, list[Case]] = {}
-    for case in sorted(found, key=lambda c: c.several.problem.batch):
-        groups.setdefault(_group(case), []).append(case)
+    groups = group_by(sorted(found, key=lambda c: c.several.problem.batch), _group)
     said = [s for cases in groups.values() for s in _of_group(cases)]
     *traps, worst = _jit(every) or [""]
     return [*_reach(found), *([worst] if worst else []), *_claims(found), *said, *traps, *_depth(found)]
@@ -37,12 +35,9 @@ def _group(case: Case) -> tuple:
 def _reach(cases: list[Case]) -> list[str]:
     """The trainings that gain most and least from so many GPUs, of those that surely gain or lose, the most GPUs first; nothing
     of a single one."""
-    groups: dict[tuple, list[tuple[Case, Estimate]]] = {}
-    for case in sorted(cases, key=lambda c: -c.count):
-        if (gain := case.gain) and sure(gain):
-            groups.setdefault((case.count, way(case.several)), []).append((case, gain))
+    gained = [(c, gain) for c in sorted(cases, key=lambda c: -c.count) if (gain := c.gain) and sure(gain)]
     said = []
-    for (n, how), own in groups.items():
+    for (n, how), own in group_by(gained, lambda one: (one[0].count, way(one[0].several))).items():
         if len({c.several.problem for c, _ in own}) > 1:
             least, most = (pick(own, key=lambda one: one[1].value) for pick in (min, max))
             ends = [
@@ -263,10 +258,8 @@ def _claims(cases: list[Case]) -> list[str]:
     """S3c's claims, by what Keras ran on: more GPUs do nothing by themselves, the gain comes from bigger batches in all."""
     said = []
     for backend in dict.fromkeys(map(library, cases)):
-        groups: dict[tuple, list[tuple[Case, Estimate]]] = {}
-        for c in sorted((c for c in cases if library(c) == backend), key=lambda c: c.several.problem.batch):
-            if gain := c.gain:
-                groups.setdefault(_group(c), []).append((c, gain))
+        own = sorted((c for c in cases if library(c) == backend), key=lambda c: c.several.problem.batch)
+        groups = group_by(((c, gain) for c in own if (gain := c.gain)), lambda one: _group(one[0]))
         ends = [(g[0], g[-1]) for g in groups.values() if len(g) > 1]
         if not ends:
             continue

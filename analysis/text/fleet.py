@@ -2,6 +2,7 @@
 
 from analysis.fleet.devices import LOST, Device
 from analysis.fleet.judgment import Finding, Judged
+from analysis.stats import group_by
 from analysis.units import count, join, percent
 
 HEAD = (
@@ -43,11 +44,8 @@ def lines(judged: Judged) -> list[str]:
     fine = checked - {id(f.device) for f in judged.flagged}
     if checked:
         told.append(f"{len(fine)} of {count(len(checked), 'judged device')} as fast as before or as the others")
-    by_reason: dict[str, list[str]] = {}
-    for device, why in judged.unjudged:
-        by_reason.setdefault(why, []).append(name(device))
-    told += [f"not judged ({why}): {join(names)}" for why, names in by_reason.items()]
-    return told
+    reasons = group_by(judged.unjudged, lambda one: one[1])
+    return told + [f"not judged ({why}): {join(name(d) for d, _ in own)}" for why, own in reasons.items()]
 
 
 def broken(judged: Judged) -> list[str]:

@@ -4,11 +4,11 @@ analysis.compare.comparison found row by row."""
 import statistics
 
 from analysis import noise
-from analysis.compare.comparison import Compared, Comparison, least_effect
+from analysis.compare.comparison import Comparison, least_effect
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
 from analysis.crossover.families import square_rows
 from analysis.roofline.bounds import Roof, pick
-from analysis.stats import Verdict, middle, verdict
+from analysis.stats import Verdict, best_by, group_by, middle, verdict
 from analysis.text.crossings import compare_sentence, form_name, verdict_words
 from analysis.units import bytes_rate, count, digits, flops_rate, join, seconds, times
 from workloads.records import Measurement
@@ -73,12 +73,9 @@ def ceilings(old: "tuple[Roof, ...]", new: "tuple[Roof, ...]", names: tuple[str,
 
 def _fastest(sizes: "dict[int, list[Measurement]]", gpu: bool) -> "dict[int, Measurement]":
     """n -> the row whose call is shortest, its data on the device."""
-    found = {}
-    for n, rows in sizes.items():
-        own = [m for m in rows if m.ok and m.on_gpu == gpu and m.settings.mode == "resident"]
-        if own := [m for m in own if (s := m.on("host-latency")) and s.seconds]:
-            found[n] = min(own, key=lambda m: middle(m.on("host-latency")))
-    return found
+    own = (m for rows in sizes.values() for m in rows if m.ok and m.on_gpu == gpu and m.settings.mode == "resident")
+    timed = (m for m in own if (s := m.on("host-latency")) and s.seconds)
+    return best_by(timed, lambda m: m.problem.n, lambda m: middle(m.on("host-latency")))
 
 
 def _how(m: "Measurement") -> str:
@@ -89,15 +86,12 @@ def sentences(made: "Comparison", old: str, new: str) -> list[str]:
     """How many shared rows are faster, slower, the same by device and operation, and which differ most."""
     if not made.rows:
         return [f"{old} and {new} share no row with a time in both."]
-    groups: dict[tuple[bool, str], list[Compared]] = {}
-    for r in made.rows:
-        groups.setdefault((r.new.on_gpu, r.new.problem.op), []).append(r)
     said = []
-    for (gpu, op), group in groups.items():
+    for (side, op), group in group_by(made.rows, lambda r: (r.new.side, r.new.problem.op)).items():
         counts = [(word, sum(r.word == word for r in group)) for word in ("faster", "slower", "same", "can't tell")]
         middle = statistics.median(r.verdict.ratio.value for r in group)
         said.append(
-            f"Of {count(len(group), f'{op} row')} on the {'GPU' if gpu else 'CPU'} that both have, in {new} "
+            f"Of {count(len(group), f'{op} row')} on the {side} that both have, in {new} "
             f"{join(f'{n} {word}' for word, n in counts if n)}; in the middle they take {digits(middle)} times as long as in "
             f"{old}."
         )

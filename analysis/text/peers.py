@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.crossover import crossover
-from analysis.stats import Estimate, of, verdict
+from analysis.stats import Estimate, group_by, of, verdict
 from analysis.text import crossings
 from analysis.units import bytes_rate, count, digits, join, percent, seconds, size
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy
@@ -187,11 +187,12 @@ def at_once_lines(rows: "Iterable[Measurement]") -> list[str]:
 def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
     """Each line with whether a GPU is held up in it."""
     told = []
-    seen: dict[tuple, list[tuple[Measurement, Measurement, Estimate]]] = {}
-    for alone, m, ratio in slowdowns(rows):
-        if m.problem.operation != "matmul" or (m.settings.mode == "resident" and m.problem.size >= 2048):
-            seen.setdefault(_work(m)[:4], []).append((alone, m, ratio))
-    for of_all in seen.values():
+    worth = (
+        (alone, m, ratio)
+        for alone, m, ratio in slowdowns(rows)
+        if m.problem.operation != "matmul" or (m.settings.mode == "resident" and m.problem.size >= 2048)
+    )
+    for of_all in group_by(worth, lambda one: _work(one[1])[:4]).values():
         alone, m, worst = max(of_all, key=lambda each: each[2].value)
         p, gpu = m.problem, m.device.replace(":", "-")
         what = (

@@ -3,9 +3,11 @@
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import square_rows
+from analysis.crossover.layers import is_square
+from analysis.roofline import memory_levels
 from analysis.roofline.bounds import ABOVE, BEST_MATMUL, Roof, describe, is_above, judge, level, pick, ridge
 from analysis.roofline.roofs import NO_PLATEAU, QUEUED, TENSOR_VARIANTS, WAITED
-from analysis.stats import call_s, quick_seconds
+from analysis.stats import best_by, call_s, group_by, quick_seconds
 from analysis.units import bytes_rate, count, digits, flops_rate, join, percent, seconds, size, times
 from workloads.records import Machine, Measurement
 
@@ -29,8 +31,11 @@ def _ok(measurements, op: str, gpu: bool) -> "list[Measurement]":
 
 
 def _side(m: "Measurement") -> str:
-    threads = f" with {count(m.settings.threads, 'thread')}" if m.settings.threads else ""
-    return m.label + threads
+    return m.label + with_threads(m.settings.threads)
+
+
+def with_threads(threads: int | None) -> str:
+    return f" with {count(threads, 'thread')}" if threads else ""
 
 
 def _first_precision(measurements) -> str:
@@ -51,7 +56,7 @@ def best_at_largest(measurements, gpu: bool) -> "Measurement | None":
 def rate_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
     """The best rate of each device at its largest n, with its part of the roof."""
     measurements = list(measurements)
-    best = [m for m in (best_at_largest(measurements, gpu) for gpu in (False, True)) if m]
+    best = [m for gpu in (False, True) if (m := best_at_largest(measurements, gpu))]
     return [f"{_first_precision(measurements)}: {'; '.join(_rate(m, roofs) for m in best)}."] if best else []
 
 
@@ -97,12 +102,8 @@ def library_sentences(measurements: "Iterable[Measurement]") -> list[str]:
 
 def _by_size(rows) -> dict[int, float]:
     """n -> least seconds, over the square rows of float32."""
-    found: dict[int, float] = {}
-    for m in rows:
-        p, time = m.problem, quick_seconds(m)
-        if time and p.m == p.n == p.k and p.math == "float32":
-            found[p.n] = min(found.get(p.n, time), time)
-    return found
+    square = (m for m in rows if quick_seconds(m) and is_square(m.problem) and m.problem.math == "float32")
+    return {n: call_s(m) for n, m in best_by(square, lambda m: m.problem.n, call_s).items()}
 
 
 def bound_sentences(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> list[str]:
@@ -174,31 +175,26 @@ def unflat_sentences(roofs: "tuple[Roof, ...]") -> list[str]:
     """What stands for a memory whose bandwidth has no flat part: where its ceiling comes from."""
     said = []
     for r in (r for r in roofs if r.kind == "memory" and r.note.startswith(NO_PLATEAU)):
-        threads = f" with {count(r.threads, 'thread')}" if r.threads else ""
         what = r.note.partition(": ")[2]
-        said.append(f"{r.device}: the {r.name} ceiling{threads}, {bytes_rate(r.rate.value)}, is {what} ({r.source}).")
+        said.append(
+            f"{r.device}: the {r.name} ceiling{with_threads(r.threads)}, {bytes_rate(r.rate.value)}, is {what} ({r.source})."
+        )
     return said
 
 
 def level_sentences(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
     """How fast each level of each device's memory is: the fastest operation, all threads; a sentence a device."""
-    from analysis.roofline import memory_levels
-
     found = memory_levels.plateaus(measurements, machine)
     said = []
     for device in dict.fromkeys(p.device for p in found):
         most = max((p.threads or 0 for p in found if p.device == device), default=0)
         own = [p for p in found if p.device == device and (p.threads or 0) == most]
-        best = {
-            p.name: max((q for q in own if q.name == p.name), key=lambda q: q.rate.value)
-            for p in sorted(own, key=lambda p: p.from_bytes)
-        }
+        best = best_by(sorted(own, key=lambda p: p.from_bytes), lambda p: p.name, lambda p: -p.rate.value)
         words = [
             f"{bytes_rate(p.rate.value)} from {name} (working sets of {size(p.from_bytes)} to {size(p.to_bytes)})"
             for name, p in best.items()
         ]
-        threads = f" with {count(most, 'thread')}" if most else ""
-        said.append(f"Memory of {device_name(device)}{threads} gives {join(words)}.")
+        said.append(f"Memory of {device_name(device)}{with_threads(most)} gives {join(words)}.")
     return said
 
 
@@ -285,10 +281,7 @@ def _named(rows, why=lambda m: "") -> str:
 
 def skipped_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """Rows that were not run, by reason."""
-    reasons: dict[str, list] = {}
-    for m in measurements:
-        if m.status == "skipped":
-            reasons.setdefault(m.reason, []).append(m)
+    reasons = group_by((m for m in measurements if m.status == "skipped"), lambda m: m.reason)
     return [f"{count(len(rows), 'row')} skipped ({reason}): {_named(rows)}." for reason, rows in reasons.items()]
 
 

@@ -11,7 +11,7 @@ import msgspec
 
 from analysis.crossover.crossover import Answer
 from analysis.crossover.families import Family
-from analysis.stats import Estimate
+from analysis.stats import Estimate, group_by
 from analysis.text import crossings, rates
 from analysis.text.training import loss_sentence, subject, switch_words, way_word, whole_job
 from analysis.training import break_even
@@ -186,14 +186,12 @@ def _a_step(law, problem) -> Estimate:
 
 def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """A sentence for each training and device: what each change does to a step."""
-    groups: dict[tuple, list[str]] = {}
-    for name, device, what, changed, plain in changes(measurements):
-        told = f"{what}: {seconds(changed.value)} ({against(changed, plain)})"
-        groups.setdefault((name, device, seconds(plain.value)), []).append(told)
+    groups = group_by(changes(measurements), lambda one: (*one[:2], seconds(one[4].value)))
     return [
-        f"{name}, on {rates.device_name(device)}: a step of a warm epoch takes {own} as Keras does it by "
-        f"itself; {'; '.join(told)}."
-        for (name, device, own), told in groups.items()
+        f"{name}, on {rates.device_name(device)}: a step of a warm epoch takes {own} as Keras does it by itself; "
+        + "; ".join(f"{what}: {seconds(to.value)} ({against(to, plain)})" for *_, what, to, plain in each)
+        + "."
+        for (name, device, own), each in groups.items()
     ]
 
 

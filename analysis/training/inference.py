@@ -6,7 +6,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side, classify, refine
-from analysis.stats import Estimate, of
+from analysis.stats import Estimate, group_by, of
 from workloads.records import Measurement, settings
 
 KERAS = "inference/keras"
@@ -48,12 +48,11 @@ class Case(msgspec.Struct, frozen=True):
 
 def cases(measurements: "Iterable[Measurement]") -> "dict[Case, list[Measurement]]":
     """The inference rows that stand for themselves, by case."""
-    found: dict[Case, list] = {}
-    for m in measurements:
-        if m.problem.op == "inference" and m.settings.process == "warm" and settings.ordinary(m):
-            precision = m.settings.switches.get("precision", settings.default("precision"))
-            found.setdefault(Case(m.problem.model, m.problem.dtype, precision), []).append(m)
-    return found
+    own = (
+        m for m in measurements if m.problem.op == "inference" and m.settings.process == "warm" and settings.ordinary(m)
+    )
+    usual = settings.default("precision")
+    return group_by(own, lambda m: Case(m.problem.model, m.problem.dtype, m.settings.switches.get("precision", usual)))
 
 
 def side(rows: "Iterable[Measurement]", way: Way, gpu: bool, batch: int) -> "tuple[Measurement, Estimate] | None":

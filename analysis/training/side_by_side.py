@@ -4,7 +4,7 @@ in one process or in many."""
 from collections.abc import Iterable
 from statistics import median
 
-from analysis.stats import Estimate, is_gpu, of, verdict
+from analysis.stats import Estimate, group_by, of, verdict
 from analysis.units import count, digits, join, seconds
 from workloads.records import Measurement, Samples
 
@@ -83,10 +83,8 @@ def _gain(alone: "list[Measurement]", longer: "Measurement") -> str:
 
 def _rounds(samples) -> list[float]:
     """The median of each round of a Samples record."""
-    rounds: dict[int, list[float]] = {}
-    for s, block in zip(samples.seconds, samples.block, strict=True):
-        rounds.setdefault(block, []).append(s)
-    return [median(own) for own in rounds.values()]
+    rounds = group_by(zip(samples.block, samples.seconds, strict=True), lambda one: one[0])
+    return [median(s for _, s in own) for own in rounds.values()]
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":
@@ -129,16 +127,13 @@ def at_once_sentences(done: "list[Measurement]") -> list[str]:
 
 def trial_sentences(done: "list[Measurement]") -> list[str]:
     """Trials in one process, with clear_session and without, against as many fresh processes; what one more costs in either."""
-    groups: dict = {}
-    for m in done:
-        if m.kernel == TRIAL:
-            groups.setdefault((m.problem, m.device), []).append(m)
     said = []
-    for (problem, device), rows in groups.items():
+    groups = group_by((m for m in done if m.kernel == TRIAL), lambda m: (m.problem, m.side))
+    for (problem, side), rows in groups.items():
         told, steps = "; ".join(map(_trial_words, rows)), count(problem.steps * problem.epochs, "step")
         said.append(
             f"{problem.model} built, compiled and fitted anew for each trial ({steps} of batch {problem.batch}) on the "
-            f"{'GPU' if is_gpu(device) else 'CPU'}: {told}.{_one_more(rows)}"
+            f"{side}: {told}.{_one_more(rows)}"
         )
     return said
 

@@ -275,7 +275,7 @@ def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:
     """`3.22 ms, 144 GFLOP/s, 32.1 %`; with the way of a framework."""
     if m is None:
         return "-"
-    way = f"{layers.variant(m)} " if layers.framework_of(m) else ""
+    way = f"{m.variant} " if layers.framework_of(m) else ""
     share = fraction_words(judge(m, roofs))
     return f"{way}{seconds(layers.waited(m))}, {row_words.rate(m)}" + (f", {share}" if share != "-" else "")
 
