@@ -38,7 +38,7 @@ def test_a_target_that_breaks_is_seen(monkeypatch):
     monkeypatch.setattr(fuzzing.options, "sizes", lambda words: [0])
     with pytest.raises(AssertionError):
         fuzzing.sizes(["1"])
-    monkeypatch.setattr(fuzzing.records, "sound", lambda line: True)
+    monkeypatch.setattr("workloads.records.files.sound", lambda line: True)
     wrong = [line.replace(b'"kernel":"matmul/', b'"kernel":"') for line in fuzzing.LINES]
     with pytest.raises(ValueError):
         fuzzing.page(wrong)

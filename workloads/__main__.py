@@ -20,8 +20,9 @@ def commands() -> Iterator[tuple[str, str]]:
         for path in sorted([*(ROOT / package).glob("[!_]*.py"), *(ROOT / package).glob("*/__main__.py")]):
             if '__name__ == "__main__"' in path.read_text():
                 module = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__main__")
-                said = path.with_name("command.py") if path.stem == "__main__" else path
-                yield module, _sentence(ast.get_docstring(ast.parse(said.read_text())) or "")
+                places = (path.with_name("command.py"), path) if path.stem == "__main__" else (path,)
+                source = next(p for p in places if p.exists()).read_text()
+                yield module, _sentence(ast.get_docstring(ast.parse(source)) or "")
 
 
 def _sentence(text: str) -> str:

@@ -178,7 +178,7 @@ def test_products_in_a_row_are_right_and_counted(measured, problem):
 SMALL = Conv(2, 5, 5, 4, 4, 3, 3)
 
 
-def small(**fields) -> Conv:
+def small_conv(**fields) -> Conv:
     return msgspec.structs.replace(SMALL, **fields)
 
 
@@ -188,13 +188,13 @@ def small(**fields) -> Conv:
         ("matmul/tensorflow/function", Matmul(4, 4, 4, math="tf32"), "TF32 is an arithmetic of GPUs"),
         ("matmul/tensorflow/jit", Matmul(4, 4, 4, "bfloat16", out="float32"), "in its operands' dtype"),
         ("matmul/tensorflow/layer", Matmul(4, 4, 4, "float16", out="float32"), "in its operands' dtype"),
-        ("conv/tensorflow/eager", small(math="tf32"), "TF32 is an arithmetic of GPUs"),
-        ("conv/tensorflow/jit", small(layout="NCHW"), "CPU convolutions are NHWC"),
-        ("conv/tensorflow/graph", small(layout="NCHW"), "CPU convolutions are NHWC"),
-        ("conv/tensorflow/layer", small(pad=1), "pad them `same` or `valid`"),
-        ("conv/tensorflow/held", small(direction="wgrad"), "filters whose layout can be held"),
-        ("conv/tensorflow/held", small(direction="dgrad", stride=2), "filters whose layout can be held"),
-        ("conv/tensorflow/held", small(direction="dgrad", pad=3), "padded by less than the filter"),
+        ("conv/tensorflow/eager", small_conv(math="tf32"), "TF32 is an arithmetic of GPUs"),
+        ("conv/tensorflow/jit", small_conv(layout="NCHW"), "CPU convolutions are NHWC"),
+        ("conv/tensorflow/graph", small_conv(layout="NCHW"), "CPU convolutions are NHWC"),
+        ("conv/tensorflow/layer", small_conv(pad=1), "pad them `same` or `valid`"),
+        ("conv/tensorflow/held", small_conv(direction="wgrad"), "filters whose layout can be held"),
+        ("conv/tensorflow/held", small_conv(direction="dgrad", stride=2), "filters whose layout can be held"),
+        ("conv/tensorflow/held", small_conv(direction="dgrad", pad=3), "padded by less than the filter"),
     ],
     ids=str,
 )
