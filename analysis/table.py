@@ -1,4 +1,4 @@
-"""What goes into a Markdown table: lines of cells, and rows in the words of people."""
+"""Markdown as lines: tables, lists, pictures, and rows in the words of people."""
 
 import re
 from collections.abc import Iterable
@@ -32,6 +32,17 @@ def table(
 
 def line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+def listed(said: Iterable[object]) -> list[str]:
+    """Sentences as a list and an empty line; nothing without any."""
+    lines = [f"- {text(s)}" for s in said]
+    return [*lines, ""] if lines else []
+
+
+def image(name: str, says: str) -> list[str]:
+    """The picture with what it says for those who cannot see it, and an empty line."""
+    return [f"![{text(says)}]({name})", ""]
 
 
 def portable(command: str) -> str:

@@ -9,23 +9,19 @@ def parts(of: Material) -> dict[str, list[str]]:
     if of.parts:
         return of.parts
     rows, ceilings, made = of.rows, of.roofs, of.parts
-    made["crossover"] = overview.crossover_section(rows, of.answers, True)
-    made["roofline"] = overview.roofline_section(rows, ceilings, True)
+    made["crossover"] = overview.crossover_section(rows, of.answers)
+    made["roofline"] = overview.roofline_section(rows, ceilings)
     for op, one in of.layers.items():
-        shown = {name: overview.image(f"{of.prefix}{name}.svg", says, True) for name, says in layers.pictures_of(one)}
-        made[layers.SECTIONS[op][2]] = layers.section(one, shown)
-    picture = overview.image("memory.svg", "Bandwidth against working set, with the levels that it shows.", True)
-    made["memory"] = movement.memory_section(rows, of.machine, picture, ceilings)
-    says = "Time of copies between host and device against their bytes, with the fitted laws."
-    made["transfers"] = movement.copies_section(rows, ceilings, overview.image("transfers.svg", says, True))
+        made[layers.SECTIONS[op][2]] = layers.section(one, of.prefix)
+    made["memory"] = movement.memory_section(rows, of.machine, ceilings)
+    made["transfers"] = movement.copies_section(rows, ceilings)
     made["launches"] = movement.launches_section(rows, ceilings)
     made["several"] = several_gpus.section(rows)
-    made["kernels"] = overview.kernels_section(rows, ceilings, True)
+    made["kernels"] = overview.kernels_section(rows, ceilings)
     for op in overview.LADDERS:
         made[f"ladder-{op}"] = overview.ladder_section(rows, of.machine, op)
     made["budgets"] = step_budgets.section(of.budgets, rows, of.said)
-    shown = {name: overview.image(name, says, True) for name, says in training.PICTURES.items()}
-    made["training"] = training.section(rows, shown)
+    made["training"] = training.section(of)
     made["inference"] = inference.section(rows, of.said)
     made["details"] = overview.details_section(of.left_out)
     made["trust"] = method.trust_section(rows, of.said)

@@ -3,16 +3,13 @@ without JavaScript the pictures and the tables stay."""
 
 import importlib.util
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
 from analysis import table as cells
 from analysis.report import body, calculator, markdown
-from analysis.report.charts import break_even, chart, training
 from analysis.report.charts import crossover as charts_crossover
-from analysis.report.charts import movement as charts_movement
-from analysis.report.charts import roofline as charts_roofline
 from analysis.report.html_page import Page, title
 from analysis.report.material import Material
 from analysis.report.sections import differences, inference, layers, method, movement, overview, rows, several_gpus
@@ -20,11 +17,6 @@ from analysis.text import crossings, questions, rates
 from analysis.text import rows as row_words
 from analysis.units import count, join, size
 from workloads.records import Measurement
-
-
-def _part(name: str) -> Callable[[Material], list[str]]:
-    """A section of a run's page by its name."""
-    return lambda of: body.parts(of)[name]
 
 
 def head(page: Page) -> dict:
@@ -105,31 +97,13 @@ def crossover(page: Page) -> None:
                 page.several,
             )
         )
-    page.add(
-        "crossover",
-        "Where the GPU wins",
-        figure,
-        page.told(_part("crossover")),
-    )
+    page.add("crossover", "Where the GPU wins", figure, page.part("crossover"))
 
 
 def roofline(page: Page) -> None:
     """The ceilings and what stands under them."""
-    drawn = page.draw(lambda of: charts_roofline.chart(of.rows, of.roofs))
-    told = page.told(_part("roofline")) if drawn else ""
-    page.add("roofline", "How far from the hardware's limit", drawn, told)
-
-
-def kernels(page: Page) -> None:
-    """Every kernel by size, and the ladders of our own."""
-    page.add(
-        "kernels",
-        "Kernels",
-        page.draw(lambda of: chart.rates(of.rows, of.roofs)),
-        page.told(_part("kernels")),
-    )
-    for op, heading in overview.LADDERS.items():
-        page.add(f"ladder-{op}", heading, page.told(_part(f"ladder-{op}")))
+    drawn = page.draw("roofline")
+    page.add("roofline", "How far from the hardware's limit", drawn, page.part("roofline") if drawn else "")
 
 
 def by_layer(page: Page) -> None:
@@ -140,82 +114,28 @@ def by_layer(page: Page) -> None:
             for of in page.runs
             for name, says in layers.pictures_of(of.layers[op])
         )
-        page.add(stem, heading, stills, page.told(_part(stem)))
-
-
-def memory(page: Page) -> None:
-    """Bandwidth by working set."""
-    page.add(
-        "memory",
-        "Memory: how fast at every level",
-        page.draw(lambda of: charts_movement.memory(of.rows, of.machine)),
-        page.told(_part("memory")),
-    )
-
-
-def transfers(page: Page) -> None:
-    """Copies with their fitted laws; what small data sets cost to copy has a section with their trainings."""
-    page.add(
-        "transfers",
-        "Copies between host and GPU",
-        page.draw(lambda of: charts_movement.copies(of.rows)),
-        page.told(lambda of: markdown.without(body.parts(of)["transfers"], movement.SMALL)),
-    )
-
-
-def launches(page: Page) -> None:
-    """Calls that do nothing."""
-    page.add(
-        "launches",
-        "Launches and framework constants",
-        page.told(_part("launches")),
-    )
+        page.add(stem, heading, stills, page.part(stem))
 
 
 _SMALL = ("### Small data sets", "### The articles beside")
 
 
-def several(page: Page) -> None:
-    """What GPUs do with each other and all at once."""
-    page.add("several", several_gpus.TITLE, page.told(_part("several")))
-
-
-def infer(page: Page) -> None:
-    """What batches of a model are answered in."""
-    page.add("inference", inference.TITLE, page.told(_part("inference")))
-
-
 def trainings(page: Page) -> None:
-    """Charts along every size, the budgets, the tables."""
-    page.add(
-        "training",
-        "Training with Keras",
-        page.draw(
-            lambda of: training.along(of.trainings),
-            lambda of: training.steps(of.budgets),
-            lambda of: training.foretold(of.foretold),
-            lambda of: break_even.break_even(of.pairs),
-        ),
-        page.told(_part("budgets")),
-        page.told(lambda of: markdown.without(body.parts(of)["training"], *_SMALL)),
-    )
+    """Charts along every size, the budgets, the tables; the study of small data sets in a section of its own."""
 
+    def rest(of: Material) -> list[str]:
+        return markdown.without(body.parts(of)["training"], *_SMALL)
 
-def small(page: Page) -> None:
-    """The study of small data sets: whether it is the copying."""
-
-    def told(of: Material) -> list[str]:
+    def small(of: Material) -> list[str]:
         return [
             *markdown.only(body.parts(of)["training"], *_SMALL),
             *markdown.only(body.parts(of)["transfers"], movement.SMALL),
         ]
 
-    page.add(
-        "small-data",
-        "Small data sets: is it the copying?",
-        page.draw(lambda of: break_even.small(of.small, of.budgets)),
-        page.told(told),
-    )
+    drawn = page.draw("along", "budget", "foretold", "break-even")
+    page.add("training", "Training with Keras", drawn, page.part("budgets"), page.told(rest))
+    title = "Small data sets: is it the copying?"
+    page.add("small-data", title, page.draw("small-dataset"), page.told(small))
 
 
 _TABLES = (
@@ -254,12 +174,12 @@ def _hint(m: Measurement) -> str:
 
 def how_measured(page: Page) -> None:
     """How far to trust it, how it was measured."""
-    page.add("trust", "How far to trust this", page.told(_part("trust")))
+    page.add("trust", "How far to trust this", page.part("trust"))
     page.add(
         "method",
         "How it was measured",
-        page.told(_part("details")),
-        page.told(_part("method")),
+        page.part("details"),
+        page.part("method"),
         markdown.markdown(method.formulas(m for of in page.runs for m in of.rows)),
     )
 
@@ -306,20 +226,19 @@ def write(
     """Writes the page. pictures: the folder of the SVGs that show without JavaScript. others: the runs shown beside it."""
     page = Page([of, *others], pictures)
     answer(page)
-    for build in (
-        crossover,
-        roofline,
-        kernels,
-        by_layer,
-        memory,
-        transfers,
-        launches,
-        several,
-        trainings,
-        small,
-        infer,
-    ):
-        build(page)
+    crossover(page)
+    roofline(page)
+    page.add("kernels", "Kernels", page.draw("rates"), page.part("kernels"))
+    for op, heading in overview.LADDERS.items():
+        page.add(f"ladder-{op}", heading, page.part(f"ladder-{op}"))
+    by_layer(page)
+    page.add("memory", "Memory: how fast at every level", page.draw("memory"), page.part("memory"))
+    copies = page.told(lambda of: markdown.without(body.parts(of)["transfers"], movement.SMALL))
+    page.add("transfers", "Copies between host and GPU", page.draw("transfers"), copies)
+    page.add("launches", "Launches and framework constants", page.part("launches"))
+    page.add("several", several_gpus.TITLE, page.part("several"))
+    trainings(page)
+    page.add("inference", inference.TITLE, page.part("inference"))
     tools = calculate(page)
     list_rows(page)
     how_measured(page)

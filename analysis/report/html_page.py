@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from analysis.report import markdown
-from analysis.report.charts import overlay
+from analysis.report import body, markdown
+from analysis.report.charts import drawing, overlay
 from analysis.table import text
 
 if TYPE_CHECKING:
@@ -58,16 +58,20 @@ class Page:
             return ""
         return "data:image/svg+xml;base64," + base64.b64encode(path.read_bytes()).decode()
 
-    def draw(self, *makes: "Callable[[Material], list[Chart]]") -> str:
+    def draw(self, *names: str) -> str:
         """The figures of charts, each with its sentence and its table; those of several runs over each other."""
         found = []
-        for c in (c for make in makes for c in overlay.several((of.letter, make(of)) for of in self.runs)):
+        for c in (c for n in names for c in overlay.several((of.letter, drawing.CHARTS[n](of)) for of in self.runs)):
             self.charts[c.name] = c
             table = markdown.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))
         return "".join(found)
 
-    def told(self, make: "Callable[..., list[str]]") -> str:
+    def part(self, name: str) -> str:
+        """The section of that name of each run."""
+        return self.told(lambda of: body.parts(of)[name])
+
+    def told(self, make: "Callable[[Material], list[str]]") -> str:
         """The Markdown lines of each run as HTML, under its name where there are several."""
         if not self.several:
             return markdown.markdown(make(self.of))

@@ -6,7 +6,7 @@ import xml.etree.ElementTree
 
 import msgspec
 import pytest
-from fake_measurements import row
+from fake_measurements import page_of, row
 
 from analysis.crossover.crossover import Answer
 from analysis.report.sections import training as section
@@ -232,7 +232,7 @@ def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
     ]
     (pair,) = break_even.pairs(every)
     assert whole_training.trap_sentence(pair) == ""
-    page = "\n".join(section.section(every, {}))
+    page = "\n".join(section.section(page_of(every)))
     assert "| 4.13 ms (can't tell) | 4.17 ms (can't tell) | 4.04 ms (the best) | 1.00 ms |" in page
     slow = trained("fashion-mlp", 32, 2048, (0.0, 0.0, 40e-3), jit_compile="on")
     (pair,) = break_even.pairs([slow if m.settings.switches.get("jit_compile") else m for m in every])
@@ -381,7 +381,7 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
         m.series["device_start_s"] = ((9.0 if m.settings.device == "gpu:0" else 5.0),) * 5
     drawn = section.figures(break_even.answers(rows))
     assert set(drawn) == {"batches.svg", "small-dataset.svg"}
-    page = "\n".join(section.section(rows, {name: [f"![]({name})", ""] for name in section.PICTURES}))
+    page = "\n".join(section.section(page_of(rows)))
     for heading in (
         "### Where the GPU starts to win a training",
         "### Small data sets",
@@ -395,4 +395,4 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
     path = save(drawn["small-dataset.svg"], tmp_path / "small-dataset.svg")
     words = [node.text or "" for node in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
     assert "GPU, fashion-mlp" in words
-    assert section.section([], {}) == []
+    assert section.section(page_of([])) == []

@@ -2,6 +2,7 @@
 laws whose answers are worked out by hand."""
 
 import msgspec
+from fake_measurements import page_of
 from test_jobs import one, trained
 
 from analysis.report.sections import training as section
@@ -42,7 +43,7 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
         in said
     )
     assert "2,048" not in said
-    page = section.section(every, {})
+    page = section.section(page_of(every))
     (row_,) = [s for s in page if s.startswith("| mlp-784-Wx2-10")]
     assert f"| {of}: the GPU wins from width = " in row_ and "2,048" not in row_
     # paid back after 10 s / (16 x 8 ms) = 78.1 epochs of 2,048 samples: 160,000 of the 600,000
@@ -151,7 +152,7 @@ def test_losses_in_words_and_where_the_devices_end_apart():
     made[1].values["tf32"] = 1.0
     said = training_words.loss_sentence(pair)
     assert "48.0 times apart; the GPU's products are in TF32" in said and "--tf32 off" in said
-    assert said in whole_training.lines(made) and "### Losses that differ" in section.section(made, {})
+    assert said in whole_training.lines(made) and "### Losses that differ" in section.section(page_of(made))
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 0.5), (2.5, 0.9)  # less than twice
     assert training_words.loss_sentence(pair) == ""
     made[0].series["job_loss"], made[1].series["job_loss"] = (2.5, 1e-9), (2.5, 1e-7)  # both have learned it all
@@ -189,7 +190,7 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
     def said(*more: Measurement) -> str:
         rows = [cpu, gpu, *more]
         found = [line for line in whole_training.lines(rows) if " the loss is " in line]
-        assert any("### Losses" in line for line in section.section(rows, {})) is bool(found)
+        assert any("### Losses" in line for line in section.section(page_of(rows))) is bool(found)
         return found[0].partition("apart")[2] if found else ""
 
     for m in (cpu, gpu, off):

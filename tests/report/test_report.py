@@ -196,7 +196,7 @@ def test_the_why_table_prints_parts_that_add_up():
     from test_crossover import resident_and_copies
 
     rows = resident_and_copies()
-    text = "\n".join(overview.crossover_section(rows, crossovers(rows), pictures=False))
+    text = "\n".join(overview.crossover_section(rows, crossovers(rows)))
     assert "| 64 | 50.0 us | numpy/blas, 1 thread | 100 us | 5.00 us | 19.0 us | 76.0 us | 0 s |" in text
 
 

@@ -315,3 +315,10 @@ def layers_run(spread: float = 0.01, **how) -> Loaded:
     more = (*memory_rows(spread), *transfer_rows(spread), *launch_rows(spread), *tensor_peaks())
     rows = [*peaks, *more, *layer_rows(spread=spread, **how)]
     return Loaded((run(GPU_MACHINE, command),), tuple(rows), 0, ("conv.jsonl",))
+
+
+def page_of(rows):
+    """What the report's page is made of, from rows that no file holds."""
+    from analysis.report.material import Material
+
+    return Material(Loaded((), tuple(rows), 0, ()))

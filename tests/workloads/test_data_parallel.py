@@ -7,7 +7,7 @@ import re
 
 import msgspec
 import pytest
-from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, row
+from fake_measurements import CPU_MACHINE, GPU_MACHINE, H200, page_of, row
 
 from analysis.checks import rows as row_checks
 from analysis.report.sections import data_parallel as page
@@ -270,7 +270,7 @@ def test_the_page_has_a_line_for_each_training_and_none_for_parts_of_a_cpu():
     )
     assert "| 1.33 | -33.3 % |" in cells
     assert lines[0] == "### What more GPUs buy"
-    assert lines == trainings_page.section([*USUAL[:4], fed(3e-3)], {})[-len(lines) :]
+    assert lines == trainings_page.section(page_of([*USUAL[:4], fed(3e-3)]))[-len(lines) :]
     parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
     assert page.section(parts) == [] and page.section([fit(4e-3)]) == []
 

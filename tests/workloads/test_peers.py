@@ -205,7 +205,7 @@ def test_a_crossover_that_moves_is_told_apart_from_one_that_does_not():
     assert "pinned" in told[1] and told[1].endswith("while all GPUs work: it moves.")
     assert words.crossover_lines(rows_at_once(1.5)) == []  # without a CPU there is none
     rows = [*cpu, *rows_at_once(1.5)]
-    section = "\n".join(overview.crossover_section(rows, crossover.crossovers(rows), False))
+    section = "\n".join(overview.crossover_section(rows, crossover.crossovers(rows)))
     assert f'stands under "{several_gpus.TITLE}"' in section and "no crossover" not in section
     assert f"## {several_gpus.TITLE}" in several_gpus.section(rows)
 

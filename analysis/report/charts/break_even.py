@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.crossover.crossover import FINE
 from analysis.predict import budget
-from analysis.report.charts.chart import Axis, Chart, Trace, View, line, rounded, signed
-from analysis.report.charts.training import COLORS, PATTERNS
+from analysis.report.charts.chart import Axis, Chart, View, rounded, sides, signed, stacked
+from analysis.report.sections.training import BEGINS, begins
 from analysis.text import training, whole_training
 from analysis.training import break_even as jobs
 from analysis.training.break_even import BY_JOB, Pair
@@ -25,66 +25,15 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     views, rows = [], []
     for pair in (p for p in pairs if not p.setup.switches):
         cpu, paid = jobs.opponent(pair), jobs.payback(pair)
-        traces = []
-        for name, side, color, marker, dash in (
-            ("CPU", cpu, "blue", "circle", "dot"),
-            ("GPU", pair.gpu, "vermillion", "square", "solid"),
-        ):
-            at = [(e, side.job(e, pair.steps)) for e in _EPOCHS]
-            traces.append(
-                line(
-                    name,
-                    at,
-                    color,
-                    [f"{name}, {count(e, 'epoch')}: {seconds(t.value)}" for e, t in at],
-                    marker=marker,
-                    dash=dash,
-                    hollow=name == "CPU",
-                )
-            )
-        views.append(
-            View(
-                training.subject(pair.setup),
-                Axis("epochs", "count"),
-                Axis("the whole job", "seconds"),
-                traces,
-                whole_training.payback_sentence(pair),
-                **_paid(paid),
-            )
-        )
-        rows.append(
-            (
-                training.subject(pair.setup),
-                *(seconds(s.begins(pair.steps).value) for s in (cpu, pair.gpu)),
-                *(seconds(s.epoch(pair.steps).value) for s in (cpu, pair.gpu)),
-                "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value),
-            )
-        )
-    heads = (
-        "training",
-        "CPU begins in",
-        "GPU begins in",
-        "an epoch, CPU",
-        "an epoch, GPU",
-        "epochs until the GPU has paid back",
-    )
-    return (
-        [
-            Chart(
-                "break-even",
-                "The whole job: when the GPU has paid back its start",
-                views[0].says,
-                views,
-                heads,
-                rows,
-                "",
-                1,
-                "Training",
-            )
-        ]
-        if views
-        else []
-    )
+        both = [[(e, side.job(e, pair.steps)) for e in _EPOCHS] for side in (cpu, pair.gpu)]
+        axes = Axis("epochs", "count"), Axis("the whole job", "seconds")
+        says, traces = whole_training.payback_sentence(pair), sides(*both, lambda e: count(e, "epoch"))
+        views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
+        after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
+        rows.append((*begins(pair), after))
+    heads = (*BEGINS, "epochs until the GPU has paid back")
+    title = "The whole job: when the GPU has paid back its start"
+    return [Chart("break-even", title, views, heads, rows, chooses="Training")] if views else []
 
 
 def _paid(e: "Estimate | None") -> dict[str, Any]:
@@ -104,89 +53,41 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
     if not found:
         return []
     by_row = {b.training.key: b for b in made}
-    lines_, bars, rows = [], [], []
+    views, rows = [], []
     for one in found:
-        name = training.subject(one.fixed, "samples")
-        epochs = [jobs.planned(p.setup, "samples")[1] for p in one.pairs]
-        sides = [
-            (pair, e, where, side)
-            for pair, e in zip(one.pairs, epochs, strict=True)
-            for where, side in (("CPU", pair.cpu(BY_JOB, e)), ("GPU", pair.gpu))
-        ]
-        traces = []
-        for where, color, marker, dash in (("CPU", "blue", "circle", "dot"), ("GPU", "vermillion", "square", "solid")):
-            at = [
-                (pair.setup.samples, jobs.split(side, e, pair.steps).total) for pair, e, w, side in sides if w == where
-            ]
-            traces.append(
-                line(
-                    where,
-                    at,
-                    color,
-                    [f"{where}, {n:,} samples: {seconds(t.value)}" for n, t in at],
-                    marker=marker,
-                    dash=dash,
-                    hollow=where == "CPU",
-                )
-            )
-        says = _small_says(one)
-        lines_.append(
-            View(
-                f"{name}: the whole job",
-                Axis("samples", "count"),
-                Axis(f"job of {count(epochs[0], 'epoch')}", "seconds"),
-                traces,
-                says,
-            )
-        )
-        split = [
-            (f"{pair.setup.samples:,} {where}", budget.job_parts(side, e, pair.steps, by_row.get(side.row.key)))
-            for pair, e, where, side in sides
-        ]
-        bars.append(
-            View(
-                f"{name}: where its seconds go",
-                Axis("seconds of the job", "seconds", False),
-                Axis("", "words", False),
-                [_bar(part, i, split) for i, part in enumerate(budget.JOB_PARTS) if any(s[part] for _, s in split)],
-                f"The parts of each job add up to its time. {says}",
-                bars=True,
-            )
-        )
+        name, says = training.subject(one.fixed, "samples"), _small_says(one)
+        epochs = jobs.planned(one.pairs[0].setup, "samples")[1]
+        both: list[list] = [[], []]
+        bars = {}
+        for pair in one.pairs:
+            e = jobs.planned(pair.setup, "samples")[1]
+            for points, where, side in zip(both, ("CPU", "GPU"), (pair.cpu(BY_JOB, e), pair.gpu), strict=True):
+                points.append((pair.setup.samples, jobs.split(side, e, pair.steps).total))
+                split = budget.job_parts(side, e, pair.steps, by_row.get(side.row.key))
+                bars[f"{pair.setup.samples:,} {where}"] = split
+        axes = Axis("samples", "count"), Axis(f"job of {count(epochs, 'epoch')}", "seconds")
+        traces = sides(*both, lambda n: f"{n:,} samples")
+        views.append(View(f"{name}: the whole job", *axes, traces, says))
+        views.append(_bars(name, bars, says))
         rows += [
             (name, where, part, signed(s[part]), percent(s[part] / sum(s.values())))
-            for where, s in split
+            for where, s in bars.items()
             for part in budget.JOB_PARTS
             if s[part]
         ]
     heads = ("training", "samples, device", "part", "time", "of the job")
-    views = [view for both in zip(lines_, bars, strict=True) for view in both]
-    return [
-        Chart(
-            "small-dataset",
-            "Small data sets: samples against the whole job",
-            views[0].says,
-            views,
-            heads,
-            rows,
-            "small-dataset.svg",
-            3,
-            "Training",
-        )
-    ]
+    title = "Small data sets: samples against the whole job"
+    return [Chart("small-dataset", title, views, heads, rows, "small-dataset.svg", "Training")]
 
 
-def _bar(part: str, i: int, split: list[tuple[str, dict[str, float]]]) -> Trace:
-    color = "gray" if part == budget.REST else COLORS[i % len(COLORS)]
-    says = [f"{part}, {where}: {signed(s[part])}" for where, s in split]
-    return Trace(
-        part,
-        [rounded(s[part]) for _, s in split],
-        [where for where, _ in split],
-        color,
-        says=says,
-        pattern="/" if part == budget.REST else PATTERNS[i % len(PATTERNS)],
-    )
+def _bars(name: str, bars: dict[str, dict[str, float]], says: str) -> View:
+    """Where the seconds of jobs go, a bar each."""
+    where, axes = list(bars), (Axis("seconds of the job", "seconds", False), Axis("", "words", False))
+    parts = {part: [s[part] for s in bars.values()] for part in budget.JOB_PARTS}
+    traces = stacked(parts, where, lambda part, i, v: f"{part}, {where[i]}: {signed(v)}")
+    shown = [t for t in traces if any(t.x)]
+    says = f"The parts of each job add up to its time. {says}"
+    return View(f"{name}: where its seconds go", *axes, shown, says, bars=True)
 
 
 def _small_says(one: "Small") -> str:

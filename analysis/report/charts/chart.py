@@ -1,32 +1,36 @@
 """Charts as data: what the page draws by JavaScript and writes as a table under it. Colors by Okabe and Ito, each line with a
 marker or a dash of its own."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from analysis import table
 from analysis.crossover.crossover import FINE
+from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
 from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import is_gpu, quick_seconds
 from analysis.text import rows as row_words
 from analysis.text.crossings import short_n_words
-from analysis.units import count, flops_rate, join, percent, seconds
+from analysis.units import flops_rate, join, seconds
 
 if TYPE_CHECKING:
     from analysis.crossover.crossover import Crossing
     from analysis.stats import Estimate
     from workloads.records import Measurement
 
+    Points = list[tuple[float, Estimate]]
+
 SIX = 6  # significant digits of what is drawn: no more was measured
 COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")
 MARKERS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "x")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 PRECISIONS = {"float32": "blue", "float64": "vermillion", "tf32": "green", "float16": "purple", "bfloat16": "orange"}
-_OTHER = "ink"
+_BARS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
+_PATTERNS = ("", "/", "", "x", ".", "", "-")
 
 
 class Axis(msgspec.Struct, frozen=True):
@@ -73,20 +77,23 @@ class View(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """A chart of one or several views that a list chooses from, a sentence, and all its numbers as a table.
+    """A chart of one or several views that a list chooses from, and all its numbers as a table.
 
     `picture`: the SVG of it that shows without JavaScript, "" where there is none. `chooses`: what the list of views is of.
     """
 
     name: str
     title: str
-    says: str
     views: list[View]
     heads: tuple[str, ...]
     rows: list[tuple]
     picture: str = ""
-    left: int = 1
     chooses: str = ""
+
+    @property
+    def says(self) -> str:
+        """The sentence of the first view, which shows until another is chosen."""
+        return self.views[0].says
 
 
 def rounded(value: float) -> float:
@@ -99,6 +106,38 @@ def line(name: str, points: "Iterable[tuple[float, Estimate]]", color: str, says
     points = list(points)
     ys = [[rounded(getattr(e, end)) for _, e in points] for end in ("value", "low", "high")]
     return Trace(name, [rounded(x) for x, _ in points], ys[0], color, low=ys[1], high=ys[2], says=list(says), **how)
+
+
+def sides(cpu: "Points", gpu: "Points", words: Callable[[float], str]) -> list[Trace]:
+    """Seconds on the CPU and on the GPU; `words`: an x in words."""
+    looks = (("CPU", cpu, "blue", "circle", "dot"), ("GPU", gpu, "vermillion", "square", "solid"))
+    return [
+        line(
+            name,
+            points,
+            color,
+            [f"{name}, {words(x)}: {seconds(e.value)}" for x, e in points],
+            marker=marker,
+            dash=dash,
+            hollow=name == "CPU",
+        )
+        for name, points, color, marker, dash in looks
+    ]
+
+
+def stacked(parts: dict[str, list[float]], where: list[str], words: Callable[[str, int, float], str]) -> list[Trace]:
+    """Bars in parts: each part's values over the bars' names; `words`: a part, the bar's index and the value in words."""
+    return [
+        Trace(
+            part,
+            [rounded(v) for v in values],
+            where,
+            "gray" if part == REST else _BARS[i % len(_BARS)],
+            says=[words(part, j, v) for j, v in enumerate(values)],
+            pattern="/" if part == REST else _PATTERNS[i % len(_PATTERNS)],
+        )
+        for i, (part, values) in enumerate(parts.items())
+    ]
 
 
 def crossed(crossings: "Iterable[Crossing]", name: str, before: str = "") -> dict[str, Any]:
@@ -164,27 +203,14 @@ def rates(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
                 f"{precision}: at best {join(tops)}.",
             )
         )
-    if not views:
-        return []
     heads = ("precision", "kernel", "on the", "n", "threads", "rate", "of its roof")
-    return [
-        Chart("rates", "Rate of every kernel, by size", views[0].says, views, heads, rows, "rates.svg", 3, "Precision")
-    ]
+    title = "Rate of every kernel, by size"
+    return [Chart("rates", title, views, heads, rows, "rates.svg", "Precision")] if views else []
 
 
 def _side(item: tuple) -> tuple:
     kernel, path = item
     return is_gpu(next(iter(path.values())).settings.device), kernel
-
-
-def figure_rows(charts: Iterable[Chart]) -> str:
-    """How many numbers there are, for a summary line."""
-    return count(sum(len(c.rows) for c in charts), "row")
-
-
-def share(part: float, whole: float) -> str:
-    """`43.1 %` of something; `-` of nothing."""
-    return percent(part / whole) if whole else "-"
 
 
 def signed(value: float) -> str:

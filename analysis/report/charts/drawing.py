@@ -7,23 +7,32 @@ from analysis.report.charts import break_even, chart, choose, crossover, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
-from analysis.report.sections import layers, movement, overview, training
+from analysis.report.sections import layers, movement, training
+from analysis.table import image
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from analysis.report.charts.chart import View
+    from analysis.report.charts.chart import Chart, View
     from analysis.report.material import Material
 
-_CHARTS = {
-    "## How far from the hardware's limit": (lambda of: charts_roofline.chart(of.rows, of.roofs),),
-    "## Memory: how fast at every level": (lambda of: charts_movement.memory(of.rows, of.machine),),
-    "## Host-device copies": (lambda of: charts_movement.copies(of.rows),),
-    "## Kernels": (lambda of: chart.rates(of.rows, of.roofs),),
-    "## Training with Keras": (
-        lambda of: charts_training.along(of.trainings),
-        lambda of: break_even.small(of.small, of.budgets),
-    ),
+CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
+    "roofline": lambda of: charts_roofline.chart(of.rows, of.roofs),
+    "memory": lambda of: charts_movement.memory(of.rows, of.machine),
+    "transfers": lambda of: charts_movement.copies(of.rows),
+    "rates": lambda of: chart.rates(of.rows, of.roofs),
+    "along": lambda of: charts_training.along(of.trainings),
+    "budget": lambda of: charts_training.steps(of.budgets),
+    "foretold": lambda of: charts_training.foretold(of.foretold),
+    "break-even": lambda of: break_even.break_even(of.pairs),
+    "small-dataset": lambda of: break_even.small(of.small, of.budgets),
+}
+_HEADINGS = {
+    "## How far from the hardware's limit": ("roofline",),
+    "## Memory: how fast at every level": ("memory",),
+    "## Host-device copies": ("transfers",),
+    "## Kernels": ("rates",),
+    "## Training with Keras": ("along", "small-dataset"),
 }
 _CROSSOVER = "## Where the GPU wins"
 
@@ -54,7 +63,7 @@ def several(runs: "list[Material]", folder: pathlib.Path) -> None:
     from analysis.report.charts import products_svg, svg
 
     who = ", ".join(of.label for of in runs)
-    for heading in (_CROSSOVER, *_CHARTS):
+    for heading in (_CROSSOVER, *_HEADINGS):
         for name, title, view in _views(heading, runs):
             products_svg.save(svg.figure(view, title, who), folder / name)
     for of in runs:
@@ -63,17 +72,16 @@ def several(runs: "list[Material]", folder: pathlib.Path) -> None:
 
 def images(heading: str, runs: "list[Material]", shown: bool) -> list[str]:
     """The Markdown lines of the pictures of several runs that belong to a section."""
-    return [
-        line for name, title, view in _views(heading, runs) for line in overview.image(name, view.says or title, shown)
-    ]
+    found = _views(heading, runs) if shown else ()
+    return [line for name, title, view in found for line in image(name, view.says or title)]
 
 
 def _views(heading: str, runs: "list[Material]") -> "Iterator[tuple[str, str, View]]":
     """(file name, title, view) of each picture: of a chart's views the one that most runs are in."""
     if heading == _CROSSOVER and (view := crossover.view(runs)):
         yield "crossover.svg", crossover.TITLE, view
-    for make in _CHARTS.get(heading, ()):
-        for one in overlay.several((of.letter, make(of)) for of in runs):
+    for chosen in _HEADINGS.get(heading, ()):
+        for one in overlay.several((of.letter, CHARTS[chosen](of)) for of in runs):
             drawn = [view for view in one.views if not view.bars]
             if one.picture and drawn:
                 view = max(drawn, key=lambda v: len({t.name.partition(" ")[0] for t in v.traces}))

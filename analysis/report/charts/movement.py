@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from analysis.report.charts.chart import MARKERS, Axis, Chart, Trace, View, line, marks, rounded
+from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.sections import movement
 from analysis.roofline import links, memory_levels
 from analysis.text import rates
@@ -28,22 +28,13 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
     keys = set(shown)
     for p in memory_levels.plateaus(measurements, machine):
         if (p.device, p.threads, p.operation) in keys:
-            traces.append(
-                Trace(
-                    p.name,
-                    [p.from_bytes, p.to_bytes],
-                    [rounded(p.rate.value)] * 2,
-                    "ink",
-                    dash="dot",
-                    legend=False,
-                    says=[f"{p.name}: {bytes_rate(p.rate.value)}"] * 2,
-                    label=f"{p.name} {bytes_rate(p.rate.value)}",
-                )
-            )
+            at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
+            named = {"legend": False, "says": [f"{p.name}: {words}"] * 2, "label": f"{p.name} {words}"}
+            traces.append(Trace(p.name, *at, "ink", dash="dot", **named))
     told = " ".join(rates.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
     view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, told)
     heads = ("device", "operation", "working set", "bandwidth", "fastest there")
-    return [Chart("memory", "Memory: bandwidth by working set", told, [view], heads, rows, "memory.svg", 2)]
+    return [Chart("memory", "Memory: bandwidth by working set", [view], heads, rows, "memory.svg")]
 
 
 def copies(measurements: "list[Measurement]") -> list[Chart]:
@@ -59,31 +50,14 @@ def copies(measurements: "list[Measurement]") -> list[Chart]:
             f"{way}, {size(n)}: {seconds(t)} measured, {seconds(fit)} by the law ({percent(e)} off)"
             for n, fit, t, e in seen
         ]
-        traces.append(
-            Trace(
-                way,
-                sizes,
-                [rounded(t) for _, _, t, _ in seen],
-                how["color"],
-                MARKERS[i % len(MARKERS)],
-                line=False,
-                says=says,
-                hollow=True,
-            )
-        )
-        traces.append(
-            Trace(
-                f"{way}, law",
-                sizes,
-                [rounded(fit) for _, fit, _, _ in seen],
-                how["color"],
-                dash=how["dash"],
-                says=says,
-                legend=False,
-            )
-        )
+        times, fits = [rounded(t) for _, _, t, _ in seen], [rounded(fit) for _, fit, _, _ in seen]
+        color, marker, dash = how.values()
+        traces += [
+            Trace(way, sizes, times, color, marker, line=False, says=says, hollow=True),
+            Trace(f"{way}, law", sizes, fits, color, dash=dash, says=says, legend=False),
+        ]
         rows += [(way, size(n), seconds(t), seconds(fit), percent(e)) for n, fit, t, e in seen]
     told = f"Of {count(len(laws), 'way')} to copy: {links.sentence(laws[0])}."
     view = View("", Axis("bytes of a copy", "bytes"), Axis("time of a copy", "seconds"), traces, told)
     heads = ("way", "bytes", "measured", "by the law", "off by")
-    return [Chart("transfers", "Copies between host and GPU", told, [view], heads, rows, "transfers.svg", 1)]
+    return [Chart("transfers", "Copies between host and GPU", [view], heads, rows, "transfers.svg")]

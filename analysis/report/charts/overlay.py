@@ -46,11 +46,9 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
     shown = list(views.values())
     return msgspec.structs.replace(
         first,
-        says=shown[0].says,
         views=shown,
         heads=("run", *heads),
         rows=rows,
-        left=first.left + 1,
         chooses=first.chooses or "View",
     )
 

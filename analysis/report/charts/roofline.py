@@ -47,19 +47,8 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
         rows += [(label, device, f"batch {layers.size_of(m.problem)}", *_cells(m, roofs)) for m in walk]
     rows += [(roof_name(r), r.device, "a roof", "-", roof_rate(r), "-") for r in roofs if r.measured]
     heads = ("what", "device", "at", "FLOP per byte", "rate", "of its roof")
-    return [
-        Chart(
-            "roofline",
-            "Roofline: how far from the hardware's limit",
-            views[0].says,
-            views,
-            heads,
-            rows,
-            "roofline.svg",
-            3,
-            "Points",
-        )
-    ]
+    title = "Roofline: how far from the hardware's limit"
+    return [Chart("roofline", title, views, heads, rows, "roofline.svg", "Points")]
 
 
 def _cells(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple[str, str, str]:

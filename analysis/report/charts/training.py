@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, line, rounded, signed
+from analysis.predict.budget import REST
+from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, signed, stacked
 from analysis.report.sections import step_budgets
 from analysis.text import whole_training
 from analysis.training.break_even import BY_JOB, BY_STEP
@@ -14,61 +15,37 @@ if TYPE_CHECKING:
     from analysis.predict.budget import Budget
     from analysis.predict.held_out import Case
 
-REST = "not explained"
-COLORS = ("blue", "orange", "sky", "vermillion", "green", "purple", "ink")
-PATTERNS = ("", "/", "", "x", ".", "", "-")
-
 
 def steps(made: "list[Budget]") -> list[Chart]:
     """A step in parts, a bar a device, a view a training; none where nothing of any step is known."""
     views, rows = [], []
     for group in step_budgets.groups(made):
-        names = list(dict.fromkeys(p.name for b in group for p in b.parts if p.seconds and p.seconds.value))
+        names = dict.fromkeys(p.name for b in group for p in b.parts if p.seconds and p.seconds.value)
         where = _apart([step_budgets.place(b) for b in group])
-        traces = []
-        for i, part in enumerate([*names, REST]):
-            values = [_part(b, part) for b in group]
-            traces.append(
-                Trace(
-                    part,
-                    [rounded(v) for v in values],
-                    where,
-                    "gray" if part == REST else COLORS[i % len(COLORS)],
-                    says=[
-                        f"{part} on the {w}: {signed(v)}, {percent(v / b.step.value)} of the step"
-                        for v, w, b in zip(values, where, group, strict=True)
-                    ],
-                    pattern="/" if part == REST else PATTERNS[i % len(PATTERNS)],
-                )
-            )
-            rows += [
-                (step_budgets.name(b), w, part, signed(v), percent(v / b.step.value))
-                for v, w, b in zip(values, where, group, strict=True)
-            ]
-        best = [
-            (w, max(((p.seconds.value, p.name) for p in b.parts if p.seconds), default=(0.0, REST)), b)
-            for w, b in zip(where, group, strict=True)
+        parts = {part: [_part(b, part) for b in group] for part in (*names, REST)}
+        shares = {
+            part: [percent(v / b.step.value) for v, b in zip(vs, group, strict=True)] for part, vs in parts.items()
+        }
+
+        def words(part, j, v, where=where, shares=shares):
+            return f"{part} on the {where[j]}: {signed(v)}, {shares[part][j]} of the step"
+
+        rows += [
+            (step_budgets.name(b), w, part, signed(v), share)
+            for part, values in parts.items()
+            for b, w, v, share in zip(group, where, values, shares[part], strict=True)
         ]
+        best = [max(((p.seconds.value, p.name) for p in b.parts if p.seconds), default=(0.0, REST)) for b in group]
         says = "; ".join(
             f"on the {w} a step takes {seconds(b.step.value)}, the largest part known {n} ({signed(v)})"
-            for w, (v, n), b in best
+            for w, (v, n), b in zip(where, best, group, strict=True)
         )
-        views.append(
-            View(
-                step_budgets.name(group[0]),
-                Axis("seconds of a step", "seconds", False),
-                Axis("", "words", False),
-                traces,
-                f"{says[:1].upper()}{says[1:]}.",
-                bars=True,
-            )
-        )
+        axes = Axis("seconds of a step", "seconds", False), Axis("", "words", False)
+        traces = stacked(parts, where, words)
+        views.append(View(step_budgets.name(group[0]), *axes, traces, f"{says[:1].upper()}{says[1:]}.", bars=True))
     heads = ("training", "device", "part", "time", "of the step")
-    return (
-        [Chart("budget", "Where a training step's time goes", views[0].says, views, heads, rows, "", 3, "Training")]
-        if views
-        else []
-    )
+    title = "Where a training step's time goes"
+    return [Chart("budget", title, views, heads, rows, chooses="Training")] if views else []
 
 
 def _part(b: "Budget", name: str) -> float:
@@ -94,35 +71,14 @@ def foretold(cases: "list[Case]") -> list[Chart]:
     traces, rows = [], []
     every = [s for c in cases for s in (c.seen.step.value, c.predicted.step_s.value)]
     for device, color, marker in (("cpu", "blue", "circle"), ("gpu", "vermillion", "square")):
-        own = [c for c in cases if c.device.startswith(device)]
-        if own:
-            says = [
-                f"{_case(c)}: predicted {seconds(c.predicted.step_s.value)}, measured {seconds(c.seen.step.value)}"
-                for c in own
-            ]
-            traces.append(
-                Trace(
-                    device.upper(),
-                    [rounded(c.seen.step.value) for c in own],
-                    [rounded(c.predicted.step_s.value) for c in own],
-                    color,
-                    marker,
-                    line=False,
-                    says=says,
-                    hollow=device == "cpu",
-                )
-            )
-            rows += [
-                (
-                    _case(c),
-                    c.device,
-                    c.bound,
-                    seconds(c.predicted.step_s.value),
-                    seconds(c.seen.step.value),
-                    percent(c.error),
-                )
-                for c in own
-            ]
+        own = [(c, c.seen.step.value, c.predicted.step_s.value) for c in cases if c.device.startswith(device)]
+        if not own:
+            continue
+        told = [(_case(c), c.device, c.bound, seconds(by), seconds(seen), percent(c.error)) for c, seen, by in own]
+        says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in told]
+        xs, ys = [rounded(seen) for _, seen, _ in own], [rounded(by) for *_, by in own]
+        traces.append(Trace(device.upper(), xs, ys, color, marker, line=False, says=says, hollow=device == "cpu"))
+        rows += told
     ends = [rounded(min(every)), rounded(max(every))]
     traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
     near = sum(c.error <= 0.15 for c in cases)
@@ -132,7 +88,7 @@ def foretold(cases: "list[Case]") -> list[Chart]:
     )
     view = View("", Axis("measured, a step", "seconds"), Axis("predicted, a step", "seconds"), traces, told)
     heads = ("training", "device", "step is", "predicted", "measured", "off by")
-    return [Chart("foretold", "Training steps: predicted against measured", told, [view], heads, rows, "", 3)]
+    return [Chart("foretold", "Training steps: predicted against measured", [view], heads, rows)]
 
 
 def _case(c: "Case") -> str:
@@ -146,61 +102,18 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
     for a in sorted(shown, key=_plainest):
         of = dict(a.family.fixed)
         what = f"{_short(of)}: {a.form.mode} by {a.family.varies}"
-        traces = [
-            line(
-                name,
-                [(p.n, getattr(p, side).seconds) for p in a.points],
-                color,
-                marker=marker,
-                dash=dash,
-                hollow=side == "cpu",
-                says=[f"{name}, {a.family.varies} {p.n}: {seconds(getattr(p, side).seconds.value)}" for p in a.points],
-            )
-            for name, side, color, marker, dash in (
-                ("CPU", "cpu", "blue", "circle", "dot"),
-                ("GPU", "gpu", "vermillion", "square", "solid"),
-            )
-        ]
-        views.append(
-            View(
-                what,
-                Axis(a.family.varies, "count"),
-                Axis(a.form.mode, "seconds"),
-                traces,
-                whole_training.answer_sentence(a),
-                **crossed(a.crossings, a.family.varies, "{} from "),
-            )
-        )
+        mode, varies = a.form.mode, a.family.varies
+        ends = [[(p.n, getattr(p, side).seconds) for p in a.points] for side in ("cpu", "gpu")]
+        traces = sides(*ends, lambda n, varies=varies: f"{varies} {n}")
+        said, marked = whole_training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
+        views.append(View(what, Axis(varies, "count"), Axis(mode, "seconds"), traces, said, **marked))
         rows += [
-            (
-                _short(of),
-                a.form.mode,
-                a.family.varies,
-                p.n,
-                seconds(p.cpu.seconds.value),
-                seconds(p.gpu.seconds.value),
-                digits(p.ratio.value),
-            )
+            (_short(of), mode, varies, p.n, *(seconds(s.seconds.value) for s in (p.cpu, p.gpu)), digits(p.ratio.value))
             for p in a.points
         ]
     heads = ("training", "counted by", "along", "at", "CPU", "GPU", "CPU / GPU")
-    return (
-        [
-            Chart(
-                "along",
-                "Who wins a training, along one size",
-                views[0].says,
-                views,
-                heads,
-                rows,
-                "batches.svg",
-                3,
-                "Training",
-            )
-        ]
-        if views
-        else []
-    )
+    title = "Who wins a training, along one size"
+    return [Chart("along", title, views, heads, rows, "batches.svg", "Training")] if views else []
 
 
 def _plainest(a: "Answer") -> tuple:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from analysis.stats import is_gpu
-from analysis.table import table, text
+from analysis.table import listed, table
 from analysis.text import data_parallel as data_parallel_words
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
@@ -48,9 +48,9 @@ def section(measurements: "Iterable[Measurement]") -> list[str]:
     found = [c for c in data_parallel.cases(every) if is_gpu(c.several.settings.device)]
     if not found:
         return []
-    said = [f"- {text(s)}" for s in data_parallel_words.lines(every)]
+    said = listed(data_parallel_words.lines(every)) or [""]
     rows = [row(c) for c in sorted(found, key=lambda c: (c.several.problem.model, c.several.problem.batch, c.count))]
-    return ["### What more GPUs buy", "", _ABOUT, "", *table(HEADS, rows, 2, HEADS[7:]), *said, ""]
+    return ["### What more GPUs buy", "", _ABOUT, "", *table(HEADS, rows, 2, HEADS[7:]), *said]
 
 
 def row(case: Case) -> tuple[str, ...]:

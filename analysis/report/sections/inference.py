@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from analysis.table import table, text, time, width
+from analysis.table import listed, table, time, width
 from analysis.text import inference as inference_words
 from analysis.training import inference
 from analysis.units import digits
@@ -38,8 +38,8 @@ def section(measurements: "list[Measurement]", said: Iterable[str] = ()) -> list
         for way in inference.WAYS
         if (line := _line(case, own, way, batch))
     ]
-    told = [f"- {text(line)}" for line in inference_words.lines(measurements) if line not in set(said)]
-    return [f"## {TITLE}", "", *told, *[""] * bool(told), *table(HEADS, rows, 3)]
+    told = listed(line for line in inference_words.lines(measurements) if line not in set(said))
+    return [f"## {TITLE}", "", *told, *table(HEADS, rows, 3)]
 
 
 def _line(case: inference.Case, rows: "list[Measurement]", way: inference.Way, batch: int) -> tuple[str, ...] | None:

@@ -14,7 +14,7 @@ from analysis.noise import MATCH
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import is_gpu
-from analysis.table import table, text
+from analysis.table import image, listed, table, text
 from analysis.text import answers, crossings
 from analysis.text import rows as row_words
 from analysis.units import count, digits, flops_rate, percent, seconds
@@ -102,23 +102,18 @@ def _other(m: "Measurement") -> bool:
     return not layers.is_square(m.problem) or bool(layers.framework_of(m)) or m.settings.cache != "warm"
 
 
-def section(of: Layers, images: "dict[str, list[str]]") -> list[str]:
+def section(of: Layers, prefix: str) -> list[str]:
     """The best of each backend at each layer, where the GPU wins, what frameworks, caches and precisions change.
 
-    images: name of a picture -> its line, for those that were drawn.
+    prefix: how the pictures' names begin.
     """
     if not of.rows:
         return []
+    images = {name: image(f"{prefix}{name}.svg", says) for name, says in pictures_of(of)}
     heading, _, stem = SECTIONS[of.op]
     told = layers.rate_sentences(of.rows, of.op, of.roofs)
-    lines = [f"## {heading}", "", *images.get(stem, []), *_listed(told), *_totals_table(of)]
+    lines = [f"## {heading}", "", *images.get(stem, []), *listed(told), *_totals_table(of)]
     return [*lines, *_crossings(of, images), *_layer_tables(of), *_comparisons(of)]
-
-
-def _listed(told: "Iterable[str]") -> list[str]:
-    """Sentences as a list, and an empty line."""
-    lines = [f"- {text(s)}" for s in told]
-    return [*lines, ""] if lines else []
 
 
 def _totals_table(of: Layers) -> list[str]:
@@ -144,7 +139,7 @@ def _totals_table(of: Layers) -> list[str]:
     measured = ("CPU", "GPU, data already there", *sides)
     heads = ("network", "precision", "batch", "directions", f"{SECTIONS[of.op][1]}s", "GFLOP", *measured)
     says = "All of them in one step, each as often as it occurs: the fastest kernel each, one call at a time."
-    return [*_listed(of.won), says, "", *table(heads, rows, 2, measured)] if rows else _listed(of.won)
+    return [*listed(of.won), *([says, "", *table(heads, rows, 2, measured)] if rows else [])]
 
 
 def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
@@ -157,11 +152,11 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
     for varies in dict.fromkeys(a.family.varies for a in told):
         lines += images.get(f"{stem}-{varies}", [])
     first = [a for a in told if a.form == LATENCY and a.precision == told[0].precision]
-    lines += [f"- {text(s)}" for s in answers.summaries(told)]
-    if len(first) <= _MOST_SAID:
-        lines += [f"- {text(answers.sentence(a))}" for a in first]
+    lines += listed([*answers.summaries(told), *map(answers.sentence, first if len(first) <= _MOST_SAID else ())]) or [
+        ""
+    ]
     heads = (
-        f"{one}",
+        one,
         "in its",
         "precision",
         "by",
@@ -171,7 +166,7 @@ def _crossings(of: Layers, images: "dict[str, list[str]]") -> list[str]:
         "answer, default threads",
         "measured",
     )
-    lines += ["", *table(heads, [_answer_row(of, a) for a in told], 8, ("by", "caches", "answer, default threads"))]
+    lines += [*table(heads, [_answer_row(of, a) for a in told], 8, ("by", "caches", "answer, default threads"))]
     gaps = dict.fromkeys(
         f"- {text(of.family_label(a))}, {text(a.precision)}, {text(gap)}" for a in told for gap in a.gaps
     )
@@ -310,7 +305,7 @@ def _comparisons(of: Layers) -> list[str]:
             for (device, _, math, kernel, _, size), s in layers.grouped(compared, layers.by_size).items()
         ]
         lines += (
-            [f"### {heading}: {title}", "", *_listed(told(of.rows, of.op)), says, "", *table(heads, rows, 4)]
+            [f"### {heading}: {title}", "", *listed(told(of.rows, of.op)), says, "", *table(heads, rows, 4)]
             if rows
             else []
         )
@@ -346,7 +341,7 @@ def _comparisons(of: Layers) -> list[str]:
         f"Each {one} at the largest batch that all precisions of its backend were measured at: the middle and the best. "
         "float32 is without TF32, tf32 with it."
     )
-    said = _listed(layers.arithmetic_sentences(arithmetic, of.op))
+    said = listed(layers.arithmetic_sentences(arithmetic, of.op))
     return [
         *lines,
         f"### {heading}: precision and alignment",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from analysis.checks import referee
 from analysis.stats import is_gpu
-from analysis.table import table, text
+from analysis.table import listed, table, text
 from analysis.units import join, percent, seconds
 from kernels import networks
 from workloads.records import settings
@@ -142,7 +142,7 @@ def formulas(measurements: "Iterable[Measurement]") -> list[str]:
     """What the numbers on the page are, as formulas."""
     ops = _measured(measurements)
     shown = [words for of, words in _FORMULAS if ops & of]
-    return ["### Formulas", "", *(f"- {text(words)}" for words in shown), ""] if shown else []
+    return ["### Formulas", "", *listed(shown)] if shown else []
 
 
 def software_words(runs: "Iterable[Run]") -> list[str]:
@@ -163,11 +163,11 @@ def _counted(names: "Iterable[str]") -> str:
 def trust_section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> list[str]:
     """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by: the sentences that the page
     has not `said` already, then tables; nothing without a referee."""
-    told = [f"- {text(s)}" for s in referee.sentences(measurements) if s not in set(said)]
+    told = listed(s for s in referee.sentences(measurements) if s not in set(said))
     beside, truths = referee.beside(measurements), referee.truths(measurements)
     if not (beside or truths):
         return []
-    lines = ["## How far to trust this", "", *told, *[""] * bool(told)]
+    lines = ["## How far to trust this", "", *told]
     if beside:
         heads: tuple[str, ...] = (
             "row",

@@ -20,7 +20,7 @@ from analysis.report.charts.style import (
 )
 from analysis.roofline import data_sheets, links, memory_levels, overheads
 from analysis.roofline.bounds import Roof
-from analysis.table import table, text
+from analysis.table import image, listed, table, text
 from analysis.text import rates as facts
 from analysis.units import bytes_rate, count, percent, seconds, size
 
@@ -164,9 +164,7 @@ def has_copies(measurements: "Iterable[Measurement]") -> bool:
     return any(m.problem.op == "transfer" for m in measurements) and bool(laws_of(list(measurements)))
 
 
-def memory_section(
-    measurements: "list[Measurement]", machine: "Machine | None", picture_line: list[str], roofs: tuple[Roof, ...] = ()
-) -> list[str]:
+def memory_section(measurements: "list[Measurement]", machine: "Machine | None", roofs: tuple[Roof, ...]) -> list[str]:
     """The levels found with their bandwidth, and those looked for in vain; what stands for a memory without a plateau."""
     if not has_memory(measurements):
         return []
@@ -188,26 +186,22 @@ def memory_section(
         )
     ]
     heads = ("device", "threads", "operation", "level", "bandwidth", "+-", "working sets", "sizes", "fastest there")
-    told = facts.level_sentences(measurements, machine)
-    lost = [f"- {text(words)}" for words in memory_levels.missing(measurements, machine)]
-    lost += [f"- {text(words)}" for words in facts.unflat_sentences(roofs)]
+    lost = listed([*memory_levels.missing(measurements, machine), *facts.unflat_sentences(roofs)])
     return [
         "## Memory: how fast at every level",
         "",
-        *picture_line,
-        *(f"- {text(s)}" for s in told),
-        *([""] if told else []),
+        *image("memory.svg", "Bandwidth against working set, with the levels that it shows."),
+        *listed(facts.level_sentences(measurements, machine)),
         *(table(heads, rows, 4) if rows or not lost else []),
         *lost,
-        *([""] if lost else []),
     ]
 
 
-def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], picture_line: list[str]) -> list[str]:
+def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
     """The laws of copying, what of the link they reach, and what the articles' data sets cost."""
     if not any(m.problem.op == "transfer" for m in measurements):
         return []
-    picture_line = picture_line if has_copies(measurements) else []
+    says = "Time of copies between host and device against their bytes, with the fitted laws."
     seen = links.pcie(measurements)
     rate = data_sheets.pcie_bytes_per_s(*seen) if seen else None
     rows = [
@@ -228,14 +222,12 @@ def copies_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], p
     if seen:
         at_most = f", at most {bytes_rate(rate)} each way" if rate else ""
         about = [f"The link ran at PCIe generation {seen[0]} with {count(seen[1], 'lane')} while copying{at_most}.", ""]
-    told = [f"- {text(s)}" for s in facts.link_sentences(roofs)]
     learned = transfer_study.lines(measurements)
     return [
         "## Host-device copies",
         "",
-        *picture_line,
-        *told,
-        *([""] if told else []),
+        *(image("transfers.svg", says) if has_copies(measurements) else []),
+        *listed(facts.link_sentences(roofs)),
         *table(heads, rows, 3),
         *about,
         *([SMALL, "", *learned, ""] if learned else []),

@@ -15,7 +15,7 @@ from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_beside
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import is_gpu, of, quick_seconds
-from analysis.table import table, text
+from analysis.table import image, listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import rows as row_words
 from analysis.units import count, digits, join, percent, seconds, size
@@ -115,28 +115,23 @@ def answers_section(told: "Iterable[tuple[str, list[str]]]") -> list[str]:
     """The verdict in at most five sentences: of each run (its label, empty for a single one; its sentences)."""
     lines = ["## The answer", ""]
     for label, said in told:
-        lines += [*([f"### {text(label)}", ""] if label else []), *(f"- {text(s)}" for s in said), ""]
+        lines += [*([f"### {text(label)}", ""] if label else []), *(listed(said) or [""])]
     return lines
-
-
-def image(name: str, says: str, shown: bool) -> list[str]:
-    """The picture with what it says for those who cannot see it; nothing when it was not drawn."""
-    return [f"![{text(says)}]({name})", ""] if shown else []
 
 
 def details_section(left_out: list[str]) -> list[str]:
     """What the five sentences leave out, apart from the answers that stand in the crossover table."""
     told = [s for s in left_out if "the roof measured" in s or s.startswith("At n")]
-    return ["## Also seen", "", *(f"- {text(s)}" for s in told), ""] if told else []
+    return ["## Also seen", "", *listed(told)] if told else []
 
 
-def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...], pictures: bool) -> list[str]:
+def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> list[str]:
     """The picture, who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
     if not answers:
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
     says = crossings.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
-    lines = ["## Where the GPU wins", "", *image("crossover.svg", says, pictures)]
+    lines = ["## Where the GPU wins", "", *image("crossover.svg", says)]
     if not told:
         if peers.crossover_lines(measurements):
             return [
@@ -186,15 +181,15 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
     return ["Where the GPU's time goes:", "", *table(heads, rows, 2), _WHERE_TIME_GOES, ""] if rows else []
 
 
-def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
+def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
     """The picture, the ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
     paths = best_resident(measurements)
     if not paths and not any(r.measured for r in roofs):
         return []
     says = " ".join(rates.ceiling_sentences(roofs)) or "No roof was measured."
     heads: tuple[str, ...] = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
-    drawn = has_any(measurements, roofs)
-    lines = ["## How far from the hardware's limit", "", *image("roofline.svg", says, pictures and drawn)]
+    lines = ["## How far from the hardware's limit", ""]
+    lines += image("roofline.svg", says) if has_any(measurements, roofs) else []
     measured = [_roof_row(r, roofs) for r in roofs if r.measured]
     lines += table(heads, measured, 2, ("of the data sheet", _RIDGE)) if measured else ["No roof was measured.", ""]
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
@@ -247,16 +242,15 @@ def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
     )
 
 
-def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...], pictures: bool) -> list[str]:
+def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
     """Every kernel's best rate and its rate at the largest size; then streams and peaks."""
     paths = by_kernel(measurements)
     says = "Rate of every kernel's square matmuls against their size."
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
     heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
-    lines = ["## Kernels", "", *image("rates.svg", says, pictures and bool(paths))]
-    lines += (
-        table(heads, [(*key, *_kernel_row(path, roofs)) for key, path in ranked], 2, ("of its roof",)) if ranked else []
-    )
+    best = [(*key, *_kernel_row(path, roofs)) for key, path in ranked]
+    lines = ["## Kernels", ""]
+    lines += [*image("rates.svg", says), *table(heads, best, 2, ("of its roof",))] if ranked else []
     rows = [
         (m.kernel, row_words.problem(m), m.settings.device, cells.threads(m), row_words.rate(m))
         for m in measurements
@@ -356,5 +350,5 @@ def ladder_section(measurements: "Iterable[Measurement]", machine: "Machine | No
     for one in found:
         rows = [(ladder.problem_name(p), *cells) for p in one.problems for cells in ladder.cells(one, p)]
         lines += [f"### {text(ladder.title(one))}", "", *table(("problem", *ladder.HEADS), rows, 2, ladder.HEADS[2:])]
-        lines += [*(f"- {text(line)}" for line in ladder.sentences(one)), ""]
+        lines += listed(ladder.sentences(one))
     return lines

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from analysis.stats import of
-from analysis.table import table, text, width
+from analysis.table import listed, table, width
 from analysis.text import peers
 from analysis.units import bytes_rate, digits, seconds, size
 from kernels.problems import AllReduce, PeerCopy
@@ -19,8 +19,7 @@ def section(measurements: "list[Measurement]") -> list[str]:
     parts = [_copies(measurements), _sums(measurements), _at_once(measurements)]
     if not any(parts):
         return []
-    told = [f"- {text(line)}" for line in peers.lines(measurements)]
-    return [f"## {TITLE}", "", *told, *([""] if told else []), *(line for part in parts for line in part)]
+    return [f"## {TITLE}", "", *listed(peers.lines(measurements)), *(line for part in parts for line in part)]
 
 
 def _copies(measurements: "list[Measurement]") -> list[str]:

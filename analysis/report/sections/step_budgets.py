@@ -9,7 +9,7 @@ from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget
 from analysis.predict.combine import HIDDEN
 from analysis.report.charts.chart import signed
 from analysis.stats import Estimate
-from analysis.table import table, text
+from analysis.table import listed, table, text
 from analysis.text import budget, training, whole_training
 from analysis.training import side_by_side
 from analysis.units import count, join
@@ -29,7 +29,6 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
     rows = [m for m in every if m.problem.op == "training"]
     if not rows:
         return []
-    lost = [f"- {text(budget.lost(m))}" for m in rows if m.status != "ok"]
     heads = (
         "training",
         "device",
@@ -40,10 +39,9 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
         "losses",
         "flags",
     )
-    lines = ["## Training with Keras", "", *lost, *([""] if lost else [])]
+    lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if m.status != "ok")]
     told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
-    more = [f"- {text(line)}" for line in told if line not in set(said)]
-    lines += [*more, *([""] if more else [])]
+    lines += listed(line for line in told if line not in set(said))
     if made:
         lines += table(heads, map(_row, made), 2, ("largest part known", "not explained", "losses", "flags"))
     lines += missing(made) + _parts(made)
@@ -77,7 +75,6 @@ def _parts(made: list[Budget]) -> list[str]:
     sources: dict[str, dict[str, None]] = {}
     for p in (p for b in told for p in b.parts if p.seconds and p.seconds.value):
         sources.setdefault(p.name, {})[re.sub(r"\b\d[\d,.]*\b", "N", _SCALED.sub("", p.why))] = None
-    said = [f"- {text(n)}: {text('; or '.join(whys))}" for n, whys in sources.items()]
     return [
         "### A step in parts",
         "",
@@ -87,8 +84,7 @@ def _parts(made: list[Budget]) -> list[str]:
         "Where the numbers come from (N: as many as that training has; dispatch and work are scaled by what trainings of other "
         "models say, where there are any):",
         "",
-        *said,
-        "",
+        *listed(f"{n}: {'; or '.join(whys)}" for n, whys in sources.items()),
     ]
 
 

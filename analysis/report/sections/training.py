@@ -9,7 +9,7 @@ from analysis.crossover.crossover import Answer
 from analysis.report.charts.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu
-from analysis.table import table, text
+from analysis.table import image, listed, table, text
 from analysis.text import published, training, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
@@ -20,13 +20,11 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
+    from analysis.report.material import Material
     from workloads.records import Measurement
 
 _MOST_LINES = 6
-PICTURES = {
-    "small-dataset.svg": "Seconds of a whole training against its samples, on the CPU and on the GPU.",
-    "batches.svg": "Seconds of a training step against its batch, on the CPU and on the GPU.",
-}
+BEGINS = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU")
 
 
 def swept(answers: "Iterable[Answer]", by: str, varies: str) -> list[Answer]:
@@ -79,20 +77,17 @@ def _short(a: Answer) -> str:
     return str(of["model"]) + ("" if variant == "fit" else f" {backend} {of.get('residence', variant)}")
 
 
-def section(measurements: "list[Measurement]", images: dict[str, list[str]]) -> list[str]:
-    """The trainings' part of the page below the budgets; `images` are the lines that show a picture, by file name."""
-    if not break_even.trainings(measurements):
-        return data_parallel.section(measurements)
-    pairs = break_even.pairs(measurements)
-    lines = _answers(break_even.answers(measurements), images) + _small(whole_training.small_datasets(pairs), images)
-    lines += (
-        _paybacks(pairs) + _ways(measurements) + _articles(measurements) + _forms(pairs) + _losses(pairs, measurements)
-    )
-    lines += _changes(measurements)
-    return lines + data_parallel.section(measurements)
+def section(of: "Material") -> list[str]:
+    """The trainings' part of the page below the budgets."""
+    lines = data_parallel.section(of.rows)
+    if not break_even.trainings(of.rows):
+        return lines
+    by_pair = _paybacks(of.pairs) + _ways(of.rows) + _articles(of.rows) + _forms(of.pairs)
+    changed = _losses(of.pairs, of.rows) + _changes(of.rows)
+    return _answers(of.trainings) + _small(of.small) + by_pair + changed + lines
 
 
-def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
+def _answers(answers: list[Answer]) -> list[str]:
     """A line a training: along what, who wins by the step, by an epoch and by the whole job."""
     if not answers:
         return []
@@ -108,7 +103,7 @@ def _answers(answers: list[Answer], images: dict[str, list[str]]) -> list[str]:
     return [
         "### Where the GPU starts to win a training",
         "",
-        *images.get("batches.svg", []),
+        *image("batches.svg", "Seconds of a training step against its batch, on the CPU and on the GPU."),
         *table(heads, rows, len(heads)),
     ]
 
@@ -125,11 +120,12 @@ def _verdict(a: Answer) -> str:
     return (f"{whole_training.job_of(a)[0]}: " if a.form.mode == BY_JOB else "") + whole_training.verdict_of(a)
 
 
-def _small(found: "list[whole_training.Small]", images: dict[str, list[str]]) -> list[str]:
+def _small(found: "list[whole_training.Small]") -> list[str]:
     """Samples against where a job's seconds go, both devices on a line each."""
     if not found:
         return []
-    lines = ["### Small data sets: the training half", "", *images.get("small-dataset.svg", [])]
+    says = "Seconds of a whole training against its samples, on the CPU and on the GPU."
+    lines = ["### Small data sets: the training half", "", *image("small-dataset.svg", says)]
     heads = (
         "samples",
         "device",
@@ -148,8 +144,7 @@ def _small(found: "list[whole_training.Small]", images: dict[str, list[str]]) ->
         lines += [f"{text(training.subject(small.fixed))}, {_epochs(small.pairs[0])} epochs:", ""]
         rows = [row for pair in small.pairs for row in _small_rows(pair)]
         lines += table(heads, rows, 2)
-        said = [f"- {text(s)}" for s in map(whole_training.last_batch_sentence, small.pairs) if s]
-        lines += [*said, ""] if said else []
+        lines += listed(filter(None, map(whole_training.last_batch_sentence, small.pairs)))
     return lines
 
 
@@ -194,20 +189,20 @@ def _wins(pair: Pair, by: str) -> str:
 
 def _paybacks(pairs: list[Pair]) -> list[str]:
     """When a GPU has paid back what it costs to begin, a line a training."""
-    rows = []
-    for pair in (p for p in pairs if not p.setup.switches):
-        paid, cpu = break_even.payback(pair), break_even.opponent(pair)
-        rows.append(
-            (
-                training.subject(pair.setup),
-                *(seconds(side.begins(pair.steps).value) for side in (cpu, pair.gpu)),
-                *(seconds(side.epoch(pair.steps).value) for side in (cpu, pair.gpu)),
-                _paid(paid),
-            )
-        )
-    heads = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU", "paid back after so many")
+    rows = [(*begins(pair), _paid(break_even.payback(pair))) for pair in pairs if not pair.setup.switches]
+    heads = (*BEGINS, "paid back after so many")
     about = "Epochs of the samples that each line names."
     return ["### When the GPU pays back its start", "", about, "", *table(heads, rows)] if rows else []
+
+
+def begins(pair: Pair) -> tuple[str, ...]:
+    """The cells of a training under BEGINS."""
+    sides = break_even.opponent(pair), pair.gpu
+    once, epochs = (
+        (seconds(side.begins(pair.steps).value) for side in sides),
+        (seconds(side.epoch(pair.steps).value) for side in sides),
+    )
+    return training.subject(pair.setup), *once, *epochs
 
 
 def _paid(paid: Estimate | None) -> str:
@@ -221,8 +216,8 @@ def _paid(paid: Estimate | None) -> str:
 
 
 def _ways(measurements: "list[Measurement]") -> list[str]:
-    said = [f"- {text(s)}" for s in whole_training.way_sentences(measurements)]
-    return ["### One batch, several ways", "", *said, ""] if said else []
+    said = listed(whole_training.way_sentences(measurements))
+    return ["### One batch, several ways", "", *said] if said else []
 
 
 def _articles(measurements: "list[Measurement]") -> list[str]:
@@ -242,8 +237,8 @@ def _articles(measurements: "list[Measurement]") -> list[str]:
         )
         for b in found
     ]
-    said = [f"- {text(published.sentence(b))}" for b in found if b.here]
-    return ["### The articles beside this machine", "", *table(heads, rows, 3), *said, ""]
+    said = listed(published.sentence(b) for b in found if b.here)
+    return ["### The articles beside this machine", "", *table(heads, rows, 3), *said]
 
 
 def _forms(pairs: list[Pair]) -> list[str]:
@@ -270,8 +265,8 @@ def _factor(step: Estimate, best: Estimate) -> str:
 
 
 def _losses(pairs: list[Pair], measurements: "list[Measurement]") -> list[str]:
-    said = [f"- {text(s)}" for pair in pairs if (s := training.loss_sentence(pair, measurements))]
-    return ["### Losses that differ", "", *said, ""] if said else []
+    said = listed(s for pair in pairs if (s := training.loss_sentence(pair, measurements)))
+    return ["### Losses that differ", "", *said] if said else []
 
 
 def _changes(measurements: "list[Measurement]") -> list[str]:
