@@ -21,6 +21,7 @@ import tempfile
 import unittest.mock
 import warnings
 import zlib
+from collections.abc import Iterable
 
 # ---- All that is asked of the inside of the product: when modules move, only these lines change.
 from fake_measurements import CPU_MACHINE, GPU_MACHINE
@@ -39,32 +40,27 @@ FIXED = {  # what this machine would say of itself -> what it says here
         "gpu_problem": lambda: "" if _machine.gpus else "no NVIDIA driver",
         "describe": lambda: _machine,
         "threads_to_try": lambda: (1, 2, 4, 8, 16),
-        "usable_cores": lambda: 16,
-        "usable_threads": lambda: 16,
-        "numba_threads": lambda: 16,
+        **dict.fromkeys(("usable_cores", "usable_threads", "numba_threads"), lambda: 16),
         "memory_available": lambda device="cpu": 64 << 30,
     }
 }
 _machine = CPU_MACHINE
 # ----
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-STORED = ROOT / "tests" / "golden.json"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+STORED = pathlib.Path(__file__).with_name("golden.json")
 FROM = "commit af57aea (as formatted by ffc9759)"
 REPORTS = pathlib.Path("reports")
-H200 = "reports/nvidia-h200"
-X4 = "reports/nvidia-h200-x4"
-OLD = "reports/amd-avx512-2c/occasions/20261122T044306Z.jsonl"
-NEW = "reports/amd-avx512-2c/occasions/20261122T054904Z.jsonl"
+H200, X4, INTEL = "reports/nvidia-h200", "reports/nvidia-h200-x4", "reports/intel-avx512-2c"
+OLD, NEW = (f"reports/amd-avx512-2c/occasions/20261122T0{at}Z.jsonl" for at in (44306, 54904))
 
 Values = dict[str, str]
 
 
 def number(value: float | int) -> str:
     """One digit more than what is compared, so that a rounding is no difference; whole numbers as they are."""
-    if isinstance(value, float):
-        return f"{value:.7g}" if not value.is_integer() or abs(value) > 1e15 else str(int(value))
-    return str(int(value))
+    rounded = isinstance(value, float) and not (value.is_integer() and abs(value) <= 1e15)
+    return f"{value:.7g}" if rounded else str(int(value))
 
 
 def scalar(value) -> str | None:
@@ -95,22 +91,23 @@ def flat(name: str, node) -> Values:
     return {name: text} if text else {}
 
 
+def every(give, inputs: Iterable, *more) -> Values:
+    return {name: value for one in inputs for name, value in give(one, *more).items()}
+
+
 def command(words: str, here=CPU_MACHINE) -> tuple[int, str, str]:
     """(exit code, stdout, stderr) of `python -m words`, in this process, on a machine whose facts are fixed."""
     global _machine
-    _machine, (module, *argv) = here, words.split()
-    out, err, code = io.StringIO(), io.StringIO(), 0
+    _machine, argv, code = here, words.split(), 0
     with contextlib.ExitStack() as stack:
-        for owner, fakes in FIXED.items():
+        for owner, fakes in [*FIXED.items(), (sys, {"argv": argv})]:
             for name, fake in fakes.items():
                 stack.enter_context(unittest.mock.patch.object(owner, name, fake))
-        stack.enter_context(unittest.mock.patch.object(sys, "argv", [module, *argv]))
-        stack.enter_context(warnings.catch_warnings())
-        stack.enter_context(contextlib.redirect_stdout(out))
-        stack.enter_context(contextlib.redirect_stderr(err))
-        warnings.simplefilter("ignore")
+        stack.enter_context(warnings.catch_warnings(action="ignore"))
+        out = stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+        err = stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
         try:
-            runpy.run_module(module, run_name="__main__")
+            runpy.run_module(argv[0], run_name="__main__")
         except SystemExit as stop:
             code = stop.code if isinstance(stop.code, int) else int(bool(stop.code))
     return code, out.getvalue(), err.getvalue()
@@ -130,15 +127,14 @@ def planned(words: str, here) -> Values:
     code, out, err = command(f"{words} --dry-run --format json", here)
     name = f"plan/{here.key}/{words}"
     made = {f"{name}/exit": str(code)}
-    if not out.startswith("{"):  # a training's plan is a list, and then how long it may take, in words
+    if out.startswith("{"):
+        plan = json.loads(out)
+        listed = [" ".join(v for v in flat("", row).values() if v) for row in plan.pop("rows")]
+        made |= {f"{name}/{key}": str(scalar(value)) for key, value in plan.items()}
+    else:  # a training's plan is a list, and then how long it may take, in words
         listed = [line for line in out.splitlines() if re.match(r"\w+/\w+/\w+ ", line)]
-        made |= {f"{name}/row {i:03}": line for i, line in enumerate(listed)}
-        return made | {f"{name}/error": errors(err)} if code else made
-    plan = json.loads(out)
-    made |= {f"{name}/{key}": str(scalar(plan[key])) for key in plan if key != "rows"}
-    return made | {
-        f"{name}/row {i:03}": " ".join(v for v in flat("", row).values() if v) for i, row in enumerate(plan["rows"])
-    }
+        made |= {f"{name}/error": errors(err)} if code else {}
+    return made | {f"{name}/row {i:03}": line for i, line in enumerate(listed)}
 
 
 def errors(err: str) -> str:
@@ -193,12 +189,9 @@ def crossings(folder: str) -> Values:
     """Every crossover of a folder: of products and convolutions, of trainings, and of models that answer."""
     taken = records.read(folder).measurements
     found = [*crossover.crossovers(taken), *answers.every(taken, "matmul"), *answers.every(taken, "conv")]
-    made: Values = {}
-    for a in [*found, *break_even.answers(taken)]:
-        made |= answer(f"crossover/{folder}", a)
-    for _, way, a in inference.crossovers(taken):
-        made |= answer(f"crossover/{folder}/{way.kernel} {way.clock}", a)
-    return made
+    named = [(f"crossover/{folder}", a) for a in [*found, *break_even.answers(taken)]]
+    named += [(f"crossover/{folder}/{way.kernel} {way.clock}", a) for _, way, a in inference.crossovers(taken)]
+    return every(lambda one: answer(*one), named)
 
 
 def rungs(folder: str) -> Values:
@@ -259,15 +252,16 @@ def trained(folder: str) -> Values:
             made[f"{name}/job"] = interval(job)
     for pair in break_even.pairs(taken):
         of = pair.setup
-        name = f"break-even/{folder}/{of.kernel} {of.model} {of.batch} {of.samples} {of.dtype} " + " ".join(
-            "=".join(pair_) for pair_ in of.switches
+        told = " ".join(map("=".join, of.switches))
+        made[f"break-even/{folder}/{of.kernel} {of.model} {of.batch} {of.samples} {of.dtype} {told}"] = interval(
+            break_even.payback(pair)
         )
-        made[name] = interval(break_even.payback(pair))
     return made
 
 
-def compared(old: str, new: str) -> Values:
+def compared(runs: tuple[str, str]) -> Values:
     """The verdicts of two stored runs, and the least effect that is claimed of each row: what its processes differ by."""
+    old, new = runs
     code, out, err = command(f"analysis.compare {old} {new} --format json")
     name = f"compare/{old} {new if new != old else 'itself'}"
     found = json.loads(out) if out else []
@@ -305,18 +299,18 @@ def saved(file: str) -> Values:
     return made
 
 
-def predicted(run: str, rules=None) -> Values:
-    """Every training predicted without its model; its errors by device and bound."""
-    of = profile.read(run)
-    found = held_out.leave_one_out(of, prediction.RULES - {rules} if rules else prediction.RULES)
-    head = f"predict/{run}" + (f" without {rules}" if rules else "")
+def predicted(without: str) -> Values:
+    """Every training of the H200 predicted without its model, by all rules but one; its errors by device and bound."""
+    of = profile.read(H200)
+    found = held_out.leave_one_out(of, prediction.RULES - {without})
+    head = f"predict/{H200}" + (f" without {without}" if without else "")
     made: Values = {}
     for s in held_out.summaries(found, of):
         told = [s.cases, s.models, s.median, s.mean, s.floor or 0, *s.counted, s.wide, *s.every, s.covered]
         made[f"{head}/{s.device} {s.bound}"] = " ".join(map(number, told))
-        if not rules:
+        if not without:
             made |= {f"{head}/{s.device} {s.bound}/{k}": number(v) for k, v in s.baselines.items()}
-    if rules:
+    if without:
         return made
     for i, c in enumerate(found):
         t = c.seen.row.problem
@@ -324,13 +318,17 @@ def predicted(run: str, rules=None) -> Values:
         made[name] = f"{interval(c.seconds)} / {interval(c.predicted.job_s)} / {number(c.error)} {c.bound}"
     for i, b in enumerate(predicted_crossover.beside(of)):
         made[f"{head}/crossing {i:02} {b.varies} {b.by}"] = "-" if b.error is None else number(float(b.error))
-        made |= answer(f"{head}/crossing {i:02}/measured", b.measured) | answer(
-            f"{head}/crossing {i:02}/predicted", b.foretold
-        )
+        for way, a in (("measured", b.measured), ("predicted", b.foretold)):
+            made |= answer(f"{head}/crossing {i:02}/{way}", a)
     return made
 
 
 # ---- which of it
+
+
+def split(listed: str) -> list[str]:
+    return [" ".join(words.split()) for words in listed.split(";")]
+
 
 CASES = [*cases.BY_NAME, *cases.COMPLAINTS_BY_NAME, *cases.QUESTIONS_BY_NAME]
 QUICK_CASES = ["S0", "keras-249"]
@@ -343,24 +341,13 @@ EXPLAINED = [
 ]
 FOLDERS = sorted({str(file.parent) for file in REPORTS.glob("*/*/*.jsonl")})
 MACHINES = sorted({str(pathlib.Path(folder).parent) for folder in FOLDERS})
-QUICK_FOLDERS = [
-    "reports/intel-avx512-2c/suite",
-    "reports/nvidia-h200/layers-mnist-cnn",
-    "reports/nvidia-h200/roofs",
-    "reports/nvidia-h200/small-dataset",
-    "reports/nvidia-h200/training-batches",
-]
+QUICK_RUNS = ("layers-mnist-cnn", "roofs", "small-dataset", "training-batches")
+QUICK_FOLDERS = [f"{INTEL}/suite", *(f"{H200}/{run}" for run in QUICK_RUNS)]
 OCCASIONS = sorted(str(file) for file in REPORTS.glob("amd-avx512-2c/occasions/*.jsonl"))
-SUITE, SMALL = f"{H200}/suite", f"{H200}/training-small-dataset"
-PAIRS = [
-    *itertools.pairwise(OCCASIONS),
-    (SUITE, f"{H200}/ladder"),
-    (SUITE, f"{H200}/roofs"),
-    (SUITE, f"{H200}/training-batches"),
-    (f"{H200}/training-batches", f"{H200}/training-repeats"),
-    (f"{H200}/training-seeds", f"{H200}/training-small-dataset"),
-    *((folder, folder) for folder in FOLDERS),
-]
+OF_H200 = ["suite ladder", "suite roofs", "suite training-batches", "training-batches training-repeats"]
+OF_H200 += ["training-seeds training-small-dataset"]
+PAIRS = [*itertools.pairwise(OCCASIONS), *((folder, folder) for folder in FOLDERS)]
+PAIRS += [tuple(f"{H200}/{run}" for run in runs.split()) for runs in OF_H200]
 SAVED = sorted(str(file) for file in REPORTS.glob("*/predictions-*.ndjson"))
 CPU_PLANS = [
     "workloads.matmul --sizes 64:256:x2 --backends numpy numba",
@@ -373,17 +360,14 @@ CPU_PLANS = [
 GPU_PLANS = [
     "workloads.matmul --sizes 64:256:x2 --backends numpy cupy",
     "workloads.transfer --sizes 4B:1MiB:x16",
-    "workloads.launch --backends cupy",
     "workloads.stream --sizes 1MiB:64MiB:x8 --backends cupy",
-    "workloads.peak --backends cupy",
+    *(f"workloads.{name} --backends cupy" for name in ("launch", "peak")),
 ]
+STUDIES = ("seeds", "small-dataset", "width", "residence", "switches", "backends", "complaints")
 TRAININGS = [
     "workloads.training --model cifar10-cnn --samples 1000 --epochs 2",
     "workloads.training --model mnist-cnn fashion-mlp --batch 32:512:x4",
-    *(
-        f"workloads.training --study {name}"
-        for name in ("seeds", "small-dataset", "width", "residence", "switches", "backends", "complaints")
-    ),
+    *(f"workloads.training --study {name}" for name in STUDIES),
     "workloads.inference --model cifar10-cnn --batch 1:256:x4",
     "workloads.suite --quick",
 ]
@@ -392,122 +376,64 @@ COMMANDS = [
     *(f"workloads.{name}" for name in (*MEASURING, "suite", "referee", "doctor", "describe")),
     *(f"analysis.{name}" for name in ("report", "roofline", "export", "compare", "explain", "predict", "fleet")),
 ]
+OF_ALL = "--max-time 0; --device tpu; --device gpu --dry-run; --backends nope --dry-run; --require-gpu"
+OPTIONS = {  # apart by a semicolon
+    "workloads.matmul": """--sizes 512:256 --dry-run; --sizes 0 --dry-run; --sizes 1:8:x1 --dry-run;
+        --sizes 1:1000000000:+1 --dry-run; --variants nope --backends numpy --dry-run; --dtypes float8 --dry-run;
+        --dry-run --format csv --backends numpy --sizes 64; --model nope --dry-run;
+        --against nowhere --sizes 64 --backends numpy; --fail-on slower>5% --sizes 64 --backends numpy;
+        --save bad/name --sizes 64 --backends numpy; -o TMP/full --sizes 64 --backends numpy;
+        --threads 99 --sizes 64 --backends numba --dry-run""",
+    "workloads.conv": "--shapes 1x8 --dry-run; --model nope --dry-run; --direction up --dry-run",
+    "workloads.training": "--model nope --dry-run; --study nope --dry-run; --batch 0 --dry-run; --dtype int3 --dry-run",
+    "workloads.inference": "--model nope --dry-run",
+    "workloads.suite": "--only nope; --quick --dry-run --format json",
+    "workloads.describe": "--model nope; --model nope.keras",
+    "workloads.doctor": "--format csv",
+    "analysis.report": "; nowhere",
+    "analysis.roofline": "; nowhere",
+    "analysis.fleet": f"nowhere; {X4}/peers --against nowhere; {X4}/peers --fail-on slower>3%",
+    "analysis.export": f"""nowhere --to csv; nowhere; nowhere --to xml; {H200}/training-batches {INTEL}/suite --to csv;
+        {H200}/training-batches --to csv -o TMP/full/file""",
+    "analysis.compare": f"""nowhere nowhere; nowhere; {OLD} {INTEL}/suite; {OLD} {NEW} --fail-on often;
+        {OLD} {NEW} --min-effect 2; {OLD} reports""",
+    "analysis.explain": f"""; --case S9; --case S0 --model peaks; --case S0 nowhere; --case S0 --batch 0;
+        --case S0 --price-gpu -1; --model peeks; --case S0 {H200}/training-batches;
+        --case S0 {INTEL} {H200}/training-batches""",
+    "analysis.predict": f"""; --model nope --profile {H200}/roofs; --model peaks --profile nowhere;
+        --model peaks --profile {INTEL}/suite; --model peaks --profile {H200}/roofs --device gpu:7;
+        --model peaks --profile {H200}/roofs --switch nope=1; --model peaks --profile {H200}/roofs --save x.jsonl;
+        --model peaks --batch x --profile {H200}/roofs; --check nowhere.ndjson; --leave-one-out nowhere""",
+}
 REFUSED = [
     *(f"{name} --nonsense" for name in COMMANDS),
-    *(f"workloads.{name} --max-time 0" for name in MEASURING),
-    *(f"workloads.{name} --device tpu" for name in MEASURING),
-    *(f"workloads.{name} --device gpu --dry-run" for name in MEASURING),
-    *(f"workloads.{name} --backends nope --dry-run" for name in MEASURING),
-    *(f"workloads.{name} --require-gpu" for name in MEASURING),
+    *(f"workloads.{name} {words}" for name in MEASURING for words in split(OF_ALL)),
     *(f"workloads.{name} --sizes 64x --dry-run" for name in ("matmul", "stream", "transfer")),
     *(f"workloads.{name} --fail-on much" for name in ("matmul", "training")),
-    "workloads.matmul --sizes 512:256 --dry-run",
-    "workloads.matmul --sizes 0 --dry-run",
-    "workloads.matmul --sizes 1:8:x1 --dry-run",
-    "workloads.matmul --sizes 1:1000000000:+1 --dry-run",
-    "workloads.matmul --variants nope --backends numpy --dry-run",
-    "workloads.matmul --dtypes float8 --dry-run",
-    "workloads.matmul --dry-run --format csv --backends numpy --sizes 64",
-    "workloads.matmul --model nope --dry-run",
-    "workloads.matmul --against nowhere --sizes 64 --backends numpy",
-    "workloads.matmul --fail-on slower>5% --sizes 64 --backends numpy",
-    "workloads.matmul --save bad/name --sizes 64 --backends numpy",
-    "workloads.matmul -o TMP/full --sizes 64 --backends numpy",
-    "workloads.matmul --threads 99 --sizes 64 --backends numba --dry-run",
-    "workloads.conv --shapes 1x8 --dry-run",
-    "workloads.conv --model nope --dry-run",
-    "workloads.conv --direction up --dry-run",
-    "workloads.training --model nope --dry-run",
-    "workloads.training --study nope --dry-run",
-    "workloads.training --batch 0 --dry-run",
-    "workloads.training --dtype int3 --dry-run",
-    "workloads.inference --model nope --dry-run",
-    "workloads.suite --only nope",
-    "workloads.suite --quick --dry-run --format json",
-    "workloads.describe --model nope",
-    "workloads.describe --model nope.keras",
-    "workloads.doctor --format csv",
-    *(f"analysis.{name} nowhere" for name in ("report", "roofline", "fleet")),
-    "analysis.report",
-    "analysis.roofline",
-    "analysis.export nowhere --to csv",
-    "analysis.export nowhere",
-    "analysis.export nowhere --to xml",
-    "analysis.export reports/nvidia-h200/training-batches reports/intel-avx512-2c/suite --to csv",
-    "analysis.export reports/nvidia-h200/training-batches --to csv -o TMP/full/file",
-    "analysis.compare nowhere nowhere",
-    "analysis.compare nowhere",
-    f"analysis.compare {OLD} reports/intel-avx512-2c/suite",
-    f"analysis.compare {OLD} {NEW} --fail-on often",
-    f"analysis.compare {OLD} {NEW} --min-effect 2",
-    f"analysis.compare {OLD} reports",
-    "analysis.explain",
-    "analysis.explain --case S9",
-    "analysis.explain --case S0 --model peaks",
-    "analysis.explain --case S0 nowhere",
-    "analysis.explain --case S0 --batch 0",
-    "analysis.explain --case S0 --price-gpu -1",
-    "analysis.explain --model peeks",
-    "analysis.explain --case S0 reports/nvidia-h200/training-batches",
-    "analysis.explain --case S0 reports/intel-avx512-2c reports/nvidia-h200/training-batches",
-    "analysis.predict",
-    "analysis.predict --model nope --profile reports/nvidia-h200/roofs",
-    "analysis.predict --model peaks --profile nowhere",
-    "analysis.predict --model peaks --profile reports/intel-avx512-2c/suite",
-    "analysis.predict --model peaks --profile reports/nvidia-h200/roofs --device gpu:7",
-    "analysis.predict --model peaks --profile reports/nvidia-h200/roofs --switch nope=1",
-    "analysis.predict --model peaks --profile reports/nvidia-h200/roofs --save x.jsonl",
-    "analysis.predict --model peaks --batch x --profile reports/nvidia-h200/roofs",
-    "analysis.predict --check nowhere.ndjson",
-    "analysis.predict --leave-one-out nowhere",
-    f"analysis.fleet {X4}/peers --against nowhere",
-    f"analysis.fleet {X4}/peers --fail-on slower>3%",
+    *(f"{name} {words}".strip() for name, listed in OPTIONS.items() for words in split(listed)),
 ]
 
 
 def of_folder(folder: str) -> Values:
     """All that is frozen of a run's folder."""
-    made: Values = {}
-    for give in (rows, crossings, ceilings, trained, rungs, together):
-        made |= give(folder)
-    return made
+    return every(lambda give: give(folder), (rows, crossings, ceilings, trained, rungs, together))
 
 
 def quick() -> Values:
     """About 20 s of it. No TensorFlow."""
-    made: Values = {}
-    for name in QUICK_CASES:
-        made |= explained(f"--case {name}")
-    for words in REFUSED:
-        made |= refused(words)
-    for words in CPU_PLANS:
-        made |= planned(words, CPU_MACHINE)
+    made = every(explained, [f"--case {name}" for name in QUICK_CASES]) | every(refused, REFUSED)
+    made |= every(planned, CPU_PLANS, CPU_MACHINE)
     with stand_in():
-        for words in GPU_PLANS:
-            made |= planned(words, GPU_MACHINE)
-    for folder in QUICK_FOLDERS:
-        made |= of_folder(folder)
-    return made | compared(OLD, NEW) | fleet(f"{X4}/peers") | fleet(f"{X4}/peers", 1.06)
+        made |= every(planned, GPU_PLANS, GPU_MACHINE)
+    made |= every(of_folder, QUICK_FOLDERS) | compared((OLD, NEW))
+    return made | fleet(f"{X4}/peers") | fleet(f"{X4}/peers", 1.06)
 
 
 def rest() -> Values:
     """What takes longer."""
-    made: Values = {}
-    for words in EXPLAINED:
-        made |= explained(words)
-    for folder in [*FOLDERS, *MACHINES]:
-        if folder not in QUICK_FOLDERS:
-            made |= of_folder(folder)
-    for old, new in PAIRS:
-        made |= compared(old, new)
-    for words in TRAININGS:
-        made |= planned(words, GPU_MACHINE)
-    for file in SAVED:
-        made |= saved(file)
-    made |= predicted(H200)
-    for rule in sorted(prediction.RULES):
-        made |= predicted(H200, rule)
-    return thinned(made)
+    made = every(explained, EXPLAINED) | every(of_folder, [f for f in [*FOLDERS, *MACHINES] if f not in QUICK_FOLDERS])
+    made |= every(compared, PAIRS) | every(planned, TRAININGS, GPU_MACHINE) | every(saved, SAVED)
+    return thinned(made | every(predicted, ["", *sorted(prediction.RULES)]))
 
 
 def thinned(made: Values) -> Values:
@@ -522,27 +448,22 @@ def thinned(made: Values) -> Values:
 
 def same(stored: str, now: str) -> bool:
     """Whether two values agree, numbers to 6 digits."""
-    if stored == now:
-        return True
     a, b = stored.split(), now.split()
-    return len(a) == len(b) and all(x == y or _near(x, y) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(map(_near, a, b))
 
 
 def _near(a: str, b: str) -> bool:
-    try:
-        return math.isclose(float(a), float(b), rel_tol=1.5e-6, abs_tol=1e-15)
-    except ValueError:
-        return False
+    with contextlib.suppress(ValueError):
+        return a == b or math.isclose(float(a), float(b), rel_tol=1.5e-6, abs_tol=1e-15)
+    return False
 
 
 @contextlib.contextmanager
 def stand_in():
     """Stands in for CuPy where it is not installed: a plan imports it and calls nothing of it."""
-    absent = {}
-    if importlib.util.find_spec("cupy") is None:
-        absent = {name: unittest.mock.MagicMock() for name in ("cupy", "cupy.cuda", "cupyx")}
-    with unittest.mock.patch.dict(sys.modules):  # the kernels that took it are forgotten afterwards
-        sys.modules.update(absent)
+    lacking = importlib.util.find_spec("cupy") is None
+    absent = {name: unittest.mock.MagicMock() for name in ("cupy", "cupy.cuda", "cupyx") if lacking}
+    with unittest.mock.patch.dict(sys.modules, absent):  # the kernels that took it are forgotten afterwards
         yield
 
 
