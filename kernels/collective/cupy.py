@@ -120,10 +120,13 @@ def _one_shot(problem: AllReduce, data: np.ndarray, early: bool = False):
     return several_gpus.on_each(launches), got, wait
 
 
-def _in_graphs(problem: AllReduce, run: Callable[[], None]) -> Callable[[], None]:
+def _in_graphs(problem: AllReduce, run: Callable[[], None], got: list, wait: Callable[[], None]) -> Callable:
+    """The same recorded as CUDA graphs, with what a clock and a check want of it."""
     if problem.form == "in-place":
         raise ValueError("a recorded sum has a place of its own: in place each call would add up the one before")
-    return several_gpus.recorded(run, len(problem.members), RECORDED)
+    call = _told(problem, several_gpus.recorded(run, len(problem.members), RECORDED), got, wait)
+    call.passes = RECORDED
+    return call
 
 
 @kernel
@@ -137,25 +140,19 @@ def nccl(problem: AllReduce, data):
 def nccl_graph(problem: AllReduce, data):
     """The same calls recorded as CUDA graphs of 32, one a GPU: what NCCL takes without the host's part."""
     run, got = _nccl(problem, data)
-    call = _told(problem, _in_graphs(problem, run), got, several_gpus.wait_for(len(problem.members)))
-    call.passes = RECORDED
-    return call
+    return _in_graphs(problem, run, got, several_gpus.wait_for(len(problem.members)))
 
 
 @kernel
 def one_shot(problem: AllReduce, data):
     """Each GPU writes its values into all others' inboxes and adds what comes: one way over the link, no second step."""
-    run, got, wait = _one_shot(problem, data)
-    return _told(problem, run, got, wait)
+    return _told(problem, *_one_shot(problem, data))
 
 
 @kernel
 def one_shot_graph(problem: AllReduce, data):
     """The same kernel recorded as CUDA graphs of 32, one a GPU: what it takes without the host's part."""
-    run, got, wait = _one_shot(problem, data)
-    call = _told(problem, _in_graphs(problem, run), got, wait)
-    call.passes = RECORDED
-    return call
+    return _in_graphs(problem, *_one_shot(problem, data))
 
 
 @kernel
@@ -163,7 +160,4 @@ def one_shot_early_graph(problem: AllReduce, data):
     """The same, each call's blocks started while those before it end: programmatic dependent launch, from Hopper on."""
     if int(cupy.cuda.Device(0).compute_capability) < 90:
         raise ValueError("programmatic dependent launch needs a GPU of compute capability 9.0 or later")
-    run, got, wait = _one_shot(problem, data, early=True)
-    call = _told(problem, _in_graphs(problem, run), got, wait)
-    call.passes = RECORDED
-    return call
+    return _in_graphs(problem, *_one_shot(problem, data, early=True))

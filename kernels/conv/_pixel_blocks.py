@@ -6,6 +6,7 @@ import numba
 import numpy as np
 
 from kernels.problems import Conv
+from kernels.problems.conv import phase
 from kernels.simd.packing import copy_group, copy_some
 
 _PAGE = 4096  # bytes after which a first-level cache puts lines into the same few places
@@ -77,88 +78,23 @@ def windows(problem: Conv) -> list[Window]:
     of, filters = p.c_in // p.groups, p.c_out // p.groups
     x = (p.h * p.w * p.c_in, p.w * p.c_in, p.c_in)
     y = (p.p * p.q * p.c_out, p.q * p.c_out, p.c_out)
-    tap, row = of * p.c_out, p.s * of * p.c_out
+    tap, row, stride = of * p.c_out, p.s * of * p.c_out, p.stride
     (top, _), (left, _) = p.pads
     for group in range(p.groups):
         first, last = group * of, group * filters
         if p.direction != "dgrad":
-            found.append(
-                Window(
-                    p.n,
-                    p.h,
-                    p.w,
-                    first,
-                    *x,
-                    of,
-                    p.r,
-                    p.s,
-                    p.stride,
-                    top,
-                    left,
-                    p.p,
-                    p.q,
-                    last,
-                    *y,
-                    filters,
-                    last,
-                    row,
-                    tap,
-                    p.c_out,
-                    1,
-                )
-            )
+            source, taps = (p.n, p.h, p.w, first, *x, of), (p.r, p.s, stride, top, left)
+            found.append(Window(*source, *taps, p.p, p.q, last, *y, filters, last, row, tap, p.c_out, 1))
             continue
-        for a in range(min(p.stride, p.h)):
-            for b in range(min(p.stride, p.w)):
-                down, across = _phase(p.h, p.r, p.stride, top, a), _phase(p.w, p.s, p.stride, left, b)
-                at = first + a * x[1] + b * x[2]
-                filter_at = last + down.last * row + across.last * tap
-                found.append(
-                    Window(
-                        p.n,
-                        p.p,
-                        p.q,
-                        last,
-                        *y,
-                        filters,
-                        down.taps,
-                        across.taps,
-                        1,
-                        down.before,
-                        across.before,
-                        down.size,
-                        across.size,
-                        at,
-                        x[0],
-                        x[1] * p.stride,
-                        x[2] * p.stride,
-                        of,
-                        filter_at,
-                        -row * p.stride,
-                        -tap * p.stride,
-                        1,
-                        p.c_out,
-                    )
-                )
+        source = (p.n, p.p, p.q, last, *y, filters)
+        for a in range(min(stride, p.h)):
+            for b in range(min(stride, p.w)):
+                down, across = phase(p.h, p.r, stride, top, a), phase(p.w, p.s, stride, left, b)
+                taps = (down.taps, across.taps, 1, down.zeros, across.zeros)
+                to = (first + a * x[1] + b * x[2], x[0], x[1] * stride, x[2] * stride, of)
+                turned = (last + down.last * row + across.last * tap, -row * stride, -tap * stride, 1, p.c_out)
+                found.append(Window(*source, *taps, down.size, across.size, *to, *turned))
     return found
-
-
-class _Phase(NamedTuple):
-    """The pixels first, first + stride, ... of one side of dx: how many, the taps that reach them, dy's zeros before the first of
-    those, and the last tap, with which the turned filter begins."""
-
-    size: int
-    taps: int
-    before: int
-    last: int
-
-
-def _phase(size: int, taps: int, stride: int, pad: int, first: int) -> _Phase:
-    tap = (first + pad) % stride
-    count = max(0, -(-(taps - tap) // stride))
-    return _Phase(
-        -(-(size - first) // stride), count, count - 1 - (first + pad - tap) // stride, tap + stride * (count - 1)
-    )
 
 
 def unstrided(w: Window) -> Window:

@@ -8,13 +8,13 @@ import numpy as np
 
 from kernels.cuda import autotuner
 from kernels.problems import Conv
+from kernels.problems.arrays import DTYPES
 from kernels.reference import conv as reference_conv
 from kernels.registry import kernel
 
 WORKSPACE_BYTES = 1 << 30
 _ROUNDS, _CALLS = 3, 3
 _HOPELESS = 8  # a plan whose first timed call takes so many times the best one's is timed no further
-_KINDS = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
 _NOTES = cudnn.numerical_note
 _TRANSFORMS = [
     _NOTES.WINOGRAD,
@@ -45,7 +45,7 @@ def graph_of(problem: Conv):
 
     Raises: ValueError when cuDNN cannot do it.
     """
-    kind, group = getattr(cudnn.data_type, _KINDS[problem.dtype]), problem.c_in // problem.groups
+    kind, group = getattr(cudnn.data_type, DTYPES[problem.dtype].cudnn), problem.c_in // problem.groups
     wide = cudnn.data_type.DOUBLE if problem.dtype == "float64" else cudnn.data_type.FLOAT
     graph = cudnn.pygraph(handle=_handle(), io_data_type=kind, intermediate_data_type=wide, compute_data_type=wide)
     dims = {
@@ -150,7 +150,7 @@ def _choose(problem: Conv, operands: list[int], place: int, stream) -> tuple:
 @kernel
 def plan(problem: Conv, a, b):
     """The fastest of all plans that cuDNN offers, timed here (implicit GEMM, direct, Winograd, FFT); float32 without TF32."""
-    if problem.dtype not in _KINDS:
+    if not DTYPES[problem.dtype].cudnn:
         raise ValueError(f"cuDNN convolves no {problem.dtype} here")
     stream, workspace, nhwc = cupy.cuda.get_current_stream(), _workspace(), problem.layout == "NHWC"
     cudnn.set_stream(_handle(), stream.ptr)

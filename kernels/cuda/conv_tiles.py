@@ -9,7 +9,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from kernels.cuda.tiles import GroupTiles, WarpTiles
-from kernels.problems import Conv
+from kernels.problems import Conv, conv
+from kernels.problems.conv import phase
 
 MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
 _LEAST_STEPS = 4  # of a sum that is split, for each of its parts
@@ -58,23 +59,8 @@ class Gather(NamedTuple):
 
 def gather(problem: Conv, c: int = 0) -> Gather:
     """fprop, and the pixels and taps of wgrad; `c`: channels as they lie in memory, padded ones among them."""
-    (top, _), (left, _) = problem.pads
-    return Gather(
-        problem.h,
-        problem.w,
-        c or problem.c_in,
-        problem.n,
-        problem.p,
-        problem.q,
-        problem.c_out,
-        problem.r,
-        problem.s,
-        problem.stride,
-        top,
-        left,
-        problem.p,
-        problem.q,
-    )
+    p, (top, _), (left, _) = problem, *problem.pads
+    return Gather(p.h, p.w, c or p.c_in, p.n, p.p, p.q, p.c_out, p.r, p.s, p.stride, top, left, p.p, p.q)
 
 
 class Phase(NamedTuple):
@@ -91,48 +77,23 @@ def phases(problem: Conv, k: int = 0) -> list[Phase]:
 
     `k`: channels of dy as they lie in memory.
     """
-    (top, _), (left, _) = problem.pads
-    rows = [_phase(problem.h, problem.r, problem.stride, top, y) for y in range(problem.stride)]
-    columns = [_phase(problem.w, problem.s, problem.stride, left, x) for x in range(problem.stride)]
-    return [
-        Phase(
-            Gather(
-                problem.p,
-                problem.q,
-                k or problem.c_out,
-                problem.n,
-                p,
-                q,
-                problem.c_in,
-                r,
-                s,
-                1,
-                above,
-                before,
-                problem.h,
-                problem.w,
-                problem.stride,
-                y,
-                x,
-            ),
-            of_rows,
-            of_columns,
-        )
-        for y, (p, r, above, of_rows) in enumerate(rows)
-        if p and r
-        for x, (q, s, before, of_columns) in enumerate(columns)
-        if q and s
-    ]
+    p, (top, _), (left, _) = problem, *problem.pads
+    rows = [phase(p.h, p.r, p.stride, top, y) for y in range(p.stride)]
+    columns = [phase(p.w, p.s, p.stride, left, x) for x in range(p.stride)]
+    found = []
+    for y, down in enumerate(rows):
+        for x, across in enumerate(columns):
+            if down.size and down.taps and across.size and across.taps:
+                source = (p.p, p.q, k or p.c_out, p.n, down.size, across.size, p.c_in, down.taps, across.taps, 1)
+                of = Gather(*source, down.zeros, across.zeros, p.h, p.w, p.stride, y, x)
+                found.append(Phase(of, *(_turned(side, p.stride) for side in (down, across))))
+    return found
 
 
-def _phase(size: int, taps: int, stride: int, before: int, at: int) -> tuple[int, int, int, slice]:
-    """(pixels at, at + stride, ..; taps that reach them; zeros before dy; those taps, the last first)."""
-    first = (at + before) % stride
-    reach = -(-(taps - first) // stride) if first < taps else 0
-    zeros = reach - 1 - (at + before - first) // stride
-    last = first + (reach - 1) * stride
-    turned = slice(last, first - 1 if first else None, -stride) if reach else slice(0, 0)
-    return -(-(size - at) // stride) if at < size else 0, reach, zeros, turned
+def _turned(side: conv.Phase, stride: int) -> slice:
+    """The taps of a phase, the last first."""
+    before = side.last - side.taps * stride
+    return slice(side.last, before if before >= 0 else None, -stride)
 
 
 def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:

@@ -125,9 +125,10 @@ def _ask(typingctx, array, index):
 
 
 @numba.njit(cache=True)
-def _row_of_tiles(lanes, a, a_at, apart, ahead, line, right, right_at, c, c_at, sizes, old):
+def _row_of_tiles(lanes, a, rows_of_a, line, at, sizes, old):
     """Tiles of C: a panel of A, whose rows are `apart` (0: packed), by the panels of a block of B. Each asks for its share of
     the next panel of A, which lies `ahead` of this one."""
+    (a_at, apart, ahead), (right, right_at, c, c_at) = rows_of_a, at
     n, rows, columns, deep, depth, high, wide = sizes
     tiles = -(-wide // columns)
     streams = high if apart else 1
@@ -210,36 +211,11 @@ def _work(lanes, group, a, a_by, b, b_by, c, sizes, plan, left, right, counters)
             for i in range(piece * height, min((piece + 1) * height, m), rows):
                 high, old = min(rows, m - i), wide if start else 0
                 shape = (n, rows, columns, deep, depth, high, wide)
+                at = right, right_at, c, i * n + j0
                 if a_col == 1:
-                    _row_of_tiles(
-                        lanes,
-                        a,
-                        i * a_row + start,
-                        a_row,
-                        rows * a_row,
-                        line,
-                        right,
-                        right_at,
-                        c,
-                        i * n + j0,
-                        shape,
-                        old,
-                    )
+                    _row_of_tiles(lanes, a, (i * a_row + start, a_row, rows * a_row), line, at, shape, old)
                 else:
-                    _row_of_tiles(
-                        lanes,
-                        left,
-                        left_at + i * depth,
-                        0,
-                        rows * depth,
-                        line,
-                        right,
-                        right_at,
-                        c,
-                        i * n + j0,
-                        shape,
-                        old,
-                    )
+                    _row_of_tiles(lanes, left, (left_at + i * depth, 0, rows * depth), line, at, shape, old)
             emit.take_number(counters, 4 * phase + 3)
 
 

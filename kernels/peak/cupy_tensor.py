@@ -7,27 +7,17 @@ import numpy as np
 
 from kernels.cuda import loader
 from kernels.problems import Peak
+from kernels.problems.arrays import ARITHMETIC, HALVES, ITEM_BYTES, precision
 from kernels.registry import kernel
 
-# math -> rows and k of a product of rows x 8 x k, and the instruction's words and types. Sums are float32 (float64 of float64).
-_DOUBLE: dict[str, Any] = {"PACK": "packed_f64", "WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"'}
-_MMA: dict[str, tuple[int, int, str, dict[str, Any]]] = {
-    "float16": (16, 16, "f32.f16.f16.f32", {"PACK": "packed_f16"}),
-    "bfloat16": (16, 16, "f32.bf16.bf16.f32", {"PACK": "packed_bf16"}),
-    "tf32": (16, 8, "f32.tf32.tf32.f32", {"PACK": "packed_tf32"}),
-    "float64": (16, 16, "f64.f64.f64.f64", {**_DOUBLE, "A_WORDS": 8, "SUMS": 4}),
-}
-_FLOAT64_BEFORE_HOPPER = (8, 4, "f64.f64.f64.f64", {**_DOUBLE, "A_WORDS": 1, "SUMS": 2})
+# Sums are float32 (float64 of float64); the operands of a step are 32 bytes deep, 128 of float64.
+_MMA = ("float16", "bfloat16", "tf32", "float64")
 _SINGLE: dict[str, Any] = {"WORD": "unsigned", "SUM": "float", "AS": '"r"', "TO": '"f"', "A_WORDS": 4, "SUMS": 4}
+_DOUBLE: dict[str, Any] = {"WORD": "double", "SUM": "double", "AS": '"d"', "TO": '"d"', "A_WORDS": 8, "SUMS": 4}
 _CHAINS, _UNROLL, _THREADS, _BLOCKS_A_MULTIPROCESSOR = 8, 4, 256, 4
 _LEAST_TRIPS, _MOST_TRIPS = 20, 1 << 18
 
-_WGMMA = {
-    "float16": (16, "f32.f16.f16", "p, 1, 1, 0, 0", "packed_f16"),
-    "bfloat16": (16, "f32.bf16.bf16", "p, 1, 1, 0, 0", "packed_bf16"),
-    "tf32": (8, "f32.tf32.tf32", "p, 1, 1", "packed_tf32"),
-    "float8_e4m3": (32, "f32.e4m3.e4m3", "p, 1, 1", "packed_fp8"),
-}
+_WGMMA = ("float16", "bfloat16", "tf32", "float8_e4m3")
 _WGMMA_THREADS, _WGMMA_UNROLL = 256, 4
 
 
@@ -40,6 +30,11 @@ def _trips(problem: Peak, a_trip: int) -> int:
             f"{_MOST_TRIPS * a_trip} here"
         )
     return trips
+
+
+def _depth(math: str) -> int:
+    """Steps of the sum in an instruction."""
+    return 32 // ITEM_BYTES[precision(math)[0]]
 
 
 def _capability() -> int:
@@ -60,9 +55,12 @@ def tensor(problem: Peak, constants):
     if problem.math not in _MMA:
         raise ValueError(f"mma.sync has no {problem.math}; this kernel has {', '.join(_MMA)}")
     _require(8)
-    before = problem.math == "float64" and _capability() < 9
-    rows, depth, types, words = _FLOAT64_BEFORE_HOPPER if before else _MMA[problem.math]
-    macros = {**_SINGLE, **words, "MMA": f'"mma.sync.aligned.m{rows}n8k{depth}.row.col.{types}"'}
+    kind, rows, depth, words = ARITHMETIC[problem.math].ptx, 16, _depth(problem.math), _SINGLE
+    if problem.math == "float64":
+        rows, depth, words = (8, 4, _DOUBLE | {"A_WORDS": 1, "SUMS": 2}) if _capability() < 9 else (16, 16, _DOUBLE)
+    total = "f64" if problem.math == "float64" else "f32"
+    shape = f"mma.sync.aligned.m{rows}n8k{depth}.row.col.{total}.{kind}.{kind}.{total}"
+    macros = words | {"PACK": f"packed_{kind}", "MMA": f'"{shape}"'}
     compiled = loader.load("peak/cupy_tensor", "mma_chains", **macros)
     blocks = cupy.cuda.Device().attributes["MultiProcessorCount"] * _BLOCKS_A_MULTIPROCESSOR
     warps = blocks * _THREADS // 32
@@ -84,14 +82,14 @@ def wgmma(problem: Peak, constants):
     if problem.math not in _WGMMA:
         raise ValueError(f"wgmma has no {problem.math}; this kernel has {', '.join(_WGMMA)}")
     _require(9, only=True)
-    depth, types, flags, pack = _WGMMA[problem.math]
+    kind, depth = ARITHMETIC[problem.math].ptx, _depth(problem.math)
     compiled = loader.load(
         "peak/cupy_wgmma",
         "wgmma_chain",
         _arch="sm_90a",
-        FLAGS=f'"{flags}"',
-        PACK=pack,
-        WGMMA=f'"wgmma.mma_async.sync.aligned.m64n256k{depth}.{types}"',
+        FLAGS=f'"p, 1, 1{", 0, 0" if problem.math in HALVES else ""}"',
+        PACK=f"packed_{kind}",
+        WGMMA=f'"wgmma.mma_async.sync.aligned.m64n256k{depth}.f32.{kind}.{kind}"',
     )
     blocks = cupy.cuda.Device().attributes["MultiProcessorCount"]
     groups = blocks * _WGMMA_THREADS // 128

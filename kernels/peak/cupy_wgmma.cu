@@ -13,7 +13,7 @@ constexpr int A_BYTES = 64 * 32, B_BYTES = 256 * 32;  // k * the operand's size 
 #include "sum_lists.cuh"
 
 #if __CUDA_ARCH__ >= 890
-__device__ unsigned packed_fp8(float v) {
+__device__ unsigned packed_e4m3(float v) {
     unsigned short two;
     asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(two) : "f"(v));
     return 0x10001u * two;

@@ -8,11 +8,14 @@ import numpy as np
 
 class Dtype(NamedTuple):
     """A type of items: its bytes, its cudaDataType_t, and the arithmetic that its items may be multiplied in, the default
-    first. numpy: its class where NumPy does not know the name."""
+    first. cudnn: its name in cuDNN, where convolutions in it are measured. summed: whether sums over GPUs are. numpy: its class
+    where NumPy does not know the name."""
 
     nbytes: int
     cuda: int
     maths: tuple[str, ...]
+    cudnn: str = ""
+    summed: bool = False
     numpy: type | None = None
 
 
@@ -34,11 +37,11 @@ class Arithmetic(NamedTuple):
 
 # Numbers from the CUDA toolkit's library_types.h and cublas_api.h.
 DTYPES = {
-    "float64": Dtype(8, 1, ("float64",)),
-    "float32": Dtype(4, 0, ("float32", "tf32")),
-    "float16": Dtype(2, 2, ("float16",)),
-    "bfloat16": Dtype(2, 14, ("bfloat16",), ml_dtypes.bfloat16),
-    "float8_e4m3": Dtype(1, 28, ("float8_e4m3",), ml_dtypes.float8_e4m3fn),
+    "float64": Dtype(8, 1, ("float64",), "DOUBLE"),
+    "float32": Dtype(4, 0, ("float32", "tf32"), "FLOAT", True),
+    "float16": Dtype(2, 2, ("float16",), "HALF", True),
+    "bfloat16": Dtype(2, 14, ("bfloat16",), "BFLOAT16", True, ml_dtypes.bfloat16),
+    "float8_e4m3": Dtype(1, 28, ("float8_e4m3",), numpy=ml_dtypes.float8_e4m3fn),
 }
 _FLOAT32, _TF32 = ("float32", "float32"), ("float32", "tf32")
 ARITHMETIC = {

@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from kernels.problems.arrays import ITEM_BYTES, random_array
+from kernels.problems.arrays import DTYPES, ITEM_BYTES, random_array
 from kernels.problems.fields import check_counts, check_word
 
 ONE_SHOT_BYTES = 1 << 20  # of the one-shot sums: they send each array whole to every other GPU, at twice its length
@@ -22,7 +22,7 @@ class AllReduce(msgspec.Struct, frozen=True, tag="all-reduce"):
     dtype: str = "float32"
     form: str = "out-of-place"
     op: ClassVar[str] = "collective"
-    DTYPES: ClassVar[tuple] = ("float32", "float16", "bfloat16")
+    DTYPES: ClassVar[tuple] = tuple(name for name, dtype in DTYPES.items() if dtype.summed)
     FORMS: ClassVar[tuple] = ("out-of-place", "in-place")
 
     def __post_init__(self):

@@ -2,13 +2,31 @@
 
 import functools
 import math
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import msgspec
 import numpy as np
 
 from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
 from kernels.problems.fields import alignment, check_counts, check_word
+
+
+class Phase(NamedTuple):
+    """The pixels first, first + stride, ... of one side of dx: how many there are, the taps of the filter that reach them, the
+    zeros before dy that the first of those meets, and the last of those taps, with which the turned filter begins."""
+
+    size: int
+    taps: int
+    zeros: int
+    last: int
+
+
+def phase(size: int, taps: int, stride: int, pad: int, first: int) -> Phase:
+    """The phase of a side of `size` pixels with `pad` zeros before it, under so many taps."""
+    tap = (first + pad) % stride
+    count = max(0, -(-(taps - tap) // stride))
+    zeros = count - 1 - (first + pad - tap) // stride
+    return Phase(max(0, -(-(size - first) // stride)), count, zeros, tap + stride * (count - 1))
 
 
 class Conv(msgspec.Struct, frozen=True, tag="conv"):
