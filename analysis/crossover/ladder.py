@@ -103,7 +103,7 @@ def _is_library(m: "Measurement") -> bool:
 
 
 def _ladder(ideas, where, rows, ceilings) -> Ladder:
-    _, device, math, threads = where
+    op, device, math, threads = where
     own: dict[tuple[Problem, str], Measurement] = {}
     library: dict[Problem, Measurement] = {}
     for m in rows:
@@ -141,7 +141,7 @@ def _ladder(ideas, where, rows, ceilings) -> Ladder:
     skipped = tuple(
         (m.kernel, m.problem, m.reason or m.status) for at, m in own.items() if at not in placed and m.kernel in there
     )
-    return Ladder(*where, ideas, tuple(steps), library, peak, missing, skipped)
+    return Ladder(op, device, math, threads, ideas, tuple(steps), library, peak, missing, skipped)
 
 
 def title(ladder: Ladder) -> str:

@@ -77,7 +77,7 @@ extern "C" __global__ void direct(const float* a, const float* b, float* out, co
 
 #include "cp_async.cuh"
 #include "implicit_gemm.cuh"
-#include "tile_order.cuh"
+#include "rasterization.cuh"
 
 constexpr int LANES_M = WARP_M / EACH_M, LANES_N = WARP_N / EACH_N;
 constexpr int WARPS_M = TILE_M / WARP_M, WARPS_N = TILE_N / WARP_N, THREADS = WARPS_M * WARPS_N * 32;
@@ -103,10 +103,10 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     const int lane_n = (lane & 1) | (lane >> 1 & 2), lane_m = (lane >> 1 & 1) | (lane >> 2 & 6);
     const int row = warp / WARPS_N * WARP_M + lane_m * (WGRAD ? 4 : 1), column = warp % WARPS_N * WARP_N + lane_n * 4;
     int top, left;
-    place(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    rasterize(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
-    const int all = (k + DEEP - 1) / DEEP, part = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
-    const int first = min(part * (int)blockIdx.y, all), steps = min(part, all - first);
+    const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
+    const int first = min(share * (int)blockIdx.y, all), steps = min(share, all - first);
 
     // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
     constexpr int LINES_A = THREADS * WIDE_A / A_LINE, PIECES_A = A_LINES / LINES_A;
@@ -205,11 +205,11 @@ implicit_gemm(const float* __restrict__ a, const float* __restrict__ b, float* _
     }
 }
 
-// Adds the sums of `parts` shares of each item of the product.
-extern "C" __global__ void reduce(const float* __restrict__ sums, float* __restrict__ out, const Shape of, int m, int parts) {
+// Adds the sums of `splits` shares of each item of the product.
+extern "C" __global__ void reduce(const float* __restrict__ sums, float* __restrict__ out, const Shape of, int m, int splits) {
     const bool four = of.k % 4 == 0;
     int at, column;
-    const float4 sum = added(sums, of, m, parts, four, at, column);
+    const float4 sum = added(sums, of, m, splits, four, at, column);
     if (at >= m || threadIdx.x >= ROUND) return;
     float* const to = out + (long long)target(of, at) * of.k + column;
     if (four) *(float4*)to = sum;

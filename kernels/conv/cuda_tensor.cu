@@ -18,7 +18,7 @@ typedef unsigned short Item;
 #include "implicit_gemm.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
-#include "tile_order.cuh"
+#include "rasterization.cuh"
 
 constexpr int WARPS_N = TILE_N / WARP_N, THREADS = TILE_M / WARP_M * WARPS_N * 32;
 #include "gather.cuh"
@@ -36,7 +36,7 @@ __device__ int target(const Shape& of, int at, int kept) {
 // A is the source's pixels (rows) by taps and channels, or for wgrad turned; B lies row by row, `pitch` items from row to row. With
 // several blocks in the grid's y each sums up a part: `sums` has room for them all, which `reduce` then adds.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS)
-implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ out, float* __restrict__ sums_of_parts,
+implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict__ out, float* __restrict__ partial_sums,
               const Shape of, int pitch, int kept, int group) {
     extern __shared__ __align__(16) char raw[];
     __shared__ int4 pixels[PIXELS];
@@ -45,10 +45,10 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
     const int m = WGRAD ? taps : count, k = WGRAD ? count : taps;
     const int t = threadIdx.x, lane = t % 32, warp = t / 32, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
     int top, left;
-    place(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    rasterize(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
-    const int all = (k + DEEP - 1) / DEEP, part = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
-    const int first = min(part * (int)blockIdx.y, all), steps = min(part, all - first);
+    const int all = (k + DEEP - 1) / DEEP, share = (all + gridDim.y - 1) / gridDim.y;  // steps: of the sum, of a block
+    const int first = min(share * (int)blockIdx.y, all), steps = min(share, all - first);
 
     // This thread's first piece of either tile; the others lie LINES_A and ROWS_B further down.
     constexpr int LINES_A = THREADS * 8 / A_LINE, PIECES_A = A_LINES / LINES_A, ROWS_B = THREADS * 8 / TILE_N, PIECES_B = DEEP / ROWS_B;
@@ -133,7 +133,7 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
                 const float low = sums[p][q][2 * h], high = sums[p][q][2 * h + 1];
                 if (beside >= n) continue;
                 if (gridDim.y > 1) {
-                    float* const at_sums = sums_of_parts + ((long long)blockIdx.y * m + to) * n + beside;
+                    float* const at_sums = partial_sums + ((long long)blockIdx.y * m + to) * n + beside;
                     if (even) *(float2*)at_sums = make_float2(low, high);
                     else {
                         at_sums[0] = low;
@@ -152,11 +152,11 @@ implicit_gemm(const Item* __restrict__ a, const Item* __restrict__ b, Item* __re
         }
 }
 
-// Adds the sums of `parts` shares of each item of the product and rounds them.
-extern "C" __global__ void reduce(const float* __restrict__ sums, Item* __restrict__ out, const Shape of, int m, int parts, int kept) {
+// Adds the sums of `splits` shares of each item of the product and rounds them.
+extern "C" __global__ void reduce(const float* __restrict__ sums, Item* __restrict__ out, const Shape of, int m, int splits, int kept) {
     const bool four = of.k % 4 == 0;
     int at, column;
-    const float4 sum = added(sums, of, m, parts, four, at, column);
+    const float4 sum = added(sums, of, m, splits, four, at, column);
     if (at >= m || threadIdx.x >= ROUND) return;
     const int row = target(of, at, kept);
     if (row < 0) return;

@@ -6,17 +6,17 @@
 #define CONSUMERS 2   // warpgroups that multiply
 #define ROWS 64       // of the product's tile, a warpgroup
 #define COLUMNS 128   // of the product's tile: 64, 128, 192 or 256
-#define STAGES 5      // places in the ring, each with 64 of the sum
+#define STAGES 5      // stages of the ring, each with 64 of the sum
 #define STAGED 2      // parts of 64 x 64 of a warpgroup's results that may be on their way out
 #define BLOCKS 1      // that fit on a multiprocessor: while one's results leave, another multiplies
 #define WGRAD 0       // 1: rows are taps and channels, and the sum goes over pixels
-#define OUT 0         // results leave 0: by TMA, 1: as float32 sums of parts, for `reduce` to add, 2: one by one to where they belong
+#define OUT 0         // results leave 0: by TMA, 1: as float32 partial sums, for `reduce` to add, 2: one by one to where they belong
 #endif
 
 #define A_ACROSS WGRAD
 #define B_ACROSS WGRAD
 #include "implicit_gemm.cuh"
-#include "tile_order.cuh"
+#include "rasterization.cuh"
 #include "wgmma.cuh"
 
 constexpr int TILE_M = CONSUMERS * ROWS, TILE_N = COLUMNS;
@@ -38,11 +38,11 @@ __device__ int target(const Shape& of, int at, int kept) {
     return landing(of, at);
 }
 
-// A unit of work is a tile of the product and one of `parts` shares of its sum. Along the sum go taps, each with `chunks` times 64
+// A unit of work is a tile of the product and one of `splits` shares of its sum. Along the sum go taps, each with `chunks` times 64
 // channels (B holds zeros beyond them), or for wgrad pixels; wgrad's rows are taps with their chunks, 64 rows each.
 extern "C" __global__ void __launch_bounds__(128 * CONSUMERS + 32, BLOCKS)
 convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, const __grid_constant__ Map c_map, float* sums,
-         unsigned short* result, const Shape of, int parts, int group) {
+         unsigned short* result, const Shape of, int splits, int group) {
     extern __shared__ __align__(1024) char memory[];  // the swizzle counts from multiples of 1024
     const unsigned ring = shared(memory), out = ring + STAGES * STAGE_BYTES;
     const unsigned full = out + CONSUMERS * STAGED * PART_BYTES, empty = full + 8 * STAGES;
@@ -50,7 +50,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
     const int chunks = (of.c + 63) / 64, count = of.n * of.p * of.q, deep = of.r * of.s * chunks;
     const int m = WGRAD ? deep * 64 : count, all = WGRAD ? (count + DEEP - 1) / DEEP : deep;
     const int units_m = (m + TILE_M - 1) / TILE_M, units_n = (of.k + TILE_N - 1) / TILE_N;
-    const int tiles = units_m * units_n, units = tiles * parts, share = (all + parts - 1) / parts;
+    const int tiles = units_m * units_n, units = tiles * splits, share = (all + splits - 1) / splits;
 
     if (threadIdx.x == 128 * CONSUMERS) {  // the maps are on their way while the barriers are made
         asm volatile("prefetch.tensormap [%0];" :: "l"(&a_map) : "memory");
@@ -66,7 +66,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
             unsigned slot = 0, parity = 1;  // of a barrier that has completed nothing, parity 1 counts as complete
             for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
                 int at_m, at_n;
-                place(unit % tiles, units_m, units_n, group, at_m, at_n);
+                rasterize(unit % tiles, units_m, units_n, group, at_m, at_n);
                 at_m *= TILE_M, at_n *= TILE_N;
                 const int first = unit / tiles * share, last = min(first + share, all);
                 int pixel = WGRAD ? first * DEEP : at_m;
@@ -113,7 +113,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
         float d[ROWS / 64][COLUMNS / 2];
         for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
             int at_m, at_n;
-            place(unit % tiles, units_m, units_n, group, at_m, at_n);
+            rasterize(unit % tiles, units_m, units_n, group, at_m, at_n);
             at_m = at_m * TILE_M + consumer * ROWS, at_n *= TILE_N;
             const int first = unit / tiles * share, steps = min(share, all - first);
             unsigned before = 0;
@@ -122,7 +122,7 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
                 const unsigned at = ring + slot * STAGE_BYTES;
                 const unsigned long long a = descriptor(at + consumer * ROWS * LINE, !WGRAD), b = descriptor(at + A_BYTES, !WGRAD);
                 wait(full + 8 * slot, parity);
-                multiply_place(d, a, b, step);
+                multiply_stage(d, a, b, step);
                 if (step) release(before);
                 before = slot;
                 if (++slot == STAGES) slot = 0, parity ^= 1;
@@ -163,12 +163,12 @@ convolve(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, c
     }
 }
 
-// Adds the sums of `parts` shares of each item of the product and rounds them; `kept` of a wgrad's channels are no padding.
-extern "C" __global__ void reduce(const float* __restrict__ sums, unsigned short* __restrict__ out, const Shape of, int parts, int kept) {
+// Adds the sums of `splits` shares of each item of the product and rounds them; `kept` of a wgrad's channels are no padding.
+extern "C" __global__ void reduce(const float* __restrict__ sums, unsigned short* __restrict__ out, const Shape of, int splits, int kept) {
     const int chunks = (of.c + 63) / 64, m = WGRAD ? of.r * of.s * chunks * 64 : of.n * of.p * of.q;
     const bool four = of.k % 4 == 0;
     int at, column;
-    const float4 sum = added(sums, of, m, parts, four, at, column);
+    const float4 sum = added(sums, of, m, splits, four, at, column);
     if (at >= m || threadIdx.x >= ROUND) return;
     const int row = target(of, at, kept);
     if (row < 0) return;

@@ -13,7 +13,7 @@ from kernels.problems import Conv, conv
 from kernels.problems.conv import phase
 
 MOST_ITEMS = 1 << 31  # of an array: places are counted in 32 bits
-_LEAST_STEPS = 4  # of a sum that is split, for each of its parts
+_LEAST_STEPS = 4  # of each part of a split-k
 _PARTIAL_BYTES = 1 << 28
 
 
@@ -97,11 +97,11 @@ def _turned(side: conv.Phase, stride: int) -> slice:
 
 
 def splits(tiles: int, steps: int, at_once: int, outputs: int) -> list[int]:
-    """How many parts the sum may have: one, and as many as make a wave or two of blocks where that is more; each part has a few
+    """Blocks that may share a sum (split-k): one, and as many as make a wave or two of blocks where that is more; each has a few
     steps and all partial sums together fit where they are kept."""
     most = max(1, min(steps // _LEAST_STEPS, _PARTIAL_BYTES // (4 * outputs)))
-    parts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
-    return sorted({-(-steps // -(-steps // of)) for of in parts} if steps else {1})  # none of them empty
+    counts = {1, *(min(most, max(1, waves * at_once // tiles)) for waves in (1, 2))}
+    return sorted({-(-steps // -(-steps // of)) for of in counts} if steps else {1})  # none of them empty
 
 
 class Warps(WarpTiles, frozen=True):
@@ -114,7 +114,7 @@ class Warps(WarpTiles, frozen=True):
     stages: int
     blocks: int
 
-    def shared_bytes(self, wgrad: bool) -> int:
+    def shared_bytes(self, wgrad: int) -> int:
         """The ring of stages; rows of A are 4 floats apart, but wgrad's lie across."""
         a = self.deep * self.tile_m if wgrad else self.tile_m * (self.deep + 4)
         return 4 * self.stages * (a + self.deep * self.tile_n)
@@ -139,7 +139,7 @@ class Tensors(WarpTiles, frozen=True):
     stages: int
     blocks: int
 
-    def shared_bytes(self, wgrad: bool) -> int:
+    def shared_bytes(self, wgrad: int) -> int:
         """The ring of stages, every line 16 bytes longer than what it holds."""
         a = self.deep * (self.tile_m + 8) if wgrad else self.tile_m * (self.deep + 8)
         return 2 * self.stages * (a + self.deep * (self.tile_n + 8))

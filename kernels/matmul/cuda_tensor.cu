@@ -36,7 +36,7 @@ static_assert(N8 % 2 == 0, "B's pieces are loaded in pairs");
 #include "cp_async.cuh"
 #include "mma.cuh"
 #include "pairs.cuh"
-#include "tile_order.cuh"
+#include "rasterization.cuh"
 
 __device__ void fetch(Item* to, const Item* from, bool inside) {  // zeros where nothing is
     if (VECTOR)
@@ -70,7 +70,7 @@ matmul(const Item* __restrict__ a, const Item* __restrict__ b, Item* __restrict_
     Item* const memory = (Item*)raw;
     const int t = threadIdx.x, lane = t % 32, warp = t / 32, row = warp / WARPS_N * WARP_M, column = warp % WARPS_N * WARP_N;
     int top, left;
-    place(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
+    rasterize(blockIdx.x, (m + TILE_M - 1) / TILE_M, (n + TILE_N - 1) / TILE_N, group, top, left);
     top *= TILE_M, left *= TILE_N;
 
     // This thread's first piece of either tile; the others lie ROWS_A (of A's rows) and ROWS_B (of B's) further down.

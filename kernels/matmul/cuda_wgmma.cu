@@ -6,7 +6,7 @@
 #define CONSUMERS 2   // warpgroups that multiply
 #define ROWS 64       // of C's tile, a warpgroup
 #define COLUMNS 256   // of C's tile: 64, 128, 192 or 256
-#define STAGES 4      // places in the ring, each with 64 of k
+#define STAGES 4      // stages of the ring, each with 64 of k
 #define CLUSTER_M 2   // blocks above each other: they share B's tile
 #define CLUSTER_N 1   // blocks side by side: they share A's tile
 #define PINGPONG 0     // 1: each warpgroup has tiles of its own, so that one multiplies while the other's results leave
@@ -17,7 +17,7 @@
 
 #define A_ACROSS A_STORED_KM
 #define B_ACROSS B_STORED_KN
-#include "tile_order.cuh"
+#include "rasterization.cuh"
 #include "wgmma.cuh"
 
 constexpr int TILE_M = (PINGPONG ? 1 : CONSUMERS) * ROWS, TILE_N = COLUMNS, CLUSTER = CLUSTER_M * CLUSTER_N;
@@ -89,7 +89,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
             for (int i = 0; i < CLUSTER_N; i++) row |= 1 << (rank_m + i * CLUSTER_M);
             for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
                 int at_m, at_n;
-                place(unit, units_m, units_n, group, at_m, at_n);
+                rasterize(unit, units_m, units_n, group, at_m, at_n);
                 at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + rank_n * A_SHARE;
                 at_n = (at_n * CLUSTER_N + rank_n) * TILE_N + rank_m * B_SHARE;
                 for (int step = 0; step < steps; step++) {
@@ -114,25 +114,25 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
         unsigned far_empty = empty;  // the barriers of the block that this thread tells
         if (CLUSTER > 1 && thread < CLUSTER)
             asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(far_empty) : "r"(empty), "r"(thread));
-        auto release = [&](unsigned slot) {  // tells every block of the cluster that loads into this place
+        auto release = [&](unsigned slot) {  // tells every block of the cluster that loads into this stage
             if (thread < CLUSTER)
                 asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" :: "r"(far_empty + 8 * slot) : "memory");
         };
         unsigned slot = 0, parity = 0, part = 0;
         float d[ROWS / 64][COLUMNS / 2];
         int turn = consumer;
-        // A barrier tells odd phases from even ones alone, so who takes turns may not wait for a place's next but one filling:
+        // A barrier tells odd phases from even ones alone, so who takes turns may not wait for a stage's next but one filling:
         // it begins when the other has seen the last of its own. Barrier 4 + i lets warpgroup i begin.
         if (PINGPONG && consumer == 1) asm volatile("bar.arrive %0, 256;" :: "r"(4) : "memory");
         for (int unit = blockIdx.x / CLUSTER; unit < units; unit += clusters) {
-            if (PINGPONG && turn-- > 0) {  // another's tile: its places in the ring go by
+            if (PINGPONG && turn-- > 0) {  // another's tile: its stages go by
                 const unsigned on = slot + steps;
                 slot = on % STAGES, parity ^= on / STAGES & 1;
                 continue;
             }
             turn = CONSUMERS - 1;
             int at_m, at_n;
-            place(unit, units_m, units_n, group, at_m, at_n);
+            rasterize(unit, units_m, units_n, group, at_m, at_n);
             at_m = (at_m * CLUSTER_M + rank_m) * TILE_M + own;
             at_n = (at_n * CLUSTER_N + rank_n) * TILE_N;
             unsigned before = 0;
@@ -143,7 +143,7 @@ matmul(const __grid_constant__ Map a_map, const __grid_constant__ Map b_map, con
                 const unsigned long long a = descriptor(at + own * LINE, !A_STORED_KM);
                 const unsigned long long b = descriptor(at + A_BYTES, !B_STORED_KN);
                 wait(full + 8 * slot, parity);
-                multiply_place(d, a, b, step);
+                multiply_stage(d, a, b, step);
                 if (step) release(before);
                 before = slot;
                 if (++slot == STAGES) slot = 0, parity ^= 1;

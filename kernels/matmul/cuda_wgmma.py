@@ -15,7 +15,7 @@ from kernels.problems import Matmul
 from kernels.problems.arrays import ARITHMETIC, HALVES
 from kernels.registry import kernel
 
-_DEEP = 64  # k of a place in the ring, and rows of a box where k lies across, as matmul/cuda_wgmma.cu has them
+_DEEP = 64  # k of a stage, and rows of a box where k lies across, as matmul/cuda_wgmma.cu has them
 
 
 class Placed(NamedTuple):

@@ -119,7 +119,7 @@ def test_nothing_beside_the_output_is_written():
 def test_a_strided_dgrad_is_a_window_for_each_pixel_between_strides():
     """5 pixels under 3 taps with stride 2 and a zero before: outputs 0, 1, 2 begin at x = -1, 1, 3. x = 0, 2, 4 are met by tap 1
     alone, of outputs 0, 1, 2; x = 1 by tap 2 of output 0 and tap 0 of output 1, x = 3 by those of outputs 1 and 2."""
-    even, odd = (pixel_blocks._phase(5, 3, 2, 1, first) for first in (0, 1))
+    even, odd = (pixel_blocks.phase(5, 3, 2, 1, first) for first in (0, 1))
     assert even == (3, 1, 0, 1)  # pixels, taps, zeros before, the turned filter's first tap
     assert odd == (2, 2, 0, 2)
     p = Conv(1, 5, 5, 4, 8, 3, 3, 2, 1, direction="dgrad")

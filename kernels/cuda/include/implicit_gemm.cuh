@@ -1,4 +1,4 @@
-// Shared text: a convolution as a product, and the sum of the parts that one was split into.
+// Shared text: a convolution as a product, and split-k, whose partial sums are added.
 
 // The product: pixel (y, x) of n images of p x q meets at tap (i, j) row y * step + i - top of the source's h x w x c; its result
 // belongs to row y * to_step + to_y of images of to_h x to_w x k.
@@ -10,16 +10,16 @@ __device__ int landing(const Shape& of, int at) {
     return (rest / of.p * of.to_h + y * of.to_step + of.to_y) * of.to_w + x * of.to_step + of.to_x;
 }
 
-// The sum of four neighbors (of one where rows have an odd rest) over the parts, always in the same order: ROUND threads at a time
+// The sum of four neighbors (of one where rows have an odd rest) over the splits, always in the same order: ROUND threads at a time
 // share them out, and the first of a block's teams adds what they have.
 constexpr int ROUND = 64, TEAMS = 8;
-__device__ float4 summed(const float* from, long long further, int parts, bool four, bool is) {
+__device__ float4 summed(const float* from, long long further, int splits, bool four, bool is) {
     __shared__ float4 held[TEAMS * ROUND];
     const int team = threadIdx.x / ROUND, teams = blockDim.x / ROUND;
     float4 sum = make_float4(0, 0, 0, 0);
     #pragma unroll 4
-    for (int part = team; part < (is ? parts : 0); part += teams) {
-        const float4 x = four ? *(const float4*)(from + part * further) : make_float4(from[part * further], 0, 0, 0);
+    for (int split = team; split < (is ? splits : 0); split += teams) {
+        const float4 x = four ? *(const float4*)(from + split * further) : make_float4(from[split * further], 0, 0, 0);
         sum.x += x.x, sum.y += x.y, sum.z += x.z, sum.w += x.w;
     }
     if (teams == 1) return sum;
@@ -33,10 +33,10 @@ __device__ float4 summed(const float* from, long long further, int parts, bool f
     return sum;
 }
 
-// The sum over `parts` of a thread's item of m rows, or of its four neighbors where rows have whole fours; `at`, `column`: which.
-__device__ __forceinline__ float4 added(const float* sums, const Shape& of, int m, int parts, bool four, int& at, int& column) {
+// The sum over `splits` of a thread's item of m rows, or of its four neighbors where rows have whole fours; `at`, `column`: which.
+__device__ __forceinline__ float4 added(const float* sums, const Shape& of, int m, int splits, bool four, int& at, int& column) {
     const unsigned e = blockIdx.x * ROUND + threadIdx.x % ROUND, across = four ? of.k / 4 : of.k;
     at = e / across;
     column = e % across * (four ? 4 : 1);
-    return summed(sums + (long long)at * of.k + column, (long long)m * of.k, parts, four, at < m);
+    return summed(sums + (long long)at * of.k + column, (long long)m * of.k, splits, four, at < m);
 }

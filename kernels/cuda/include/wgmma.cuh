@@ -1,4 +1,4 @@
-// Shared text: the copy engine (TMA) fills tiles, warpgroups multiply them, results leave by TMA. A place in the ring has DEEP of the
+// Shared text: the copy engine (TMA) fills tiles, warpgroups multiply them, results leave by TMA. A stage has DEEP of the
 // sum for ROWS (a warpgroup) and COLUMNS; A_ACROSS, B_ACROSS: the operand's lines lie across the sum, not along it.
 #include "pairs.cuh"
 #include "shared.cuh"
@@ -6,7 +6,7 @@
 
 struct alignas(64) Map { char bytes[128]; };  // CUtensorMap
 
-constexpr int DEEP = 64, LINE = 128;  // of the sum, a place; bytes of a line, which is also how wide the swizzle is
+constexpr int DEEP = 64, LINE = 128;  // of the sum, a stage; bytes of a line, which is also how wide the swizzle is
 constexpr int PART_BYTES = 64 * LINE;  // 64 rows of 64
 static_assert(ROWS % 64 == 0 && COLUMNS % 64 == 0, "tiles are made of 64 x 64");
 
@@ -20,7 +20,7 @@ __device__ void wait(unsigned barrier, unsigned parity) {
                  "trap;\nDONE:\n}" :: "r"(barrier), "r"(parity) : "memory");
 }
 
-// The barriers of STAGES places: `full` completes with what one thread announced, `empty` when so many have told it.
+// The barriers of the STAGES: `full` completes with what one thread announced, `empty` when so many have told it.
 __device__ void make_barriers(unsigned full, unsigned empty, int readers) {
     for (int i = 0; i < STAGES; i++) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(full + 8 * i));
@@ -78,8 +78,8 @@ __device__ __forceinline__ void multiply(float (&d)[COLUMNS / 2], unsigned long 
                  : HELD : "l"(a), "l"(b), "r"(add), "n"(A_ACROSS), "n"(B_ACROSS));
 }
 
-// The products of a place in the ring, of which those of the one before are done afterwards; step 0 begins the sums.
-__device__ __forceinline__ void multiply_place(float (&d)[ROWS / 64][COLUMNS / 2], unsigned long long a, unsigned long long b, int step) {
+// The products of a stage, of which those of the one before are done afterwards; step 0 begins the sums.
+__device__ __forceinline__ void multiply_stage(float (&d)[ROWS / 64][COLUMNS / 2], unsigned long long a, unsigned long long b, int step) {
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
     #pragma unroll
     for (int i = 0; i < DEEP / 16; i++)
