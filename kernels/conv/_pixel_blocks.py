@@ -9,6 +9,7 @@ from kernels.problems import Conv
 from kernels.problems.conv import phase
 from kernels.simd.packing import copy_group, copy_some
 
+_SOURCE_BYTES = 256 << 10  # of a block
 _PAGE = 4096  # bytes after which a first-level cache puts lines into the same few places
 
 
@@ -150,10 +151,8 @@ def scattered(w: Window) -> Window:
     )
 
 
-def blocks(
-    w: Window, chunk: int, item: int, tile: int, most_bytes: int, most_pixels: int, least: int, always: bool = False
-) -> Blocks:
-    """The blocks of a window: as many rows or images as their source in `most_bytes` and `most_pixels` allow, of those the size
+def blocks(w: Window, chunk: int, item: int, tile: int, most_pixels: int, least: int, always: bool = False) -> Blocks:
+    """The blocks of a window: as many rows or images as their source in _SOURCE_BYTES and `most_pixels` allow, of those the size
     that wastes the least of tiles of `tile` pixels, and where there can be at least `least` blocks.
 
     always: their source is copied even where it could be read in its place.
@@ -177,7 +176,9 @@ def blocks(
     sizes = [(1, rows) for rows in range(1, w.rows + 1)] + [
         (images, w.rows) for images in range(2, min(w.images, 512) + 1)
     ]
-    fit = [s for s in sizes if source(*s) * item <= most_bytes and s[0] * s[1] * w.across <= most_pixels] or sizes[:1]
+    fit = [s for s in sizes if source(*s) * item <= _SOURCE_BYTES and s[0] * s[1] * w.across <= most_pixels] or sizes[
+        :1
+    ]
     images, rows = min(fit, key=lambda s: waste(*s))
     return Blocks(chunk, images, rows, int(copied), int(merged), source(images, rows) if copied else 0)
 

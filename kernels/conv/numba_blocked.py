@@ -18,7 +18,7 @@ _DEPTH = 576  # steps of a panel, at least: fewer passes over the output
 _NEAR_BYTES = 28 << 10  # of a tile's source, which all panels meet: the first-level cache
 _FILTER_BYTES = 1 << 20  # of filters in panels, which all blocks meet: half of a 2 MiB second-level cache
 _PAST_BYTES = 16 << 20  # an output of at least so many is written past the caches: it would not stay there
-_SOURCE_BYTES, _PIXELS = 256 << 10, 1568  # of a block
+_PIXELS = 1568  # of a block
 
 
 @numba.njit(cache=True)
@@ -217,7 +217,7 @@ def convolution(w: Window, source: np.ndarray, filters: np.ndarray, out: np.ndar
     width = VECTORS * lanes
     w = pixel_blocks.scattered(pixel_blocks.unstrided(w))
     chunk = _chunk(w, item, tile)
-    b = pixel_blocks.blocks(w, chunk, item, tile, _SOURCE_BYTES, _PIXELS, pixel_blocks.threads_pieces(threads))
+    b = pixel_blocks.blocks(w, chunk, item, tile, _PIXELS, pixel_blocks.threads_pieces(threads))
     depth = w.taps_down * w.taps_across * chunk
     span = min(_up(w.columns, width), max(width, _FILTER_BYTES // (depth * item) // width * width))
     right = empty((_up(w.columns, width) * depth,), source.dtype, 6)

@@ -13,7 +13,6 @@ from kernels.simd.packing import origin, pack_panel
 
 _CHANNELS = 256  # at a time: with their taps and all columns they are the sums that all blocks of pixels add to
 _SUM_BYTES = 1 << 20
-_SOURCE_BYTES = 256 << 10  # of a block, whose source is copied in the order of memory
 _PIXELS = 224  # of a block: its pixels' panel of dy fits the first-level cache
 
 
@@ -154,9 +153,7 @@ def gradient(w: Window, x: np.ndarray, dy: np.ndarray, out: np.ndarray, vector: 
     taps = w.taps_down * w.taps_across
     most = max(16, min(_CHANNELS, _SUM_BYTES // (item * taps * w.columns)))
     chunk = -(-w.channels // -(-w.channels // most))
-    b = pixel_blocks.blocks(
-        w, chunk, item, 1, _SOURCE_BYTES, _PIXELS, pixel_blocks.threads_pieces(threads), always=True
-    )
+    b = pixel_blocks.blocks(w, chunk, item, 1, _PIXELS, pixel_blocks.threads_pieces(threads), always=True)
     tiles = pixel_tiles.heights(vector)
     highs = tuple(_height(tiles, w.taps_across * deep) for deep in (chunk, w.channels % chunk or chunk))
     scratch = empty((threads * b.size,), x.dtype, 2)

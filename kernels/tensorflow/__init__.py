@@ -1,4 +1,1 @@
-"""What several operations share when they run in TensorFlow. Imports problems, reference and registry.
-
-TensorFlow is imported when a kernel is bound, which happens in a worker.
-"""
+"""What operations share when they run in TensorFlow, imported when a kernel is bound. Imports problems, reference, registry."""

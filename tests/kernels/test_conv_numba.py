@@ -153,17 +153,17 @@ def test_windows_of_one_pixel_lose_stride_and_rows():
 
 def test_blocks_hold_what_fits_and_waste_few_tiles():
     (w,) = pixel_blocks.windows(Conv(32, 7, 7, 64, 64, 3, 3, pad="same"))
-    b = pixel_blocks.blocks(w, 64, 4, 14, 256 << 10, 1568, 1)
+    b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
     # images of 49 pixels: an even number of them is a whole number of tiles of 14, a source has 9 x 9 pixels of 64 channels
     assert b.rows == 7 and b.images % 2 == 0 and b.copied and b.merged
     assert b.size == b.images * 81 * 64 <= 65536
     (w,) = pixel_blocks.windows(Conv(32, 56, 56, 64, 64, 3, 3, pad="same"))
-    b = pixel_blocks.blocks(w, 64, 4, 14, 256 << 10, 1568, 1)
+    b = pixel_blocks.blocks(w, 64, 4, 14, 1568, 1)
     assert b.images == 1 and b.size == (b.rows + 2) * 58 * 64 <= 65536 and b.rows >= 8
     (w,) = pixel_blocks.windows(Conv(32, 14, 14, 1024, 256, 1, 1))
-    assert pixel_blocks.blocks(w, 512, 4, 14, 256 << 10, 1568, 1).copied == 1  # pixels a page apart push each other out
+    assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1).copied == 1  # pixels a page apart push each other out
     (w,) = pixel_blocks.windows(Conv(32, 14, 14, 512, 256, 1, 1))
-    assert pixel_blocks.blocks(w, 512, 4, 14, 256 << 10, 1568, 1)[3:5] == (0, 1)
+    assert pixel_blocks.blocks(w, 512, 4, 14, 1568, 1)[3:5] == (0, 1)
 
 
 @pytest.mark.parametrize("vector", [64, 32])
