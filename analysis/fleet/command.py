@@ -69,7 +69,7 @@ def show(judged: "Judged", format_: str, verbose: bool) -> None:
     import csv
     import json
 
-    from analysis.text import fleet
+    from analysis.text import machines as fleet
 
     for line in fleet.lines(judged):
         mark = "- " if format_ == "md" else ""
@@ -98,7 +98,7 @@ def verdict(judged: "Judged", share: float | None) -> int:
 
     Raises: Missing when a rule was given and there is nothing to hold it against.
     """
-    from analysis.text import fleet
+    from analysis.text import machines as fleet
 
     if share is None:
         return options.OK

@@ -14,7 +14,7 @@ from analysis.report.html_page import Page, title
 from analysis.report.material import Material
 from analysis.report.sections import differences, inference, layers, method, movement, overview, rows, several_gpus
 from analysis.text import crossings, questions, rates
-from analysis.text import rows as row_words
+from analysis.text import training as row_words
 from analysis.units import count, join, size
 from workloads.records import Measurement
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from analysis.explain.explanation import GPU, Explanation, Sources, predictor, settings_of
 from analysis.predict.what_if import WhatIf
 from analysis.roofline import overheads
-from analysis.text import beliefs, data_parallel, inference, published, verdicts
+from analysis.text import data_parallel, inference, published, verdicts
 from analysis.text.explanation import Section, answer_sentence, likeliest, unsure
 from analysis.text.explanation_tables import OVERHEAD, PARTS
 from analysis.training.break_even import BY_STEP
@@ -50,7 +50,7 @@ def _said(case: Complaint) -> list[str]:
 
 def checked(case: Case | Question | Complaint | None, e: Explanation, of: Sources) -> list[str]:
     """The beliefs that belong to a case, checked; of a user's own model all of them."""
-    found = beliefs.check(e, of.cpu, of.gpu, predictor(e.asked, of))
+    found = published.check(e, of.cpu, of.gpu, predictor(e.asked, of))
     if case is not None:
         wanted = case.beliefs if isinstance(case, Question) else _BELIEFS.get(case.name, ())
         found = [b for b in found if b.name in wanted]
@@ -144,7 +144,7 @@ def larger_batch(e: Explanation, of: Sources) -> str:
     """What a bigger batch does to a sample's time."""
     if not (e.gpu and e.cpu):
         return "What a bigger batch does needs both devices' rows."
-    return beliefs.batch(e, predictor(e.asked, of)).sentence
+    return published.batch(e, predictor(e.asked, of)).sentence
 
 
 def a_kernel(training: "Training") -> tuple[float, int]:

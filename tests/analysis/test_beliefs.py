@@ -6,7 +6,7 @@ from fake_predictions import peaks, predict, sources
 from analysis.explain import explanation
 from analysis.explain.explanation import Asked, Sources
 from analysis.predict import profile
-from analysis.text import beliefs
+from analysis.text import published as beliefs
 from kernels.problems import Inference, Training
 
 T = Training("cifar10-cnn", 32, 3200, 10)

@@ -23,7 +23,7 @@ from analysis.report.sections import method
 from analysis.roofline import bounds
 from analysis.roofline.roofs import roofs
 from analysis.text import answers, crossings, rates
-from analysis.text import rows as row_words
+from analysis.text import training as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
 from workloads import options, tables
 from workloads.harness import plan

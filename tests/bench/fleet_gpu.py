@@ -11,7 +11,7 @@ from must_reach import Figure, exactly, table
 
 from analysis import noise
 from analysis.fleet import devices, judgment
-from analysis.text import fleet
+from analysis.text import machines as fleet
 from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Matmul

@@ -10,7 +10,7 @@ from analysis import table
 from analysis.report import html
 from analysis.report.material import Material
 from analysis.report.sections import overview
-from analysis.text import rows
+from analysis.text import training as rows
 from kernels.problems import (
     AllReduce,
     AtOnce,

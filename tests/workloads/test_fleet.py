@@ -15,7 +15,7 @@ import pytest
 from test_fleet_devices import machine, reads, write
 
 from analysis.fleet import devices, judgment
-from analysis.text import fleet as fleet_words
+from analysis.text import machines as fleet_words
 from kernels.problems import Peak
 from workloads import ROOT, options, records, suite
 from workloads.fleet import cluster

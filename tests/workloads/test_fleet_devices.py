@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from analysis.fleet import command, devices, judgment
-from analysis.text import fleet as fleet_words
+from analysis.text import machines as fleet_words
 from kernels.problems import Peak, Stream
 from workloads import ROOT, records
 from workloads.records import Measurement, Settings, baselines

@@ -289,7 +289,7 @@ def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: 
         raise options.Missing("no node of this cluster measured anything; what each said is above", "ray status")
     if code in (options.OK, options.FAILED):
         from analysis.fleet import devices, judgment
-        from analysis.text import fleet
+        from analysis.text import machines as fleet
 
         for said in fleet.lines(judgment.judge(devices.devices(folder), devices.saved())):
             print(said)

@@ -243,7 +243,7 @@ COMPLAINTS_BY_NAME = {complaint.name: complaint for complaint in COMPLAINTS}
 
 class Question(msgspec.Struct, frozen=True):
     """An article's question that is no training of its own: which `training` shows the answer, and which of
-    analysis.text.beliefs' checks belong to it."""
+    analysis.text.published's checks belong to it."""
 
     name: str
     title: str

@@ -13,7 +13,7 @@ from analysis.report.charts.choose import by_kernel, place
 from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Roof, judge
 from analysis.stats import is_gpu, quick_seconds
-from analysis.text import rows as row_words
+from analysis.text import training as row_words
 from analysis.text.crossings import short_n_words
 from analysis.units import flops_rate, join, seconds
 

@@ -13,7 +13,7 @@ from analysis.report.terminal import fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, is_gpu, quick_seconds
-from analysis.text import rows as row_words
+from analysis.text import training as row_words
 from analysis.units import digits, flops_rate, join, seconds
 
 if TYPE_CHECKING:

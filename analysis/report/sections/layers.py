@@ -16,7 +16,7 @@ from analysis.roofline.bounds import Roof, judge
 from analysis.stats import is_gpu
 from analysis.table import image, listed, table, text
 from analysis.text import answers, crossings
-from analysis.text import rows as row_words
+from analysis.text import training as row_words
 from analysis.units import count, digits, flops_rate, percent, seconds
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import is_gpu, of, quick_seconds
 from analysis.table import image, listed, table, text
 from analysis.text import crossings, peers, rates
-from analysis.text import rows as row_words
+from analysis.text import training as row_words
 from analysis.units import count, digits, join, percent, seconds, size
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from analysis.report.charts.chart import rounded
 from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
-from analysis.text import rows
+from analysis.text import training as rows
 
 if TYPE_CHECKING:
     from workloads.records import Measurement, Samples
