@@ -40,10 +40,7 @@ def timed(measurements: "Iterable[Measurement]") -> "list[tuple[Measurement, Sam
 
 def blocks(samples: "Samples") -> list[float]:
     """The median seconds of each block, in order."""
-    from analysis.stats import group_by
-
-    groups = group_by(zip(samples.block, samples.seconds, strict=True), lambda one: one[0])
-    return [statistics.median(s for _, s in own) for own in groups.values()]
+    return list(samples.medians.values())
 
 
 def name(m: "Measurement") -> str:

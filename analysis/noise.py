@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from analysis.stats import clock_of, is_gpu
+from analysis.stats import clock_of
 from workloads import ROOT, records
 
 if TYPE_CHECKING:
@@ -88,10 +88,7 @@ def in_turns(samples: "Samples") -> bool:
 
 def seen(samples: "Samples", apart: list[list[int]] | None = None) -> Seen:
     """What samples whose blocks are processes show; with `apart`, the blocks of each occasion, what the middles of these do."""
-    groups: dict[int, list[float]] = {}
-    for second, block in zip(samples.seconds, samples.block, strict=True):
-        groups.setdefault(block, []).append(second)
-    middles = {block: math.log(statistics.median(group)) for block, group in groups.items()}
+    middles = {block: math.log(middle) for block, middle in samples.medians.items()}
     logs = [statistics.median(middles[b] for b in blocks) for blocks in apart] if apart else list(middles.values())
     return Seen(max(statistics.variance(logs), _NARROWEST**2), len(logs) - 1, math.exp(statistics.mean(logs)))
 
@@ -237,7 +234,7 @@ def _kind(m: "Measurement") -> tuple:
     """Rows with the same kind have their spread from the same causes: device, whether a framework runs a model or a kernel is
     called, mode, one thread or several, warm or fresh."""
     s = m.settings
-    return ("GPU" if is_gpu(s.device) else "CPU", m.problem.op in _MODELS, s.mode, s.threads == 1, s.process)
+    return (m.side, m.problem.op in _MODELS, s.mode, s.threads == 1, s.process)
 
 
 def stored(key: str, more: "Iterable[Measurement]" = (), root: pathlib.Path | None = None) -> Stored:

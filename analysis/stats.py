@@ -238,20 +238,20 @@ def is_gpu(device: str) -> bool:
 
 def clock_of(measurement: "Measurement") -> "Samples | None":
     """The samples that a kernel is judged by: the device clock on a GPU where there is one, else host latency."""
-    on_device = measurement.on("device") if is_gpu(measurement.settings.device) else None
+    on_device = measurement.on("device") if measurement.on_gpu else None
     return on_device or measurement.on("host-latency")
 
 
 def seconds_of(measurement: "Measurement") -> "Estimate | None":
     """Seconds per call on that clock; None when the row has no such time or is not ok."""
     samples = clock_of(measurement)
-    return of(samples) if samples and measurement.status == "ok" and samples.seconds else None
+    return of(samples) if samples and measurement.ok and samples.seconds else None
 
 
 def quick_seconds(measurement: "Measurement") -> float | None:
     """The value of `seconds_of` without its interval."""
     samples = clock_of(measurement)
-    return middle(samples) if samples and measurement.status == "ok" and samples.seconds else None
+    return middle(samples) if samples and measurement.ok and samples.seconds else None
 
 
 def call_s(measurement: "Measurement") -> float:

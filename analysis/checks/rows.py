@@ -82,7 +82,7 @@ def _not_cold(m: Measurement, context: Context) -> str:
         or getattr(p, "flops", 0) > _FEW_FLOPS_A_BYTE * getattr(p, "bytes_moved", 0)
     ):
         return ""
-    cache, low, high = _last_cache(m, context.machine), *_IN_CACHE
+    cache, low, high = bounds.last_cache_bytes(context.machine, m.device), *_IN_CACHE
     if not cache or not low * cache <= p.footprint_bytes <= high * cache:
         return ""
     settings = msgspec.structs.replace(m.settings, cache="warm")
@@ -93,15 +93,6 @@ def _not_cold(m: Measurement, context: Context) -> str:
     return (
         f"cold it takes {cold:.3g} s, warm {warm:.3g} s, though {p.footprint_bytes / 2**20:.3g} MiB fit the last cache"
     )
-
-
-def _last_cache(m: Measurement, machine: Machine | None) -> int:
-    if machine is None:
-        return 0
-    if m.device == "cpu":
-        return max(machine.caches_bytes.values(), default=0)
-    index = int(m.device.partition(":")[2] or 0)
-    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
 
 
 def _other_losses(m: Measurement, context: Context) -> str:

@@ -225,7 +225,7 @@ def measured(asked: Asked, of: Sources) -> "dict[str, tuple[Measurement, Estimat
                 m.kernel,
                 m.problem.model,
                 m.problem.batch,
-                m.settings.device,
+                m.device,
                 m.settings.switches,
                 m.settings.threads,
             )

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis import stats
+from analysis.roofline.roofs import last_cache_bytes
 from kernels.problems import AllReduce, AtOnce, Conv, Matmul, PeerCopy, Stream, Transfer
 from workloads import records
 from workloads.records import Loaded, Machine, Measurement, baselines
@@ -89,7 +90,7 @@ def quantity(m: Measurement, machine: Machine) -> str:
             return f"{what} with copies"
         return what if seconds >= _LONG_S else f"short {what}"
     if isinstance(p, Stream):
-        cache = _last_cache(m, machine)
+        cache = last_cache_bytes(machine, m.device)
         far = not cache or p.footprint_bytes >= _BEYOND_CACHE * cache
         return f"{('HBM' if gpu else 'memory') if far else 'cache'} {p.operation}"
     if isinstance(p, PeerCopy):
@@ -103,13 +104,6 @@ def quantity(m: Measurement, machine: Machine) -> str:
     if isinstance(p, Transfer):
         return f"{p.host_memory} {p.direction} copies" if p.nbytes >= _LARGE_BYTES else f"short {p.direction} copies"
     return {"peak": f"{getattr(p, 'math', '')} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")
-
-
-def _last_cache(m: Measurement, machine: Machine) -> int:
-    if not m.on_gpu:
-        return max(machine.caches_bytes.values(), default=0)
-    index = int(m.device.partition(":")[2] or 0)
-    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
 
 
 def plain_key(key: str, device: str) -> str:

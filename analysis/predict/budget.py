@@ -51,7 +51,7 @@ class Budget(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> str:
-        return self.training.settings.device
+        return self.training.device
 
     @property
     def explained(self) -> Estimate:
@@ -82,7 +82,7 @@ def budget(
     Raises: ValueError for a row without samples.
     """
     samples = training.on("host-latency")
-    if training.status != "ok" or not samples:
+    if not training.ok or not samples:
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
     step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows, machine)
     parts = (*_parts(training, whole), *_held(training, whole), *_shares(training))

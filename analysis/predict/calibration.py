@@ -61,7 +61,7 @@ def steps_seen(of_: "Profile", rules: frozenset[str]) -> tuple[Seen, ...]:
 
 
 def _same(s: Seen) -> tuple:
-    return (s.row.problem.model, s.row.problem.batch, s.row.settings.device, s.made.execution, s.made.given)
+    return (s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given)
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
@@ -115,9 +115,7 @@ def _fit(of_: "Profile", device: str, execution: str, leaving_out: str, rules: f
     others = [
         s
         for s in steps_seen(of_, rules)
-        if s.row.problem.model != leaving_out
-        and s.told
-        and (s.row.settings.device, s.made.execution) == (device, execution)
+        if s.row.problem.model != leaving_out and s.told and (s.row.device, s.made.execution) == (device, execution)
     ]
     models = tuple(dict.fromkeys(s.row.problem.model for s in others))
     once = _once(of_, others, device, leaving_out)
@@ -203,7 +201,7 @@ def _once(of_: "Profile", others: list[Seen], device: str, leaving_out: str) -> 
 @once
 def _castings(of_: "Profile") -> list[tuple[str, str, float]]:
     """(model, device, seconds a byte) of every training of a profile that tells what casting its samples takes; made once."""
-    return [(m.problem.model, m.settings.device, rate) for m in of_.trainings if (rate := _casting(m))]
+    return [(m.problem.model, m.device, rate) for m in of_.trainings if (rate := _casting(m))]
 
 
 def _casting(m: "Measurement") -> float | None:

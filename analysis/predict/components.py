@@ -264,7 +264,7 @@ def _start(of: Profile, device: str) -> Estimate:
     seen = [
         m.phases_s["import"] + m.phases_s.get("device_start", 0.0)
         for m in of.trainings
-        if m.settings.device == device and "import" in m.phases_s
+        if m.device == device and "import" in m.phases_s
     ]
     if seen:
         return median(seen)
@@ -305,6 +305,6 @@ def _holders(of: Profile, device: str) -> Curve | None:
     rows = (
         (m.problem.nbytes / 2, m)
         for m in of.measurements
-        if m.kernel == profile.HOLDER and m.settings.device == device and m.status == "ok" and m.samples
+        if m.kernel == profile.HOLDER and m.device == device and m.ok and m.samples
     )
     return curve((Point((math.log(n),), middle(m.samples[0]), 0.0, n) for n, m in rows if n > _TELLING), False)

@@ -45,7 +45,7 @@ class Case(msgspec.Struct, frozen=True):
 
     @property
     def device(self) -> str:
-        return self.seen.row.settings.device
+        return self.seen.row.device
 
     @property
     def error(self) -> float:
@@ -111,7 +111,7 @@ def leave_one_out(of: "Profile", rules: frozenset[str] = RULES) -> list[Case]:
 
 def _comparable(other: "Seen", of: "Seen") -> bool:
     """Whether a training may stand for another one of a model not its own: same device, same execution."""
-    same = (other.row.settings.device, other.made.execution) == (of.row.settings.device, of.made.execution)
+    same = (other.row.device, other.made.execution) == (of.row.device, of.made.execution)
     return same and other.row.problem.model != of.row.problem.model
 
 
@@ -196,7 +196,7 @@ def apart(of: "Profile", device: str) -> list[Apart]:
     which takes more for a process's own noise than the few repeats behind it make."""
     found = []
     for m in of.trainings:
-        each = costs.processes(m) if m.settings.device == device else []
+        each = costs.processes(m) if m.device == device else []
         steps = [c.step for part in each if (c := costs.costs(part))]
         if len(steps) > 1 and (middle := statistics.median(e.value for e in steps)) > 0:
             own = statistics.fmean(((e.high - e.low) / 2 / _NORMAL_95) ** 2 for e in steps)

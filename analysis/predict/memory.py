@@ -110,7 +110,7 @@ def _beyond(measurements: "Iterable[Measurement]", device: str) -> list[float]:
     found = []
     for m in measurements:
         plain = m.kernel == FIT and "residence" not in m.settings.switches
-        if plain and m.settings.device == device and PEAK in m.values and (network := networks.known(m.problem.model)):
+        if plain and m.device == device and PEAK in m.values and (network := networks.known(m.problem.model)):
             found.append(m.values[PEAK] - counted(network, m.problem, device))
     return found
 
@@ -120,5 +120,5 @@ def _capacity(machine: "Machine | None", device: str) -> int | None:
         return None
     if device == "cpu":
         return machine.memory_bytes
-    index = int(device.partition(":")[2] or 0)
-    return machine.gpus[index].memory_bytes if index < len(machine.gpus) else None
+    gpu = machine.gpu(device)
+    return gpu and gpu.memory_bytes

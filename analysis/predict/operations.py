@@ -204,11 +204,11 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
     backend, named = m.backend, m.variant
     if source == LIBRARIES:
         usual = backend in registry.LIBRARIES or (m.problem.op == "stream" and backend in registry.OWN)
-        samples = m.on("device") or (m.on("host-latency") if m.settings.device == "cpu" else None)
+        samples = m.on("device") or (m.on("host-latency") if m.device == "cpu" else None)
         return middle(samples) if usual and samples else None
     if (backend, named) != ("tensorflow", source) or (source == HELD and m.problem.op != "conv"):
         return None
-    samples = m.on(profile.clock(m.settings.device))
+    samples = m.on(profile.clock(m.device))
     return middle(samples) if samples else None
 
 
@@ -216,12 +216,12 @@ def own_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
     """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
     another source, or what is left of it cannot be told from its call."""
     if source == _CALL and stands(m):
-        whole, dispatch = whole_seconds(m, profile.GRAPH), dispatched(of, m.settings.device)
+        whole, dispatch = whole_seconds(m, profile.GRAPH), dispatched(of, m.device)
         return whole - dispatch if whole is not None and whole > dispatch * (1 + TOLD) else None
     whole = whole_seconds(m, source)
     if whole is None or source in (LIBRARIES, HELD):
         return whole
-    call = around(of, source, m.settings.device, m.problem.op, whole)
+    call = around(of, source, m.device, m.problem.op, whole)
     return whole - call if call is not None and whole > call * (1 + TOLD) else None
 
 

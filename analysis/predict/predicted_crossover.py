@@ -22,8 +22,6 @@ from kernels import networks
 if TYPE_CHECKING:
     from analysis.predict.profile import Profile
     from analysis.training.break_even import Pair
-    from kernels.networks import Network
-    from kernels.problems import Training
     from workloads.records import Settings
 
 WITHIN, SHARE = 0.15, 0.80  # a foretold crossing this near counts as hit; so many are to be
@@ -71,51 +69,6 @@ def seconds_by(made: Prediction, by: str, steps: int, epochs: int) -> Estimate:
         return made.step_s
     epoch = made.epoch_s + made.step_s * steps
     return epoch if by == BY_EPOCH else made.start_s + made.compile_s + made.fit_s + epoch * epochs
-
-
-def sized(training: "Training", varies: str, size: int) -> "Training":
-    """The training with another batch, samples, epochs, width or depth; the last two of a network made by its numbers.
-
-    Raises: ValueError for a model that has no such size.
-    """
-    if varies in ("batch", "samples", "epochs"):
-        samples = max(training.samples, size) if varies == "batch" else training.samples
-        return msgspec.structs.replace(training, **{"samples": samples, varies: size})
-    setup = break_even.Setup("", training.model, training.batch, training.samples, training.dtype)
-    found = break_even.size_of(setup, varies)
-    if found is None:
-        raise ValueError(f"{training.model} has no {varies} to vary; try mlp-784-500x2-10 or fashion-mlp-5")
-    name = found[1].model
-    for letter in "WD":
-        name = (
-            name.replace(f"-{letter}", f"-{size}", 1)
-            if f"-{letter}" in name
-            else name.replace(f"x{letter}", f"x{size}", 1)
-        )
-    return msgspec.structs.replace(training, model=name)
-
-
-def along(
-    training: "Training",
-    varies: str,
-    sizes: Iterable[int],
-    cpu: "tuple[Settings, Profile]",
-    gpu: "tuple[Settings, Profile]",
-    by: str = BY_STEP,
-    network: "Network | None" = None,
-) -> Answer:
-    """Who wins at each size by predicted seconds, and where the winner changes. A user's own `network` may vary in batch,
-    samples and epochs alone.
-
-    Raises: Lacking for a profile without the rows it takes; ValueError for what cannot vary.
-    """
-    points = []
-    for size in sorted(sizes):
-        at = sized(training, varies, size)
-        made = [predict(at, settings, of, network) for settings, of in (cpu, gpu)]
-        points.append(_point(size, [(p.settings, seconds_by(p, by, at.steps, at.epochs)) for p in made], at.dtype))
-    family = Family("training", varies, (varies,), (("model", training.model),))
-    return crossover.classify(training.dtype, Form(by), points, family=family)
 
 
 def _point(size: int, sides: "list[tuple[Settings, Estimate]]", dtype: str) -> Point:

@@ -188,7 +188,7 @@ class Profile:
         found: dict[tuple, list] = {}
         for m in self.measurements:
             s = m.settings
-            if m.status == "ok" and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
+            if m.ok and (s.mode, s.process, s.reuse) == ("resident", "warm", 1) and m.samples:
                 found.setdefault((m.problem.op, s.device), []).append(m)
         return found
 
@@ -198,14 +198,12 @@ class Profile:
 
     @functools.cached_property
     def trainings(self) -> "tuple[Measurement, ...]":
-        return tuple(
-            m for m in self.measurements if m.problem.op == "training" and m.status == "ok" and m.on("host-latency")
-        )
+        return tuple(m for m in self.measurements if m.problem.op == "training" and m.ok and m.on("host-latency"))
 
     @functools.cached_property
     def devices(self) -> tuple[str, ...]:
         """Those that any row was measured on."""
-        return tuple(dict.fromkeys(m.settings.device for m in self.measurements))
+        return tuple(dict.fromkeys(m.device for m in self.measurements))
 
     def constant(self, name: str, device: str, jit: str | None = None, clock: str = "host-latency") -> Estimate | None:
         found = overheads.find(self.constants, name, device, clock=clock, jit=jit)
@@ -223,11 +221,7 @@ class Profile:
             at = {
                 m.problem.count: middle(m.samples[0])
                 for m in self.measurements
-                if m.kernel == kernel
-                and m.status == "ok"
-                and m.problem.call == "step"
-                and m.settings.device == device
-                and m.samples
+                if m.kernel == kernel and m.ok and m.problem.call == "step" and m.device == device and m.samples
             }
             counts = sorted(at)
             if len(counts) > 1:
@@ -261,7 +255,7 @@ class Profile:
             m
             for m in self.measurements
             if m.kernel == kernel
-            and m.settings.device == device
+            and m.device == device
             and (m.problem.direction, m.problem.host_memory) == (direction, "pageable")
         ]
         return links.find(links.fits(rows), direction, "pageable", kernel)

@@ -196,11 +196,11 @@ def _less(a: Estimate, b: Estimate, alike: bool) -> Estimate:
 
 def at_once(measurements: "Iterable[Measurement]", device: str) -> list[tuple[str, int, Estimate]]:
     """(model, processes, steps a second of all against one) of trainings that were measured beside their like on a device."""
-    done = [m for m in measurements if m.status == "ok"]
+    done = [m for m in measurements if m.ok]
     return [
         (alone.problem.model, k, gain)
         for alone, pairs in side_by_side.gains(done).values()
-        if alone.settings.device == device
+        if alone.device == device
         for k, gain in pairs
         if k > 1
     ]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from analysis.stats import Estimate
     from kernels.problems import Problem
-    from workloads.records import Measurement
+    from workloads.records import Measurement, Settings
 
 __all__ = [
     "ABOVE",
@@ -112,32 +112,29 @@ def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | N
 def attainable(
     roofs: "Iterable[Roof]",
     problem: "Problem",
-    device: str,
-    threads: int | None = None,
-    cache: str = "warm",
-    mode: str = "resident",
-    reuse: int = 1,
+    settings: "Settings",
     clock: str = "",
 ) -> Bound | None:
     """The least seconds that the measured roofs allow a problem; None when the roof that matters was not measured.
 
     The memory's roof counts for cold rows and for working sets that no cache holds; for others it is that of the smallest
-    level that holds them, and where none is known the note says "no cache roof measured". In a copying `mode` the bytes
+    level that holds them, and where none is known the note says "no cache roof measured". In a copying mode the bytes
     that cross the link count too, and on a GPU, where the `clock` is told, the shortest call.
     """
+    device, threads = settings.device, settings.threads
     if problem.op == "transfer":
         return _copying(roofs, problem, device)
     flops, moved = getattr(problem, "flops", 0), getattr(problem, "bytes_moved", 0)
     compute = pick(roofs, device, "compute", getattr(problem, "math", "?"), threads) if flops else None
     memory = known = pick(roofs, device, "memory", "", threads) if moved else None
-    if moved and cache != "cold":
+    if moved and settings.cache != "cold":
         memory = level(roofs, device, problem.footprint_bytes, threads)
     if (memory if problem.op == "stream" else compute) is None:
         return None
     note = NO_CACHE_ROOF if known and not memory else ""
     times = [(work / r.rate, r) for r, work in ((compute, flops), (memory, moved)) if r]
-    if mode != "resident":
-        times += _link_times(roofs, problem, device, reuse)
+    if settings.mode != "resident":
+        times += _link_times(roofs, problem, device, settings.reuse)
     if is_gpu(device) and clock and (floor := pick(roofs, device, "launch", QUEUED if clock == "device" else WAITED)):
         times.append((1 / floor.rate, floor))
     seconds, roof = max(times, key=lambda pair: pair[0].value)
@@ -201,26 +198,24 @@ def judge(measurement: "Measurement", roofs: "Iterable[Roof]", seconds: "Estimat
         known = problem.op == "stream" and pick(roofs, settings.device, "memory") is not None
         return Judged(None, None, note=NO_CACHE_ROOF if known else "no roof measured")
     fraction = bound.seconds / seconds
-    hard = (
-        fraction
-        if bound.roof.kind != "launch"
-        else (_bound(measurement, roofs, launches=False) or bound).seconds / seconds
-    )
+    hard = fraction
+    if bound.roof.kind == "launch":
+        hard = (_bound(measurement, roofs, launches=False) or bound).seconds / seconds
     soft = bound.roof.note == BEST_MATMUL and problem.op != "matmul"  # another operation may well be faster than that
     above = (hard.low > TOLERANCE and not soft) or _beyond_sheet(measurement, seconds.high, roofs)
     return Judged(fraction, bound.roof, ABOVE if above else "", bound.note)
 
 
 def _bound(measurement: "Measurement", roofs: "Iterable[Roof]", launches: bool = True) -> Bound | None:
-    s, samples = measurement.settings, clock_of(measurement)
+    samples = clock_of(measurement)
     clock = samples.clock if samples and launches else ""
-    return attainable(roofs, measurement.problem, s.device, s.threads, s.cache, s.mode, s.reuse, clock)
+    return attainable(roofs, measurement.problem, measurement.settings, clock)
 
 
 def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[Roof]") -> bool:
     """Whether the row is faster than its maker says: the only check on a roof that is itself the best matmul seen."""
     flops = getattr(measurement.problem, "flops", 0)
-    wanted = (measurement.settings.device, "compute", getattr(measurement.problem, "math", ""))
+    wanted = (measurement.device, "compute", getattr(measurement.problem, "math", ""))
     return any(
         flops / seconds > TOLERANCE * r.rate.value
         for r in roofs

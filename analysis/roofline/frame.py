@@ -58,8 +58,8 @@ def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFram
     measurements = list(measurements)
     roofs = roofs_of(measurements) if roofs is None else tuple(roofs)
     own = list(dict.fromkeys(f for m in measurements for f in own_fields(m.problem)))
-    of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.settings.device for m in measurements}}
-    records = [_record(m, of_device[m.settings.device]) for m in measurements]
+    of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}
+    records = [_record(m, of_device[m.device]) for m in measurements]
     table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *COLUMNS])
     words = {f for f in own if any(isinstance(r.get(f), str) for r in records)}
     types = {c: "Int64" for c in (*own, *_WHOLE) if c not in words}

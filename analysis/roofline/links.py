@@ -78,15 +78,18 @@ def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
     shows there.
     """
     ways: dict[tuple, list] = {}
-    for m in measurements:
-        if m.problem.op == "transfer" and m.status == "ok" and not m.problem.compute:
-            ways.setdefault(_way(m), []).append(m)
+    for m in _copies(measurements):
+        ways.setdefault(_way(m), []).append(m)
     made = (_fit(way, clock, tuple(_points(rows, clock).items())) for way, rows in ways.items() for clock in CLOCKS)
     return tuple(link for link in made if link)
 
 
+def _copies(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+    return [m for m in measurements if m.problem.op == "transfer" and m.ok and not m.problem.compute]
+
+
 def _way(m: "Measurement") -> tuple[str, str, str, str]:
-    return (m.settings.device, m.kernel, m.problem.direction, m.problem.host_memory)
+    return (m.device, m.kernel, m.problem.direction, m.problem.host_memory)
 
 
 def _points(rows: "Iterable[Measurement]", clock: str) -> dict[int, Estimate]:
@@ -114,20 +117,7 @@ def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Lin
     latency = _around(pieces[0].latency_s, [chain[0].latency_s for chain in drawn])
     half, halves = _half(pieces), [_half(chain) for chain in drawn]
     half_bytes = _around(half, [h for h in halves if h is not None]) if half is not None else None
-    device, kernel, direction, host_memory = way
-    return Link(
-        device,
-        kernel,
-        direction,
-        host_memory,
-        clock,
-        tuple(pieces),
-        bandwidth,
-        latency,
-        half_bytes,
-        int(n[0]),
-        int(n[-1]),
-    )
+    return Link(*way, clock, tuple(pieces), bandwidth, latency, half_bytes, int(n[0]), int(n[-1]))
 
 
 def _line(n: np.ndarray, t: np.ndarray) -> tuple[float, float]:
@@ -218,26 +208,10 @@ def _around(value: float, drawn: list[float]) -> Estimate:
 
 def errors(link: Link, measurements: "Iterable[Measurement]") -> list[tuple[int, float, float, float]]:
     """(bytes, predicted seconds, measured seconds, relative error) of every row of the link's way and clock."""
-    rows = [
-        m
-        for m in measurements
-        if m.problem.op == "transfer"
-        and m.status == "ok"
-        and not m.problem.compute
-        and _way(m) == (link.device, link.kernel, link.direction, link.host_memory)
-    ]
-    found = []
-    for nbytes, measured in _points(rows, link.clock).items():
-        predicted = link.seconds(nbytes).value
-        found.append((nbytes, predicted, measured.value, abs(predicted / measured.value - 1)))
-    return found
-
-
-def every_second(measurements: "Iterable[Measurement]") -> "list[Measurement]":
-    """The rows at every second size, the smallest first: a law fitted to them is judged by the others."""
-    rows = list(measurements)
-    kept = set(sorted({m.problem.nbytes for m in rows})[::2])
-    return [m for m in rows if m.problem.nbytes in kept]
+    way = (link.device, link.kernel, link.direction, link.host_memory)
+    points = _points((m for m in _copies(measurements) if _way(m) == way), link.clock)
+    told = [(nbytes, link.seconds(nbytes).value, measured.value) for nbytes, measured in points.items()]
+    return [(nbytes, predicted, took, abs(predicted / took - 1)) for nbytes, predicted, took in told]
 
 
 def find(

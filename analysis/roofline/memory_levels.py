@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, median, of
+from analysis.stats import Estimate, is_gpu, median, seconds_of
 from analysis.units import count, join, size
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ Curve = tuple[Point, ...]
 
 
 def memory_name(device: str) -> str:
-    return "HBM" if device.startswith("gpu") else "DRAM"
+    return "HBM" if is_gpu(device) else "DRAM"
 
 
 def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
@@ -74,10 +74,9 @@ def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
         p, s = m.problem, m.settings
         if p.op != "stream" or p.operation not in OPERATIONS or (s.mode, s.cache) != ("resident", "warm"):
             continue
-        samples = (m.on("device") if s.device.startswith("gpu") else None) or m.on("host-latency")
-        if m.status != "ok" or not samples or not samples.seconds:
+        if (seconds := seconds_of(m)) is None:
             continue
-        point = Point(p.footprint_bytes, p.bytes_moved / of(samples), m.kernel)
+        point = Point(p.footprint_bytes, p.bytes_moved / seconds, m.kernel)
         at = found.setdefault((s.device, s.threads, p.operation), {})
         at[point.nbytes] = max(at.get(point.nbytes, point), point, key=lambda x: x.rate.value)
     return {key: tuple(at[n] for n in sorted(at)) for key, at in found.items()}
@@ -94,19 +93,12 @@ def levels(machine: "Machine | None", device: str, threads: int | None = None) -
     """(name, bytes) of the caches that so many threads have together, the innermost first; L1 and L2 are a core's own."""
     if machine is None:
         return ()
-    if device.startswith("gpu"):
-        index = int(device.partition(":")[2] or 0)
-        return (
-            (("L2", machine.gpus[index].l2_bytes),)
-            if index < len(machine.gpus) and machine.gpus[index].l2_bytes
-            else ()
-        )
-    cores = min(threads or machine.cores, machine.cores)
-    claimed = {
-        "L1": machine.caches_bytes.get("L1d", 0) * cores,
-        "L2": machine.caches_bytes.get("L2", 0) * cores,
-        "L3": machine.caches_bytes.get("L3", 0),
-    }
+    if is_gpu(device):
+        gpu = machine.gpu(device)
+        claimed = {"L2": gpu.l2_bytes if gpu else 0}
+    else:
+        cores, each = min(threads or machine.cores, machine.cores), machine.caches_bytes
+        claimed = {"L1": each.get("L1d", 0) * cores, "L2": each.get("L2", 0) * cores, "L3": each.get("L3", 0)}
     return tuple((name, nbytes) for name, nbytes in claimed.items() if nbytes)
 
 
@@ -120,20 +112,11 @@ def _of(key: Key, curve: Curve, claimed: tuple) -> tuple[Plateau, ...]:
 
 
 def _plateau(key: Key, name: str, run: Curve) -> Plateau:
-    device, threads, operation = key
-    kernels = join(dict.fromkeys(p.kernel for p in run))
-    return Plateau(
-        device,
-        threads,
-        operation,
-        name,
-        median([p.rate.value for p in run]),
-        run[0].nbytes,
-        run[-1].nbytes,
-        len(run),
-        f"{kernels}, {operation}, {size(run[0].nbytes)} to {size(run[-1].nbytes)}"
-        + (f", {count(threads, 'thread')}" if threads else ""),
-    )
+    _, threads, operation = key
+    first, last, kernels = run[0].nbytes, run[-1].nbytes, join(dict.fromkeys(p.kernel for p in run))
+    source = f"{kernels}, {operation}, {size(first)} to {size(last)}"
+    source += f", {count(threads, 'thread')}" if threads else ""
+    return Plateau(*key, name, median([p.rate.value for p in run]), first, last, len(run), source)
 
 
 def segments(curve: Curve) -> list[tuple[int, int]]:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import msgspec
 
@@ -23,7 +23,8 @@ class Constant(msgspec.Struct, frozen=True):
     """What something costs before any work, in seconds a time.
 
     name: an identifier of RULES. clock: whose seconds; on the CPU always host-latency. threads: of a CPU row that names
-    them. jit: on, off, auto (as Keras chooses), empty where nothing is compiled or both are. source: the rows, in words.
+    them. jit: on, off, auto (as Keras chooses), empty where nothing is compiled or both are.
+    source: the rows, in words. words: what it is.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Constant(msgspec.Struct, frozen=True):
     threads: int | None = None
     jit: str = ""
     source: str = ""
+    words: str = ""
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -92,6 +94,12 @@ RULES = (
         )
     ),
 )
+_PROPER = {
+    "numba": "Numba",
+    "cupy": "CuPy",
+    "tensorflow": "TensorFlow",
+    "keras": "Keras (compile and the first step of a fit)",
+}
 _ONCE_WORDS = {"import": "importing", "device_start": "starting the device with", "compile": "a first compilation with"}
 
 
@@ -100,43 +108,29 @@ def constants(measurements: Iterable[Measurement]) -> tuple[Constant, ...]:
 
     A slope takes rows at two counts or more. `keras-epoch` is an epoch of one step less `keras-step`, where both are there.
     """
-    rows = [m for m in measurements if m.problem.op == "launch" and m.status == "ok" and m.samples]
+    rows = [m for m in measurements if m.problem.op == "launch" and m.ok and m.samples]
     found = [c for rule in RULES for c in _from(rule, [m for m in rows if m.kernel == f"launch/{rule.kernel}"])]
-    return (*_without_steps(found), *(c for m in rows if m.problem.once for c in _once(m)))
+    return (*_without_steps(found), *(_once(m) for m in rows if m.problem.once))
 
 
 def _from(rule: Rule, rows: list[Measurement]) -> list[Constant]:
     """A rule's constants: for every device, thread count and clock."""
     rows = [m for m in rows if m.problem.call == rule.call]
     made = []
-    for place in dict.fromkeys((m.settings.device, m.settings.threads) for m in rows):
-        here = sorted(
-            (m for m in rows if (m.settings.device, m.settings.threads) == place), key=lambda m: m.problem.count
-        )
+    for place in dict.fromkeys((m.device, m.settings.threads) for m in rows):
+        here = sorted((m for m in rows if (m.device, m.settings.threads) == place), key=lambda m: m.problem.count)
         for clock in dict.fromkeys(s.clock for m in here for s in m.samples):
             points = [(m.problem.count, of(m.on(clock))) for m in here if m.on(clock)]
-            seconds, counts = _HOW[rule.how](points)
-            if seconds:
-                source = f"launch/{rule.kernel} {rule.call} x{','.join(map(str, counts))}, {clock}"
-                made.append(Constant(rule.name, place[0], clock, seconds, place[1], rule.jit, source))
+            if rule.how == "one":  # the row with the fewest calls, by their number
+                points = points[:1]
+                seconds = points[0][1] / points[0][0]
+            elif len(points) > 1:
+                seconds = line(points)[rule.how == "each"]
+            else:
+                continue
+            source = f"launch/{rule.kernel} {rule.call} x{','.join(str(n) for n, _ in points)}, {clock}"
+            made.append(Constant(rule.name, place[0], clock, seconds, place[1], rule.jit, source, rule.words))
     return made
-
-
-def _one(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
-    """The row with the fewest calls, by their number."""
-    count, seconds = points[0]
-    return seconds / count, [count]
-
-
-def _each(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
-    return (line(points)[1] if len(points) > 1 else None), [n for n, _ in points]
-
-
-def _base(points: list[tuple[int, Estimate]]) -> tuple[Estimate | None, list[int]]:
-    return (line(points)[0] if len(points) > 1 else None), [n for n, _ in points]
-
-
-_HOW: dict[str, Callable] = {"one": _one, "each": _each, "base": _base}
 
 
 def line(points: list[tuple[int, Estimate]]) -> tuple[Estimate, Estimate]:
@@ -179,13 +173,13 @@ def _place(c: Constant) -> tuple:
     return c.device, c.threads, c.clock, c.jit
 
 
-def _once(m: Measurement) -> list[Constant]:
+def _once(m: Measurement) -> Constant:
     """import-numba, device-start-cupy, compile-tensorflow ...: medians over the fresh processes."""
-    name = f"{m.problem.call.replace('_', '-')}-{m.backend}"
-    samples = m.samples[0]
+    name, samples = f"{m.problem.call.replace('_', '-')}-{m.backend}", m.samples[0]
+    words = f"{_ONCE_WORDS[m.problem.call]} {_PROPER.get(m.backend, m.backend)}, once in a process"
     source = f"{m.kernel} {m.problem.call}, {units.count(len(samples.seconds), 'fresh process', 'fresh processes')}"
     jit = m.settings.switches.get("jit_compile", "")
-    return [Constant(name, m.settings.device, samples.clock, of(samples), m.settings.threads, jit, source)]
+    return Constant(name, m.device, samples.clock, of(samples), m.settings.threads, jit, source, words)
 
 
 def find(
@@ -235,26 +229,7 @@ def _sentence(group: list[Constant]) -> str:
     else:
         told = [f"{_about(c.seconds)} {_CLOCK_WORDS[c.clock]}" for c in group]
     jit = f" (jit_compile {first.jit})" if first.jit else ""
-    return f"{_words(first)}{jit}: {units.join(told)}"
-
-
-def _words(c: Constant) -> str:
-    rule = next((r for r in RULES if r.name == c.name), None)
-    if rule:
-        return rule.words
-    for call, words in _ONCE_WORDS.items():
-        start, _, backend = c.name.rpartition("-")
-        if start == call.replace("_", "-"):
-            return f"{words} {_PROPER[backend]}, once in a process"
-    return c.name
-
-
-_PROPER = {
-    "numba": "Numba",
-    "cupy": "CuPy",
-    "tensorflow": "TensorFlow",
-    "keras": "Keras (compile and the first step of a fit)",
-}
+    return f"{first.words or first.name}{jit}: {units.join(told)}"
 
 
 def _about(e: Estimate) -> str:

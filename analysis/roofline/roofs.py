@@ -3,13 +3,12 @@
 A ceiling is the best rate seen, not the middle one; nothing heavy is imported until there are rows that need it.
 """
 
-import functools
-import statistics
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis import labels
+from analysis.roofline import links, memory_levels, overheads
 from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate, call_s, clock_of, exact, is_gpu, quick_seconds
 from analysis.units import count, size
@@ -113,13 +112,9 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
     best = max(rows, key=lambda m: work(m) / call_s(m))
     if (samples := clock_of(best)) is None:
         return None
-    fastest = min(s for s in samples.seconds)
-    blocks = [
-        [s for s, b in zip(samples.seconds, samples.block, strict=True) if b == block] for block in set(samples.block)
-    ]
-    quick = min(statistics.median(block) for block in blocks)
-    rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / fastest)
-    return Roof(best.settings.device, kind, name, rate, describe(best), best.settings.threads, **fields)
+    quick = min(samples.medians.values())
+    rate = Estimate(work(best) / quick, work(best) / max(quick, call_s(best)), work(best) / min(samples.seconds))
+    return Roof(best.device, kind, name, rate, describe(best), best.settings.threads, **fields)
 
 
 def _groups(rows, key) -> dict:
@@ -131,18 +126,15 @@ def _groups(rows, key) -> dict:
 
 def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
     peaks = _groups(
-        (m for m in rows if m.problem.op == "peak"), lambda m: (m.settings.device, m.problem.math, m.settings.threads)
+        (m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.settings.threads)
     )
     matmuls = _groups(
         (
             m
             for m in rows
-            if m.problem.op == "matmul"
-            and is_gpu(m.settings.device)
-            and m.on("device")
-            and m.problem.math in TENSOR_MATHS
+            if m.problem.op == "matmul" and m.on_gpu and m.on("device") and m.problem.math in TENSOR_MATHS
         ),
-        lambda m: (m.settings.device, m.problem.math),
+        lambda m: (m.device, m.problem.math),
     )
     for (device, math, _), group in peaks.items():
         vector = _best([m for m in group if not _is_tensor(m)], "compute", math)
@@ -185,12 +177,12 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
     """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
     streams = [m for m in rows if m.problem.op == "stream"]
     plain = []
-    for (device, threads), group in _groups(streams, lambda m: (m.settings.device, m.settings.threads)).items():
+    for (device, threads), group in _groups(streams, lambda m: (m.device, m.settings.threads)).items():
         found = list(_level_roofs(group, machine, device, threads))
         yield from found
         if all(r.kind == "cache" for r in found):
             plain += group
-    for device, on_device in _groups(plain, lambda m: m.settings.device).items():
+    for device, on_device in _groups(plain, lambda m: m.device).items():
         cache, name = last_cache_bytes(machine, device), "HBM" if is_gpu(device) else "DRAM"
         largest = max(m.problem.footprint_bytes for m in on_device)
         start = min(largest, _BEYOND_CACHE * cache) if cache else largest
@@ -206,15 +198,11 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
 
 def _searched(rows: "list[Measurement]") -> bool:
     """Whether there are sizes enough to look for levels in."""
-    from analysis.roofline import memory_levels
-
     return any(len(curve) >= memory_levels.LEAST_SIZES for curve in memory_levels.curves(rows).values())
 
 
 def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int | None) -> "Iterable[Roof]":
     """The levels of one device and thread count: the fastest operation at each, over all the working sets it may hold."""
-    from analysis.roofline import memory_levels
-
     found = memory_levels.held(memory_levels.plateaus(rows, machine))
     claimed = memory_levels.levels(machine, device, threads)
     smallest = min((start for _, start, _ in found), default=1)
@@ -248,37 +236,14 @@ def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
         and m.problem.direction in ("h2d", "d2h")
         and not m.problem.compute
     ]
-    if not copies:
-        return
-    fitted = []
-    for way in _groups(copies, lambda m: (m.settings.device, m.kernel, m.problem.direction)).values():
-        fitted += _fitted(tuple((m.kernel, m.settings.device, m.problem, m.samples) for m in way))
-    for (device, direction), group in _groups(fitted, lambda x: (x.device, x.direction)).items():
+    for (device, direction), group in _groups(links.fits(copies), lambda x: (x.device, x.direction)).items():
         best = max(group, key=lambda x: x.bandwidth.value)
         yield Roof(device, "link", direction, best.bandwidth, f"{best.kernel}, pinned, up to {size(best.high)}")
 
 
-@functools.lru_cache(maxsize=64)
-def _fitted(keys: tuple):
-    """links.fits of one way's rows, worked out once for the same rows: tables ask for the roofs after every row."""
-    from analysis.roofline import links
-    from workloads.records import Measurement, Settings
-
-    return links.fits(
-        [
-            Measurement(kernel, problem, Settings(device), "ok", samples=samples)
-            for kernel, device, problem, samples in keys
-        ]
-    )
-
-
 def _launch_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
     """The most calls a second of an empty kernel: waited for one by one, and queued behind each other."""
-    launches = [m for m in rows if m.problem.op == "launch" and is_gpu(m.settings.device)]
-    if not launches:
-        return
-    from analysis.roofline import overheads
-
+    launches = [m for m in rows if m.problem.op == "launch" and m.on_gpu]
     wanted = {("kernel", "host-latency"): WAITED, ("kernel-launch", "device"): QUEUED, ("kernel", "device"): QUEUED}
     empty = [c for c in overheads.constants(launches) if (c.name, c.clock) in wanted and c.seconds.low > 0]
     for (device, name), group in _groups(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
@@ -292,5 +257,5 @@ def last_cache_bytes(machine: "Machine | None", device: str) -> int:
         return 0
     if not is_gpu(device):
         return max(machine.caches_bytes.values(), default=0)
-    index = int(device.partition(":")[2] or 0)
-    return machine.gpus[index].l2_bytes if index < len(machine.gpus) else 0
+    gpu = machine.gpu(device)
+    return gpu.l2_bytes if gpu else 0

@@ -83,8 +83,7 @@ def _gain(alone: "list[Measurement]", longer: "Measurement") -> str:
 
 def _rounds(samples) -> list[float]:
     """The median of each round of a Samples record."""
-    rounds = group_by(zip(samples.block, samples.seconds, strict=True), lambda one: one[0])
-    return [median(s for _, s in own) for own in rounds.values()]
+    return list(samples.medians.values())
 
 
 def _alone(m: "Measurement", done: "list[Measurement]") -> "Measurement | None":

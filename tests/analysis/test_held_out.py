@@ -210,39 +210,6 @@ def test_short_fits_cannot_tell_the_samples_from_the_step(base):
     assert long.seconds == long.predicted.step_s
 
 
-def test_the_crossover_along_width_foretold(base):
-    """The CPU's steps grow with the width squared, the GPU's stay at their floor of 1 ms: they meet where the CPU takes 1 ms."""
-    answer = predicted_crossover.along(
-        Training(WIDE[0], 32, 2048), "width", [2**i for i in range(4, 13)], (CPU, base), (GPU, base)
-    )
-    assert answer.kind in ("gpu-from", "cant-tell")
-    points = {p.n: p for p in answer.points}
-    assert points[16].cpu.seconds.value < points[16].gpu.seconds.value
-    assert points[4096].cpu.seconds.value > points[4096].gpu.seconds.value
-    assert [p.n for p in answer.points] == sorted(points)
-
-
-@pytest.mark.parametrize(
-    ("varies", "size", "model", "training_"),
-    [
-        ("width", 64, "mlp-784-64x2-10", (32, 2048, 1)),
-        ("depth", 7, "mlp-784-100x7-10", (32, 2048, 1)),
-        ("batch", 4096, "mlp-784-100x2-10", (4096, 4096, 1)),
-        ("samples", 100, "mlp-784-100x2-10", (32, 100, 1)),
-        ("epochs", 9, "mlp-784-100x2-10", (32, 2048, 9)),
-    ],
-)
-def test_a_training_of_another_size(varies, size, model, training_):
-    made = predicted_crossover.sized(Training("mlp-784-100x2-10", 32, 2048), varies, size)
-    assert (made.model, (made.batch, made.samples, made.epochs)) == (model, training_)
-
-
-def test_a_model_without_such_a_size_is_refused():
-    with pytest.raises(ValueError, match="lenet has no width to vary"):
-        predicted_crossover.sized(Training("lenet", 32, 2048), "width", 8)
-    assert predicted_crossover.sized(Training("fashion-mlp-5", 32, 2048), "depth", 8).model == "fashion-mlp-8"
-
-
 def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
     """CPU steps half as long as predicted: the GPU wins later than was foretold, and between both it is a loss to follow."""
     names = [f"mlp-784-{w}x2-10" for w in (16, 64, 256, 1024, 4096)]

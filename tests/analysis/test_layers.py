@@ -28,6 +28,7 @@ from kernels.problems import Conv, Launch, Matmul, Peak
 from workloads import options, tables
 from workloads.harness import plan
 from workloads.machine import facts as machine
+from workloads.records import Settings
 
 
 def conv(n: int = 32, **fields) -> Conv:
@@ -116,7 +117,7 @@ def test_whole_arrays_of_a_convolution_cross_the_link():
     assert bounds.crossing_bytes(half) == (2 * (256 + 32), 2 * 32)
     ceilings = roofs([*fake.transfer_rows(0.0), row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.1})])
     large = Conv(1024, 64, 64, 64, 64, 1, 1)
-    bound = bounds.attainable(ceilings, large, "gpu:0", mode="roundtrip")
+    bound = bounds.attainable(ceilings, large, Settings("gpu:0", mode="roundtrip"))
     # 2^28 floats each way and the filters: 2^30 bytes in at 55 GB/s, then out at 52
     assert bound.roof.kind == "link"
     assert bound.seconds.value == pytest.approx((2**30 + 2**14) / 55e9 + 2**30 / 52e9, rel=1e-3)

@@ -93,11 +93,13 @@ def test_what_happens_once_is_named_by_backend_and_jit():
 
 
 def test_a_slope_that_may_be_nothing_is_said_to_be_below_its_upper_end():
-    flat = overheads.Constant("tf-op-in-jit", "cpu", "host-latency", Estimate(1e-9, -5e-9, 7e-9), jit="on")
-    below = overheads.Constant("tf-op-eager", "cpu", "host-latency", Estimate(-2e-9, -5e-9, -1e-9))
+    inside, outside = "a further operation inside a tf.function", "a TensorFlow operation outside a function"
+    at = ("cpu", "host-latency")
+    flat = overheads.Constant("tf-op-in-jit", *at, Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)
+    below = overheads.Constant("tf-op-eager", *at, Estimate(-2e-9, -5e-9, -1e-9), words=outside)
     assert lines([flat, below])[1:] == [
-        "  a further operation inside a tf.function (jit_compile on): not above 7.00 ns",
-        "  a TensorFlow operation outside a function: too little to tell from nothing",
+        f"  {inside} (jit_compile on): not above 7.00 ns",
+        f"  {outside}: too little to tell from nothing",
     ]
 
 

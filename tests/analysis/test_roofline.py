@@ -11,6 +11,7 @@ from analysis.roofline import bounds, data_sheets
 from analysis.roofline import roofs as making
 from analysis.stats import Estimate
 from kernels.problems import Launch, Matmul, Peak, Stream, Training, Transfer
+from workloads.records import Settings
 
 GFLOP = 10**9
 TRIAD = Stream("triad", 240_000_000)  # 10^7 doubles in each array: exactly 240 MB
@@ -67,7 +68,7 @@ def test_fractions_and_the_ridge_point():
 def test_a_memory_bound_problem_is_judged_by_memory_once_no_cache_holds_it():
     thin = Matmul(10000, 10000, 1)  # 2e8 FLOP, 4.0008e8 bytes: half a FLOP for each byte
     roofs = bounds.roofs([peak(100e9), triad(10e9)])
-    bound = bounds.attainable(roofs, thin, "cpu", 1)
+    bound = bounds.attainable(roofs, thin, Settings("cpu", threads=1))
     assert bound.roof.kind == "memory" and bound.seconds.value == pytest.approx(0.040008)
 
 
@@ -211,12 +212,12 @@ def test_warm_rows_have_their_levels_roof_and_cold_ones_the_memorys():
         assert (judged.flag, judged.note) == ("", "")
         assert 0.3 < judged.fraction.value < 1.001, m.problem.nbytes
     copy = Stream("copy", 16 * 2**10)
-    warm = bounds.attainable(roofs, copy, "cpu", 1)
+    warm = bounds.attainable(roofs, copy, Settings("cpu", threads=1))
     assert (warm.roof.name, warm.seconds.value) == ("L1", pytest.approx(copy.bytes_moved / 400e9))
-    cold = bounds.attainable(roofs, copy, "cpu", 1, cache="cold")
+    cold = bounds.attainable(roofs, copy, Settings("cpu", threads=1, cache="cold"))
     assert (cold.roof.name, cold.seconds.value) == ("DRAM", pytest.approx(copy.bytes_moved / 12e9))
     thin = Matmul(1000, 1000, 1)  # 2 MFLOP, 4.008 MB: half a FLOP a byte, in L3
-    bound = bounds.attainable(roofs, thin, "cpu", 1)
+    bound = bounds.attainable(roofs, thin, Settings("cpu", threads=1))
     assert (bound.roof.name, bound.note) == ("L2", "")  # 4.0 MB lie below L3's first size, where a part is still in L2
     assert bound.seconds.value == pytest.approx(thin.bytes_moved / 150e9)
 
@@ -233,7 +234,7 @@ def test_where_the_smaller_levels_were_not_measured_nothing_is_said_of_what_they
     _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
     assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
     assert bounds.level(roofs, "cpu", 20_000, 1) is None
-    bound = bounds.attainable(roofs, square(40), "cpu", 1)
+    bound = bounds.attainable(roofs, square(40), Settings("cpu", threads=1))
     assert (bound.roof.kind, bound.note) == ("compute", bounds.NO_CACHE_ROOF)
 
 
@@ -278,10 +279,10 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
     assert bounds.crossing_bytes(p) == (8_000_000, 4_000_000)
     assert bounds.crossing_bytes(Stream("triad", 240_000_000)) == (160_000_000, 80_000_000)
     both = 8e6 / 55e9 + 4e6 / 52e9
-    bound = bounds.attainable(roofs, p, "gpu:0", mode="roundtrip-pinned")
+    bound = bounds.attainable(roofs, p, Settings("gpu:0", mode="roundtrip-pinned"))
     assert (bound.roof.kind, bound.roof.name, bound.seconds.value) == ("link", "h2d", pytest.approx(both, rel=1e-3))
-    assert bounds.attainable(roofs, p, "gpu:0").roof.kind == "compute"
-    used = bounds.attainable(roofs, p, "gpu:0", mode="roundtrip", reuse=10)
+    assert bounds.attainable(roofs, p, Settings("gpu:0")).roof.kind == "compute"
+    used = bounds.attainable(roofs, p, Settings("gpu:0", mode="roundtrip", reuse=10))
     assert used.seconds.value == pytest.approx(max(both / 10, 2e9 / 60e12), rel=1e-3)
     for factor, flag in ((1.0, ""), (0.9, "above-roof")):
         m = row("matmul/cupy/cublas", p, factor * both, mode="roundtrip-pinned")

@@ -8,6 +8,7 @@ import statistics
 import sys
 import time
 
+import msgspec
 import numpy as np
 from must_reach import REPORTS, Figure, exactly, table
 
@@ -169,7 +170,9 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
 
 def winner(of: profile.Profile, reported: cases.Reported, found: verdicts.Measured) -> str:
     """The device whose step is predicted to be the shorter one, its model left out."""
-    training = predicted_crossover.sized(reported.training, "batch", found.batch)
+    training = msgspec.structs.replace(
+        reported.training, batch=found.batch, samples=max(reported.training.samples, found.batch)
+    )
     cpu, gpu = (prediction.predict(training, Settings(d), of).step_s.value for d in ("cpu", GPU))
     return "gpu" if gpu < cpu else "cpu"
 

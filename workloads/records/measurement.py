@@ -5,6 +5,7 @@ Absent is not zero, and a number that is not finite is never stored.
 
 import math
 import re
+import statistics
 
 import msgspec
 
@@ -50,6 +51,14 @@ class Samples(msgspec.Struct, frozen=True):
     calls: int
     block: tuple[int, ...]
     stop_reason: str
+
+    @property
+    def medians(self) -> dict[int, float]:
+        """Block -> the median seconds of its samples."""
+        groups: dict[int, list[float]] = {}
+        for second, block in zip(self.seconds, self.block, strict=True):
+            groups.setdefault(block, []).append(second)
+        return {block: statistics.median(group) for block, group in groups.items()}
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -166,6 +175,11 @@ class Machine(msgspec.Struct, frozen=True):
     def uuids(self) -> dict[str, str]:
         """GPU, such as gpu:0 -> what CUDA_VISIBLE_DEVICES calls it."""
         return {f"gpu:{i}": gpu.uuid for i, gpu in enumerate(self.gpus) if gpu.uuid}
+
+    def gpu(self, device: str) -> Gpu | None:
+        """The facts of a GPU, such as gpu:0; None of one that is not there."""
+        index = int(device.partition(":")[2] or 0)
+        return self.gpus[index] if index < len(self.gpus) else None
 
 
 class Run(msgspec.Struct, frozen=True, tag="run"):

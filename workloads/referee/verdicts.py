@@ -129,10 +129,7 @@ def in_turns(row: Row, limits: Limits, seed: int, processes: int = PROCESSES) ->
 
 def _rounds(samples: Samples) -> list[float]:
     """The median of each block."""
-    groups: dict[int, list[float]] = {}
-    for second, block in zip(samples.seconds, samples.block, strict=True):
-        groups.setdefault(block, []).append(second)
-    return [statistics.median(group) for group in groups.values()]
+    return list(samples.medians.values())
 
 
 def medians(samples: Samples) -> float:
