@@ -1,5 +1,7 @@
 """Register tiles of a convolution: products of pixels with a panel, summed over the runs of memory that a window covers."""
 
+import itertools
+
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
@@ -54,9 +56,8 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     targets = [builder.gep(c, [row_of(c_at, r)]) for r in range(rows)]
     past = builder.icmp_signed("==", added, emit.INDEX(PAST_CACHES)) if apart else ir.IntType(1)(0)
     with builder.if_then(builder.not_(past)):
-        for r in range(rows):
-            for v in range(vectors):
-                emit.prefetch(builder, place(r, v), write=True)
+        for r, v in itertools.product(range(rows), range(vectors)):
+            emit.prefetch(builder, place(r, v), write=True)
     lines = [builder.gep(a, [row_of(rows_at, r)]) for r in range(rows)] if apart else [a]
 
     def steps(unroll: int, start, right, sums):
@@ -102,21 +103,19 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
         builder.icmp_signed(">=", columns, emit.INDEX(vectors * vector.count)),
     )
 
-    def store_rows(store) -> None:
-        for r in emit.rows_there(builder, rows, height):
-            for v in range(vectors):
-                store(sums[r * vectors + v], place(r, v), v)
-
     with builder.if_then(whole):
         if apart:
             with builder.if_then(past):
-                store_rows(lambda value, to, v: emit.store_past_caches(builder, value, to, item * vector.count))
-        store_rows(lambda value, to, v: builder.store(value, to, item))
+                for r, v in emit.vectors_there(builder, rows, vectors, height):
+                    emit.store_past_caches(builder, sums[r * vectors + v], place(r, v), item * vector.count)
+        for r, v in emit.vectors_there(builder, rows, vectors, height):
+            builder.store(sums[r * vectors + v], place(r, v), item)
     stored, old = (
         [_first_lanes(builder, builder.sub(n, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
         for n in (columns, added)
     )
-    store_rows(lambda value, to, v: emit.add_masked(builder, value, to, old[v], stored[v], item))
+    for r, v in emit.vectors_there(builder, rows, vectors, height):
+        emit.add_masked(builder, sums[r * vectors + v], place(r, v), old[v], stored[v], item)
     return function
 
 

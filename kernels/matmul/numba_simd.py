@@ -81,9 +81,8 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
         [emit.first_lanes(builder, builder.sub(count, emit.INDEX(v * vector.count)), vector) for v in range(vectors)]
         for count in (columns, added)
     )
-    for r in emit.rows_there(builder, rows, height):
-        for v in range(vectors):
-            emit.add_masked(builder, sums[r * vectors + v], place(c, r, v), old[v], stored[v], item)
+    for r, v in emit.vectors_there(builder, rows, vectors, height):
+        emit.add_masked(builder, sums[r * vectors + v], place(c, r, v), old[v], stored[v], item)
     return function
 
 

@@ -161,15 +161,15 @@ def outer_product(builder, vector: ir.VectorType, right: Iterable, left: Iterabl
     return made
 
 
-def rows_there(builder, rows: int, height) -> Iterator[int]:
-    """The rows of a tile, the builder each time where that row is there; where it is not, the function returns."""
+def vectors_there(builder, rows: int, vectors: int, height) -> Iterator[tuple[int, int]]:
+    """(row, vector) of a tile, the builder each time where that row is there; where it is not, the function returns."""
     for r in range(rows):
         row, end = builder.append_basic_block("row"), builder.append_basic_block("end")
         builder.cbranch(builder.icmp_signed("<", INDEX(r), height), row, end)
         builder.position_at_end(end)
         builder.ret_void()
         builder.position_at_end(row)
-        yield r
+        yield from ((r, v) for v in range(vectors))
     builder.ret_void()
 
 
