@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from workloads import options
+from workloads.session import Workload, refined
 
 EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
 LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS, our tiles in Numba) and the GPU
@@ -94,6 +95,8 @@ def works(args: argparse.Namespace) -> list:
 
     Raises: Usage.
     """
+    from msgspec.structs import replace
+
     from workloads.harness import plan
 
     if args.model is None and (args.shapes or args.vary):
@@ -109,7 +112,8 @@ def works(args: argparse.Namespace) -> list:
                 f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
             )
     asked = argparse.Namespace(**{**vars(args), "model": args.model or "cifar10-cnn"})
-    return [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, precisions(args))]
+    found = [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, precisions(args))]
+    return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 
 def problems(args: argparse.Namespace) -> list:
@@ -117,10 +121,7 @@ def problems(args: argparse.Namespace) -> list:
 
     Raises: Usage for what is no convolution.
     """
-    import msgspec
-
-    found = [msgspec.structs.replace(w.problem, layout=args.layout) for w in works(args)] or _of_shapes(args)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([w.problem for w in works(args)] or _of_shapes(args)))
 
 
 def _of_shapes(args: argparse.Namespace) -> list:
@@ -216,15 +217,9 @@ def refine(done: list, varies: str) -> list:
     """The rows still needed to pin down each crossover in batch, channels or image size."""
     from analysis.crossover import crossover
     from analysis.text import answers
-    from workloads import show
 
     forms = (crossover.LATENCY, *crossover.COPIES)
-    found = answers.every(done, "conv", [varies], {varies: 2}, forms)
-    added = []
-    for family in dict.fromkeys(a.family for a in found):
-        sizes = {family.size(m.problem) for m in done if m.problem.op == "conv"}
-        added += show.refined(done, [a for a in found if a.family == family], sizes)
-    return list({row.key: row for row in sorted(added, key=_order)}.values())
+    return refined(done, answers.every(done, "conv", [varies], {varies: 2}, forms), "conv", _order)
 
 
 def _order(row) -> tuple:
@@ -233,52 +228,20 @@ def _order(row) -> tuple:
     return (p.n, p.h, p.c_in, p.c_out, p.direction, *precision, row.settings.cache != "warm", row.settings.device)
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads.harness import sweep
-
-    run, varies = run or sweep.header(args, command), axis(args)
-    more = (lambda done: refine(done, varies)) if varies and not args.no_refine else lambda done: []
-    return sweep.sweep(rows(args, run.machine), args, "conv", command, shown, more, run)
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(model="cifar10-cnn", batch=[32, 128], fast=True)."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.conv.run(**{keywords!r})"), "conv")
-
-
-def session(args: argparse.Namespace, command: str, run=None) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    import msgspec
-
-    from workloads import show, tables
+def table(args: argparse.Namespace, here):
+    """Prints a line a convolution, its layers' names first where a model's are asked for."""
+    from workloads import tables
     from workloads.harness import plan
 
-    found = [
-        msgspec.structs.replace(w, problem=msgspec.structs.replace(w.problem, layout=args.layout)) for w in works(args)
-    ]
-    names = tables.layer_names(found) if found else None
-    planned, cold = problems(args), "cold" in plan.caches(args)
-    return show.session(
-        args,
-        run,
-        command,
-        "conv",
-        rows,
-        measure,
-        lambda here: tables.Convs(here, names, planned, cold),
-        lambda outcome: _said(args, outcome, found),
-    )
+    found = works(args)
+    return tables.Convs(here, tables.layer_names(found) if found else None, problems(args), "cold" in plan.caches(args))
 
 
-def _said(args: argparse.Namespace, outcome, works_: list) -> None:
+def answer(args: argparse.Namespace, outcome) -> None:
     """What all layers come to, and the crossover, in words."""
     from analysis.text import answers
 
-    varies, said = axis(args), []
+    varies, works_, said = axis(args), works(args), []
     if works_:
         said += answers.together(works_, outcome.measurements, f"convolutions of {args.model or 'cifar10-cnn'}")
     if varies:
@@ -292,9 +255,15 @@ def _said(args: argparse.Namespace, outcome, works_: list) -> None:
         print("\n" + "\n".join(said))
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.conv", argv)
-    return options.command(parser(), argv, lambda args: session(args, command))
+WORKLOAD = Workload(
+    "conv", parser, rows, table, answer, lambda args, here, done: refine(done, axis(args)) if axis(args) else []
+)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(model="cifar10-cnn", batch=[32, 128], fast=True)."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

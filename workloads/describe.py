@@ -74,7 +74,7 @@ def lines(of) -> list[str]:
     from kernels import networks
     from kernels.networks import layers
     from kernels.networks import training_step as steps
-    from workloads.tables import line
+    from workloads.session import line
 
     flops: dict[str, int] = {}
     for work in steps.step(of, 1):
@@ -82,11 +82,11 @@ def lines(of) -> list[str]:
     strange = layers.unknown(of)
     widths = (28, 24, 16, 12, 14)
     heads = ("layer", "kind", "output", "weights", "FLOPs a sample")
-    found = [line(list(zip(heads, widths, strict=True)))]
+    found = [line(zip(heads, widths, strict=True))]
     for layer, shape, weights in zip(of.layers, networks.outputs(of), networks.layer_weights(of), strict=True):
         kind = layer.kind + " (not known)" * (layer in strange) + " (frozen)" * (not layer.trainable)
         cells = (layer.name, kind, layers.words(shape), f"{weights:,}", f"{flops.get(layer.name, 0):,}")
-        found.append(line(list(zip(cells, widths, strict=True))))
+        found.append(line(zip(cells, widths, strict=True)))
     found.append(
         f"{networks.parameters(of):,} weights, {networks.trainable(of):,} of them learned; "
         f"{sum(flops.values()):,} FLOPs a sample and training step, with {of.optimizer} and {of.loss}"

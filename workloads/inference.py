@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from workloads import options
+from workloads.session import Lines, Workload, number, part
 
 EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
 LONG = """Answers batches of samples by model.predict and by a tf.function of the model, on the CPU and the GPU: with the samples
@@ -68,13 +69,6 @@ def parser() -> options.Parser:
     return made
 
 
-def _known(what: str, words: list[str] | None, known) -> list[str]:
-    for word in words or []:
-        if word not in known:
-            raise options.Usage(f"unknown {what} {word!r}; known: {', '.join(known)}")
-    return list(dict.fromkeys(words or []))
-
-
 def names(args: argparse.Namespace) -> list[str]:
     """The models asked for as the training command knows them, a user's own too; `seeds` as its list.
 
@@ -99,14 +93,14 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.harness import plan
     from workloads.records import Row, Settings, settings
 
-    _known("backend", options.words(args.backends), ("keras",))
-    variants = _known("variant", options.words(args.variants), VARIANTS) or list(
+    plan.known("backend", options.words(args.backends) or [], ("keras",))
+    variants = plan.known("variant", options.words(args.variants) or [], VARIANTS) or list(
         VARIANTS if args.in_flight else VARIANTS[:2]
     )
-    modes = _known("mode", options.words(args.modes), MODES)
-    jits = _known("word of --jit", options.words(args.jit), settings.KNOWN["jit_compile"])
-    onednn = _known("word of --onednn", options.words(args.onednn), tuple(ONEDNN))
-    precisions = _known("precision", options.words(args.precision), settings.KNOWN["precision"])
+    modes = plan.known("mode", options.words(args.modes), MODES)
+    jits = plan.known("word of --jit", options.words(args.jit), settings.KNOWN["jit_compile"])
+    onednn = plan.known("word of --onednn", options.words(args.onednn) or [], tuple(ONEDNN))
+    precisions = plan.known("precision", options.words(args.precision), settings.KNOWN["precision"])
     ways = [
         (f"inference/keras/{v}", mode)
         for v in variants
@@ -166,67 +160,27 @@ def refine(done: list) -> list:
     return sorted(left, key=lambda row: (row.problem.model, row.problem.batch, row.settings.device))
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome.
-
-    Raises: Missing without TensorFlow, or when real data was asked for and cannot be had.
-    """
+def _measured(args: argparse.Namespace, command: str, shown, run):
+    """Raises: Missing without TensorFlow."""
     from workloads.frameworks import grid
-    from workloads.harness import sweep
 
     grid.require_keras()
-    run = run or sweep.header(args, command)
-    more = (lambda done: []) if args.no_refine else refine
-    outcome = sweep.sweep(rows(args, run.machine), args, "inference", command, shown, more, run)
-    lost = [m for m in outcome.measurements if m.reason.startswith("no data:")]
-    if lost:
-        raise options.Missing(lost[0].reason.removeprefix("no data: "), command.replace("real", "synthetic"))
-    return outcome
+    return WORKLOAD.sweep(args, command, shown, run)
 
 
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(model="lenet", batch=[1, 16], device=["cpu"])."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.inference.run(**{keywords!r})"), "inference")
-
-
-class Table:
+class Table(Lines):
     """A line a row: what is called, on what, milliseconds a call, samples and joules a second."""
 
     HEAD = (
-        ("model", 12),
-        ("batch", 6),
-        ("call", 8),
-        ("mode", 9),
-        ("device", 9),
-        ("ms/call", 8),
-        ("+-%", 5),
-        ("queued ms", 9),
-        ("samples/s", 10),
-        ("J/sample", 9),
-        ("first call s", 12),
-        ("notes", 5),
+        "model 12 | batch 6 | call 8 | mode 9 | device 9 | ms/call 8 | +-% 5 | queued ms 9 | "
+        "samples/s 10 | J/sample 9 | first call s 12 | notes 5"
     )
 
-    def __init__(self, machine=None):
-        self._headed = False
-
-    def shown(self, m) -> None:
-        """Prints a row's line; a skipped one is left out, as the sweep's end says each reason once."""
-        if m.problem.op != "inference" or m.status == "skipped":
-            return
-        from workloads.tables import line
-
-        if not self._headed:
-            print(line(list(self.HEAD)))
-        self._headed = True
-        print(line(list(zip(self.cells(m), (width for _, width in self.HEAD), strict=True))).rstrip(), flush=True)
+    def wanted(self, m) -> bool:
+        return m.problem.op == "inference" and super().wanted(m)
 
     def cells(self, m) -> list[str]:
         from analysis.stats import of
-        from workloads.show import number
 
         variant, s = m.variant, m.settings
         where = s.device + (f" x{s.threads}" if s.threads else "")
@@ -250,37 +204,23 @@ class Table:
             " ".join(notes),
         ]
 
-    def finish(self) -> None:
-        """Nothing is held back."""
 
-
-def session(args: argparse.Namespace, command: str, run=None) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import ends, show
-
-    outcomes = []
-
-    def measured(*of):
-        outcomes.append(measure(*of))
-        return outcomes[0]
-
-    code = show.session(args, run, command, "inference", rows, measured, Table, _said)
-    for outcome in outcomes:  # none of a plan
-        ends.said(outcome, "inference", EXAMPLE)
-    return code
-
-
-def _said(outcome) -> None:
+def answer(args: argparse.Namespace, outcome) -> None:
     from analysis.text import inference as inference_words
-    from workloads import ends
 
-    if said := ends.part(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):
+    if said := part(outcome) + inference_words.lines(outcome.measurements, outcome.run.machine):
         print("\n" + "\n".join(said))
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.inference", argv)
-    return options.command(parser(), argv, lambda args: session(args, command))
+WORKLOAD = Workload(
+    "inference", parser, rows, Table, answer, lambda args, here, done: refine(done), own=_measured, example=EXAMPLE
+)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(model="lenet", batch=[1, 16], device=["cpu"])."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

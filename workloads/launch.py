@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from workloads import options
+from workloads.session import Lines, Workload, number
 
 EXAMPLE = "python -m workloads.launch --backends numpy numba"
 LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and
@@ -118,56 +119,16 @@ def _once(backends: list[str], calls: list[str], device: str, on: list[str], arg
                 yield Row(f"launch/{backend}/once", Launch(call), settings)
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads.harness import sweep
-
-    run = run or sweep.header(args, command)
-    return sweep.sweep(rows(args, run.machine), args, "launch", command, shown, run=run)
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(calls=["elementwise"], backends=["numpy"], fast=True)."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.launch.run(**{keywords!r})"), "launch")
-
-
-class Table:
+class Table(Lines):
     """A line a row: microseconds of all that its call does (`step x64`: 64 steps), waited for, queued and only issued, and on
     the device's clock."""
 
-    HEAD = (
-        ("kernel", 20),
-        ("call", 16),
-        ("where", 10),
-        ("us in all", 9),
-        ("+-%", 5),
-        ("queued", 8),
-        ("issue", 8),
-        ("device", 8),
-        ("notes", 5),
-    )
+    HEAD = "kernel 20 | call 16 | where 10 | us in all 9 | +-% 5 | queued 8 | issue 8 | device 8 | notes 5"
 
-    def __init__(self, machine=None):
-        self._headed = False
-
-    def shown(self, m) -> None:
-        """Prints a row's line. What a kernel refused is said at the end of the command, by its reason."""
-        from workloads.tables import line
-
-        if m.status == "skipped":
-            return
-        widths = [width for _, width in self.HEAD]
-        if not self._headed:
-            print(line(list(self.HEAD)))
-        self._headed = True
-        print(line(list(zip(self.cells(m), widths, strict=True))).rstrip(), flush=True)
+    ABOUT = "us in all: of everything in a row, of `step x64` the time of 64 steps together"
 
     def cells(self, m) -> list[str]:
         from analysis.stats import of
-        from workloads.show import number
 
         p, s = m.problem, m.settings
         call = p.call if p.once else f"{p.call} x{p.count}"
@@ -184,12 +145,8 @@ class Table:
         notes = [f"jit_compile {jit}"] if jit else []
         return [*head, number(waited.value * 1e6), number(100 * waited.noise, 2), *others, " ".join([*notes, *m.flags])]
 
-    def finish(self) -> None:
-        if self._headed:
-            print("us in all: of everything in a row, of `step x64` the time of 64 steps together")
 
-
-def _said(outcome) -> None:
+def answer(args: argparse.Namespace, outcome) -> None:
     """The constants under the table, in words."""
     from analysis.roofline import overheads
 
@@ -199,16 +156,13 @@ def _said(outcome) -> None:
         print("\n".join(told))
 
 
-def session(args: argparse.Namespace, command: str, run=None) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show
-
-    return show.session(args, run, command, "launch", rows, measure, Table, _said)
+WORKLOAD = Workload("launch", parser, rows, Table, answer, answers_in_suite=True)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.launch", argv)
-    return options.command(parser(), argv, lambda args: session(args, command))
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(calls=["elementwise"], backends=["numpy"], fast=True)."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from workloads import options
+from workloads.session import Workload, refined
 
 EXAMPLE = "python -m workloads.matmul --sizes 64:4096:x2"
 LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through CuPy): resident on the device and with each
@@ -154,22 +155,14 @@ def refine(done: list, in_batch: bool = False) -> list:
     """The rows still needed to pin down each crossover of the square sizes, or (`in_batch`) of a dense layer's products."""
     from analysis.crossover import crossover
     from analysis.text import answers
-    from workloads import show
 
     forms = [crossover.LATENCY, *crossover.COPIES]
     if in_batch:
         found = [a for a in answers.every(done, "matmul", forms=forms) if a.family.varies == "batch"]
     else:
-        found = [
-            a
-            for pair in crossover.forms_of(m for m in done if m.problem.op == "matmul")
-            for a in crossover.crossovers(done, forms, *pair)
-        ]
-    added = []
-    for family in dict.fromkeys(a.family for a in found):
-        sizes = {family.size(m.problem) for m in done if m.problem.op == "matmul"}
-        added += show.refined(done, [a for a in found if a.family == family], sizes)
-    return list({row.key: row for row in sorted(added, key=_order)}.values())
+        pairs = crossover.forms_of(m for m in done if m.problem.op == "matmul")
+        found = [a for pair in pairs for a in crossover.crossovers(done, forms, *pair)]
+    return refined(done, found, "matmul", _order)
 
 
 def _order(row) -> tuple:
@@ -178,48 +171,22 @@ def _order(row) -> tuple:
     return (*shape, p.math != "float32", p.math, row.settings.cache != "warm", row.settings.device)
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads.harness import sweep
-
-    run, in_batch = run or sweep.header(args, command), args.model is not None
-    more = (lambda done: []) if args.no_refine else lambda done: refine(done, in_batch)
-    return sweep.sweep(rows(args, run.machine), args, "matmul", command, shown, more, run)
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=[256, 512], backends=["numpy"], fast=True)."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.matmul.run(**{keywords!r})"), "matmul")
-
-
-def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show, tables
+def table(args: argparse.Namespace, here):
+    """Prints a line a product, its layers' names first where a model is asked for."""
+    from workloads import tables
     from workloads.harness import plan
 
-    found, planned = works(args), problems(args)
-    named, cold = tables.layer_names(found, directions=True) if found else None, "cold" in plan.caches(args)
-    return show.session(
-        args,
-        run,
-        command,
-        "matmul",
-        rows,
-        measure,
-        lambda here: tables.Matmuls(here, named, planned, cold),
-        (lambda outcome: _said(args, outcome, found)) if alone else lambda outcome: None,
-    )
+    found = works(args)
+    named = tables.layer_names(found, directions=True) if found else None
+    return tables.Matmuls(here, named, problems(args), "cold" in plan.caches(args))
 
 
-def _said(args: argparse.Namespace, outcome, works_: list) -> None:
+def answer(args: argparse.Namespace, outcome) -> None:
     """The crossover in words: of square products called by themselves, then of layers, frameworks and cold caches."""
     from analysis.crossover.crossover import square_rows
     from analysis.text import answers, sentences
 
-    done = outcome.measurements
+    done, works_ = outcome.measurements, works(args)
     if works_:
         said = answers.together(works_, done, f"products of the dense layers of {args.model}")
     elif square_rows(done) or not any(m.settings.device != "cpu" for m in done):
@@ -236,9 +203,15 @@ def _said(args: argparse.Namespace, outcome, works_: list) -> None:
         print("\n" + "\n".join(said))
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.matmul", argv)
-    return options.command(parser(), argv, lambda args: session(args, command, alone=True))
+WORKLOAD = Workload(
+    "matmul", parser, rows, table, answer, lambda args, here, done: refine(done, args.model is not None)
+)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=[256, 512], backends=["numpy"], fast=True)."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from workloads import options
+from workloads.session import Workload
 
 EXAMPLE = "python -m workloads.peak --dtypes float32"
 
@@ -70,32 +71,13 @@ def refusal(kernel, math: str) -> str:
     return ""
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads.harness import sweep
-
-    run = run or sweep.header(args, command)
-    return sweep.sweep(rows(args, run.machine), args, "peak", command, shown, run=run)
+WORKLOAD = Workload("peak", parser, rows)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
 
 
 def run(**keywords):
     """The rows as a pandas DataFrame; keywords are the flags: run(dtypes=["float32"], fast=True)."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.peak.run(**{keywords!r})"), "peak")
-
-
-def session(args: argparse.Namespace, command: str, run=None) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show, tables
-
-    return show.session(args, run, command, "peak", rows, measure, tables.Lines)
-
-
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.peak", argv)
-    return options.command(parser(), argv, lambda args: session(args, command))
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ import argparse
 import sys
 
 from workloads import options
+from workloads import session as shared
+from workloads.session import Lines, number
 
 EXAMPLE = "python -m workloads.peers --fast"
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
@@ -143,28 +145,18 @@ def measure_at_once(args: argparse.Namespace, command: str, shown=lambda m: None
     return at_once.measure(args, run.machine, gpus(args, run.machine), command, shown, run)
 
 
-class Table:
+class Table(Lines):
     """A line a row. Of copies and sums microseconds waited for and queued, and the rate (a sum's is the bus bandwidth) of queued
     ones; of work on all GPUs at once the seconds of a call and of that the part that it takes longer than alone."""
 
-    HEAD = (("kernel", 28), ("what", 52), ("us waited", 10), ("+-%", 5), ("us queued", 10), ("GB/s", 8), ("notes", 5))
+    HEAD = "kernel 28 | what 52 | us waited 10 | +-% 5 | us queued 10 | GB/s 8 | notes 5"
 
-    def __init__(self, machine=None):
-        self._headed = False
-
-    def shown(self, m) -> None:
-        from workloads.tables import line
-
-        widths = [width for _, width in self.HEAD]
-        if not self._headed:
-            print(line(list(self.HEAD)))
-        self._headed = True
-        print(line(list(zip(self.cells(m), widths, strict=True))).rstrip(), flush=True)
+    def wanted(self, m) -> bool:
+        return True
 
     def cells(self, m) -> list[str]:
         from analysis.stats import of
         from analysis.text import peers
-        from workloads.show import number
 
         p = m.problem
         what = peers.words(p) + (f" on {m.settings.device}" if p.op == "at-once" else "")
@@ -182,16 +174,12 @@ class Table:
             " ".join(m.flags),
         ]
 
-    def finish(self) -> None:
-        """Nothing is held back."""
-
 
 def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
     """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code.
 
     Raises: Usage for a table for machines of more than one part.
     """
-    from workloads import ends, show
     from workloads.harness import at_once, plan, sweep
     from workloads.machine import facts
 
@@ -205,7 +193,7 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
         here = facts.describe()
         plan.dry_run([*rows(args, here), *(at_once.rows(gpus(args, here)) if "at-once" in parts else [])], args)
         return options.OK
-    show.check_flags(args)
+    shared.check_flags(args)
     run = run or sweep.header(args, command)
     gpus(args, run.machine)
     if not args.output and not args.resume:  # both files in one folder
@@ -214,16 +202,16 @@ def session(args: argparse.Namespace, command: str, run=None, alone: bool = Fals
     for names, take in ((("copies", "all-reduce"), measure), (("at-once",), measure_at_once)):
         if any(name in parts for name in names):
             op = _OPS[next(name for name in names if name in parts)]
-            out = table if args.format == "table" else show.Rows(args.format, op, run.machine)
+            out = table if args.format == "table" else shared.Rows(args.format, op, run.machine)
             outcomes.append(take(args, command, out.shown, run))
             out.finish()
             if outcomes[-1].stopped:
                 break
-    codes = [ends.ended(outcome, args) for outcome in outcomes]
+    codes = [shared.ended(outcome, args) for outcome in outcomes]
     if args.format == "table" and alone:
         said([m for outcome in outcomes for m in outcome.measurements])
     ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
-    return show.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else ends.worst(codes))
+    return shared.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes))
 
 
 def said(measurements) -> None:
@@ -235,14 +223,12 @@ def said(measurements) -> None:
 
 def run(**keywords):
     """The rows of one part as a pandas DataFrame; keywords are the flags: run(only=["copies"], fast=True)."""
-    from workloads import show
-
     args = options.namespace(parser(), **{"quiet": True, **keywords})
     parts = _parts(args)
     if len(parts) != 1:
         raise options.Usage("run() gives one table; name one part with only=[...]", EXAMPLE)
     take = measure_at_once if parts == ["at-once"] else measure
-    return show.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
+    return shared.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
 
 
 def main(argv: list[str] | None = None) -> int:

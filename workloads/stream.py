@@ -5,6 +5,7 @@ import functools
 import sys
 
 from workloads import options
+from workloads.session import Workload
 
 EXAMPLE = "python -m workloads.stream --sizes 256MiB --operations triad"
 # kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
@@ -96,30 +97,7 @@ def refusal(kernel, operation: str, dtype: str) -> str:
     return ""
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads.harness import sweep
-
-    run = run or sweep.header(args, command)
-    return sweep.sweep(rows(args, run.machine), args, "stream", command, shown, run=run)
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["64MiB"], operations=["copy"], fast=True)."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.stream.run(**{keywords!r})"), "stream")
-
-
-def session(args: argparse.Namespace, command: str, run=None) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show, tables
-
-    return show.session(args, run, command, "stream", rows, measure, tables.Lines, said)
-
-
-def said(outcome) -> None:
+def answer(args: argparse.Namespace, outcome) -> None:
     """Prints, under the table, what crosses the memory's bus where a cache reads each line before it is written: STREAM
     counts the bytes a program asks for."""
     from analysis import stats, units
@@ -145,9 +123,13 @@ def said(outcome) -> None:
             )
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.stream", argv)
-    return options.command(parser(), argv, lambda args: session(args, command))
+WORKLOAD = Workload("stream", parser, rows, answer=answer, answers_in_suite=True)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+
+
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["64MiB"], operations=["copy"], fast=True)."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

@@ -138,7 +138,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(args: argparse.Namespace, command: str) -> int:
-    from workloads import ends, show
+    from workloads import session
     from workloads.harness import sweep
     from workloads.machine import facts
 
@@ -157,7 +157,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     parts = _parts(args, run.machine, every)
     if args.dry_run:
         return _dry_run(args, parts)
-    show.check_flags(args)
+    session.check_flags(args)
     folder = sweep.place(args, parts[0][0], run).parent
     if not args.quiet:
         print(
@@ -172,9 +172,9 @@ def _main(args: argparse.Namespace, command: str) -> int:
     if codes and codes[-1] in (options.INTERRUPTED, options.TERMINATED):
         return codes[-1]
     if len(codes) < len(parts):
-        return ends.worst(codes)
+        return session.worst(codes)
     _report(args, folder)
-    return show.beside(args, sorted(folder.glob("*.jsonl")), ends.worst(codes))
+    return session.beside(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
 
 
 def gpu_words(here, problem) -> str:

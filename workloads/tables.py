@@ -1,9 +1,9 @@
-"""The tables on a terminal: for products and convolutions a line a problem with the backends side by side, else a line a row."""
+"""The tables of products and convolutions on a terminal: a line a problem with the backends side by side."""
 
 import math
 from collections.abc import Callable, Iterable
 
-from analysis import stats, units
+from analysis import stats
 from analysis.crossover.families import batch_family
 from analysis.roofline import bounds
 from analysis.stats import Estimate
@@ -11,7 +11,7 @@ from kernels.networks import Work
 from kernels.problems import Problem
 from kernels.registry import FRAMEWORKS
 from workloads.records import Machine, Measurement
-from workloads.show import number
+from workloads.session import line, number
 
 _MODE_WORDS = {
     "resident": "GPU resident",
@@ -19,11 +19,6 @@ _MODE_WORDS = {
     "roundtrip-pageable": "+pageable",
     "roundtrip-pinned": "+pinned",
 }
-
-
-def line(cells: list[tuple[str, int]]) -> str:
-    """Cells (text, width) right-aligned on one line."""
-    return "  ".join(text.rjust(width) for text, width in cells)
 
 
 def layer_names(works: Iterable[Work], directions: bool = False) -> Callable[[Problem], str]:
@@ -83,8 +78,8 @@ class Matmuls:
             self._columns, head = self._find_columns(group), self.head(group[0].problem)
             own = {c: width for c, (_, width) in head.items()} | {"type": max(8, self._kind_width)}
             self._widths = [max(len(c), own.get(c, 8)) for c in self._columns]
-            print(line([(c, w) for c, w in zip(self._columns, self._widths, strict=True)]))
-        print(line(list(zip(self._cells(group), self._widths, strict=True))), flush=True)
+            print(line(zip(self._columns, self._widths, strict=True)))
+        print(line(zip(self._cells(group), self._widths, strict=True)), flush=True)
 
     def head(self, p: Problem) -> dict[str, tuple[str, int]]:
         """Column -> (what it says of the problem, its width)."""
@@ -241,44 +236,3 @@ def _host_s(m: Measurement) -> float:
 def fastest(rows: list[Measurement]) -> Measurement | None:
     """The row with the lowest host latency."""
     return min((m for m in rows if host(m)), key=_host_s, default=None)
-
-
-class Lines:
-    """A line a row: what, how large, the time with its interval, the rate, what is doubtful; no part of a roof, which these
-    rows are. Skipped rows are left out: the sweep's end says each reason once."""
-
-    HEAD = (("kernel", 24), ("problem", 28), ("where", 10), ("time", 8), ("+-%", 5), ("rate", 13), ("notes", 5))
-
-    def __init__(self, machine: Machine | None = None):
-        self._headed = False
-
-    def shown(self, m: Measurement) -> None:
-        if m.status == "skipped":
-            return
-        if not self._headed:
-            print(line(list(self.HEAD)))
-            self._headed = True
-        print(line(list(zip(self._cells(m), (w for _, w in self.HEAD), strict=True))).rstrip(), flush=True)
-
-    def _cells(self, m: Measurement) -> list[str]:
-        p, s = m.problem, m.settings
-        what = {"stream": lambda: f"{p.operation} {units.size(p.nbytes)} {p.dtype}", "peak": lambda: p.math}
-        where = s.device if s.device != "cpu" else units.count(s.threads, "thread") if s.threads else "cpu"
-        problem = what.get(p.op, lambda: "")()
-        seconds = stats.seconds_of(m)
-        if seconds is None:
-            return [m.kernel, problem, where, m.status, "", "", m.reason]
-        rate = units.flops_rate if p.op == "peak" else units.bytes_rate
-        work = p.flops if p.op == "peak" else p.bytes_moved
-        return [
-            m.kernel,
-            problem,
-            where,
-            units.seconds(seconds.value),
-            number(100 * seconds.noise, 2),
-            rate(work / seconds.value),
-            " ".join(m.flags),
-        ]
-
-    def finish(self) -> None:
-        pass

@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from workloads import options
+from workloads.session import Lines, Workload, number, part, resume_command
 
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
@@ -118,7 +119,7 @@ def products(here, done: list) -> list:
     return [row for key, row in found.items() if key not in {m.key for m in done}]
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+def _measured(args: argparse.Namespace, command: str, shown, run):
     """Runs the trainings, those of one environment together, and then their products; the sweep.Outcome. A study measures
     no products: its rows are many, and their budgets are another command's.
 
@@ -136,18 +137,7 @@ def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=No
     apart = studies.experiments(options.words(args.study) or [])
     if apart and not wanted:
         return _experiments(apart, None, args, command, shown, run)
-    outcome = sweep.sweep(
-        wanted,
-        args,
-        "training",
-        command,
-        shown,
-        lambda done: [] if args.study or args.predicted else products(run.machine, done),
-        run,
-    )
-    lost = [m for m in outcome.measurements if m.reason.startswith("no data:")]
-    if lost:
-        raise options.Missing(lost[0].reason.removeprefix("no data: "), _synthetic(command))
+    outcome = WORKLOAD.sweep(args, command, shown, run, wanted)
     return _experiments(apart, outcome, args, command, shown, run) if apart else outcome
 
 
@@ -174,36 +164,23 @@ def _experiments(names: list[str], outcome, args: argparse.Namespace, command: s
     return outcome
 
 
-def _synthetic(command: str) -> str:
-    return command.replace("--data real", "--data synthetic").replace("--data=real", "--data=synthetic")
+def _refine(args: argparse.Namespace, here, done: list) -> list:
+    return [] if args.study or args.predicted else products(here, done)
 
 
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(batch=32, steps=100, device=["cpu"])."""
-    from workloads import show
+def _dry_run(args: argparse.Namespace, here) -> None:
+    from workloads.frameworks import forecast
 
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.training.run(**{keywords!r})"), "training")
+    print("\n".join(forecast.lines(rows(args, here), args, here)))
 
 
-class Table:
+class Table(Lines):
     """A line a training on 120 columns. What a step, an epoch and a fit cost is fitted from runs that vary it alone
     (analysis.training.costs); where that failed, ms/step is a whole fit's."""
 
     HEAD = (
-        ("model", 12),
-        ("batch", 5),
-        ("samples", 7),
-        ("ep", 4),
-        ("where", 11),
-        ("how", 9),
-        ("ms/step", 7),
-        ("ms/ep", 6),
-        ("ms/fit", 6),
-        ("comp. s", 7),
-        ("start s", 7),
-        ("job s", 6),
-        ("notes", 5),
+        "model 12 | batch 5 | samples 7 | ep 4 | where 11 | how 9 | ms/step 7 | "
+        "ms/ep 6 | ms/fit 6 | comp. s 7 | start s 7 | job s 6 | notes 5"
     )
 
     ABOUT = (
@@ -212,28 +189,20 @@ class Table:
         "start-up, building, compilation and all epochs, in a process of its own."
     )
 
-    def __init__(self, machine=None):
-        self._headed = False
+    def __init__(self, args=None, here=None):
+        super().__init__()
         self._all: list = []
 
-    def shown(self, m) -> None:
-        """Prints a training's line; the products of its budget are in the budget."""
-        if m.problem.op != "training":
-            return
-        from workloads.tables import line
-
-        self._all.append(m)
-        widths = [width for _, width in self.HEAD]
-        if not self._headed:
-            print(line(list(self.HEAD)))
-        self._headed = True
-        print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
+    def wanted(self, m) -> bool:
+        """The products of a training's budget are in the budget."""
+        if m.problem.op == "training":
+            self._all.append(m)
+        return m.problem.op == "training"
 
     def cells(self, m) -> list[str]:
         from analysis.stats import of
         from analysis.text import training, whole_training
         from analysis.training import break_even
-        from workloads.show import number
 
         p = m.problem
         start = [
@@ -272,69 +241,41 @@ class Table:
             " ".join(training.notes(m)),
         ]
 
-    def finish(self) -> None:
-        """What the columns are, once."""
-        if self._headed:
-            print(self.ABOUT)
 
-
-def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import ends, show
-    from workloads.frameworks import forecast
-    from workloads.machine import facts
-
-    if args.dry_run:
-        here = facts.describe()
-        print("\n".join(forecast.lines(rows(args, here), args, here)))
-        return options.OK
-
-    if not alone:
-        return show.session(args, run, command, "training", rows, measure, Table)
-    outcomes = []
-
-    def measured(*of):
-        outcomes.append(measure(*of))
-        return outcomes[0]
-
-    code = show.session(
-        args, run, command, "training", rows, measured, Table, lambda outcome: _said(outcome, args.verbose)
-    )
-    ends.said(outcomes[0], "training", EXAMPLE, options.words(args.study))
-    return code
-
-
-def _said(outcome, verbose: bool = False) -> None:
-    """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with `verbose`."""
+def answer(args: argparse.Namespace, outcome) -> None:
+    """The jobs of one device, the answers, and of a step's parts what can be believed as it stands; all with --verbose."""
     from analysis.predict import budget
     from analysis.text import budget as budget_words
     from analysis.text import data_parallel, published, training_answers, whole_training
     from analysis.training import side_by_side as together
-    from workloads import ends
 
     rows_, parts = outcome.measurements, (training_answers, whole_training, published, together, data_parallel)
-    told = ends.part(outcome) + [line for part in parts for line in part.lines(rows_)]
+    told = part(outcome) + [line for part in parts for line in part.lines(rows_)]
     if not any(m.problem.op == "matmul" for m in rows_):
         if told:
             print("\n" + "\n".join(told))
         return
     made = budget.budgets(rows_)
-    wanted = [verbose or budget_words.sound(b) for b in made]
+    wanted = [args.verbose or budget_words.sound(b) for b in made]
     words = budget_words.lines if sum(wanted) <= MOST_BUDGETS else budget_words.sentences
-    budgets = words(rows_, wanted=lambda b: verbose or budget_words.sound(b)) if any(wanted) else []
+    budgets = words(rows_, wanted=lambda b: args.verbose or budget_words.sound(b)) if any(wanted) else []
     budgets += [] if all(wanted) else [_how_to_see(outcome)]
     print("\n" + "\n".join([*told, *([""] if told and budgets else []), *budgets]))
 
 
 def _how_to_see(outcome) -> str:
-    from workloads import ends
+    return (
+        f"What a step is made of, from these rows, nothing measured again: {options.typed(resume_command(outcome))} -v"
+    )
 
-    return f"What a step is made of, from these rows, nothing measured again: {options.typed(ends.resume_command(outcome))} -v"
+
+WORKLOAD = Workload("training", parser, rows, Table, answer, _refine, own=_measured, dry_run=_dry_run, example=EXAMPLE)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.training", argv)
-    return options.command(parser(), argv, lambda args: session(args, command, alone=True))
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(batch=32, steps=100, device=["cpu"])."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

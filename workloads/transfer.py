@@ -4,6 +4,7 @@ import argparse
 import sys
 
 from workloads import options
+from workloads.session import Lines, Workload, number
 
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
 SIZES = "4B:1GiB:x4"
@@ -120,58 +121,24 @@ def rows(args: argparse.Namespace, here) -> list:
     return [Row(k.name, p, s) for k in kernels for p in wanted if fits(k, p) for s in plan.settings(k, on, args)]
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep that the arguments ask for; the sweep.Outcome."""
-    from workloads.harness import sweep
-
-    run = run or sweep.header(args, command)
-    return sweep.sweep(rows(args, run.machine), args, "transfer", command, shown, run=run)
-
-
-def run(**keywords):
-    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["1MiB"], directions=["h2d"], fast=True)."""
-    from workloads import show
-
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    return show.frame(measure(args, f"workloads.transfer.run(**{keywords!r})"), "transfer")
-
-
-class Table:
+class Table(Lines):
     """A line a copy: microseconds of a call that is waited for, what the host pays to enqueue it, and the rate on the
     device's clock where there is one; both ways' bytes, read and written ones on the device. What a kernel cannot do is said
     once."""
 
-    HEAD = (
-        ("way", 4),
-        ("host memory", 14),
-        ("size", 9),
-        ("kernel", 22),
-        ("us waited", 10),
-        ("+-%", 5),
-        ("enqueue us", 10),
-        ("GB/s", 7),
-        ("notes", 5),
-    )
+    HEAD = "way 4 | host memory 14 | size 9 | kernel 22 | us waited 10 | +-% 5 | enqueue us 10 | GB/s 7 | notes 5"
 
-    def __init__(self, machine=None):
-        self._headed = False
+    def __init__(self, args=None, here=None):
+        super().__init__()
         self._said: set[tuple[str, str]] = set()
 
-    def shown(self, m) -> None:
-        from workloads.tables import line
-
-        if m.status == "skipped" and (m.kernel, m.reason) in self._said:
-            return
+    def wanted(self, m) -> bool:
+        new = m.status != "skipped" or (m.kernel, m.reason) not in self._said
         self._said.add((m.kernel, m.reason))
-        widths = [width for _, width in self.HEAD]
-        if not self._headed:
-            print(line(list(self.HEAD)))
-        self._headed = True
-        print(line(list(zip(self.cells(m), widths, strict=True))), flush=True)
+        return new
 
     def cells(self, m) -> list[str]:
         from analysis import stats, units
-        from workloads.show import number
 
         p = m.problem
         start = [p.direction, p.host_memory or "-", units.size(p.nbytes), m.label]
@@ -192,27 +159,22 @@ class Table:
             " ".join(filter(None, (beside, *m.flags))),
         ]
 
-    def finish(self) -> None:
-        """Nothing is held back."""
+
+def answer(args: argparse.Namespace, outcome) -> None:
+    """Laws of copies, or the study's answers."""
+    from analysis.crossover import transfer_study
+    from analysis.roofline import links
+
+    print("\n".join(["", *(transfer_study if args.study else links).lines(outcome.measurements)]))
 
 
-def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code."""
-    from workloads import show
-
-    def said(outcome) -> None:
-        from analysis.crossover import transfer_study
-        from analysis.roofline import links
-
-        told = transfer_study.lines(outcome.measurements) if args.study else links.lines(outcome.measurements)
-        print("\n".join(["", *told]))
-
-    return show.session(args, run, command, "transfer", rows, measure, Table, said if alone else lambda outcome: None)
+WORKLOAD = Workload("transfer", parser, rows, Table, answer)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
 
 
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.transfer", argv)
-    return options.command(parser(), argv, lambda args: session(args, command, alone=True))
+def run(**keywords):
+    """The rows as a pandas DataFrame; keywords are the flags: run(sizes=["1MiB"], directions=["h2d"], fast=True)."""
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

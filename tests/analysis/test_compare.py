@@ -13,7 +13,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row, square
 from analysis import labels, noise
 from analysis.compare import command, comparison
 from kernels.problems import Training
-from workloads import matmul, options, records, show
+from workloads import matmul, options, records, session
 from workloads.records import Loaded, Measurement, Run, Samples, Settings, baselines
 
 RUN = Run(
@@ -477,22 +477,22 @@ class TestBaselines:
             (["--against", "nosuch"], "saved names: before"),
         ):
             with pytest.raises(options.Usage, match=message):
-                show.check_flags(self.args(*argv))
-        show.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
+                session.check_flags(self.args(*argv))
+        session.check_flags(self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%"))
 
     def test_at_the_end_rows_are_saved_and_compared(self, runs, capsys):
         baselines.save("before", records.files_of(runs[0]))
         files = records.files_of(runs[1])
         args = self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%")
-        assert show.beside(args, files, options.OK) == options.REGRESSION
+        assert session.beside(args, files, options.OK) == options.REGRESSION
         out, err = capsys.readouterr()
         assert "against before:" in out
         assert "1 slower" in out and "regression" in err and baselines.names() == ["after", "before"]
         args = self.args("--against", "before", "--fail-on", "slower>5%", "--format", "json")
-        assert show.beside(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
-        assert show.beside(args, files, options.FAILED) == options.FAILED
-        assert show.beside(args, files, options.INTERRUPTED) == options.INTERRUPTED
-        assert show.beside(self.args(), files, options.OK) == options.OK
+        assert session.beside(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
+        assert session.beside(args, files, options.FAILED) == options.FAILED
+        assert session.beside(args, files, options.INTERRUPTED) == options.INTERRUPTED
+        assert session.beside(self.args(), files, options.OK) == options.OK
 
     def test_a_function_does_not_compare(self):
         with pytest.raises(TypeError, match="flag of the command"):

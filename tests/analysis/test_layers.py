@@ -25,7 +25,7 @@ from analysis.roofline.roofs import roofs
 from analysis.text import answers, crossings, rates
 from analysis.text import training as row_words
 from kernels.problems import Conv, Launch, Matmul, Peak
-from workloads import options, tables
+from workloads import options, session, tables
 from workloads.harness import plan
 from workloads.machine import facts as machine
 from workloads.records import Settings
@@ -418,7 +418,7 @@ def test_versions_of_the_libraries_that_are_installed(monkeypatch):
 
 
 def test_rows_that_are_roofs_have_no_column_of_roofs(capsys):
-    table = tables.Lines(fake.CPU_MACHINE)
+    table = session.Lines()
     table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
     table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
     head, first, second = capsys.readouterr().out.splitlines()

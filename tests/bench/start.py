@@ -26,7 +26,7 @@ def commands() -> list[str]:
         for path in sorted((ROOT / package).rglob("*.py")):
             text = path.read_text()
             name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            if "__main__" in text and ("main(argv" in text or path.name == "__main__.py"):
+            if "__main__" in text and ("sys.exit(main())" in text or path.name == "__main__.py"):
                 found.append(name.removesuffix(".__main__"))
     return found
 

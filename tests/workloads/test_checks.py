@@ -12,7 +12,7 @@ from analysis.checks import rows as checks
 from analysis.checks.rows import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
-from workloads import ROOT, doctor, ends, options, records
+from workloads import ROOT, doctor, options, records, session
 from workloads.harness import copy_modes, probes, sweep
 from workloads.harness import row as measure
 from workloads.harness.timing import Limits
@@ -338,8 +338,8 @@ def test_the_end_of_a_sweep_says_what_the_flags_mean(capsys):
     run = Run(records.SCHEMA, GPU_MACHINE, {}, "python -m workloads.matmul", 1, "a", "b", "2026-01-01T00:00:00Z")
     values = {"gpu_power_w": 700.0}
     outcome = sweep.Outcome(run, pathlib.Path("x.jsonl"), [gpu(1e-5, 4e-4, flags=("power-cap",), values=values)])
-    assert ends.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
+    assert session.ended(outcome, types.SimpleNamespace(quiet=False, verbose=False)) == 0
     err = capsys.readouterr().err
     assert "doubtful (power-cap)" in err and "700 W" in err and "doubtful (no-wait)" in err
-    ends.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
+    session.ended(outcome, types.SimpleNamespace(quiet=True, verbose=False))
     assert "doubtful" not in capsys.readouterr().err

@@ -11,7 +11,7 @@ from kernels.problems.arrays import empty
 from kernels.simd import vectors
 from kernels.stream import numba as stream_numba
 from tests.bench import stream as bench_stream
-from workloads import options, peak, stream, tables
+from workloads import options, peak, session, stream
 from workloads.harness import plan
 
 LOOP, NONTEMPORAL = (registry.find(f"stream/numba/{name}") for name in ("loop", "nontemporal"))
@@ -192,7 +192,7 @@ def test_the_bus_carries_a_third_more_than_a_triad_counts(capsys):
         fake.row("stream/numba/loop", Stream("read", 1 << 30), 0.1, threads=2),
     ]
     run = type("Run", (), {"machine": fake.CPU_MACHINE})
-    stream.said(type("Outcome", (), {"run": run, "measurements": rows}))
+    stream.answer(None, type("Outcome", (), {"run": run, "measurements": rows}))
     assert capsys.readouterr().out == (
         "with write-allocate: triad of float64, 3.00 GiB, 2 threads: 40.0 GB/s on the bus, when each line of the output is read "
         "before it is written; STREAM counts 30.0 GB/s\n"
@@ -200,7 +200,7 @@ def test_the_bus_carries_a_third_more_than_a_triad_counts(capsys):
 
 
 def test_lines_read_well_and_leave_skipped_rows_to_the_end(capsys):
-    table = tables.Lines(fake.CPU_MACHINE)
+    table = session.Lines()
     table.shown(fake.row("stream/numba/loop", Stream("triad", 24 << 10), 24576e-9, threads=1))
     for size in (1, 2):
         table.shown(fake.row("stream/cupy/wide", Stream("relu", size << 20), None, status="skipped", reason="no relu"))

@@ -9,7 +9,7 @@ import pytest
 
 from analysis import report
 from analysis.report import page as report_page
-from workloads import ends, matmul, options, records, suite
+from workloads import matmul, options, records, session, suite
 from workloads.harness import plan, worker
 
 QUICK = ["--fast", "--max-time", "0.05", "--min-time", "0.005", "--threads", "1", "-q"]
@@ -44,7 +44,7 @@ def test_only_takes_known_workloads():
     ("codes", "code"), [([0, 0], 0), ([0, 3], 0), ([3, 3], 3), ([0, 1, 3], 1), ([2, 0], 2), ([1, 2], 1)]
 )
 def test_exit_code(codes, code):
-    assert ends.worst(codes) == code
+    assert session.worst(codes) == code
 
 
 def test_one_folder_with_a_report_and_its_answer(tmp_path, capsys, monkeypatch):
@@ -133,9 +133,7 @@ def test_the_readme_says_what_the_stored_files_say(run):
 
 @pytest.mark.parametrize("kind", ["csv", "md", "json"])
 def test_rows_of_both_devices_print_in_every_format(kind, capsys):
-    from workloads import show
-
-    printed = show.Rows(kind, "matmul", fake.GPU_MACHINE)
+    printed = session.Rows(kind, "matmul", fake.GPU_MACHINE)
     rows = fake.gpu_run(sizes=(64, 128)).measurements
     for m in rows:
         printed.shown(m)

@@ -309,7 +309,7 @@ def test_what_is_said_at_the_end(capsys):
         trained("cifar10-cnn", 32, 320, (0.0, 0.05, s), device=d, once=(5.0, 0.1, c))
         for d, s, c in (("cpu", 8e-3, 1.0), ("gpu:0", 2e-3, 7.0))
     ]
-    training._said(SimpleNamespace(measurements=rows_, left=2))
+    training.answer(arguments(), SimpleNamespace(measurements=rows_, left=2))
     out = capsys.readouterr().out
     assert out.startswith("\n2 of 4 rows are here, and what follows is said of these.\n")
     times = "the GPU begins in 12.1 s, the CPU in 6.10 s; an epoch takes 70.0 ms and 130 ms;"
@@ -322,18 +322,18 @@ def test_a_training_of_one_device_is_told_as_a_job_first_and_its_budget_where_it
     command = "python -m workloads.training --fast"
     run_ = Run(records.SCHEMA, CPU_MACHINE, {}, command, 1, "a", "b", "2026-01-01T00:00:00Z")
     outcome = sweep.Outcome(run_, tmp_path / "training.jsonl", [job, product])
-    training._said(outcome)
+    training.answer(arguments(), outcome)
     first, hint = capsys.readouterr().out.split("\n\n")
     assert "(S0) on the CPU: the job of 1,000 samples and 2 epochs takes 15.7 s: 10.0 s start-up" in first
     assert "(2 %)" not in first + hint
     assert "| matmul |" not in hint
     assert hint.startswith("What a step is made of, from these rows, nothing measured again: ")
     assert hint.strip().endswith(f"-m workloads.training --fast -o {tmp_path} --resume -v")
-    training._said(outcome, verbose=True)
+    training.answer(arguments("-v"), outcome)
     assert "| matmul |" in capsys.readouterr().out
     small = trained("mlp-3-1x1-2", 32, 1000, (0.1, 0.05, 1e-3), once=(10.0, 0.5, 4.0), residence="numpy")
     every = [*made_profile.everything(), job, product, small]
-    training._said(sweep.Outcome(run_, tmp_path / "training.jsonl", every))
+    training.answer(arguments(), sweep.Outcome(run_, tmp_path / "training.jsonl", every))
     out = capsys.readouterr().out
     assert "cifar10-cnn (S0) at batch 32 takes 18.1 ms a step" in out and "What a step is made of" not in out
 

@@ -177,19 +177,15 @@ def test_the_table(capsys):
     assert len(lines) == 5 and lines[4].endswith("pageable only"), "what a kernel cannot do is said once"
 
 
-def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys, monkeypatch):
-    from workloads import show
-
+def test_what_is_said_under_the_table_is_the_law_or_the_study(capsys):
     rows = [copy(10e-6 + n / 50e9, n) for n in (1 << k for k in range(2, 31, 2))]
     outcome = msgspec.defstruct("Outcome", ["measurements"])(rows)
-    monkeypatch.setattr(show, "session", lambda *given: given[-1](outcome) or 0)
-    transfer.session(arguments(), "", alone=True)
+    transfer.answer(arguments(), outcome)
     said = capsys.readouterr().out
     assert "pinned h2d by cupy/memcpy_async: 10.0 us + 50.0 GB/s; half of that bandwidth from 488 KiB" in said
-    transfer.session(arguments("--study", "small-dataset"), "", alone=True)
+    transfer.answer(arguments("--study", "small-dataset"), outcome)
     assert "1,875 calls of 98.0 KiB" in capsys.readouterr().out
-    transfer.session(arguments(), "")
-    assert not capsys.readouterr().out, "within a suite its report says it"
+    assert not transfer.WORKLOAD.answers_in_suite, "within a suite its report says it"
 
 
 def test_the_frame_has_the_ways_as_columns():

@@ -80,7 +80,7 @@ def plan(args: argparse.Namespace, here) -> list[tuple[str, list]]:
 
 
 def _body(args: argparse.Namespace, command: str) -> int:
-    from workloads import ends, records
+    from workloads import records, session
     from workloads.harness import sweep
 
     made = argparse.Namespace(**vars(args))
@@ -100,7 +100,7 @@ def _body(args: argparse.Namespace, command: str) -> int:
                     if args.stop_after and time.monotonic() - begin > args.stop_after:
                         raise sweep.Stopped("stop-after")
         except sweep.Stopped as stop:
-            how = options.typed(ends.resume_command(sweep.Outcome(run, writer.path, [])))
+            how = options.typed(session.resume_command(sweep.Outcome(run, writer.path, [])))
             print(f"stopped by {stop}; finish with:\n  {how}", file=sys.stderr)
     from analysis.checks import referee
 

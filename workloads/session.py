@@ -1,0 +1,397 @@
+"""What the commands that measure share: a Workload each, from its parser to its exit code; what is said while rows finish and
+at the end."""
+
+import argparse
+import csv
+import dataclasses
+import json
+import math
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from workloads import options
+
+if TYPE_CHECKING:
+    from workloads.harness import sweep
+    from workloads.records import Machine, Measurement, Row
+
+_DOCTOR = "python -m workloads.doctor"
+_SMALL = 1000  # samples of the command that fits
+
+
+def number(value: float | None, digits: int = 3) -> str:
+    """Three significant digits without an exponent: 0.0123, 1.23, 123, 12300; a dash for None."""
+    if value is None or value != value:
+        return "-"
+    if value == 0:
+        return "0"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:.{decimals}f}"
+
+
+def line(cells: Iterable[tuple[str, int]]) -> str:
+    """Cells (text, width) right-aligned on one line."""
+    return "  ".join(text.rjust(width) for text, width in cells).rstrip()
+
+
+class Lines:
+    """A line a row under a HEAD (columns and their widths), and ABOUT it at the end. Rows that are not `wanted` have none. Here:
+    what, how large, the time with its interval, the rate, what is doubtful; no part of a roof, which these rows are."""
+
+    HEAD = "kernel 24 | problem 28 | where 10 | time 8 | +-% 5 | rate 13 | notes 5"
+    ABOUT = ""
+
+    def __init__(self, args=None, here=None):
+        self._headed = False
+        self.columns = {name: int(width) for name, _, width in (c.rpartition(" ") for c in self.HEAD.split(" | "))}
+
+    def wanted(self, m) -> bool:
+        """Skipped rows have no line: the sweep's end says each reason once."""
+        return m.status != "skipped"
+
+    def shown(self, m) -> None:
+        if not self.wanted(m):
+            return
+        if not self._headed:
+            print(line(self.columns.items()))
+        self._headed = True
+        print(line(zip(self.cells(m), self.columns.values(), strict=True)), flush=True)
+
+    def cells(self, m) -> list[str]:
+        from analysis import stats, units
+
+        p, s = m.problem, m.settings
+        peak = p.op == "peak"
+        problem = p.math if peak else f"{p.operation} {units.size(p.nbytes)} {p.dtype}"
+        where = units.count(s.threads, "thread") if s.device == "cpu" and s.threads else s.device
+        seconds = stats.seconds_of(m)
+        if seconds is None:
+            return [m.kernel, problem, where, m.status, "", "", m.reason]
+        rate = (units.flops_rate if peak else units.bytes_rate)((p.flops if peak else p.bytes_moved) / seconds.value)
+        return [
+            m.kernel,
+            problem,
+            where,
+            units.seconds(seconds.value),
+            number(100 * seconds.noise, 2),
+            rate,
+            " ".join(m.flags),
+        ]
+
+    def finish(self) -> None:
+        if self._headed and self.ABOUT:
+            print(self.ABOUT)
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+    """A command that measures rows: python -m workloads.<name>, its function run(), and its part in a suite.
+
+    rows(args, machine): the plan. table(args, machine): prints rows as they finish. answer(args, outcome): prints what they come
+    to; in a suite only with `answers_in_suite`. refine(args, machine, rows so far): the rows still needed. own: measures in its
+    own way, as `sweep` would. dry_run(args, machine): prints the plan. example: a command of one model, where rows have models.
+    """
+
+    name: str
+    parser: Callable[[], options.Parser]
+    rows: Callable
+    table: Callable = Lines
+    answer: Callable = lambda args, outcome: None
+    refine: Callable = lambda args, here, done: []
+    own: Callable | None = None
+    dry_run: Callable | None = None
+    answers_in_suite: bool = False
+    example: str = ""
+
+    def sweep(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None, rows=None):
+        """Runs the rows, by default all, and those that `refine` asks for; the sweep.Outcome.
+
+        Raises: Missing when real data was asked for and cannot be had.
+        """
+        from workloads.harness import sweep
+
+        run = run or sweep.header(args, command)
+        more = (
+            (lambda done: [])
+            if getattr(args, "no_refine", False)
+            else lambda done: self.refine(args, run.machine, done)
+        )
+        rows = self.rows(args, run.machine) if rows is None else rows
+        outcome = sweep.sweep(rows, args, self.name, command, shown, more, run)
+        if lost := [m.reason for m in outcome.measurements if m.reason.startswith("no data: ")]:
+            raise options.Missing(
+                lost[0].removeprefix("no data: "), re.sub("(--data[ =])real", r"\1synthetic", command)
+            )
+        return outcome
+
+    def measure(self, args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
+        """Measures what the arguments ask for; the sweep.Outcome."""
+        return (self.own or self.sweep)(args, command, shown, run)
+
+    def frame(self, keywords: dict):
+        """The rows as a pandas DataFrame, under the roofs measured with them; the body of run().
+
+        Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
+        """
+        args = options.namespace(self.parser(), **{"quiet": True, **keywords})
+        return frame(self.measure(args, f"workloads.{self.name}.run(**{keywords!r})"), self.name)
+
+    def session(self, args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
+        """The command's body, `alone` or as one part of a suite (`run` is then the suite's Run line): the plan for --dry-run,
+        else rows as they finish, then what they come to; the exit code."""
+        from workloads.harness import plan, sweep
+        from workloads.machine import facts
+
+        if args.dry_run:
+            here = facts.describe()
+            self.dry_run(args, here) if self.dry_run else plan.dry_run(self.rows(args, here), args)
+            return options.OK
+        check_flags(args)
+        run = run or sweep.header(args, command)
+        out = self.table(args, run.machine) if args.format == "table" else Rows(args.format, self.name, run.machine)
+        outcome = self.measure(args, command, out.shown, run)
+        out.finish()
+        if args.format == "table" and (alone or self.answers_in_suite):
+            self.answer(args, outcome)
+        code = beside(args, [outcome.path], ended(outcome, args))
+        if alone and self.example:
+            said(outcome, self.name, self.example, options.words(getattr(args, "study", None)))
+        return code
+
+    def main(self, argv: list[str] | None = None) -> int:
+        """The command; the exit code."""
+        command = options.command_line(f"workloads.{self.name}", argv)
+        return options.command(self.parser(), argv, lambda args: self.session(args, command, alone=True))
+
+
+class Rows:
+    """Prints csv or md lines as rows finish and the JSON array at the end, with DESIGN's column names: the rows of one
+    operation; the roofs measured beside them are in `roof_fraction`."""
+
+    def __init__(self, format_: str, op: str, machine: "Machine | None" = None):
+        self.format, self._op, self._machine = format_, op, machine
+        self._columns: list[str] | None = None
+        self._all: list[Measurement] = []
+
+    def shown(self, measurement: "Measurement") -> None:
+        self._all.append(measurement)
+        if self.format == "json" or measurement.problem.op != self._op:
+            return
+        from analysis.roofline.frame import frame
+
+        table = frame([measurement], self._roofs())
+        if self._columns is None:
+            self._columns = list(table.columns)
+            self._line(self._columns)
+            if self.format == "md":
+                print("|" + " --- |" * len(self._columns))
+        self._line([text(v) for v in table.iloc[0].tolist()])
+
+    def _roofs(self):
+        from analysis.roofline import bounds
+
+        every = bounds.roofs(self._all, self._machine)
+        return every if self.format == "json" else [r for r in every if r.note != bounds.BEST_MATMUL]  # it still grows
+
+    def _line(self, cells: list[str]) -> None:
+        if self.format == "md":
+            print("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |", flush=True)
+        else:
+            csv.writer(sys.stdout, lineterminator="\n").writerow(cells)
+            sys.stdout.flush()
+
+    def finish(self) -> None:
+        if self.format == "json":
+            from analysis.roofline.frame import frame
+
+            table = frame([m for m in self._all if m.problem.op == self._op], self._roofs())
+            print(json.dumps([plain(row) for row in table.to_dict("records")], indent=1))
+
+
+def plain(row: dict) -> dict:
+    """A frame's row as JSON has it: NumPy scalars as Python's, missing as null."""
+    return {k: None if _missing(v) else v.item() if hasattr(v, "item") else v for k, v in row.items()}
+
+
+def text(value) -> str:
+    return "" if _missing(value) else str(value)
+
+
+def _missing(value) -> bool:
+    return value is None or type(value).__name__ == "NAType" or value != value  # pandas.NA has no truth
+
+
+def refined(done: list, answers: list, op: str, order: Callable) -> "list[Row]":
+    """The rows still needed to pin down the crossings of the answers, in that order: those that won on either side of each.
+
+    At an added size only these run: both sides' best kernels of the bracket, and the resident GPU call that says why. Sizes of
+    other forms of a family are taken where they are as good.
+    """
+    from analysis.crossover import crossover
+    from workloads.records import Row, Settings
+
+    added: list[Row] = []
+    families = [a.family for a in answers]
+    for answer in sorted(answers, key=lambda a: families.index(a.family)):
+        sizes = {answer.family.size(m.problem) for m in done if m.problem.op == op}
+        for n in crossover.refine(answer, sizes):
+            near = sorted(answer.points, key=lambda p: abs(p.n / n - 1))[:2]
+            for side in (s for point in near for s in (point.cpu, point.gpu)):
+                try:
+                    problem = answer.family.at(n, side.math)
+                except ValueError:  # channels that the groups do not divide, images smaller than the filter
+                    continue
+                modes = ["resident"] if side.device == "cpu" else dict.fromkeys([answer.form.mode, "resident"])
+                for mode in modes:
+                    chosen = Settings(device=side.device, threads=side.threads, mode=mode, cache=answer.form.cache)
+                    added.append(Row(side.kernel, problem, chosen))
+    tried = {m.key for m in done}
+    return [row for key, row in {row.key: row for row in sorted(added, key=order)}.items() if key not in tried]
+
+
+def check_flags(args: argparse.Namespace) -> None:
+    """Raises Usage, before anything is measured, for a baseline to save that exists and for one to compare with that does not."""
+    from analysis.compare import command as compare
+    from workloads.records import baselines
+
+    if args.fail_on is not None and not args.against:
+        raise options.Usage(
+            "--fail-on needs --against, which says what to compare with",
+            "python -m workloads.matmul --sizes 256 --against before --fail-on 'slower>5%'",
+        )
+    if args.save:
+        baselines.require_free(args.save)
+    if args.against:
+        compare.read(args.against)
+
+
+def beside(args: argparse.Namespace, files: list, code: int) -> int:
+    """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
+    where a row is."""
+    from analysis.compare import command as compare
+    from workloads.records import baselines
+
+    if code not in (options.OK, options.FAILED):
+        return code
+    if args.save:
+        kept = baselines.save(args.save, files)
+        if not args.quiet:
+            print(f"saved as the baseline {args.save!r}: {os.path.relpath(kept)}", file=sys.stderr)
+    if args.against:
+        regressed = compare.against(args.against, files, args.fail_on, args.format)
+        return code or regressed
+    return code
+
+
+def frame(outcome, op: str):
+    """The sweep's rows of one operation as a DataFrame, under the roofs measured with them.
+
+    Raises: KeyboardInterrupt when a signal ended the sweep; the rows are in its file.
+    """
+    if outcome.stopped in ("SIGINT", "SIGTERM"):
+        raise KeyboardInterrupt(f"stopped; what was measured is in {outcome.path}")
+    from analysis.roofline import bounds
+    from analysis.roofline import frame as frames
+
+    roofs = bounds.roofs(outcome.measurements, outcome.run.machine)
+    return frames.frame([m for m in outcome.measurements if m.problem.op == op], roofs)
+
+
+def resume_command(outcome: "sweep.Outcome") -> str:
+    """The command that finishes a sweep that was stopped."""
+    from workloads.harness import sweep
+
+    base = sweep.command_without(outcome.run.command, "--resume")
+    return f"{base} --resume" if " -o" in base or "--output" in base else f"{base} -o {outcome.path.parent} --resume"
+
+
+def ended(outcome: "sweep.Outcome", args: argparse.Namespace) -> int:
+    """Says on stderr what the reader should know at the end: how it stopped, what failed, where the file is."""
+    from analysis.checks import rows as row_checks
+    from workloads.harness.plan import name, note
+
+    bad = [m for m in outcome.measurements if m.status in ("failed", "wrong")]
+    for m in bad[:5]:
+        print(f"{m.status}: {name(m.row)}: {m.reason}", file=sys.stderr)
+    if len(bad) > 5:
+        print(f"... and {len(bad) - 5} more failed or wrong rows in the file", file=sys.stderr)
+    skipped = Counter(re.sub(r", [^,]* are free$", "", m.reason) for m in outcome.measurements if m.status == "skipped")
+    for reason, rows in skipped.most_common(None if args.verbose else 5):
+        said = f"skipped: {rows} row{'s' * (rows != 1)}: {reason}"
+        print(said, file=sys.stderr) if outcome.exit_code == options.MISSING else note(args, said)
+    for line in row_checks.lines(outcome.measurements, outcome.run.machine):
+        note(args, line)
+    if outcome.stopped:
+        how = options.typed(resume_command(outcome))
+        print(f"stopped by {outcome.stopped} with {outcome.left} rows to go; finish with:\n  {how}", file=sys.stderr)
+    if not args.quiet:
+        print(f"results: {os.path.relpath(outcome.path)}", file=sys.stderr)
+    return outcome.exit_code
+
+
+def worst(codes: list[int]) -> int:
+    """The exit code of several parts: a failed row or a refusal tells; a part that is not there does only when all are."""
+    told = next((c for c in (options.FAILED, options.USAGE) if c in codes), None)
+    return told if told is not None else options.OK if options.OK in codes else options.MISSING
+
+
+def said(outcome, workload: str, example: str, names: list[str] | None = None) -> None:
+    """Prints an error line for each model that failed, with a command that works: of a user's own model one of a model that is
+    here, else the doctor's. `names`: the studies that were asked for.
+
+    Raises: Missing, with such a command, where not a row could be measured.
+    """
+    from workloads.records import settings
+
+    failed = {
+        m.problem.model: m
+        for m in reversed(outcome.measurements)
+        if m.status == "failed" and hasattr(m.problem, "model")
+    }
+    for model, m in sorted(failed.items()):
+        tip = example if settings.own_model(model) else _DOCTOR
+        print(f"error: {model} on {m.settings.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
+    if outcome.exit_code != options.MISSING:
+        return
+    skipped = [m for m in outcome.measurements if m.status == "skipped"]
+    if skipped:
+        reason, rows = Counter(m.reason for m in skipped).most_common(1)[0]
+        first = next(m for m in skipped if m.reason == reason)
+        more = f" ({rows} of {len(skipped)} rows)" if rows < len(skipped) else ""
+        raise options.Missing(
+            f"nothing could be measured: {reason}{more}", _instead(first, workload, example, names or [])
+        )
+
+
+def part(outcome) -> list[str]:
+    """How much of a plan that was stopped is here, for the head of what is said of it."""
+    there = len(outcome.measurements)
+    return (
+        [f"{there} of {there + outcome.left} rows are here, and what follows is said of these."] if outcome.left else []
+    )
+
+
+def _instead(m: "Measurement", workload: str, example: str, names: list[str]) -> str:
+    """A command like the one whose rows were skipped, that works here."""
+    import msgspec
+
+    from workloads.frameworks import studies
+    from workloads.machine import facts
+
+    apart = [name for name in names if name in studies.EXPERIMENTS]
+    if apart and m.reason.startswith("no GPU"):
+        return f"python -m workloads.training --study {' '.join(apart)} --device cpu"
+    if ": " in m.reason and "pip install" in m.reason:
+        return m.reason.rpartition(": ")[2]
+    small = {"batch": min(m.problem.batch, _SMALL)} | (
+        {"samples": _SMALL} if hasattr(m.problem, "samples") else {"batch": 1}
+    )
+    fits = msgspec.structs.replace(m.problem, **small)
+    if "GiB" in m.reason and 2 * fits.footprint_bytes < facts.memory_available("cpu"):
+        sizes = f"--samples {_SMALL}" if "samples" in small else "--batch 1"
+        return f"python -m workloads.{workload} --model {m.problem.model} {sizes}"
+    return example
