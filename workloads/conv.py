@@ -21,53 +21,31 @@ _BASE = "32x32x32x64:64x3x3"
 def parser() -> options.Parser:
     """The command line of python -m workloads.conv."""
     made = options.parser("workloads.conv", LONG, EXAMPLE)
-    made.add_argument(
-        "--model",
-        metavar="NAME",
-        help="the convolutions of this network's training step, each distinct one once "
-        "(cifar10-cnn, unless there are --shapes or --vary)",
+    options.add(
+        made,
+        """
+--model NAME               the convolutions of this network's training step, each distinct one once (cifar10-cnn, unless
+                           there are --shapes or --vary)
+--batch N ...              images a call: 32 | 1:2048:x4 (32, or as the shape says)
+--direction WAY ... =fprop  fprop dgrad wgrad all (fprop)
+--shapes NxHxWxC:KxRxS ...  N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3
+--stride N                 of --shapes (1)
+--pad PAD                  of --shapes: same, valid or the zeros on every side (same)
+--groups N                 of --shapes (1)""",
     )
-    made.add_argument(
-        "--batch", nargs="+", metavar="N", help="images a call: 32 | 1:2048:x4 (32, or as the shape says)"
+    about = f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})"
+    made.add_argument("--vary", choices=VARY, metavar="WHAT", help=about)
+    options.add(
+        made,
+        f"""
+--sizes N ...              what --vary goes through ({", ".join(f"{k} {v}" for k, v in _SIZES.items())})
+--layout {{NHWC,NCHW}} =NHWC  how images lie in memory (NHWC)
+--dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 (default float32)
+--modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
+--cache STATE ... =warm    warm cold: before each call (warm)
+--no-refine                only the sizes named, none added around a crossover
+--ladder                   the teaching rungs too, from seven plain loops upward""",
     )
-    made.add_argument("--direction", nargs="+", default=["fprop"], metavar="WAY", help="fprop dgrad wgrad all (fprop)")
-    made.add_argument(
-        "--shapes",
-        nargs="+",
-        metavar="NxHxWxC:KxRxS",
-        help="N images of H x W pixels in C channels, K filters of R x S, such as 32x32x32x3:64x3x3",
-    )
-    made.add_argument("--stride", type=options.number, metavar="N", help="of --shapes (1)")
-    made.add_argument("--pad", metavar="PAD", help="of --shapes: same, valid or the zeros on every side (same)")
-    made.add_argument("--groups", type=options.number, metavar="N", help="of --shapes (1)")
-    made.add_argument(
-        "--vary",
-        choices=VARY,
-        metavar="WHAT",
-        help=f"batch, channels (as many in as out) or size (square images) of each shape ({_BASE})",
-    )
-    made.add_argument(
-        "--sizes",
-        nargs="+",
-        metavar="N",
-        help=f"what --vary goes through ({', '.join(f'{k} {v}' for k, v in _SIZES.items())})",
-    )
-    made.add_argument("--layout", choices=("NHWC", "NCHW"), default="NHWC", help="how images lie in memory (NHWC)")
-    made.add_argument(
-        "--dtypes",
-        nargs="+",
-        default=["float32"],
-        metavar="TYPE",
-        help="float64 float32 tf32 float16 bfloat16 (default float32)",
-    )
-    made.add_argument(
-        "--modes", nargs="+", metavar="MODE", help=f"copy modes on a GPU (default: {' '.join(options.MODES)})"
-    )
-    made.add_argument(
-        "--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)"
-    )
-    made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
-    made.add_argument("--ladder", action="store_true", help="the teaching rungs too, from seven plain loops upward")
     options.add_measuring(made)
     return made
 

@@ -20,51 +20,20 @@ ONEDNN = {"on": "1", "off": "0"}
 def parser() -> options.Parser:
     """The command line of python -m workloads.inference."""
     made = options.parser("workloads.inference", LONG, EXAMPLE)
-    made.add_argument(
-        "--model",
-        nargs="+",
-        default=["cifar10-cnn"],
-        metavar="NAME",
-        help="the models that answer, also package.module:function and file.keras; `seeds`: the articles' and "
-        "inception-v3 (cifar10-cnn)",
+    options.add(
+        made,
+        f"""
+--model NAME ... =cifar10-cnn   the models that answer, also package.module:function and file.keras; `seeds`: the articles' and
+                                inception-v3 (cifar10-cnn)
+--batch N ... ={BATCHES}        samples a call ({BATCHES})
+--modes MODE ... ={",".join(MODES)}  resident (samples and answers stay on the device) roundtrip (array to array) (both)
+--in-flight N ...               so many single requests at a time, by the variant `serve` ({" ".join(IN_FLIGHT)})
+--jit WORD ... =auto            jit_compile: auto on off (auto: Keras's choice)
+--onednn WORD ...               TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)
+--precision NAME ... =float32   Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)
+--data {{synthetic,real}} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
+--no-refine                     only the batches named, none added around a crossover""",
     )
-    made.add_argument("--batch", nargs="+", default=[BATCHES], metavar="N", help=f"samples a call ({BATCHES})")
-    made.add_argument(
-        "--modes",
-        nargs="+",
-        default=list(MODES),
-        metavar="MODE",
-        help="resident (samples and answers stay on the device) roundtrip (array to array) (both)",
-    )
-    made.add_argument(
-        "--in-flight",
-        nargs="+",
-        metavar="N",
-        help=f"so many single requests at a time, by the variant `serve` ({' '.join(IN_FLIGHT)})",
-    )
-    made.add_argument(
-        "--jit", nargs="+", default=["auto"], metavar="WORD", help="jit_compile: auto on off (auto: Keras's choice)"
-    )
-    made.add_argument(
-        "--onednn",
-        nargs="+",
-        metavar="WORD",
-        help="TF_ENABLE_ONEDNN_OPTS of CPU rows: on off (TensorFlow's own choice)",
-    )
-    made.add_argument(
-        "--precision",
-        nargs="+",
-        default=["float32"],
-        metavar="NAME",
-        help="Keras's dtype policy: float32 mixed_bfloat16 mixed_float16 (float32)",
-    )
-    made.add_argument(
-        "--data",
-        choices=("synthetic", "real"),
-        default="synthetic",
-        help="made-up samples of the same shape, or the real ones, downloaded (synthetic)",
-    )
-    made.add_argument("--no-refine", action="store_true", help="only the batches named, none added around a crossover")
     options.add_measuring(made)
     return made
 

@@ -41,15 +41,12 @@ NOT_FAST = ("fit_jit", "fit_op_by_op")
 def parser() -> options.Parser:
     """The command line of python -m workloads.launch."""
     made = options.parser("workloads.launch", LONG, EXAMPLE)
-    made.add_argument(
-        "--calls",
-        nargs="+",
-        metavar="CALL",
-        help="empty elementwise matmul copy step epoch predict train_on_batch import device_start compile "
-        "(default: all; --fast: of TensorFlow's once-in-a-process calls only the import)",
-    )
-    made.add_argument(
-        "--counts", nargs="+", metavar="N", help="so many of a call in a row (default: by call, 1 and more)"
+    options.add(
+        made,
+        """
+--calls CALL ...  empty elementwise matmul copy step epoch predict train_on_batch import device_start compile (default: all;
+                  --fast: of TensorFlow's once-in-a-process calls only the import)
+--counts N ...    so many of a call in a row (default: by call, 1 and more)""",
     )
     options.add_measuring(made)
     return made

@@ -15,34 +15,21 @@ crossover in words."""
 def parser() -> options.Parser:
     """The command line of python -m workloads.matmul."""
     made = options.parser("workloads.matmul", LONG, EXAMPLE)
-    made.add_argument(
-        "--sizes",
-        nargs="+",
-        metavar="N",
-        help="square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)",
+    options.add(
+        made,
+        f"""
+--sizes N ...              square sizes: 256 512 | 64:8192:x2 | 512:4096:+512 | 2^6:2^13 (default 64:2048:x2)
+--shapes MxNxK ...         products of other shapes, such as 4096x1024x512
+--model NAME               the products of this network's dense layers in a training step
+--batch N ...              samples a step of --model: 32 | 1:2048:x4 (32)
+--direction WAY ...        of --model: fprop dgrad wgrad all (fprop)
+--dtypes TYPE ... =float32  float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)
+--layouts LAYOUT ...       which operand is stored transposed: nn nt tn (nn)
+--modes MODE ...           copy modes on a GPU (default: {" ".join(options.MODES)})
+--cache STATE ... =warm    warm cold: before each call (warm)
+--no-refine                only the sizes named, none added around a crossover
+--ladder                   the teaching rungs too, from three plain loops upward""",
     )
-    made.add_argument("--shapes", nargs="+", metavar="MxNxK", help="products of other shapes, such as 4096x1024x512")
-    made.add_argument("--model", metavar="NAME", help="the products of this network's dense layers in a training step")
-    made.add_argument("--batch", nargs="+", metavar="N", help="samples a step of --model: 32 | 1:2048:x4 (32)")
-    made.add_argument("--direction", nargs="+", metavar="WAY", help="of --model: fprop dgrad wgrad all (fprop)")
-    made.add_argument(
-        "--dtypes",
-        nargs="+",
-        default=["float32"],
-        metavar="TYPE",
-        help="float64 float32 tf32 float16 bfloat16 float8_e4m3 (default float32)",
-    )
-    made.add_argument(
-        "--layouts", nargs="+", metavar="LAYOUT", help="which operand is stored transposed: nn nt tn (nn)"
-    )
-    made.add_argument(
-        "--modes", nargs="+", metavar="MODE", help=f"copy modes on a GPU (default: {' '.join(options.MODES)})"
-    )
-    made.add_argument(
-        "--cache", nargs="+", default=["warm"], metavar="STATE", help="warm cold: before each call (warm)"
-    )
-    made.add_argument("--no-refine", action="store_true", help="only the sizes named, none added around a crossover")
-    made.add_argument("--ladder", action="store_true", help="the teaching rungs too, from three plain loops upward")
     options.add_measuring(made)
     return made
 

@@ -152,56 +152,74 @@ def regression(text: str) -> float:
     return float(match[1] or 0) / 100
 
 
+def add(made, text: str) -> None:
+    """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks.
+
+    `...`: several words; {a,b}: one of these; WHAT is N: a whole number; S: seconds; nothing: a switch.
+    """
+    for entry in re.split(r"\n(?=--)", text.strip()):
+        declared, about = re.split(r"\s{2,}", entry, maxsplit=1)
+        name, *words = declared.split()
+        value: dict[str, Any] = {"action": "store_true"} if not words else {"metavar": words[0], "default": None}
+        for word in words[1:]:
+            if word == "...":
+                value["nargs"] = "+"
+            else:
+                value["default"] = word[1:].split(",") if "nargs" in value else word[1:]
+        if words and words[0].startswith("{"):
+            value["choices"] = tuple(value.pop("metavar")[1:-1].split(","))
+        elif words and "nargs" not in value and words[0] in _TYPES:
+            value["type"] = _TYPES[words[0]]
+        made.add_argument(name, **value, help=" ".join(about.split()))
+
+
+_TYPES: dict[str, Callable] = {"N": number, "S": _positive, "F": _positive}
+
+
 def add_measuring(made: Parser) -> None:
     """The flags that every workload shares."""
-    what = made.add_argument_group("what to run, and where")
-    what.add_argument("--backends", nargs="+", metavar="NAME", help="which libraries (default: all that are here)")
-    what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu, gpu:1, all (default: CPU and first GPU)")
-    what.add_argument("--variants", nargs="+", metavar="NAME", help="only these kernels, teaching rungs among them")
-    what.add_argument(
-        "--threads",
-        nargs="+",
-        metavar="N",
-        help="CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)",
+    add(
+        made.add_argument_group("what to run, and where"),
+        """
+--backends NAME ...  which libraries (default: all that are here)
+--device DEV ...     cpu, gpu, gpu:1, all (default: CPU and first GPU)
+--variants NAME ...  only these kernels, teaching rungs among them
+--threads N ...      CPU threads (default: 1, 2, 4, ... all; what a framework takes by itself)
+--require-gpu        exit 3 when there is no GPU""",
     )
-    what.add_argument("--require-gpu", action="store_true", help="exit 3 when there is no GPU")
     how = made.add_argument_group("how to measure")
-    how.add_argument("--min-time", type=_positive, metavar="S", help=f"seconds in a block ({FINE['min_time']})")
+    add(how, f"--min-time S  seconds in a block ({FINE['min_time']})")
     how.add_argument(
         "--min-samples",
         type=_samples,
         metavar="N",
         help=f"so many samples unless --max-time comes first, at most 200 ({FINE['min_samples']})",
     )
-    how.add_argument(
-        "--max-noise",
-        type=_positive,
-        metavar="F",
-        help=f"stop when the interval's half-width is below this share ({FINE['max_noise']})",
-    )
-    how.add_argument("--max-time", type=_positive, metavar="S", help=f"seconds a row and clock ({FINE['max_time']})")
-    how.add_argument("--fast", action="store_true", help="a quick look: short blocks, 5 %% noise allowed")
-    how.add_argument(
-        "--rigorous",
-        action="store_true",
-        help="five processes a row, fresh ones but for the "
-        "frameworks, whose rows share five; intervals over processes of this moment (another hour may differ by "
-        "more)",
+    add(
+        how,
+        f"""
+--max-noise F  stop when the interval's half-width is below this share ({FINE["max_noise"]})
+--max-time S   seconds a row and clock ({FINE["max_time"]})
+--fast         a quick look: short blocks, 5 %% noise allowed
+--rigorous     five processes a row, fresh ones but for the frameworks, whose rows share five; intervals over processes
+               of this moment (another hour may differ by more)""",
     )
     how.add_argument("--seed", type=_seed, default=1, metavar="N", help="seed of the data and of the order (1)")
     run = made.add_argument_group("running and output")
-    run.add_argument("--dry-run", action="store_true", help="print the plan (rows, bytes, seconds) and measure nothing")
-    run.add_argument("--stop-after", type=_positive, metavar="S", help="finish the row, exit 0, print how to resume")
-    run.add_argument(
-        "--resume",
-        action="store_true",
-        help="add what this command plans and the newest run (or the one in -o DIR) lacks",
+    add(
+        run,
+        f"""
+--dry-run       print the plan (rows, bytes, seconds) and measure nothing
+--stop-after S  finish the row, exit 0, print how to resume
+--resume        add what this command plans and the newest run (or the one in -o DIR) lacks
+--format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
     )
-    run.add_argument("--format", choices=FORMATS, default="table", help="what stdout gets (table)")
     run.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
-    run.add_argument("--save", metavar="NAME", help="keep the rows as the baseline NAME")
-    run.add_argument(
-        "--against", metavar="RUN", help="then say what is faster or slower than a baseline or another run"
+    add(
+        run,
+        """
+--save NAME    keep the rows as the baseline NAME
+--against RUN  then say what is faster or slower than a baseline or another run""",
     )
     run.add_argument(
         "--fail-on",

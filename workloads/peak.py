@@ -16,12 +16,10 @@ def parser() -> options.Parser:
         "Arithmetic ceilings: multiply-adds in registers (FMA, dots, tiles), no memory traffic.",
         EXAMPLE,
     )
-    made.add_argument(
-        "--dtypes",
-        nargs="+",
-        default=None,
-        metavar="TYPE",
-        help="float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)",
+    options.add(
+        made,
+        """
+--dtypes TYPE ...  float32 float64 tf32 float16 bfloat16 float8_e4m3 (default: all that this machine has a kernel for)""",
     )
     options.add_measuring(made)
     return made

@@ -23,13 +23,13 @@ _OPS = {"copies": "peer", "all-reduce": "collective", "at-once": "at-once"}
 def parser() -> options.Parser:
     """The command line of python -m workloads.peers."""
     made = options.parser("workloads.peers", LONG, EXAMPLE)
-    made.add_argument("--only", nargs="+", metavar="PART", help=f"only these: {' '.join(PARTS)}")
-    made.add_argument(
-        "--sizes", nargs="+", metavar="BYTES", help=f"bytes of each GPU's array in an all-reduce ({SIZES})"
-    )
-    made.add_argument("--copied", nargs="+", metavar="BYTES", help=f"bytes of a copy between GPUs ({' '.join(COPIED)})")
-    made.add_argument(
-        "--dtypes", nargs="+", metavar="TYPE", help="float32 float16 bfloat16 (default: float32 and bfloat16)"
+    options.add(
+        made,
+        f"""
+--only PART ...     only these: {" ".join(PARTS)}
+--sizes BYTES ...   bytes of each GPU's array in an all-reduce ({SIZES})
+--copied BYTES ...  bytes of a copy between GPUs ({" ".join(COPIED)})
+--dtypes TYPE ...   float32 float16 bfloat16 (default: float32 and bfloat16)""",
     )
     options.add_measuring(made)
     return made

@@ -34,14 +34,12 @@ def parser() -> options.Parser:
         "step on TensorFlow (--backends tensorflow)."
     )
     made = options.parser("workloads.stream", about, EXAMPLE)
-    made.add_argument(
-        "--sizes", nargs="+", default=["256MiB"], metavar="BYTES", help="bytes of all arrays together (256MiB)"
-    )
-    made.add_argument(
-        "--operations", nargs="+", default=["triad"], metavar="OP", help=f"{' '.join(OPERATIONS)} (default triad)"
-    )
-    made.add_argument(
-        "--dtypes", nargs="+", default=["float64"], metavar="TYPE", help="float32 float64 (default float64)"
+    options.add(
+        made,
+        f"""
+--sizes BYTES ... =256MiB   bytes of all arrays together (256MiB)
+--operations OP ... =triad  {" ".join(OPERATIONS)} (default triad)
+--dtypes TYPE ... =float64  float32 float64 (default float64)""",
     )
     options.add_measuring(made)
     return made

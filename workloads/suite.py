@@ -37,27 +37,21 @@ SHARED = (
 def parser() -> options.Parser:
     """The command line of python -m workloads.suite."""
     made = options.parser("workloads.suite", LONG, EXAMPLE)
-    made.add_argument("--quick", action="store_true", help="small sizes and short blocks")
-    made.add_argument(
-        "--only",
-        nargs="+",
-        metavar="WORKLOAD",
-        help="only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)",
+    options.add(
+        made,
+        """
+--quick              small sizes and short blocks
+--only WORKLOAD ...  only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)""",
     )
     fleet = made.add_argument_group("a fleet")
-    fleet.add_argument(
-        "--ray",
-        metavar="WHERE",
-        help="every node and GPU of a Ray cluster, into one folder: auto (the one that "
-        "runs, else a local one) or HOST:PORT",
+    options.add(
+        fleet,
+        """
+--ray WHERE          every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
+                     HOST:PORT""",
     )
-    fleet.add_argument(
-        "--ray-timeout",
-        type=options._positive,
-        default=900.0,
-        metavar="S",
-        help="give a node up that says nothing for so long (900)",
-    )
+    about = "give a node up that says nothing for so long (900)"
+    fleet.add_argument("--ray-timeout", type=options._positive, default=900.0, metavar="S", help=about)
     options.add_measuring(made)
     return made
 

@@ -18,72 +18,55 @@ def parser() -> options.Parser:
     """The command line of python -m workloads.training."""
     made = options.parser("workloads.training", LONG, EXAMPLE)
     what = made.add_argument_group("the model and its data")
-    what.add_argument("--model", nargs="+", metavar="NAME", help="the models to train (cifar10-cnn)")
-    for flag, default, about in (
-        ("--inputs", "784", "inputs of mlp"),
-        ("--width", "500", "units of its hidden layers"),
-        ("--depth", "2", "its hidden layers"),
-        ("--outputs", "10", "its classes"),
-        ("--hidden-layers", "5", "hidden layers of fashion-mlp"),
-    ):
-        what.add_argument(flag, nargs="+", metavar="N", help=f"{about} ({default})")
-    what.add_argument("--batch", nargs="+", metavar="N", help="samples a step (32; peaks: all of them)")
-    size = what.add_mutually_exclusive_group()
-    size.add_argument("--samples", nargs="+", metavar="N", help="samples an epoch (default: as --steps says)")
-    size.add_argument("--steps", type=options.number, metavar="N", help="steps an epoch (300; peaks: 1)")
-    what.add_argument("--epochs", nargs="+", metavar="N", help="epochs a fit (1; peaks: 100)")
-    what.add_argument(
-        "--dtypes", nargs="+", metavar="TYPE", help="of the inputs: float32, float64 (the articles'), uint8 (float32)"
+    options.add(
+        what,
+        """
+--model NAME ...       the models to train (cifar10-cnn)
+--inputs N ...         inputs of mlp (784)
+--width N ...          units of its hidden layers (500)
+--depth N ...          its hidden layers (2)
+--outputs N ...        its classes (10)
+--hidden-layers N ...  hidden layers of fashion-mlp (5)
+--batch N ...          samples a step (32; peaks: all of them)""",
     )
-    what.add_argument(
-        "--data",
-        choices=("synthetic", "real"),
-        default="synthetic",
-        help="made-up samples of the same shape, or the real ones, downloaded (synthetic)",
+    options.add(
+        what.add_mutually_exclusive_group(),
+        """
+--samples N ...        samples an epoch (default: as --steps says)
+--steps N              steps an epoch (300; peaks: 1)""",
     )
-    what.add_argument(
-        "--targets", nargs="+", metavar="TYPE", help="of a regression's targets: float32, float64 (float32)"
+    options.add(
+        what,
+        """
+--epochs N ...         epochs a fit (1; peaks: 100)
+--dtypes TYPE ...      of the inputs: float32, float64 (the articles'), uint8 (float32)
+--data {synthetic,real} =synthetic  made-up samples of the same shape, or the real ones, downloaded (synthetic)
+--targets TYPE ...     of a regression's targets: float32, float64 (float32)""",
     )
-    how = made.add_argument_group("how it is trained")
-    for flag, about in (
-        (
-            "--residence",
-            "where the samples live: numpy tf.data prefetch generator; resident (the whole set on "
-            "the device); fed (to a bare loop, each step) (numpy)",
-        ),
-        ("--jit", "auto on off: XLA (auto)"),
-        ("--steps-per-execution", "steps that Keras runs in one call (1)"),
-        ("--precision", "float32 mixed_bfloat16 mixed_float16 (float32)"),
-        ("--tf32", "on off: on a GPU (on)"),
-        ("--dropout", "on off (on)"),
-        ("--shuffle", "on off (on)"),
-        ("--keras-backend", "tensorflow jax torch (tensorflow)"),
-        ("--onednn", "on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)"),
-        (
-            "--cpu-forms",
-            "hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible "
-            "(beside a visible GPU, as the articles do), or all (hidden)",
-        ),
-    ):
-        how.add_argument(flag, nargs="+", metavar="WORD", help=about)
-    how.add_argument(
-        "--gpus",
-        nargs="+",
-        metavar="N",
-        help="GPUs that share each batch, by keras.distribution.DataParallel with "
-        "--keras-backend jax or tf.distribute.MirroredStrategy with tensorflow (1)",
+    options.add(
+        made.add_argument_group("how it is trained"),
+        """
+--residence WORD ...   where the samples live: numpy tf.data prefetch generator; resident (the whole set on the device); fed
+                       (to a bare loop, each step) (numpy)
+--jit WORD ...         auto on off: XLA (auto)
+--steps-per-execution WORD ...  steps that Keras runs in one call (1)
+--precision WORD ...   float32 mixed_bfloat16 mixed_float16 (float32)
+--tf32 WORD ...        on off: on a GPU (on)
+--dropout WORD ...     on off (on)
+--shuffle WORD ...     on off (on)
+--keras-backend WORD ...  tensorflow jax torch (tensorflow)
+--onednn WORD ...      on off: TF_ENABLE_ONEDNN_OPTS, on the CPU (TensorFlow's default)
+--cpu-forms WORD ...   hidden (the GPU hidden, Keras's choice there), jit (hidden, compiled by XLA), visible (beside a visible
+                       GPU, as the articles do), or all (hidden)
+--gpus N ...           GPUs that share each batch, by keras.distribution.DataParallel with --keras-backend jax or
+                       tf.distribute.MirroredStrategy with tensorflow (1)""",
     )
-    made.add_argument(
-        "--study",
-        nargs="+",
-        metavar="NAME",
-        help="rows made for a question, instead of the above: seeds, batches, ... (an unknown one lists them), or all",
-    )
-    made.add_argument(
-        "--predicted",
-        metavar="FILE",
-        help="the trainings of predictions that `analysis.predict --save FILE` "
-        "wrote, instead of the above; `analysis.predict --check FILE RUN` then compares them",
+    options.add(
+        made,
+        """
+--study NAME ...       rows made for a question, instead of the above: seeds, batches, ... (an unknown one lists them), or all
+--predicted FILE       the trainings of predictions that `analysis.predict --save FILE` wrote, instead of the above;
+                       `analysis.predict --check FILE RUN` then compares them""",
     )
     options.add_measuring(made)
     return made

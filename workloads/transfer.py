@@ -23,27 +23,21 @@ def parser() -> options.Parser:
         "enqueueing one costs, and how well copies hide behind kernels.",
         EXAMPLE,
     )
-    made.add_argument("--sizes", nargs="+", metavar="BYTES", help=f"bytes of a copy, each way ({SIZES})")
-    made.add_argument("--directions", nargs="+", metavar="WAY", help="h2d d2h d2d both (all four)")
-    made.add_argument(
-        "--host-memory",
-        nargs="+",
-        metavar="KIND",
-        help=f"{' '.join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)",
+    options.add(
+        made,
+        f"""
+--sizes BYTES ...       bytes of a copy, each way ({SIZES})
+--directions WAY ...    h2d d2h d2d both (all four)
+--host-memory KIND ...  {" ".join(HOST_MEMORIES)} (these four), managed (only when named; 1 GiB at most)""",
     )
-    made.add_argument(
-        "--overlap",
-        nargs="?",
-        const="256MiB",
-        metavar="BYTES",
-        help="also a copy beside a kernel of its length, alone and overlapped (256MiB)",
-    )
-    made.add_argument("--chunks", nargs="+", default=["32"], metavar="N", help="pieces of an overlapped copy (32)")
-    made.add_argument("--streams", nargs="+", default=["1", "2", "4"], metavar="N", help="streams they share (1 2 4)")
-    made.add_argument(
-        "--study",
-        choices=("small-dataset",),
-        help="the copies of the articles' data sets and batches, by CuPy and by TensorFlow, instead of --sizes",
+    about = "also a copy beside a kernel of its length, alone and overlapped (256MiB)"
+    made.add_argument("--overlap", nargs="?", const="256MiB", metavar="BYTES", help=about)
+    options.add(
+        made,
+        """
+--chunks N ... =32      pieces of an overlapped copy (32)
+--streams N ... =1,2,4  streams they share (1 2 4)
+--study {small-dataset}  the copies of the articles' data sets and batches, by CuPy and by TensorFlow, instead of --sizes""",
     )
     options.add_measuring(made)
     return made
