@@ -50,19 +50,6 @@ def parser() -> options.Parser:
     return made
 
 
-def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(dtype, math) of each precision asked for.
-
-    Raises: Usage for an unknown one.
-    """
-    from kernels.problems.arrays import precision
-
-    try:
-        return [precision(word) for word in options.words(args.dtypes)]
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
-
-
 def axis(args: argparse.Namespace) -> str:
     """What a crossover is looked for in: what --vary says, else the batch where there are several; "" for neither."""
     return args.vary or ("batch" if args.batch and len(options.sizes(args.batch)) > 1 else "")
@@ -90,7 +77,7 @@ def works(args: argparse.Namespace) -> list:
                 f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
             )
     asked = argparse.Namespace(**{**vars(args), "model": args.model or "cifar10-cnn"})
-    found = [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, precisions(args))]
+    found = [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, plan.precisions(args))]
     return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 
@@ -123,7 +110,7 @@ def _of_shapes(args: argparse.Namespace) -> list:
                     SHAPES,
                 )
             for direction in plan.directions(args):
-                for dtype, math in precisions(args):
+                for dtype, math in plan.precisions(args):
                     try:
                         found.append(Conv(**of, **common, direction=direction, dtype=dtype, math=math))
                     except ValueError as error:
@@ -169,26 +156,16 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage, Missing.
     """
     from workloads.harness import plan
-    from workloads.records import Row
 
     wanted = problems(args)
-    on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
+    on = plan.devices(args, here)
     ours = () if args.ladder or args.variants else ("cuda",)  # as in matmul: cuDNN is there
     # on a CPU the library is oneDNN, which TensorFlow brings
     beside = args.ladder and "cpu" in on and not args.backends
     kernels = plan.kernels("conv", args, on, args.ladder, on_request=ours if beside else ("tensorflow", *ours))
     if beside:
         kernels = [k for k in kernels if k.backend != "tensorflow" or k.variant == "eager"]
-    used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
-    found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
-    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
-    return found + [
-        Row(kernel.name, problem, s)
-        for problem in wanted
-        for cache in caches
-        for kernel in kernels
-        for s in plan.settings(kernel, on, args, ways[kernel.name], cache)
-    ]
+    return plan.under_roofs(wanted, kernels, on, args, here)
 
 
 def refine(done: list, varies: str) -> list:

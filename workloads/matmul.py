@@ -34,19 +34,6 @@ def parser() -> options.Parser:
     return made
 
 
-def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
-    """(dtype, math) of each precision asked for.
-
-    Raises: Usage for an unknown one.
-    """
-    from kernels.problems.arrays import precision
-
-    try:
-        return [precision(word) for word in options.words(args.dtypes)]
-    except ValueError as error:
-        raise options.Usage(str(error)) from error
-
-
 def works(args: argparse.Namespace) -> list:
     """The products of the model's dense layers, in every batch and precision asked for; [] without a model.
 
@@ -69,7 +56,7 @@ def works(args: argparse.Namespace) -> list:
                 f"--{flag} and --model exclude each other: a model's layers have their own shapes",
                 f"python -m workloads.matmul --model {args.model} --batch 1:1024:x4",
             )
-    found = [w for batch in plan.batches(args) for w in plan.layers(args, "dense", batch, precisions(args))]
+    found = [w for batch in plan.batches(args) for w in plan.layers(args, "dense", batch, plan.precisions(args))]
     return [msgspec.structs.replace(w, problem=_as_float8(w.problem)) for w in found]
 
 
@@ -88,6 +75,7 @@ def problems(args: argparse.Namespace) -> list:
     Raises: Usage for a word that is no size, shape or dtype.
     """
     from kernels.problems import Matmul
+    from workloads.harness import plan
 
     if found := works(args):
         return list(dict.fromkeys(w.problem for w in found))
@@ -107,7 +95,7 @@ def problems(args: argparse.Namespace) -> list:
             Matmul(*mnk, dtype, math, layout=way)
             for mnk in shapes
             for way in layouts
-            for dtype, math in precisions(args)
+            for dtype, math in plan.precisions(args)
         ]
     except ValueError as error:
         raise options.Usage(str(error), "python -m workloads.matmul --sizes 1024 --layouts nn nt tn") from error
@@ -120,22 +108,12 @@ def rows(args: argparse.Namespace, here) -> list:
     Raises: Usage, Missing.
     """
     from workloads.harness import plan
-    from workloads.records import Row
 
     wanted = problems(args)
-    on, modes, caches = plan.devices(args, here), plan.copy_modes(args), plan.caches(args)
+    on = plan.devices(args, here)
     ours = () if args.ladder or args.variants else ("cuda",)  # tuning them takes a while, and cuBLAS is there
     kernels = plan.kernels("matmul", args, on, args.ladder, on_request=("tensorflow", *ours))
-    used = [d for d in on if any(d.partition(":")[0] in k.devices for k in kernels)]
-    found = plan.roof_rows({p.math: None for p in wanted}, used, here, plan.thread_counts(args), args.fast)
-    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
-    return found + [
-        Row(kernel.name, problem, s)
-        for problem in wanted
-        for cache in caches
-        for kernel in kernels
-        for s in plan.settings(kernel, on, args, ways[kernel.name], cache)
-    ]
+    return plan.under_roofs(wanted, kernels, on, args, here)
 
 
 def refine(done: list, in_batch: bool = False) -> list:

@@ -5,7 +5,7 @@ import sys
 
 from workloads import options
 from workloads import session as shared
-from workloads.session import Lines, number
+from workloads.session import Lines, Workload, number
 
 EXAMPLE = "python -m workloads.peers --fast"
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
@@ -129,20 +129,12 @@ def _sums(args: argparse.Namespace, members: list[int], kernels: list[str]) -> l
     return made
 
 
-def measure(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
-    """Runs the sweep of copies and sums; the sweep.Outcome. What runs at once is measured by `measure_at_once`."""
-    from workloads.harness import sweep
-
-    run = run or sweep.header(args, command)
-    return sweep.sweep(rows(args, run.machine), args, "peers", command, shown, run=run)
-
-
 def measure_at_once(args: argparse.Namespace, command: str, shown=lambda m: None, run=None):
     """Every GPU alone and all at once, into a file of its own beside the other; the sweep.Outcome."""
-    from workloads.harness import at_once, sweep
+    from workloads.harness import concurrent, sweep
 
     run = run or sweep.header(args, command)
-    return at_once.measure(args, run.machine, gpus(args, run.machine), command, shown, run)
+    return concurrent.every_gpu(args, run.machine, gpus(args, run.machine), command, shown, run)
 
 
 class Table(Lines):
@@ -175,65 +167,72 @@ class Table(Lines):
         ]
 
 
-def session(args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
-    """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code.
-
-    Raises: Usage for a table for machines of more than one part.
-    """
-    from workloads.harness import at_once, plan, sweep
-    from workloads.machine import facts
-
-    parts = _parts(args)
-    if args.format in ("csv", "json") and len(parts) != 1:
-        raise options.Usage(
-            f"--format {args.format} takes one table; name one part with --only",
-            f"python -m workloads.peers --only copies --format {args.format}",
-        )
-    if args.dry_run:
-        here = facts.describe()
-        plan.dry_run([*rows(args, here), *(at_once.rows(gpus(args, here)) if "at-once" in parts else [])], args)
-        return options.OK
-    shared.check_flags(args)
-    run = run or sweep.header(args, command)
-    gpus(args, run.machine)
-    if not args.output and not args.resume:  # both files in one folder
-        args.output = str(sweep.place(args, "peers", run).parent)
-    table, outcomes = Table(run.machine), []
-    for names, take in ((("copies", "all-reduce"), measure), (("at-once",), measure_at_once)):
-        if any(name in parts for name in names):
-            op = _OPS[next(name for name in names if name in parts)]
-            out = table if args.format == "table" else shared.Rows(args.format, op, run.machine)
-            outcomes.append(take(args, command, out.shown, run))
-            out.finish()
-            if outcomes[-1].stopped:
-                break
-    codes = [shared.ended(outcome, args) for outcome in outcomes]
-    if args.format == "table" and alone:
-        said([m for outcome in outcomes for m in outcome.measurements])
-    ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
-    return shared.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes))
-
-
-def said(measurements) -> None:
-    """What the rows come to, in words."""
+def answer(measurements) -> None:
+    """Prints what the rows come to, in words."""
     from analysis.text import peers
 
     print("\n".join(["", *peers.lines(measurements)]))
 
 
+class Peers(Workload):
+    """Copies and sums are one file, what runs at once another."""
+
+    def session(self, args: argparse.Namespace, command: str, run=None, alone: bool = False) -> int:
+        """The command's body, also as one part of a suite (`run` is then the suite's Run line); the exit code.
+
+        Raises: Usage for a table for machines of more than one part.
+        """
+        from workloads.harness import concurrent, plan, sweep
+        from workloads.machine import facts
+
+        parts = _parts(args)
+        if args.format in ("csv", "json") and len(parts) != 1:
+            raise options.Usage(
+                f"--format {args.format} takes one table; name one part with --only",
+                f"python -m workloads.peers --only copies --format {args.format}",
+            )
+        if args.dry_run:
+            here = facts.describe()
+            plan.dry_run(
+                [*rows(args, here), *(concurrent.every_gpu_rows(gpus(args, here)) if "at-once" in parts else [])], args
+            )
+            return options.OK
+        shared.check_flags(args)
+        run = run or sweep.header(args, command)
+        gpus(args, run.machine)
+        if not args.output and not args.resume:  # both files in one folder
+            args.output = str(sweep.place(args, self.name, run).parent)
+        table, outcomes = Table(run.machine), []
+        for names, take in ((("copies", "all-reduce"), self.measure), (("at-once",), measure_at_once)):
+            if any(name in parts for name in names):
+                op = _OPS[next(name for name in names if name in parts)]
+                out = table if args.format == "table" else shared.Rows(args.format, op, run.machine)
+                outcomes.append(take(args, command, out.shown, run))
+                out.finish()
+                if outcomes[-1].stopped:
+                    break
+        codes = [shared.ended(outcome, args) for outcome in outcomes]
+        if args.format == "table" and alone:
+            answer([m for outcome in outcomes for m in outcome.measurements])
+        ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
+        return shared.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes))
+
+    def frame(self, keywords: dict):
+        args = options.namespace(self.parser(), **{"quiet": True, **keywords})
+        parts = _parts(args)
+        if len(parts) != 1:
+            raise options.Usage("run() gives one table; name one part with only=[...]", EXAMPLE)
+        take = measure_at_once if parts == ["at-once"] else self.measure
+        return shared.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
+
+
+WORKLOAD = Peers("peers", parser, rows, Table)
+measure, session, main = WORKLOAD.measure, WORKLOAD.session, WORKLOAD.main
+
+
 def run(**keywords):
     """The rows of one part as a pandas DataFrame; keywords are the flags: run(only=["copies"], fast=True)."""
-    args = options.namespace(parser(), **{"quiet": True, **keywords})
-    parts = _parts(args)
-    if len(parts) != 1:
-        raise options.Usage("run() gives one table; name one part with only=[...]", EXAMPLE)
-    take = measure_at_once if parts == ["at-once"] else measure
-    return shared.frame(take(args, f"workloads.peers.run(**{keywords!r})"), _OPS[parts[0]])
-
-
-def main(argv: list[str] | None = None) -> int:
-    command = options.command_line("workloads.peers", argv)
-    return options.command(parser(), argv, lambda args: session(args, command, alone=True))
+    return WORKLOAD.frame(keywords)
 
 
 if __name__ == "__main__":

@@ -251,9 +251,9 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
     args.quiet = True  # what is left out is said when it is measured
     yield name, list(module.rows(args, here))
     if name == "peers":
-        from workloads.harness import at_once
+        from workloads.harness import concurrent
 
-        yield "at-once", at_once.rows(module.gpus(args, here))
+        yield "at-once", concurrent.every_gpu_rows(module.gpus(args, here))
 
 
 def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:

@@ -120,7 +120,8 @@ def test_our_cuda_kernels_run_when_asked_for_and_rungs_without_copies(monkeypatc
         asked.append((ladder, on_request))
         made = [("cuda", "naive", True), ("cuda", "wgmma", False), ("cupy", "cublas", False)]
         return [
-            Kernel(op, backend, variant, lambda problem, a, b: None, ("gpu",), rung) for backend, variant, rung in made
+            Kernel(op, backend, variant, lambda problem, a, b: None, ("gpu",), rung=rung)
+            for backend, variant, rung in made
         ]
 
     monkeypatch.setattr(plan, "kernels", kernels)

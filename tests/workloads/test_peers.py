@@ -14,7 +14,7 @@ from analysis.text import peers as words
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy, Stream, Transfer
 from workloads import options, peers, records, suite
 from workloads.frameworks import windows
-from workloads.harness import at_once, concurrent
+from workloads.harness import concurrent
 from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
 from workloads.machine import facts
@@ -134,7 +134,7 @@ def test_without_two_gpus_the_command_says_so_in_one_line(monkeypatch, capsys):
     assert peers.main(["--only", "copies", "at-once", "--format", "csv"]) == 2
     assert "name one part with --only" in capsys.readouterr().err
     assert peers.main(["--dry-run", "--only", "copies", "at-once"]) == 0
-    assert f"{5 + 4 + 4 * len(at_once.WORK)} rows" in capsys.readouterr().out
+    assert f"{5 + 4 + 4 * len(concurrent.WORK)} rows" in capsys.readouterr().out
 
 
 def test_the_suite_has_them_only_where_all_of_several_gpus_are_asked_for():
@@ -164,7 +164,7 @@ def test_one_gpu_is_told_that_all_is_the_plain_suite(monkeypatch, capsys, tmp_pa
 def rows_at_once(slower: float) -> list[Measurement]:
     """What at_once plans for two GPUs: as fast as alone but for copies from the host, `slower` times as long."""
     made = []
-    for row in at_once.rows([0, 1]):
+    for row in concurrent.every_gpu_rows([0, 1]):
         p = row.problem
         seconds = 2e-5 + (2 * p.size**3 / 5e13 if p.operation == "matmul" else p.bytes_moved / 5e10)
         if p.together > 1 and (p.operation == "h2d" or row.settings.mode != "resident"):
@@ -331,19 +331,19 @@ def test_each_gpu_is_alone_and_then_all_are_at_it(monkeypatch, tmp_path):
     closed = []
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
     monkeypatch.setattr(
-        at_once, "Worker", lambda variables: types.SimpleNamespace(close=lambda: closed.append(variables))
+        concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: closed.append(variables))
     )
     args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
-    outcome = at_once.measure(args, host(2), [0, 1], "command", run=fake.run(host(2)))
-    assert asked_for[0] == (("gpu:0", "gpu:1"), ((0,), (1,), (0, 1)), 2, at_once.FAST_ROUNDS)
+    outcome = concurrent.every_gpu(args, host(2), [0, 1], "command", run=fake.run(host(2)))
+    assert asked_for[0] == (("gpu:0", "gpu:1"), ((0,), (1,), (0, 1)), 2, concurrent.FAST_ROUNDS)
     assert [v["CUDA_VISIBLE_DEVICES"] for v in closed] == ["GPU-0", "GPU-1"]  # one worker a GPU for all of it
     assert outcome.exit_code == 0 and outcome.path.name == "at-once.jsonl"
     stored = records.read(tmp_path).measurements
-    assert [m.row for m in stored] == at_once.rows([0, 1])
+    assert [m.row for m in stored] == concurrent.every_gpu_rows([0, 1])
     assert all(np.median(m.on("host-latency").seconds) == pytest.approx(1e-3 * m.problem.together) for m in stored)
     assert {round(r.value, 6) for *_, r in words.slowdowns(stored)} == {2.0}
     with pytest.raises(options.Missing, match="two or more; here is 1"):
-        at_once.measure(args, host(1), [0], "command")
+        concurrent.every_gpu(args, host(1), [0], "command")
 
 
 def test_one_that_fails_ends_its_work_and_no_other(monkeypatch, tmp_path):
@@ -352,8 +352,8 @@ def test_one_that_fails_ends_its_work_and_no_other(monkeypatch, tmp_path):
         return [bad], [], bad
 
     monkeypatch.setattr(concurrent, "in_turns", in_turns)
-    monkeypatch.setattr(at_once, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
+    monkeypatch.setattr(concurrent, "Worker", lambda variables: types.SimpleNamespace(close=lambda: None))
     args = peers.parser().parse_args(["--fast", "-q", "-o", str(tmp_path)])
-    outcome = at_once.measure(args, host(2), [0, 1], "command", run=fake.run(host(2)))
-    assert len(outcome.measurements) == 4 * len(at_once.WORK) and outcome.exit_code == 1
+    outcome = concurrent.every_gpu(args, host(2), [0, 1], "command", run=fake.run(host(2)))
+    assert len(outcome.measurements) == 4 * len(concurrent.WORK) and outcome.exit_code == 1
     assert {m.reason for m in outcome.measurements} == {"out of luck", "what ran beside it ended: out of luck"}

@@ -3,6 +3,7 @@
 Sets of rows take turns, alone and together, round by round; only what was done while all were at work counts.
 """
 
+import argparse
 import contextlib
 import dataclasses
 import functools
@@ -13,17 +14,34 @@ from collections.abc import Callable, Generator, Sequence
 
 import msgspec
 
-from kernels.problems import Problem
-from workloads import records
+from kernels.problems import AtOnce, Problem
+from workloads import options, records
 from workloads.harness import plan, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
-from workloads.records import Machine, Measurement, Row, Samples
+from workloads.records import Machine, Measurement, Row, Samples, Settings
 
 SLICES = 10  # a window is asked for in so many parts, so that it can end soon after the slowest has done its share
 FEWEST = 3  # units of work that each must do while all are at work
 LONGEST_S = 120.0  # of a window in which somebody does not get there
 _PATIENCE_S = 180.0  # of a window, beyond its own seconds
+
+# Of every GPU of a host at once:
+ROUNDS, FAST_ROUNDS = 5, 3
+WINDOW_S, FAST_WINDOW_S = 0.5, 0.15
+MIB = 1 << 20
+# (kernel, operation, size, math, mode): full rates of the units, of the memory, of the link to the host; then products around
+# the size from which a GPU wins, with their data there and with copies.
+WORK = (
+    *(("matmul/cupy/cublas", "matmul", 4096, math, "resident") for math in ("float32", "bfloat16")),
+    ("stream/cupy/wide", "triad", 512 * MIB, "float32", "resident"),
+    *(("transfer/cupy/memcpy_async", way, 256 * MIB, "float32", "resident") for way in ("h2d", "d2h")),
+    *(
+        ("matmul/cupy/cublas", "matmul", n, "float32", mode)
+        for mode in ("resident", "roundtrip-pinned")
+        for n in (128, 256, 512, 1024)
+    ),
+)
 
 Taken = dict[int, list[float]]  # party -> seconds a step of each unit that ran while all were at work
 
@@ -202,3 +220,60 @@ def studied(study: str, groups: list[Group], args, command: str, shown, run) -> 
         except sweep.Stopped as stop:
             outcome.stopped = str(stop)
     return outcome
+
+
+def every_gpu_rows(gpus: list[int]) -> list[Row]:
+    """The same work on every GPU of a host: each on each GPU alone, then on each while all do it."""
+    every = ",".join(map(str, gpus))
+    return [
+        Row(kernel, AtOnce(operation, size, at_work or str(gpu), math), Settings(f"gpu:{gpu}", mode=mode))
+        for kernel, operation, size, math, mode in WORK
+        for at_work in ("", every)
+        for gpu in gpus
+    ]
+
+
+def every_gpu(
+    args: argparse.Namespace, here: Machine, gpus: list[int], command: str, shown=lambda m: None, run=None
+) -> sweep.Outcome:
+    """Measures these rows into at-once.jsonl by a worker a GPU, kept over all rows; the sweep.Outcome.
+
+    Raises: Missing with fewer than two GPUs.
+    """
+    if len(gpus) < 2:
+        raise options.Missing(
+            f"all GPUs at once takes two or more; here {'is' if len(gpus) == 1 else 'are'} {len(gpus)}",
+            "python -m workloads.suite --quick",
+        )
+    every = every_gpu_rows(gpus)
+    workers: list[Worker] = []
+    some = 2 * len(gpus)
+    groups = [
+        Group(every[i : i + some], lambda i=i: _every_gpu_group(every[i : i + some], workers, args, here))
+        for i in range(0, len(every), some)
+    ]
+    try:
+        return studied("at-once", groups, args, command, shown, run)
+    finally:
+        for worker in workers:
+            worker.close()
+
+
+def _every_gpu_group(
+    group: list[Row], workers: list[Worker], args: argparse.Namespace, here: Machine
+) -> Generator[Measurement]:
+    """The rows of one work: alone on each GPU, then on each of all."""
+    count = len(group) // 2
+    alone = group[:count]
+    if not workers:
+        workers += [Worker(environment(row, here.uuids)) for row in alone]
+    sets = (*((i,) for i in range(count)), tuple(range(count)))
+    rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
+    answers, taken, bad = in_turns(alone, workers, sets, Turns(rounds, window_s, args.seed))
+    for i, row in enumerate(group):
+        own, members = i % count, sets[i] if i < count else sets[-1]
+        if bad:
+            yield lost(row, alone[own], bad)
+        else:
+            m = measured(row, answers[own], [round_[members] for round_ in taken], [own])
+            yield msgspec.structs.replace(m, kernel=row.kernel, problem=row.problem)

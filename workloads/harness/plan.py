@@ -9,8 +9,8 @@ import msgspec
 
 from kernels import networks, registry
 from kernels.networks import Work
-from kernels.problems import Peak, Stream
-from kernels.problems.arrays import ARITHMETIC
+from kernels.problems import Peak, Problem, Stream
+from kernels.problems.arrays import ARITHMETIC, precision
 from kernels.registry import Kernel
 from workloads import options
 from workloads.machine import facts
@@ -108,6 +108,17 @@ def directions(args: argparse.Namespace) -> list[str]:
     """
     words = known("direction", args.direction or ["fprop"], (*DIRECTIONS, "all"))
     return list(DIRECTIONS) if "all" in words else words
+
+
+def precisions(args: argparse.Namespace) -> list[tuple[str, str]]:
+    """(dtype, math) of each precision asked for.
+
+    Raises: Usage for an unknown one.
+    """
+    try:
+        return [precision(word) for word in options.words(args.dtypes)]
+    except ValueError as error:
+        raise options.Usage(str(error)) from error
 
 
 def batches(args: argparse.Namespace) -> list[int]:
@@ -271,6 +282,25 @@ def roof_rows(
                 if k.variant in _TRIADS
             ]
     return rows
+
+
+def under_roofs(
+    problems: list[Problem], kernels: list[Kernel], on: list[str], args: argparse.Namespace, here: Machine
+) -> list[Row]:
+    """The roofs of products or convolutions first, then problem by problem every kernel in every setting asked for.
+
+    Raises: Usage for an unknown copy mode or state of the caches.
+    """
+    modes, states = copy_modes(args), caches(args)
+    used = [d for d in on if any(usable(k, [d]) for k in kernels)]
+    ways = {k.name: ["resident"] if k.rung and not args.modes else modes for k in kernels}  # a rung is about its loops
+    return roof_rows({p.math: None for p in problems}, used, here, thread_counts(args), args.fast) + [
+        Row(kernel.name, problem, s)
+        for problem in problems
+        for cache in states
+        for kernel in kernels
+        for s in settings(kernel, on, args, ways[kernel.name], cache)
+    ]
 
 
 def peak_problem(math: str, settings: Settings) -> Peak:
