@@ -29,7 +29,7 @@ def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -
         return Check("exact", False, float("inf"))
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:
         return equal(np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32).astype(out), output)
-    if out.itemsize == 2:
+    if out.itemsize <= 2:
         answer = _product(
             problem.m, problem.n, problem.k, a.astype(np.float32).tobytes(), b.astype(np.float32).tobytes()
         )

@@ -1,0 +1,95 @@
+"""The recipes of CONTRIBUTING.md do what they say in a copy of the code, and touch no more files than they may."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import recipes
+
+QUICK = ("--device", "cpu", "--threads", "1", "-q", "-o", "out")
+
+
+@pytest.mark.parametrize("name", recipes.NAMES)
+def test_a_recipe_touches_few_files(name):
+    assert 1 <= len(recipes.files(name)) <= recipes.LIMITS[name]
+
+
+def carried_out(name: str, root) -> list[str]:
+    """What the commands of a recipe print in a copy where it was carried out; sweeps are made short."""
+    environment, said = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}, []
+    for python, *words in recipes.carry_out(name, root):
+        assert python == "python"
+        words += QUICK if "--fast" in words else ()
+        ran = subprocess.run(
+            [sys.executable, *words], cwd=root, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert ran.returncode == 0, ran.stderr
+        said.append(ran.stdout)
+    return said
+
+
+def measured(root, kernel: str) -> list[dict]:
+    """The rows of a kernel in the result file that a recipe's command wrote."""
+    lines = [json.loads(line) for line in (root / "out" / "matmul.jsonl").read_text().splitlines()]
+    return [line for line in lines if line.get("kernel") == kernel]
+
+
+def test_a_kernel_is_one_function_in_one_file(tmp_path):
+    carried_out("a kernel", tmp_path)
+    assert [(row["status"], row["check"]) for row in measured(tmp_path, "matmul/numpy/einsum")] == [("ok", "exact")]
+
+
+def test_a_backend_is_a_line_of_the_table_and_its_first_kernel(tmp_path):
+    overview, _ = carried_out("a backend", tmp_path)
+    assert [line.split()[1] for line in overview.splitlines() if line.startswith("  scipy ")] == ["ready"]
+    assert [row["status"] for row in measured(tmp_path, "matmul/scipy/gemm")] == ["ok"]
+
+
+def test_a_study_is_a_function_and_its_name(tmp_path):
+    (planned,) = carried_out("a Keras study", tmp_path)
+    assert [f"batch={batch} " in planned for batch in (31, 32, 33)] == [True] * 3
+
+
+def test_an_option_is_its_values_its_flag_and_what_obeys_it(tmp_path):
+    said, planned = carried_out("an option", tmp_path)
+    assert "--weight-average" in said
+    assert "weight_average" in planned
+
+
+CHECKED = """
+from kernels import reference, registry
+from kernels.problems import Matmul
+problem = Matmul(17, 33, 65, "float8_e5m2")
+operands = problem.inputs(1, whole_numbers=True)
+print(reference.check(problem, operands, registry.find("matmul/numpy/widened").bind(problem, *operands)()))
+"""
+
+
+def test_a_dtype_is_a_row_of_the_tables_and_a_kernel_that_takes_it(tmp_path):
+    (planned,) = carried_out("a dtype", tmp_path)
+    assert "matmul/numpy/widened" in planned
+    ran = subprocess.run([sys.executable, "-c", CHECKED], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "passed=True" in ran.stdout, ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [
+        (recipes.Edit("a.py", "new\n"), "there already"),
+        (recipes.Edit("a.py", "new\n", "after", "x = 2"), "0 lines"),
+        (recipes.Edit("a.py", "new\n", "before", "y = 1"), "2 lines"),
+    ],
+)
+def test_an_edit_that_does_not_fit_is_refused(tmp_path, edit, reason):
+    (tmp_path / "a.py").write_text("x = 1\ny = 1\ny = 1\n")
+    with pytest.raises(ValueError, match=reason):
+        edit.apply(tmp_path)
+
+
+def test_lines_go_after_before_and_in_the_place_of_the_line_named(tmp_path):
+    (tmp_path / "a.py").write_text("x = 1\n    y = 1\n")
+    for where, text in (("after", "after\n"), ("before", "before\n"), ("instead of", "instead\n")):
+        recipes.Edit("a.py", text, where, "x = 1").apply(tmp_path)
+    assert (tmp_path / "a.py").read_text() == "before\ninstead\nafter\n    y = 1\n"
