@@ -93,7 +93,7 @@ def seen(samples: "Samples", apart: list[list[int]] | None = None) -> Seen:
     return Seen(max(statistics.variance(logs), _NARROWEST**2), len(logs) - 1, math.exp(statistics.mean(logs)))
 
 
-def occasions(m: "Measurement", samples: "Samples") -> list[list[int]]:
+def moments(m: "Measurement", samples: "Samples") -> list[list[int]]:
     """The blocks of each occasion, in the order of time; one occasion where nothing says when its processes were taken."""
     blocks, taken = list(dict.fromkeys(samples.block)), m.series.get(TAKEN, ())
     if len(taken) != len(blocks):
@@ -175,7 +175,7 @@ class Stored:
             if MATCH in m.settings.switches and not turns:  # timed as an outsider times it
                 continue
             if min(samples.seconds) > 0 and not DISTURBED & {*m.flags}:
-                apart, found = occasions(m, samples), {TURNS if turns else ALONE: seen(samples)}
+                apart, found = moments(m, samples), {TURNS if turns else ALONE: seen(samples)}
                 if len(apart) >= ENOUGH and not turns:
                     found[OCCASIONS] = seen(samples, apart)
                 for what, shown in found.items():

@@ -42,7 +42,7 @@ def network(model: str, time_limit_s: float = TIME_LIMIT_S):
     from workloads.records import settings
 
     grid.known_model(model)
-    return _built(model, time_limit_s) if settings.own_model(model) else networks.find(model)
+    return _built(model, time_limit_s) if settings.is_user_model(model) else networks.find(model)
 
 
 def _built(model: str, time_limit_s: float):

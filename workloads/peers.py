@@ -215,7 +215,9 @@ class Peers(Workload):
         if args.format == "table" and alone:
             answer([m for outcome in outcomes for m in outcome.measurements])
         ended = [code for code in codes if code in (options.INTERRUPTED, options.TERMINATED)]
-        return shared.beside(args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes))
+        return shared.save_and_compare(
+            args, [outcome.path for outcome in outcomes], ended[0] if ended else shared.worst(codes)
+        )
 
     def frame(self, keywords: dict):
         args = options.namespace(self.parser(), **{"quiet": True, **keywords})

@@ -157,7 +157,7 @@ class Workload:
         out.finish()
         if args.format == "table" and (alone or self.answers_in_suite):
             self.answer(args, outcome)
-        code = beside(args, [outcome.path], ended(outcome, args))
+        code = save_and_compare(args, [outcome.path], ended(outcome, args))
         if alone and self.example:
             said(outcome, self.name, self.example, options.words(getattr(args, "study", None)))
         return code
@@ -269,7 +269,7 @@ def check_flags(args: argparse.Namespace) -> None:
         compare.read(args.against)
 
 
-def beside(args: argparse.Namespace, files: list, code: int) -> int:
+def save_and_compare(args: argparse.Namespace, files: list, code: int) -> int:
     """Saves the result files as a baseline and compares them with another, as asked for; the exit code, worse than `code`
     where a row is."""
     from analysis.compare import command as compare
@@ -353,7 +353,7 @@ def said(outcome, workload: str, example: str, names: list[str] | None = None) -
         if m.status == "failed" and hasattr(m.problem, "model")
     }
     for model, m in sorted(failed.items()):
-        tip = example if settings.own_model(model) else _DOCTOR
+        tip = example if settings.is_user_model(model) else _DOCTOR
         print(f"error: {model} on {m.settings.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
     if outcome.exit_code != options.MISSING:
         return

@@ -168,7 +168,7 @@ def _main(args: argparse.Namespace, command: str) -> int:
     if len(codes) < len(parts):
         return session.worst(codes)
     _report(args, folder)
-    return session.beside(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
+    return session.save_and_compare(args, sorted(folder.glob("*.jsonl")), session.worst(codes))
 
 
 def gpu_words(here, problem) -> str:

@@ -13,7 +13,7 @@ from workloads.records import Loaded, Measurement
 OUTSIDERS = {"pyperf": ("pyperf_s", 0.02), "cuda-bench": ("cuda_bench_s", 0.01)}
 
 
-class Beside(msgspec.Struct, frozen=True):
+class ClockRatio(msgspec.Struct, frozen=True):
     """One row timed by us and by an outsider in turns: `ratio` is ours over theirs (its ends: over the turns), `theirs` their
     seconds, `own` by how much the outsider's runs differ from one another, `allowed` what a ratio may be off by."""
 
@@ -75,7 +75,7 @@ def alone(measurements: "Iterable[Measurement]") -> bool:
     return any(own) and all(s is not None and (noise.over_processes(s) or noise.in_turns(s)) for s in rest)
 
 
-def beside(measurements: "Iterable[Measurement]") -> list[Beside]:
+def clock_ratios(measurements: "Iterable[Measurement]") -> list[ClockRatio]:
     """The rows that an outsider timed too, the shortest first."""
     found = []
     for m in measurements:
@@ -88,7 +88,7 @@ def beside(measurements: "Iterable[Measurement]") -> list[Beside]:
             allowed = max(least, 2 * own if clock == "cuda-bench" else own)
             ratio, outsider = Estimate(of_middle(ratios), ratios[0], ratios[-1]), m.notes.get("referee", clock)
             middle, form = of_middle(sorted(theirs)), m.notes.get("form", "")
-            found.append(Beside(_name(m), outsider, form, ratio, middle, own, allowed, m.flags))
+            found.append(ClockRatio(_name(m), outsider, form, ratio, middle, own, allowed, m.flags))
     return sorted(found, key=lambda b: b.theirs)
 
 
@@ -182,13 +182,13 @@ def spreads(measurements: "Iterable[Measurement]") -> list[Differ]:
 def sentences(measurements: "Iterable[Measurement]") -> list[str]:
     """The referee's findings in words; none without its rows."""
     measurements, told = list(measurements), []
-    for outsider in dict.fromkeys(b.outsider for b in beside(measurements)):
-        rows = [b for b in beside(measurements) if b.outsider == outsider]
+    for outsider in dict.fromkeys(b.outsider for b in clock_ratios(measurements)):
+        rows = [b for b in clock_ratios(measurements) if b.outsider == outsider]
         worst = max(rows, key=lambda b: abs(b.ratio.value - 1))
         near = sum(b.within for b in rows)
         span, off = f"{seconds(rows[0].theirs)} to {seconds(rows[-1].theirs)}", percent(abs(worst.ratio.value - 1))
         told.append(
-            f"Beside {outsider}, {near} of {count(len(rows), 'row')} from {span} "
+            f"ClockRatio {outsider}, {near} of {count(len(rows), 'row')} from {span} "
             f"agree within what is allowed ({_allowed(outsider)}); the farthest is off by {off} "
             f"({worst.name}, where runs of {outsider.split()[0]} differ by {percent(worst.own)})."
         )
@@ -239,7 +239,7 @@ def _allowed(outsider: str) -> str:
 def lines(loaded: "Loaded") -> list[str]:
     """The referee's rows as text for a terminal, then the sentences."""
     told = []
-    rows = beside(loaded.measurements)
+    rows = clock_ratios(loaded.measurements)
     if rows:
         width = max(len(b.name) for b in rows)
         told.append(f"{'row':{width}}  {'form':5}  {'theirs':>8}  ours/theirs  over the turns  its own runs  allowed")

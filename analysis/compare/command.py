@@ -133,7 +133,7 @@ def records(made: "Comparison") -> list[dict]:
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
     """Prints the comparison: the differences first (on stderr where stdout is a table for machines), then the rows."""
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
-    for line in told(made):
+    for line in preamble(made):
         print(("- " if format_ == "md" else "") + line, file=out)
     rows = records(made)
     if format_ == "json":
@@ -152,7 +152,7 @@ def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
         print("\n" + summary(made))
 
 
-def told(made: "Comparison") -> list[str]:
+def preamble(made: "Comparison") -> list[str]:
     """What must be known before any row: differences of machine and software, rows that broke, rows without a partner."""
     from analysis import labels
     from analysis.compare.comparison import ONE_OCCASION

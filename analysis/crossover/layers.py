@@ -98,7 +98,7 @@ def place(m: "Measurement") -> str:
     return {"cpu": "CPU", "gpu:0": "GPU"}.get(device, device.upper().replace(":", " "))
 
 
-def beside(measurements: "Iterable[Measurement]", op: str) -> "dict[Problem, dict[str, Measurement]]":
+def best_by_side(measurements: "Iterable[Measurement]", op: str) -> "dict[Problem, dict[str, Measurement]]":
     """problem -> side -> its fastest warm row by a call that is waited for; problems in the order of the rows, the squares and
     what is 50 convolutions in a call left out."""
     groups = group_by(_layer_rows(measurements, op), lambda m: m.problem)
@@ -144,7 +144,7 @@ def against_library(measurements: "Iterable[Measurement]", op: str) -> "list[tup
     return [(m, base, waited(m) / waited(base)) for (*key, _), m in ways.items() if (base := libraries.get(tuple(key)))]
 
 
-def cold_beside_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
+def cold_and_warm(measurements: "Iterable[Measurement]", op: str) -> "list[tuple[Measurement, Measurement, float]]":
     """(a kernel's row from cold caches, its warm one, how many times as long it takes) on the clock that both have; each with
     the number of threads that is fastest for it."""
 
@@ -262,7 +262,7 @@ def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[st
 def cold_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:
     """What cold caches cost: a sentence a device."""
     said = []
-    for (device, where), found in grouped(cold_beside_warm(measurements, op), lambda m: (m.device, place(m))).items():
+    for (device, where), found in grouped(cold_and_warm(measurements, op), lambda m: (m.device, place(m))).items():
         what = f"the middle of {found.problems}, the least and the most" if found.problems > 1 else f"one {_NOUNS[op]}"
         said.append(
             f"On the {where} a {_NOUNS[op]} from cold {'L2' if is_gpu(device) else 'caches'} takes "

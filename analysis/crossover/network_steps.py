@@ -48,7 +48,7 @@ class Step(msgspec.Struct, frozen=True):
         return made + (f" --backends {way}" if way else "") + (f" --dtypes {math}" if math != "float32" else "")
 
 
-def found(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> list[Step]:
+def complete_steps(runs: "Iterable[Run]", measurements: "Iterable[Measurement]", op: str) -> list[Step]:
     """The steps of the networks whose layers the runs measured, at the batches and arithmetics that have all of the directions
     which any of them has."""
     made: dict[str, dict] = {}

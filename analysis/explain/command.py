@@ -202,10 +202,10 @@ def _asked(args: argparse.Namespace):
             training = case.training
         else:
             training = Training(case.model, case.batch, case.samples, case.epochs, case.dtype)
-        return explanation.Asked(_changed(training, args), **more), case
-    network = describe(args.model, args.time_limit) if settings.own_model(args.model) else _network(args.model)
+        return explanation.Request(_changed(training, args), **more), case
+    network = describe(args.model, args.time_limit) if settings.is_user_model(args.model) else _network(args.model)
     own = Training(args.model, network.batch, network.samples, network.epochs)
-    made = explanation.Asked(_changed(own, args), network if settings.own_model(args.model) else None, **more)
+    made = explanation.Request(_changed(own, args), network if settings.is_user_model(args.model) else None, **more)
     return made, None
 
 

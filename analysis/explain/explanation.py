@@ -18,7 +18,7 @@ from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, star
 from analysis.predict.combine import HOST
 from analysis.predict.memory import Memory, memory
 from analysis.predict.profile import Lacking, all_of
-from analysis.predict.unknown_layers import Strange, strange
+from analysis.predict.unknown_layers import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate, total
 from analysis.training import break_even, costs
@@ -39,7 +39,7 @@ _MOST_BATCH, _BATCH_STEP = 4096, 4
 _HALVINGS = 5  # of the space between two sizes where the winner changes: from a factor of 10 to 1.07
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True):
     """What is to be explained. `network`: of a user's own model. `prices`: device (cpu, gpu) -> money an hour. `validation`:
     samples that are evaluated after each epoch. `sizes`: those of a crossover that is asked for beside the batch's."""
 
@@ -56,9 +56,9 @@ class Asked(msgspec.Struct, frozen=True):
         return self.network or networks.find(self.training.model)
 
     @property
-    def strange(self) -> Strange | None:
+    def unknown_share(self) -> UnknownShare | None:
         """What of a step nothing here knows."""
-        return strange(self.of, min(self.training.batch, self.training.samples))
+        return unknown_share(self.of, min(self.training.batch, self.training.samples))
 
 
 class Explanation(msgspec.Struct, frozen=True):
@@ -66,7 +66,7 @@ class Explanation(msgspec.Struct, frozen=True):
     missing. measured: seconds of a step of this very training, `fed` what of them is the fit's work for each step's samples,
     which short fits cannot tell from the step. `borrowed`: the GPU is a stored one, its host terms scaled by `host_factor`."""
 
-    asked: Asked
+    asked: Request
     cpu: "Prediction | None"
     gpu: "Prediction | None"
     measured: dict[str, Estimate]
@@ -90,13 +90,13 @@ class Explanation(msgspec.Struct, frozen=True):
     @property
     def partial(self) -> tuple[str, ...]:
         """What the predictions do not know, in words; first the layers that are only estimated."""
-        first = [self.asked.strange.words] if self.asked.strange else []
+        first = [self.asked.unknown_share.words] if self.asked.unknown_share else []
         return tuple(dict.fromkeys((*first, *(text for p in self.sides for text in p.partial))))
 
     @property
     def withheld(self) -> bool:
         """Whether its seconds would be guesses: most of the arithmetic is of layers that nothing here knows."""
-        return bool(self.asked.strange and self.asked.strange.most)
+        return bool(self.asked.unknown_share and self.asked.unknown_share.most)
 
     def told(self) -> "Explanation":
         """What of it is to be said: all, or without what rests on seconds that are withheld."""
@@ -120,7 +120,7 @@ class Sources(msgspec.Struct, frozen=True):
         return self.gpu is not None and self.gpu is not self.cpu
 
 
-def settings_of(asked: Asked, device: str) -> Settings:
+def settings_of(asked: Request, device: str) -> Settings:
     """How the training runs on a device: the switches asked for that mean something there."""
     given = {"data": "synthetic", **asked.switches}
     if device == "cpu":
@@ -129,7 +129,7 @@ def settings_of(asked: Asked, device: str) -> Settings:
     return Settings(device, switches=switches.changed(given))
 
 
-def explain(asked: Asked, of: Sources) -> Explanation:
+def explain(asked: Request, of: Sources) -> Explanation:
     """The whole explanation. What a profile lacks is said, with the commands that measure it; only when neither device can be
     predicted is that an error.
 
@@ -182,11 +182,11 @@ def explain(asked: Asked, of: Sources) -> Explanation:
         commands,
         key,
         factor,
-        fed(rows, predict),
+        fit_work(rows, predict),
     )
 
 
-def predictor(asked: Asked, of: Sources) -> Callable[..., "Prediction"]:
+def predictor(asked: Request, of: Sources) -> Callable[..., "Prediction"]:
     """predict(training, settings, kernel): from the profile of the settings' device, a stored GPU driven by this machine's
     host."""
     factor, start = (
@@ -213,7 +213,7 @@ def _profile(of: Sources, device: str) -> "Profile":
     return of.cpu if device == "cpu" or of.gpu is None else of.gpu
 
 
-def measured(asked: Asked, of: Sources) -> "dict[str, tuple[Measurement, Estimate]]":
+def measured(asked: Request, of: Sources) -> "dict[str, tuple[Measurement, Estimate]]":
     """Device -> (row, seconds) of a measured step of this very training, where there is one, of several rows the one that tells
     it best (jobs.trust): beside the prediction, never in it. A fit casts other inputs before its steps."""
     found, t = {}, asked.training
@@ -236,7 +236,7 @@ def measured(asked: Asked, of: Sources) -> "dict[str, tuple[Measurement, Estimat
     return found
 
 
-def fed(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> dict[str, Estimate]:
+def fit_work(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> dict[str, Estimate]:
     """Device -> seconds of its measured step that are what the fit does with each step's samples, as predicted for that row;
     nothing of a row whose own epochs tell its step."""
     found = {}
@@ -250,7 +250,7 @@ def fed(rows: "dict[str, tuple[Measurement, Estimate]]", predict: Callable) -> d
 # ---------------------------------------------------------------- where the winner changes
 
 
-def _crossovers(asked: Asked, predict: Callable) -> tuple[Answer, ...]:
+def _crossovers(asked: Request, predict: Callable) -> tuple[Answer, ...]:
     """Over the batch by the step, over the samples by the whole job, and over what else is asked for by the step."""
     t = asked.training
     batches = sorted({t.batch, *(_BATCH_STEP**i for i in range(7) if _BATCH_STEP**i <= min(_MOST_BATCH, 64 * t.batch))})
@@ -291,7 +291,7 @@ def _of_width(model: str, width: int) -> str:
 
 
 def over(
-    asked: Asked,
+    asked: Request,
     varies: str,
     trainings: Callable[[int], Training],
     sizes: Iterable[int],
@@ -343,7 +343,7 @@ def payback(cpu: "Prediction", gpu: "Prediction") -> Estimate | None:
 # ---------------------------------------------------------------- validation, money, joules
 
 
-def validating(asked: Asked, made: "Prediction") -> Estimate:
+def validating(asked: Request, made: "Prediction") -> Estimate:
     """Seconds that evaluating the validation samples adds to each epoch: steps without the way back, by the FLOPs' share, no
     less than a step's dispatch."""
     network, t = asked.of, asked.training

@@ -114,7 +114,7 @@ def settings(args: argparse.Namespace, of: "Profile") -> list:
     return [Settings(d, switches=switches.changed({"data": "synthetic", **given})) for d in devices]
 
 
-def told(args: argparse.Namespace) -> int:
+def print_predictions(args: argparse.Namespace) -> int:
     """Prints a prediction for each training and device, and saves them.
 
     Raises: options.Usage for what cannot be predicted or saved.
@@ -207,7 +207,7 @@ def left_out(args: argparse.Namespace) -> int:
             [
                 *prediction_errors.lines(of, not args.no_ablation),
                 "",
-                *predicted_crossover.lines(predicted_crossover.beside(of)),
+                *predicted_crossover.lines(predicted_crossover.comparisons(of)),
             ]
         )
     )
@@ -246,7 +246,7 @@ def body(args: argparse.Namespace) -> int:
         return checked(args)
     if not (args.model and args.profile):
         raise options.Usage("say what to predict with --model and --profile, or --leave-one-out, or --check")
-    return told(args)
+    return print_predictions(args)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -213,7 +213,7 @@ def _pipeline(
     if "pipeline" not in rules or chosen["residence"] == "resident":
         return {}
     nbytes = 2 * batch * networks.sample_bytes(network)
-    read = operations.passing(of, Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)
+    read = operations.pass_seconds(of, Stream("copy", nbytes, "float32"), "cpu", OP_BY_OP)
     return {"input pipeline": read.seconds} if read else {}
 
 
@@ -234,10 +234,10 @@ def _gathered(of: Profile, network: Network, training: Training, chosen: dict[st
     if chosen["residence"] != "numpy":
         return NOTHING
     held = training.samples * prod(network.input) * 4
-    found = [holding(of, held, device)]
+    found = [dataset_setup(of, held, device)]
     if found[0] is None or training.dtype != "float32":
         nbytes = training.samples * networks.sample_bytes(network, training.dtype) + held
-        read = operations.passing(of, Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
+        read = operations.pass_seconds(of, Stream("copy", max(8, nbytes), "float32"), "cpu", OP_BY_OP)
         found.append(read.seconds if read else None)
     return independent_sum(e for e in found if e)
 
@@ -276,7 +276,7 @@ _UNSURE = 1.5  # times: of what is put together from other copies
 _TELLING = 4 << 20  # bytes: of fewer, making the set is most of it, and that is a fit's constant
 
 
-def holding(of: "Profile", nbytes: int, device: str) -> Estimate | None:
+def dataset_setup(of: "Profile", nbytes: int, device: str) -> Estimate | None:
     """Seconds that fit takes to make a tf.data set of so many bytes of samples in a NumPy array. They are copied into fresh
     memory; where TensorFlow sees a GPU, it makes the tensor there and the set, which is in host memory, copies it back. None
     where no row tells.

@@ -66,7 +66,7 @@ def longest(timed: Timed, each: float) -> Timed:
     return max([*lines, begun], key=lambda line: sum(s + each * k.operations for k, s in line))
 
 
-def beside(timed: Timed, line: Timed, inline: bool = True) -> int:
+def concurrent_dispatches(timed: Timed, line: Timed, inline: bool = True) -> int:
     """Operations that other threads dispatch while those of the line run: long ones alone, as the thread that finds a short
     one ready runs it at once; all, unless short ones run `inline`.
 

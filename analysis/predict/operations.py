@@ -73,12 +73,12 @@ def _kind_points(of: Profile, source: str, device: str, op: str, kind: str, math
     held = {m.problem for m in alike if stands(m)}  # a call of its own says nothing that these do not
     for m in alike:
         p = m.problem
-        if (p not in held or stands(m)) and (seconds := own_seconds(of, m, source)) is not None:
+        if (p not in held or stands(m)) and (seconds := row_seconds(of, m, source)) is not None:
             yield Point(profile.at(p), seconds, p.flops, p.bytes_moved)
 
 
 @once
-def passing(of: Profile, problem: Stream, device: str, execution: str) -> Read | None:
+def pass_seconds(of: Profile, problem: Stream, device: str, execution: str) -> Read | None:
     """Seconds of an element-wise pass by its operation's curve over bytes, else by that of one alike, else of any pass; None
     without rows."""
     for source in itertools.chain.from_iterable(profile.of(device, execution, problem.op)):
@@ -212,7 +212,7 @@ def whole_seconds(m: "Measurement", source: str) -> float | None:
     return middle(samples) if samples else None
 
 
-def own_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
+def row_seconds(of: Profile, m: "Measurement", source: str) -> float | None:
     """Seconds of a product by itself: without the call around it where a framework made it; None where the row is of
     another source, or what is left of it cannot be told from its call."""
     if source == _CALL and stands(m):

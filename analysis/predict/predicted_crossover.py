@@ -28,7 +28,7 @@ WITHIN, SHARE = 0.15, 0.80  # a foretold crossing this near counts as hit; so ma
 LOST, OF = 0.05, 0.95  # following the prediction may lose this much, in so many cases
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """A crossover measured and foretold at the same sizes. regrets: at each size, by how much the side that was foretold to win
     took longer than the other one, 0 where it won."""
 
@@ -76,7 +76,7 @@ def _point(size: int, sides: "list[tuple[Settings, Estimate]]", dtype: str) -> P
     return Point(size, cpu, gpu)
 
 
-def beside(of: "Profile", varies: Iterable[str] = VARIES) -> list[Beside]:
+def comparisons(of: "Profile", varies: Iterable[str] = VARIES) -> list[Comparison]:
     """Every crossover that the profile's trainings have measured, and the same one foretold: each training with all those of its
     model left out."""
     found = []
@@ -93,7 +93,7 @@ def beside(of: "Profile", varies: Iterable[str] = VARIES) -> list[Beside]:
     return found
 
 
-def _beside(of: "Profile", varies: str, by: str, sizes: "dict[int, Pair]") -> Beside:
+def _beside(of: "Profile", varies: str, by: str, sizes: "dict[int, Pair]") -> Comparison:
     measured, foretold, regrets = [], [], []
     for size, pair in sizes.items():
         samples, epochs = break_even.planned(pair.setup, varies)
@@ -113,10 +113,10 @@ def _beside(of: "Profile", varies: str, by: str, sizes: "dict[int, Pair]") -> Be
     setup = next(iter(sizes.values())).setup
     family = Family("training", varies, (varies,), (("model", setup.model), ("batch", setup.batch)))
     ours, theirs = (crossover.classify(setup.dtype, Form(by), points, family=family) for points in (measured, foretold))
-    return Beside(varies, by, ours, theirs, tuple(regrets))
+    return Comparison(varies, by, ours, theirs, tuple(regrets))
 
 
-def lines(found: list[Beside]) -> list[str]:
+def lines(found: list[Comparison]) -> list[str]:
     """Crossovers measured and foretold as Markdown, then how many were hit, and the regret of following the prediction."""
     if not found:
         return ["No crossover of trainings was measured in this profile."]

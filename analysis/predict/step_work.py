@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from analysis.predict import fusion, operations, profile
-from analysis.predict.critical_path import Path, Timed, beside, fully_used, longest
+from analysis.predict.critical_path import Path, Timed, concurrent_dispatches, fully_used, longest
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
 from analysis.stats import Estimate, independent_sum
 from kernels import networks
@@ -117,7 +117,7 @@ def work_parts(
         if k.problem is None:
             partial.append(f"{k.name}: {k.why}")
             continue
-        read = (operations.passing if isinstance(k.problem, Stream) else operations.product)(
+        read = (operations.pass_seconds if isinstance(k.problem, Stream) else operations.product)(
             of, k.problem, device, execution
         )
         if read is None:
@@ -166,7 +166,7 @@ def _path(timed: Timed, cold: dict[str, float], of: Profile, device: str, inline
         own = fully_used(k.problem, of, device) if k.name in there else _shared(k.problem, of, device)
         share = min(1.0, own / seconds) if seconds > 0 else 1.0
         busy += min(seconds, max(cold[k.name], _whole_cores(share, cores) * seconds))
-    return Path(sum(s for _, s in line), beside(timed, line, inline), busy)
+    return Path(sum(s for _, s in line), concurrent_dispatches(timed, line, inline), busy)
 
 
 def _whole_cores(share: float, cores: int) -> float:

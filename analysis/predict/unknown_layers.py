@@ -8,7 +8,7 @@ from kernels.networks import Network
 from kernels.networks.layers import unknown
 
 
-class Strange(msgspec.Struct, frozen=True):
+class UnknownShare(msgspec.Struct, frozen=True):
     """The layers that nothing here knows, in words, how many, and their share of a step's arithmetic and bytes, itself estimated
     from weights and outputs."""
 
@@ -31,7 +31,7 @@ class Strange(msgspec.Struct, frozen=True):
         )
 
 
-def strange(network: Network, batch: int) -> Strange | None:
+def unknown_share(network: Network, batch: int) -> UnknownShare | None:
     """What of a step of so many samples is of unknown kinds; None of a network that is known throughout."""
     kinds = {layer.name: layer.kind for layer in unknown(network)}
     if not kinds:
@@ -41,4 +41,4 @@ def strange(network: Network, batch: int) -> Strange | None:
     shares = (
         sum(map(of, own)) / max(1, sum(map(of, works))) for of in (lambda w: w.flops, lambda w: w.problem.bytes_moved)
     )
-    return Strange(join(f"{name} ({kind})" for name, kind in kinds.items()), len(kinds), *shares)
+    return UnknownShare(join(f"{name} ({kind})" for name, kind in kinds.items()), len(kinds), *shares)

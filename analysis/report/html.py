@@ -48,7 +48,7 @@ def _head(of: Material) -> dict:
         "machine": machine,
         "badge": {"word": word, "why": why},
         "dates": join(sorted({r.started_at[:10] for r in loaded.runs})),
-        "made_of": overview.made_of(loaded.runs) if run else "",
+        "made_of": overview.versions(loaded.runs) if run else "",
         "commits": join(dict.fromkeys(r.commit for r in loaded.runs)),
         "counted": f"{count(len(of.rows), 'row')} of {count(len(files), 'file')}",
         "files": files,
@@ -72,7 +72,7 @@ def ask(page: Page) -> None:
     titles = {s.name: s.title for s in page.sections}
     found: dict[tuple[str, str], list[tuple[str, str, str]]] = {}
     for of in page.runs:
-        asked = questions.Asked(of.rows, of.answers, of.roofs, of.pairs, of.machine)
+        asked = questions.Evidence(of.rows, of.answers, of.roofs, of.pairs, of.machine)
         for question, section, said, more in questions.answered(asked):
             found.setdefault((question, section), []).append((of.letter, said, more))
     if found:

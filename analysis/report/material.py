@@ -84,7 +84,7 @@ class Material:
     @functools.cached_property
     def layers(self) -> "dict[str, layers.Layers]":
         """Convolutions, and the products of dense layers and other shapes."""
-        return {op: layers.found(self.loaded, op, self.roofs) for op in layers.SECTIONS}
+        return {op: layers.select(self.loaded, op, self.roofs) for op in layers.SECTIONS}
 
     @functools.cached_property
     def profile(self) -> "Profile":

@@ -57,7 +57,7 @@ def frame(measurements: "Iterable[Measurement]", roofs=None) -> "pandas.DataFram
 
     measurements = list(measurements)
     roofs = roofs_of(measurements) if roofs is None else tuple(roofs)
-    own = list(dict.fromkeys(f for m in measurements for f in own_fields(m.problem)))
+    own = list(dict.fromkeys(f for m in measurements for f in problem_fields(m.problem)))
     of_device = {d: tuple(r for r in roofs if r.device == d) for d in {m.device for m in measurements}}
     records = [_record(m, of_device[m.device]) for m in measurements]
     table = pandas.DataFrame(records, columns=["op", "backend", "variant", *own, *COLUMNS])
@@ -83,7 +83,7 @@ def load(*runs: str | os.PathLike) -> "pandas.DataFrame":
     return pandas.concat(tables, names=["machine"]).reset_index("machine").reset_index(drop=True)
 
 
-def own_fields(problem: "Problem") -> list[str]:
+def problem_fields(problem: "Problem") -> list[str]:
     """The problem's own fields, without those that every row has a column for."""
     return [f for f in problem.__struct_fields__ if f not in COLUMNS]
 
@@ -100,7 +100,7 @@ def _record(m: "Measurement", roofs) -> dict:
         "op": op,
         "backend": backend,
         "variant": variant,
-        **{f: getattr(p, f) for f in own_fields(p)},
+        **{f: getattr(p, f) for f in problem_fields(p)},
         "dtype": getattr(p, "dtype", None),
         "math": getattr(p, "math", None),
         "mode": s.mode,

@@ -219,7 +219,7 @@ def step_story(
     """Of each network who wins its step in the way and arithmetic with most batches, with its times, or what is missing."""
     measurements = list(measurements)
     said: list[str] = []
-    for step in network_steps.found(runs, measurements, op):
+    for step in network_steps.complete_steps(runs, measurements, op):
         told = network_steps.answers(step, measurements)
         said += step_sentences(step, told[0]) if told else [missing_step(step, measurements, machine)]
     return [s for s in said if s]

@@ -32,7 +32,7 @@ def sections(case: Case | Question | Complaint, e: Explanation, of: Sources) -> 
     if isinstance(case, Question):
         return ((f"{case.name}: {case.title}", _QUESTIONS[case.name](e, of)),)
     if isinstance(case, Case):
-        told = [published.sentence(b) for b in published.beside(rows, (case,))]
+        told = [published.sentence(b) for b in published.comparisons(rows, (case,))]
         told += _POINTS[case.name](e, of, case) if case.name in _POINTS else []
         return ((f"{case.name}: {case.title}; published beside what was measured", told),)
     seen = [verdicts.sentence(r, verdicts.measured(r, rows)) for r in case.reported]
@@ -272,7 +272,7 @@ def _teacher(of: Sources) -> list[str]:
     from analysis.training import side_by_side
 
     rows = [m for m in (of.gpu or of.cpu).measurements if m.ok]
-    return side_by_side.beside_sentences(rows) or ["Not measured here: python -m workloads.training --study teacher"]
+    return side_by_side.student_sentences(rows) or ["Not measured here: python -m workloads.training --study teacher"]
 
 
 # ---------------------------------------------------------------- complaints about no training

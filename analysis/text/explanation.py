@@ -10,7 +10,7 @@ from analysis.crossover.crossover import Answer, Crossing, Side
 from analysis.explain.explanation import Explanation, job_s
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
-from analysis.predict.unknown_layers import Strange
+from analysis.predict.unknown_layers import UnknownShare
 from analysis.predict.what_if import WhatIf
 from analysis.stats import Estimate, exact
 from analysis.text.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines
@@ -64,7 +64,7 @@ def _of_tensorflow(m: "Measurement") -> bool:
 def verdict(e: Explanation) -> list[str]:
     """Five sentences at most: who wins, why, where it turns, when the GPU pays back its start, what helps most. The first says
     which layers are only estimated; where these are most of the arithmetic it stands alone, and no time is told."""
-    unknown = e.asked.strange
+    unknown = e.asked.unknown_share
     if unknown and e.withheld:
         return [_withheld(e, unknown)]
     first, *rest = _told(e)
@@ -76,7 +76,7 @@ def verdict(e: Explanation) -> list[str]:
     return [first, *rest]
 
 
-def _withheld(e: Explanation, unknown: "Strange") -> str:
+def _withheld(e: Explanation, unknown: "UnknownShare") -> str:
     """Why no time is told, what was measured, and what would measure it."""
     each = [f"{about(step)} on the {'CPU' if device == 'cpu' else 'GPU'}" for device, step in e.measured.items()]
     beside = f" Measured, a step takes {join(each)}." if each else ""

@@ -25,7 +25,7 @@ _RESIDENT, _FED = ("residence", "resident"), ("residence", "fed")
 _NEAR = 1.1  # gains so near are the same in the articles' round numbers
 
 
-class Beside(msgspec.Struct, frozen=True):
+class Comparison(msgspec.Struct, frozen=True):
     """One claim beside our rows. `here`: how many times as fast as the CPU the GPU was, None without both sides. `way`: which
     of our ways of training it was. `why`: the difference in sentences, numbers of the rows alone."""
 
@@ -44,7 +44,7 @@ class Beside(msgspec.Struct, frozen=True):
         return "gpu" if self.here.low > 1 else "cpu" if self.here.high < 1 else "neither"
 
 
-def beside(measurements: "Iterable[Measurement]", cases: Iterable[Case] = CASES) -> list[Beside]:
+def comparisons(measurements: "Iterable[Measurement]", cases: Iterable[Case] = CASES) -> list[Comparison]:
     """Every claim with each way of training that it may be compared with; those without rows once, as not measured."""
     every = list(measurements)
     found = break_even.pairs(every)
@@ -55,7 +55,9 @@ def beside(measurements: "Iterable[Measurement]", cases: Iterable[Case] = CASES)
             made += [_compared(case, claim, pair, found) for pair in own]
             if not own:
                 made.append(
-                    Beside(case, claim, "", None, None, (f"{NOT_MEASURED}: no rows of both devices at its settings",))
+                    Comparison(
+                        case, claim, "", None, None, (f"{NOT_MEASURED}: no rows of both devices at its settings",)
+                    )
                 )
     return made
 
@@ -71,7 +73,7 @@ def _is(pair: Pair, case: Case, claim: Claim) -> bool:
     return not s.switches or (case.loop and loop and s.switches == (_RESIDENT,))
 
 
-def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside:
+def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Comparison:
     by = BY_STEP if pair.setup.kernel.endswith("loop") else BY_EPOCH
     cpu = break_even.seconds_by(pair.cpu(by), by, pair.steps)
     gpu = break_even.seconds_by(pair.gpu, by, pair.steps)
@@ -82,7 +84,7 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Beside
         *_growth(case, claim, pair, found),
         *_traps(pair, by, gpu),
     ]
-    return Beside(
+    return Comparison(
         case,
         claim,
         training.way_word(pair.gpu.row),
@@ -207,7 +209,7 @@ def _agreement(claim: Claim, here: Estimate) -> str:
     return f"the same winner, but {times(ratio)} less" if ratio > 1 else f"the same winner, and {times(1 / ratio)} more"
 
 
-def sentence(b: Beside) -> str:
+def sentence(b: Comparison) -> str:
     """A claim, ours beside it, and why they differ."""
     said = f"{b.case.name} ({b.case.title}), {b.claim.samples:,} samples: published {b.claim.words}"
     if b.here is None:
@@ -219,7 +221,7 @@ def sentence(b: Beside) -> str:
 
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
     """Every claim that rows have something to say about."""
-    return [sentence(b) for b in beside(measurements) if b.here]
+    return [sentence(b) for b in comparisons(measurements) if b.here]
 
 
 HOLDS, FALSE, PARTLY, UNKNOWN = "holds here", "does not hold here", "holds in part", "cannot be told here"

@@ -44,7 +44,7 @@ _CHECKED = {
 _PLAIN = "transfer/cupy/array"  # what people write: ndarray.set and get
 
 
-class Asked:
+class Evidence:
     """What the answers are made of."""
 
     def __init__(
@@ -64,7 +64,7 @@ class Asked:
         return next((a for a in self.first if a.form == form), None)
 
 
-def _always(q: Asked) -> Answered:
+def _always(q: Evidence) -> Answered:
     a = q.form(LATENCY)
     if not a:
         return NOTHING
@@ -95,7 +95,7 @@ def _short(a: Answer) -> str:
     return crossings.verdict_words(msgspec.structs.replace(a, bands=()))
 
 
-def _small(q: Asked) -> Answered:
+def _small(q: Evidence) -> Answered:
     waited = next((r for r in q.roofs if r.kind == "launch" and r.name == WAITED), None)
     a = q.form(LATENCY)
     parts = [w for w in why(q.rows, a) if w.overhead is not None][:1] if a else []
@@ -111,7 +111,7 @@ def _small(q: Asked) -> Answered:
     return f"Every call costs its launch, however little there is to do: {join(told)}.", " ".join(more)
 
 
-def _copy(q: Asked) -> Answered:
+def _copy(q: Evidence) -> Answered:
     resident, copied = q.form(LATENCY), [a for a in q.first if a.form in COPIES]
     if not resident or not copied:
         return NOTHING
@@ -127,7 +127,7 @@ def _copy(q: Asked) -> Answered:
     )
 
 
-def _pinned(q: Asked) -> Answered:
+def _pinned(q: Evidence) -> Answered:
     found = links.fits(m for m in q.rows if m.problem.op == "transfer")
     short, told = [], []
     for way, words in (("h2d", "to the GPU"), ("d2h", "back")):
@@ -147,7 +147,7 @@ def _pinned(q: Asked) -> Answered:
     )
 
 
-def _precision(q: Asked) -> Answered:
+def _precision(q: Evidence) -> Answered:
     best: dict[str, tuple[float, int]] = {}
     for name, sizes in square_rows(q.rows).items():
         rows = [
@@ -171,7 +171,7 @@ def _precision(q: Asked) -> Answered:
     )
 
 
-def _first(q: Asked) -> Answered:
+def _first(q: Evidence) -> Answered:
     firsts = [
         (m.phases_s["first_call"], later)
         for m in q.rows
@@ -188,7 +188,7 @@ def _first(q: Asked) -> Answered:
     )
 
 
-def _batch(q: Asked) -> Answered:
+def _batch(q: Evidence) -> Answered:
     found = [a for a in break_even.answers(q.rows, ("batch",)) if a.form.mode == BY_STEP]
     if not found:
         return NOTHING
@@ -200,7 +200,7 @@ def _batch(q: Asked) -> Answered:
     )
 
 
-def _training(q: Asked) -> Answered:
+def _training(q: Evidence) -> Answered:
     plain = [p for p in q.pairs if not p.setup.switches]
     if not plain:
         return NOTHING
@@ -218,7 +218,7 @@ def _training(q: Asked) -> Answered:
     )
 
 
-def _fair(q: Asked) -> Answered:
+def _fair(q: Evidence) -> Answered:
     libraries, threads = rates.library_sentences(q.rows), rates.thread_sentences(q.rows)
     if not libraries and not threads:
         return NOTHING
@@ -231,7 +231,7 @@ def _fair(q: Asked) -> Answered:
     return f"Yes: its side is the fastest library and thread count at each size. {first}", " ".join(said)
 
 
-def _limit(q: Asked) -> Answered:
+def _limit(q: Evidence) -> Answered:
     best = [m for gpu in (False, True) if (m := rates.best_at_largest(q.rows, gpu))]
     told = [
         f"the {m.side} reaches {percent(judged.fraction.value)} of its roof at n = {m.problem.n}"
@@ -247,7 +247,7 @@ def _limit(q: Asked) -> Answered:
     )
 
 
-def _memory(q: Asked) -> Answered:
+def _memory(q: Evidence) -> Answered:
     host, there = (pick(q.roofs, device, "memory") for device in ("cpu", "gpu:0"))
     if not (host and there):
         return NOTHING
@@ -258,7 +258,7 @@ def _memory(q: Asked) -> Answered:
     )
 
 
-def _trust(q: Asked) -> Answered:
+def _trust(q: Evidence) -> Answered:
     ok = [m for m in q.rows if m.ok]
     if not ok:
         return NOTHING
@@ -274,7 +274,7 @@ def _trust(q: Asked) -> Answered:
     )
 
 
-QUESTIONS: tuple[tuple[str, str, Callable[[Asked], Answered]], ...] = (
+QUESTIONS: tuple[tuple[str, str, Callable[[Evidence], Answered]], ...] = (
     ("Is the GPU always faster?", "crossover", _always),
     ("Why is a GPU slow at small sizes?", "launches", _small),
     ("Is it the copying?", "crossover", _copy),
@@ -290,7 +290,7 @@ QUESTIONS: tuple[tuple[str, str, Callable[[Asked], Answered]], ...] = (
 )
 
 
-def answered(q: Asked) -> list[tuple[str, str, str, str]]:
+def answered(q: Evidence) -> list[tuple[str, str, str, str]]:
     """(question, the section with more of it, the answer in a sentence or two, what more there is to say) of those that the
     rows answer."""
     return [(question, section, *said) for question, section, answer in QUESTIONS if (said := answer(q)) and said[0]]

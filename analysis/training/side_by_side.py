@@ -14,7 +14,7 @@ TRIAL = "training/keras/trial"
 def lines(measurements: "Iterable[Measurement]") -> list[str]:
     """A sentence or two for each such experiment among the rows."""
     done = [m for m in measurements if m.ok]
-    return beside_sentences(done) + at_once_sentences(done) + trial_sentences(done)
+    return student_sentences(done) + at_once_sentences(done) + trial_sentences(done)
 
 
 def slowdown(alone: "Measurement", together: "Measurement", clock: str = "host-latency") -> Estimate:
@@ -41,7 +41,7 @@ def _words(e: Estimate) -> str:
     return f"{digits(e.value)} ({digits(e.low)}..{digits(e.high)})"
 
 
-def beside_sentences(done: "list[Measurement]") -> list[str]:
+def student_sentences(done: "list[Measurement]") -> list[str]:
     """The slowdown of teacher and student, and what both at once bring against one after the other."""
     said = []
     for student in (m for m in done if _beside(m) == "teacher"):

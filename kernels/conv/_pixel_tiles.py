@@ -40,7 +40,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     pointer, item = vector.element.as_pointer(), 4 if isinstance(vector.element, ir.FloatType) else 8
     places = emit.INDEX.as_pointer()
     kinds = [pointer, places, places, places, *[emit.INDEX] * 3, pointer, pointer, places, *[emit.INDEX] * 3]
-    function = emit.own_function(module, name, kinds)
+    function = emit.internal_function(module, name, kinds)
     (a, rows_at, next_at, runs_at, count, length, step, b, c, c_at, height, columns, added) = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
 
@@ -184,7 +184,7 @@ def tile_apart(
 
 
 @intrinsic
-def tile_beside(
+def adjacent_tile(
     typingctx,
     lanes,
     high,

@@ -6,7 +6,7 @@ import numpy as np
 from kernels.conv import _pixel_blocks as pixel_blocks
 from kernels.conv import _pixel_tiles as pixel_tiles
 from kernels.conv._pixel_blocks import Window
-from kernels.conv._pixel_tiles import VECTORS, tile_beside
+from kernels.conv._pixel_tiles import VECTORS, adjacent_tile
 from kernels.problems.arrays import empty
 from kernels.simd import vectors as emit
 from kernels.simd.packing import origin, pack_panel
@@ -67,7 +67,7 @@ def _block(
             to = out_from + w.filter_at + down * w.filter_row + channel * w.filter_channel + column
             for i in range(0, height, high):
                 valid, old = min(high, height - i), wide if added else 0
-                tile_beside(
+                adjacent_tile(
                     lanes,
                     high,
                     scratch,

@@ -41,7 +41,7 @@ def _tile_function(module: ir.Module, vector: ir.VectorType, rows: int, vectors:
     if name in module.globals:
         return module.globals[name]
     pointer, item = vector.element.as_pointer(), 4 if isinstance(vector.element, ir.FloatType) else 8
-    function = emit.own_function(module, name, [pointer] * 3 + [emit.INDEX] * 6)
+    function = emit.internal_function(module, name, [pointer] * 3 + [emit.INDEX] * 6)
     a, b, c, apart, length, depth, height, columns, added = function.args
     builder = ir.IRBuilder(function.append_basic_block("entry"))
 

@@ -187,7 +187,7 @@ def call_first(builder, cases: Iterable[tuple], arguments: list) -> None:
     builder.position_at_end(end)
 
 
-def own_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
+def internal_function(module: ir.Module, name: str, kinds: list) -> ir.Function:
     """A function, with arguments of those types, that is not worked into its callers: nothing around it takes its registers.
 
     By its model of AMD's Zen, LLVM loads so much ahead, and unrolls so far, that it does not fit beside a tile's sums. There it

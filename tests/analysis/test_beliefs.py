@@ -4,7 +4,7 @@ from fake_measurements import GPU_MACHINE, row
 from fake_predictions import peaks, predict, sources
 
 from analysis.explain import explanation
-from analysis.explain.explanation import Asked, Sources
+from analysis.explain.explanation import Request, Sources
 from analysis.predict import profile
 from analysis.text import published as beliefs
 from kernels.problems import Inference, Training
@@ -14,7 +14,7 @@ T = Training("cifar10-cnn", 32, 3200, 10)
 
 def checked(training=T, *more):
     of = sources(*more)
-    asked = Asked(training)
+    asked = Request(training)
     return {
         b.name: b
         for b in beliefs.check(explanation.explain(asked, of), of.cpu, of.gpu, explanation.predictor(asked, of))
@@ -34,7 +34,7 @@ def test_without_peaks_nothing_is_said_of_flops():
     bare = Sources(
         *[profile.profile([m for m in of.gpu.measurements if m.problem.op != "peak"], GPU_MACHINE)] * 2, predict
     )
-    e = explanation.explain(Asked(T), bare)
+    e = explanation.explain(Request(T), bare)
     assert beliefs.flops(e, bare.cpu, bare.gpu).verdict == beliefs.UNKNOWN
     assert len(peaks()) == 3
 

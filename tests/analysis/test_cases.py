@@ -36,7 +36,7 @@ def s0(cpu_epoch: float, gpu_epoch: float, **given) -> list:
 
 def test_a_gain_is_decomposed_into_how_far_each_device_moved():
     """Ours: CPU 11 s an epoch (20 times faster than 220), GPU 2.4 s (10 times faster than 24): 9.17 x 10 / 20 = 4.58."""
-    found = [b for b in published.beside(s0(11.0, 2.4)) if b.here]
+    found = [b for b in published.comparisons(s0(11.0, 2.4)) if b.here]
     assert [b.case.name for b in found] == ["S0"]
     assert found[0].here.value == pytest.approx(11 / 2.4) and found[0].faster == "gpu"
     said = published.sentence(found[0])
@@ -54,36 +54,36 @@ def test_a_smaller_batch_tells_what_of_the_step_does_not_shrink():
     ]
     # knows it worse
     more += [trained("cifar10-cnn", 1, 128, (0.0, 0.0, 9e-3), device=d, noise=0.1) for d in ("cpu", "gpu:0")]
-    (found,) = [b for b in published.beside([*s0(15.63, 3.126), *more]) if b.here]
+    (found,) = [b for b in published.comparisons([*s0(15.63, 3.126), *more]) if b.here]
     assert (
         "the GPU's step takes 2.00 ms at batch 32 and still 1.20 ms (60.0 %) at batch 1, "
         "where the CPU's falls from 10.0 ms to 3.00 ms"
     ) in found.why
     more[0] = trained("cifar10-cnn", 1, 256, (0.0, 0.0, 12e-3))
-    (found,) = [b for b in published.beside([*s0(15.63, 3.126), *more]) if b.here]
+    (found,) = [b for b in published.comparisons([*s0(15.63, 3.126), *more]) if b.here]
     assert any(why.endswith("where the CPU's goes from 10.0 ms to 12.0 ms") for why in found.why)
 
 
 def test_other_settings_are_not_the_articles_and_unknown_times_are_said_to_be():
-    assert not [b for b in published.beside(s0(11.0, 2.4, data="real")) if b.here]
-    assert not [b for b in published.beside(s0(11.0, 2.4, jit_compile="off")) if b.here]
+    assert not [b for b in published.comparisons(s0(11.0, 2.4, data="real")) if b.here]
+    assert not [b for b in published.comparisons(s0(11.0, 2.4, jit_compile="off")) if b.here]
     mlp = [
         trained("cifar10-mlp", 32, 50_000, (0.0, 0.0, s), device=d, dtype="float64")
         for d, s in (("cpu", 7e-3), ("gpu:0", 1e-3))
     ]
-    (b,) = [b for b in published.beside(mlp) if b.here]
+    (b,) = [b for b in published.comparisons(mlp) if b.here]
     assert b.here.value == pytest.approx(7.0)
     assert b.why[0].startswith(
         "the article does not give which CPU and GPU it was, and the seconds of either, so which device"
     )
     assert "as published: 7.00x" in published.sentence(b) and "would take" not in published.sentence(b)
     mlp[0] = trained("cifar10-mlp", 32, 50_000, (0.0, 0.0, 2e-3), dtype="float64")
-    (b,) = [b for b in published.beside(mlp) if b.here]  # 1563 steps of 1 ms; seven times that beside 1563 of 2 ms
+    (b,) = [b for b in published.comparisons(mlp) if b.here]  # 1563 steps of 1 ms; seven times that beside 1563 of 2 ms
     assert b.why[1] == "beside our GPU's 1.56 s an epoch, 7.00x would take a CPU of 10.9 s; ours takes 3.13 s"
     assert "here the GPU is faster, the same winner, but 3.50 times less: 2.00x (fit)" in published.sentence(b)
     mlp[0] = trained("cifar10-mlp", 32, 50_000, (0.0, 0.0, 14e-3), dtype="float64")
     assert "the same winner, and 2.00 times more: 14.0x" in published.lines(mlp)[0]
-    without = [b for b in published.beside([]) if b.here is None]
+    without = [b for b in published.comparisons([]) if b.here is None]
     assert len(without) == sum(len(case.claims) for case in cases.CASES)
     assert published.lines([]) == []
 
@@ -107,13 +107,13 @@ def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed(
     for device, us in (("cpu", 1500.0), ("gpu:0", 900.0)):  # ten times 100 are nearer to 1000 than a fortieth of 40,000
         how = {"device": device, "kernel": "training/jax/loop", "epochs": 2000, "residence": "fed"}
         rows.append(trained("peaks", 40_000, 40_000, (0.0, 0.0, us * 1e-6), **how))
-    found = {b.claim.samples: b for b in published.beside(rows) if b.here}
+    found = {b.claim.samples: b for b in published.comparisons(rows) if b.here}
     expected = {100: ("cpu", "cpu"), 1000: ("neither", "neither"), 40_000: ("gpu", "gpu")}
     assert {n: (b.faster, b.claim.faster) for n, b in found.items()} == expected
     assert found[40_000].here.value == pytest.approx(16.0)
     assert "transfers are not in its step of 90.0 us; fed each step it takes 400 us" in published.sentence(found[100])
     assert "fed each step it takes 400 us (at 100 samples, the nearest measured)" in found[1000].why[-1]
-    (alone,) = [b for b in published.beside(peaks({1000: 90.0}, residence="resident")) if b.here]
+    (alone,) = [b for b in published.comparisons(peaks({1000: 90.0}, residence="resident")) if b.here]
     assert "what transfers add at 1,000 samples is not measured: no row that is fed each step" in alone.why
     # of the smallest batch, that its step is as long at the largest
     assert (
@@ -121,5 +121,5 @@ def test_s4_is_judged_by_its_bare_loops_and_its_cause_by_the_rows_that_were_fed(
         "1.44 ms to 60.0 us"
     ) in found[100].why
     assert "unlike the article" in published.sentence(
-        next(b for b in published.beside(peaks({100: 900.0}, residence="resident")) if b.here)
+        next(b for b in published.comparisons(peaks({100: 900.0}, residence="resident")) if b.here)
     )

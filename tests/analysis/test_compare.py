@@ -115,7 +115,7 @@ def test_with_nothing_stored_little_is_claimed_and_said():
     made = comparison.comparison(old, new, stored=noise.Stored([]))
     assert [r.word for r in made.rows] == ["same"]
     assert made.rows[0].least == noise.Spread(noise.UNKNOWN, "nothing stored")
-    assert any("workloads.referee" in line for line in command.told(made))
+    assert any("workloads.referee" in line for line in command.preamble(made))
     assert words(old, loaded(timed(steady(1.10))), stored=noise.Stored([])) == ["slower"]
 
 
@@ -191,27 +191,27 @@ def test_two_runs_of_processes_claim_nothing_below_what_occasions_differ_by():
 )
 def test_occasions_are_processes_with_a_pause_between_them(m, count):
     """Where nothing says when each was taken, all are of one."""
-    found = noise.occasions(m, m.samples[0])
+    found = noise.moments(m, m.samples[0])
     assert len(found) == count and [b for blocks in found for b in blocks] == list(dict.fromkeys(m.samples[0].block))
     assert (noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING) == (count == 1)
 
 
 def test_few_occasions_tell_too_little():
     m = at_occasions(1.0, 1.0, 1.0, 1.0)
-    assert len(noise.occasions(m, m.samples[0])) == 4
+    assert len(noise.moments(m, m.samples[0])) == 4
     assert noise.Stored([m]).of(m, noise.OCCASIONS).source == noise.NOTHING
     series = {noise.TAKEN: (900.0,) * 3 + (0.0,) * 3 + (450.0,) * 3}
     late = msgspec.structs.replace(at_occasions(1.0, 1.1, 1.2), series=series)
-    assert noise.occasions(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
+    assert noise.moments(late, late.samples[0]) == [[3, 4, 5], [6, 7, 8], [0, 1, 2]]  # in the order of time
 
 
 def test_who_compares_runs_of_one_occasion_hears_what_would_tell_more():
     sides = [loaded(timed(processes(c, 1.004 * c, 0.996 * c))) for c in (1.0, 1.1)]
     known = noise.Stored([m for side in sides for m in side.measurements])
-    said = [line for line in command.told(comparison.comparison(*sides, stored=known)) if "another hour" in line]
+    said = [line for line in command.preamble(comparison.comparison(*sides, stored=known)) if "another hour" in line]
     assert len(said) == 1 and said[0].startswith("of 1 row over processes") and "--only spread" in said[0]
     apart = noise.Stored([at_occasions(1.0, 1.0, 1.0, 1.0, 1.0)])
-    assert not any("another hour" in line for line in command.told(comparison.comparison(*sides, stored=apart)))
+    assert not any("another hour" in line for line in command.preamble(comparison.comparison(*sides, stored=apart)))
 
 
 def test_what_happens_once_in_a_process_tells_nothing_of_other_rows():
@@ -341,7 +341,7 @@ def test_differences_of_machines_come_first():
         "numpy: 2.4 -> 2.5",
         "sources: def -> xyz",
     )
-    assert command.told(made)[0] == "differs: driver: 580.0 -> 590.1"
+    assert command.preamble(made)[0] == "differs: driver: 580.0 -> 590.1"
 
 
 def write(folder, *measurements, machine=CPU_MACHINE):
@@ -484,15 +484,15 @@ class TestBaselines:
         baselines.save("before", records.files_of(runs[0]))
         files = records.files_of(runs[1])
         args = self.args("--save", "after", "--against", "before", "--fail-on", "slower>5%")
-        assert session.beside(args, files, options.OK) == options.REGRESSION
+        assert session.save_and_compare(args, files, options.OK) == options.REGRESSION
         out, err = capsys.readouterr()
         assert "against before:" in out
         assert "1 slower" in out and "regression" in err and baselines.names() == ["after", "before"]
         args = self.args("--against", "before", "--fail-on", "slower>5%", "--format", "json")
-        assert session.beside(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
-        assert session.beside(args, files, options.FAILED) == options.FAILED
-        assert session.beside(args, files, options.INTERRUPTED) == options.INTERRUPTED
-        assert session.beside(self.args(), files, options.OK) == options.OK
+        assert session.save_and_compare(args, files, options.OK) == options.REGRESSION and not capsys.readouterr().out
+        assert session.save_and_compare(args, files, options.FAILED) == options.FAILED
+        assert session.save_and_compare(args, files, options.INTERRUPTED) == options.INTERRUPTED
+        assert session.save_and_compare(self.args(), files, options.OK) == options.OK
 
     def test_a_function_does_not_compare(self):
         with pytest.raises(TypeError, match="flag of the command"):

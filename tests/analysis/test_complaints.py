@@ -131,7 +131,7 @@ def test_dispatch_is_set_against_the_link_in_numbers():
 
 def test_what_is_promised_below_or_not_measured_is_so():
     of = sources()
-    asked = explanation.Asked(cases.QUESTIONS_BY_NAME["S3e"].training)
+    asked = explanation.Request(cases.QUESTIONS_BY_NAME["S3e"].training)
     e = explanation.explain(asked, of)
     assert complaints._counted(e, of)[0].endswith("; what was measured is below.")
     (alone,) = complaints._counted(msgspec.structs.replace(e, cpu=None), of)

@@ -11,7 +11,7 @@ from fake_predictions import MS, exactly, predict, sources
 
 from analysis.explain import command as explain
 from analysis.explain import explanation, verify
-from analysis.explain.explanation import Asked
+from analysis.explain.explanation import Request
 from analysis.predict import what_if
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
@@ -154,7 +154,7 @@ def test_a_machine_without_rows_is_told_what_to_measure(tmp_path, capsys, monkey
 
 
 def explained():
-    return explanation.explain(Asked(Training("cifar10-cnn", 32, 3200, 10)), sources())
+    return explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
 
 
 def test_the_training_and_its_best_what_ifs_are_verified():

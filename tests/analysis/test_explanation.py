@@ -10,7 +10,7 @@ from test_jobs import by_its_epochs, trained
 
 from analysis.crossover import crossover
 from analysis.explain import explanation, verify
-from analysis.explain.explanation import Asked, Sources
+from analysis.explain.explanation import Request, Sources
 from analysis.predict import borrowed_gpu as stored
 from analysis.predict import profile
 from analysis.predict.combine import HIDDEN
@@ -29,7 +29,7 @@ T = Training("cifar10-cnn", 32, 3200, 10)
 
 
 def explained(training=T, of=None, **asked):
-    return explanation.explain(Asked(training, **asked), of or sources())
+    return explanation.explain(Request(training, **asked), of or sources())
 
 
 def test_both_sides_and_the_whole_job():
@@ -277,13 +277,13 @@ def test_money_and_joules():
 
 def test_an_unknown_layer_makes_the_answer_partial_and_its_share_is_estimated():
     network = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
-    said = Asked(Training("own:build", 2, 8), network).strange.words
+    said = Request(Training("own:build", 2, 8), network).unknown_share.words
     # products of 2 samples: odd 2 x 64 FLOP, out 3 x 48 FLOP, and passes
     assert said.startswith("odd (Odd): nothing here knows it; the share is estimated")
     assert "% of a step's arithmetic" in said
     e = explained(Training("own:build", 2, 8), network=network)
     assert e.partial == (said,) and any(line.startswith("Partial: odd (Odd)") for line in explanation_words.caveats(e))
-    assert Asked(T).strange is None
+    assert Request(T).unknown_share is None
 
 
 def odd(weights: int) -> Network:
@@ -313,7 +313,7 @@ def test_where_most_of_the_arithmetic_is_unknown_no_time_is_told(weights, most):
     training = Training("own:build", 2, 8)
     for of in (sources(), msgspec.structs.replace(sources(), gpu=None)):
         e = explained(training, of, network=odd(weights))
-        assert e.asked.strange.most is most
+        assert e.asked.unknown_share.most is most
         told = explanation_words.lines(e, "seen", checked=["believed"])
         parts = "a step in all", "Cost of the job", "What if", "believed"
         assert [not any(part in line for line in told) for part in parts] == [most] * 4

@@ -219,7 +219,7 @@ def test_a_foretold_crossover_beside_the_measured_one_with_its_regret(base):
             step = prediction.predict(Training(name, 32, 2048), Settings(device), base, fitted=PLAIN).step_s.value
             rows.append(training(name, 32, step * times, device))
     of = profile.profile([*base.measurements, *rows], GPU_MACHINE)
-    by_step = next(b for b in predicted_crossover.beside(of) if (b.varies, b.by) == ("width", "a step"))
+    by_step = next(b for b in predicted_crossover.comparisons(of) if (b.varies, b.by) == ("width", "a step"))
     assert [p.n for p in by_step.measured.points] == [16, 64, 256, 1024, 4096]
     for point, said, regret in zip(by_step.measured.points, by_step.foretold.points, by_step.regrets, strict=True):
         right = (point.ratio.value > 1) == (said.ratio.value > 1)
@@ -248,19 +248,19 @@ def test_a_crossing_that_only_one_of_both_has_is_infinitely_far_off():
         return msgspec.structs.replace(a, family=Family("training", "batch", ("batch",), (("model", "m"),)))
 
     up, always = answer(0.5, 0.5, 2.0), answer(2.0, 2.0, 2.0)
-    assert predicted_crossover.Beside("batch", "a step", up, up, ()).error == pytest.approx(0)
-    assert math.isinf(predicted_crossover.Beside("batch", "a step", up, always, ()).error)
-    assert predicted_crossover.Beside("batch", "a step", always, always, ()).error is None
+    assert predicted_crossover.Comparison("batch", "a step", up, up, ()).error == pytest.approx(0)
+    assert math.isinf(predicted_crossover.Comparison("batch", "a step", up, always, ()).error)
+    assert predicted_crossover.Comparison("batch", "a step", always, always, ()).error is None
     up_late, close = answer(0.5, 0.5, 2.0), answer(0.5, 0.5, 2.0)
     # half way from 2 to 4: a half and twice
     assert predicted_crossover.values_cross(up_late) == pytest.approx(2 * 2**0.5)
     assert predicted_crossover.values_cross(always) is None
     unsure = msgspec.structs.replace(close, crossings=())
     expected = pytest.approx(2 * 2**0.5 / up.crossings[0].at.value - 1)
-    assert predicted_crossover.Beside("batch", "a step", up, unsure, ()).error == expected
-    row = predicted_crossover.lines([predicted_crossover.Beside("batch", "a step", named(up), named(unsure), (0.0,))])[
-        2
-    ]
+    assert predicted_crossover.Comparison("batch", "a step", up, unsure, ()).error == expected
+    row = predicted_crossover.lines(
+        [predicted_crossover.Comparison("batch", "a step", named(up), named(unsure), (0.0,))]
+    )[2]
     assert " | cannot tell (values cross at 2.83) | " in row
     shifted = answer(0.25, 0.5, 0.5, 2.0)
-    assert predicted_crossover.Beside("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)
+    assert predicted_crossover.Comparison("batch", "a step", up, shifted, ()).error == pytest.approx(1.0)

@@ -174,7 +174,7 @@ def test_cold_beside_warm_each_with_its_fastest_threads():
         cold(row("conv/numpy/im2col", conv(), 3e-3, threads=1)),
         cold(row("conv/numpy/im2col", conv(64), 1e-3, threads=1)),
     ]
-    ((m, base, ratio),) = layers.cold_beside_warm(rows, "conv")
+    ((m, base, ratio),) = layers.cold_and_warm(rows, "conv")
     assert (m.settings.threads, base.settings.threads, ratio) == (1, 2, pytest.approx(3))
     expected = ["On the CPU a convolution from cold caches takes 3.00 times as long as from warm (one convolution)."]
     assert layers.cold_sentences(rows, "conv") == expected
@@ -312,7 +312,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
     figures = [hierarchical.figure(loaded.measurements, ceilings)]
     for op in layer_sections.SECTIONS:
-        of = layer_sections.found(loaded, op, ceilings)
+        of = layer_sections.select(loaded, op, ceilings)
         names = dict(layer_sections.pictures_of(of))
         assert len(names) == 2
         figures += [layers_svg.figure(of, name) for name in names]
@@ -327,7 +327,7 @@ def test_no_label_of_the_pictures_covers_another_or_leaves_them():
 def test_the_bands_and_marks_lie_where_the_winner_changes():
     rows = [m for n in (4, 16, 128) for m in law(n)]
     loaded = fake.Loaded((fake.run(fake.GPU_MACHINE),), tuple(rows), 0, ("conv.jsonl",))
-    of = layer_sections.found(loaded, "conv", ())
+    of = layer_sections.select(loaded, "conv", ())
     figure = layers_svg.figure(of, "convolutions-batch")
     (axes,) = figure.axes
     marks = sorted(float(line.get_xdata()[0]) for line in axes.lines if len(line.get_xdata()) == 1)

@@ -103,7 +103,7 @@ def test_an_operation_keeps_at_least_one_core_busy(whole):
     def busy(cores: int) -> float:
         machine = msgspec.structs.replace(GPU_MACHINE, cores=cores)
         of = profile.profile(rows, machine)
-        seconds = operations.passing(of, kernel.problem, "cpu", "op by op").seconds.value
+        seconds = operations.pass_seconds(of, kernel.problem, "cpu", "op by op").seconds.value
         return step_work._path([(kernel, seconds)], {kernel.name: 0.0}, of, "cpu", True).busy / seconds
 
     assert busy(2) == pytest.approx(0.5)

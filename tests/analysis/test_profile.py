@@ -7,7 +7,7 @@ from fake_measurements import CPU_MACHINE, GPU_MACHINE, row
 from made_profile import BYTES, CALL, LATENCY, LINK, OPERATION, RATE, STEP
 
 from analysis.predict import operations, profile
-from analysis.predict.components import holding
+from analysis.predict.components import dataset_setup
 from analysis.predict.profile import COMPILED, OP_BY_OP
 from kernels.problems import Conv, Matmul, Stream, Transfer
 from workloads.options import Usage
@@ -44,10 +44,10 @@ def test_an_arithmetic_without_rows_is_priced_as_another_and_says_so(whole):
 def test_a_pass_grows_with_its_bytes_and_has_no_call_in_it(whole):
     for elements in (5_000, 1_000_000):
         p = Stream("relu", 8 * elements, "float32")
-        assert operations.passing(whole, p, "cpu", OP_BY_OP).seconds.value == pytest.approx(
+        assert operations.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value == pytest.approx(
             p.bytes_moved / BYTES["cpu"], rel=0.02
         )
-    other = operations.passing(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
+    other = operations.pass_seconds(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
     assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
 
 
@@ -56,10 +56,10 @@ def test_passes_of_libraries_stand_for_tensorflows_with_all_the_arrays_of_its_fo
     rows = [row("stream/numba/loop", Stream("scale", n, "float32"), n / 1e10) for n in made_profile.SIZES]
     whole = profile.profile(rows)
     adam = Stream("adam", 28 * 2**16, "float32")
-    read = operations.passing(whole, adam, "cpu", OP_BY_OP)
+    read = operations.pass_seconds(whole, adam, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(30 / 7 * adam.bytes_moved / 1e10, rel=0.02)
     assert "python -m workloads.stream" in read.instead
-    fused = operations.passing(whole, adam, "cpu", COMPILED)
+    fused = operations.pass_seconds(whole, adam, "cpu", COMPILED)
     assert fused.seconds.value == pytest.approx(adam.bytes_moved / 1e10, rel=0.02)
 
 
@@ -116,12 +116,12 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     whole = profile.profile([*made_profile.launches(), *rows, *calls])
 
     def relu(n):
-        return operations.passing(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
+        return operations.pass_seconds(whole, Stream("relu", n, "float32"), "cpu", OP_BY_OP).seconds.value
 
     assert relu(2**20) == pytest.approx(2**20 / rate, rel=0.1)
     assert relu(2**26) == pytest.approx(2**26 / rate, rel=0.02)
     adam = Stream("adam", 28 * 2**15, "float32")
-    own = operations.passing(whole, adam, "cpu", OP_BY_OP).seconds.value
+    own = operations.pass_seconds(whole, adam, "cpu", OP_BY_OP).seconds.value
     assert operations.together(whole, adam, "cpu") == pytest.approx(adam.bytes_moved / rate, rel=0.2)
     assert own == pytest.approx(3 * adam.bytes_moved / rate, rel=0.2)
     assert operations.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
@@ -146,7 +146,7 @@ def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
     grad = Stream("maxpool_grad", 2**22, "float32")
     for told, rate in ((rows, 5e9), ([m for m in rows if not m.kernel.endswith("pooled")], 1e9)):
         whole = profile.profile([*made_profile.launches(), *told])
-        assert operations.passing(whole, grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(
+        assert operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(
             grad.bytes_moved / rate, rel=0.1
         )
 
@@ -160,7 +160,7 @@ def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
     ]
     whole = profile.profile([*made_profile.launches(), *rows])
     grad = Stream("batchnorm_grad", 3 * 2**22, "float32")
-    read = operations.passing(whole, grad, "cpu", OP_BY_OP).seconds.value
+    read = operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value
     assert read == pytest.approx(24 / 14 * 2 / 3 * grad.bytes_moved / 1e9, rel=0.1)
 
 
@@ -232,8 +232,8 @@ def test_what_a_fit_makes_of_its_samples():
         for i in range(8, 15)
     ]
     of, n = profile.profile(links), 10**8
-    assert holding(of, n, "cpu").value == pytest.approx(n / 2.5e9 - n / 1e10, rel=0.01)
-    assert holding(of, n, "gpu:0").value == pytest.approx(n / 2.5e9 + n / 5e9, rel=0.01)
+    assert dataset_setup(of, n, "cpu").value == pytest.approx(n / 2.5e9 - n / 1e10, rel=0.01)
+    assert dataset_setup(of, n, "gpu:0").value == pytest.approx(n / 2.5e9 + n / 5e9, rel=0.01)
     held = [row("stream/tensorflow/dataset", Stream("copy", 2 * k, "float32"), k / 2e9) for k in made_profile.SIZES]
-    assert holding(profile.profile([*links, *held]), n, "cpu").value == pytest.approx(n / 2e9, rel=0.01)
-    assert holding(profile.profile([]), n, "cpu") is None
+    assert dataset_setup(profile.profile([*links, *held]), n, "cpu").value == pytest.approx(n / 2e9, rel=0.01)
+    assert dataset_setup(profile.profile([]), n, "cpu") is None

@@ -128,7 +128,7 @@ def remainders(of: profile.Profile) -> list[Figure]:
 
 
 def crossovers(of: profile.Profile) -> list[Figure]:
-    made = predicted_crossover.beside(of)
+    made = predicted_crossover.comparisons(of)
     off, regrets = [b.error for b in made if b.error is not None], [r for b in made for r in b.regrets]
     near, what = (
         sum(e <= predicted_crossover.WITHIN for e in off),

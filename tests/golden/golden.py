@@ -316,7 +316,7 @@ def predicted(without: str) -> Values:
         t = c.seen.row.problem
         name = f"{head}/{i:03} {t.model} {t.batch} {t.samples} {t.epochs} {t.dtype} {c.device}"
         made[name] = f"{interval(c.seconds)} / {interval(c.predicted.job_s)} / {number(c.error)} {c.bound}"
-    for i, b in enumerate(predicted_crossover.beside(of)):
+    for i, b in enumerate(predicted_crossover.comparisons(of)):
         made[f"{head}/crossing {i:02} {b.varies} {b.by}"] = "-" if b.error is None else number(float(b.error))
         for way, a in (("measured", b.measured), ("predicted", b.foretold)):
             made |= answer(f"{head}/crossing {i:02}/{way}", a)

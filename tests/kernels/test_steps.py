@@ -30,7 +30,7 @@ def loaded(rows: list) -> Loaded:
 
 
 def only(rows: list) -> "tuple[network_steps.Step, list]":
-    (step,) = network_steps.found(loaded(rows).runs, rows, "matmul")
+    (step,) = network_steps.complete_steps(loaded(rows).runs, rows, "matmul")
     return step, network_steps.answers(step, rows)
 
 
@@ -74,7 +74,7 @@ def test_a_framework_is_compared_with_itself_and_a_low_precision_with_the_cpus_f
     )
     assert (tf32.gpu, dict(tf32.frameworks)) == (pytest.approx(8e-5), {"tensorflow GPU": pytest.approx(24e-3)})
     assert (float32.gpu, dict(float32.frameworks)) == (None, {"tensorflow CPU": pytest.approx(8e-3)})
-    table = "\n".join(layers.section(layers.found(machine, "matmul", ()), ""))
+    table = "\n".join(layers.section(layers.select(machine, "matmul", ()), ""))
     assert "| GPU, data already there | tensorflow CPU | tensorflow GPU |" in table
     assert "| 80.0 us | - | 24.0 ms |" in table
 
@@ -111,4 +111,4 @@ def test_batches_that_one_device_alone_has_are_named():
     whole = [*rows, *timed("matmul/tensorflow/jit", 8, 3e-3, "tf32", device="gpu:0")]
     step, (found,) = only(whole)
     assert answers.lacking_batches(step, found, whole) == ""
-    assert any("the CPU alone has a time" in s for s in layers.found(loaded(rows), "matmul", ()).won)
+    assert any("the CPU alone has a time" in s for s in layers.select(loaded(rows), "matmul", ()).won)

@@ -217,8 +217,8 @@ def test_the_head_names_every_commit_newest_first():
         for i, (commit, s) in enumerate(zip(commits, sources, strict=True))
     ]
     said = "commits aaaaaaaaa, bbbbbbbbb, ccccccccc, ddddddddd+changes and 1 more, sources fffffffff and 012345678"
-    assert overview.made_of(runs) == overview.made_of(runs[::-1]) == said
-    assert overview.made_of(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
+    assert overview.versions(runs) == overview.versions(runs[::-1]) == said
+    assert overview.versions(runs[:1]) == "commit aaaaaaaaa, sources fffffffff"
     loaded = records.Loaded(tuple(runs), (), 0, ("matmul.jsonl",))
     assert overview.header(loaded)[3].endswith(f"; {said}")
     assert html._head(material.Material(loaded))["made_of"] == said

@@ -59,7 +59,7 @@ def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other
 
 def test_the_question_whether_the_gpu_is_always_faster_does_not_name_one_size():
     rows = far_apart()
-    asked = questions.Asked(rows, crossovers(rows), (), [], fake.GPU_MACHINE)
+    asked = questions.Evidence(rows, crossovers(rows), (), [], fake.GPU_MACHINE)
     found = {question: said for question, _, said, _ in questions.answered(asked)}
     said = found["Is the GPU always faster?"]
     assert said == (

@@ -234,14 +234,14 @@ def test_charts_of_trainings_say_who_wins_with_their_numbers(of):
 
 
 def test_questions_are_answered_with_this_machines_numbers(of):
-    found = questions.answered(questions.Asked(of.rows, of.answers, of.roofs, of.pairs, of.machine))
+    found = questions.answered(questions.Evidence(of.rows, of.answers, of.roofs, of.pairs, of.machine))
     asked = {question: said for question, _, said, _ in found}
     more = {question: said for question, *_, said in found}
     assert len(asked) >= 10
     assert all(re.search(r"\d", said) for said in asked.values())
     assert all(len(said.split()) < 40 for said in asked.values())
     assert more["What does pinned memory buy?"].startswith("Large copies: to the GPU 55")
-    nobody = questions.Asked([], [], (), [], None)
+    nobody = questions.Evidence([], [], (), [], None)
     assert questions.answered(nobody) == []
 
 

@@ -90,7 +90,7 @@ def test_a_page_of_trainings_names_its_checks_and_articles():
 
 def test_who_asks_whether_the_numbers_can_be_trusted_hears_each_check():
     def said(*rows):
-        asked = questions.Asked(rows, (), (), [], fake.GPU_MACHINE)
+        asked = questions.Evidence(rows, (), (), [], fake.GPU_MACHINE)
         (found,) = [
             told for question, _, told, _ in questions.answered(asked) if question.startswith("Can these numbers")
         ]

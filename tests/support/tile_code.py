@@ -59,7 +59,9 @@ def conv_tiles(vector: int) -> dict[str, list[str]]:
         pixel_tiles.tile_apart(
             lanes, rows, a, 0, at, 0, at, 0, at, 0, runs, length, b, 0, c, 0, at, 0, height, columns, added
         )
-        pixel_tiles.tile_beside(lanes, high, a, 0, at, 0, runs, length, step, b, 0, c, 0, at, 0, height, columns, added)
+        pixel_tiles.adjacent_tile(
+            lanes, high, a, 0, at, 0, runs, length, step, b, 0, c, 0, at, 0, height, columns, added
+        )
 
     values, lanes, rows = empty((1,), np.dtype(np.float32)), (0,) * (vector // 4), (0,) * pixel_tiles.tile_rows(vector)
     return _functions(fresh, (lanes, rows, 1, values, np.zeros(1, np.int64), 1, 1, 1, values, values, 1, 1, 0))

@@ -63,7 +63,7 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
     ],
 )
 def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
-    assert settings.own_model(name)
+    assert settings.is_user_model(name)
     assert findable.missing(name).startswith(words)
     with pytest.raises(options.Usage) as refused:
         grid.known_model(name)

@@ -37,7 +37,7 @@ def test_nodes_are_named_by_their_own_name_else_their_host_and_told_apart_by_id(
     seen = cluster.nodes(listed)
     expected = [("gpu-box", 8.0, 2.0), ("gpu-box", 8.0, 2.0), ("rack-2-a", 8.0, 2.0)]
     assert [(n.name, n.cpus, n.gpus) for n in seen] == expected
-    assert [n.name for n in cluster.told_apart(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
+    assert [n.name for n in cluster.with_distinct_names(seen)] == ["gpu-box-00000000", "gpu-box-11111111", "rack-2-a"]
 
 
 @pytest.mark.parametrize(

@@ -55,13 +55,13 @@ def judged(match: str, **values) -> Measurement:
     ],
 )
 def test_ratios_and_what_they_may_be_off_by(ours, theirs, clock, ratio, allowed, within):
-    (found,) = trust.beside([beside(ours, theirs, clock)])
+    (found,) = trust.clock_ratios([beside(ours, theirs, clock)])
     assert found.ratio.value == pytest.approx(ratio)
     assert found.allowed == pytest.approx(allowed) and found.within == within
 
 
 def test_rows_without_an_outsider_tell_nothing():
-    assert trust.beside([row("matmul/numpy/blas", square(64), 1.0), judged("verdicts")]) == []
+    assert trust.clock_ratios([row("matmul/numpy/blas", square(64), 1.0), judged("verdicts")]) == []
     assert trust.sentences([row("matmul/numpy/blas", square(64), 1.0)]) == []
     assert method.trust_section([row("a/numpy/b", square(64), 1.0)]) == []
 
@@ -156,7 +156,7 @@ def test_turns_with_cuda_bench(monkeypatch):
     expected = {"ours_s": (4e-6,), "ours_wall_s": (0.25,), "cuda_bench_s": (1e-6,), "theirs_wall_s": (0.25,)}
     assert first[0].series == expected
     assert made[0].series["ours_s"] == (4e-6, 6e-6) and made[0].series["cuda_bench_s"] == (1e-6, 4e-6)
-    assert made[0].on("device").block == (0, 1) and trust.beside(made)[0].ratio.value == 2.75  # 4 / 1 and 6 / 4
+    assert made[0].on("device").block == (0, 1) and trust.clock_ratios(made)[0].ratio.value == 2.75  # 4 / 1 and 6 / 4
     assert all(records.sound(m) for m in made)
     before = {rows[0][1].key: first[0], rows[1][1].key: made[1]}
     order.clear()
@@ -381,7 +381,7 @@ def test_when_processes_were_taken_is_kept_and_makes_occasions_of_them(monkeypat
     (second,) = judging.fresh([ONE], Limits(), 1, 5, {ONE.key: untold})
     (third,) = judging.fresh([ONE], Limits(), 1, 8, {ONE.key: second})
     assert third.series[noise.TAKEN] == (*[noon] * 3, *[noon + 600] * 2, noon + 3600, noon + 7200, noon + 10800)
-    assert noise.occasions(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5], [6], [7]]
+    assert noise.moments(third, third.samples[0]) == [[0, 1, 2], [3, 4], [5], [6], [7]]
     alone, apart = trust.spreads([third])
     logs = [math.log(x) for x in (1.0, 1.02, 1.03, 1.04, 1.05)]
     variance = sum((x - sum(logs) / 5) ** 2 for x in logs) / 4

@@ -49,7 +49,7 @@ def nodes(listed: list[dict]) -> list[Node]:
     return sorted(found, key=lambda node: (node.name, node.id))
 
 
-def told_apart(found: list[Node]) -> list[Node]:
+def with_distinct_names(found: list[Node]) -> list[Node]:
     """The nodes, those that share a name named with the start of their node id too."""
     often = Counter(node.name for node in found)
     return [

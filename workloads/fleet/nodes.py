@@ -228,7 +228,7 @@ def _run(ray, args: argparse.Namespace, command: str, folder: pathlib.Path) -> i
         _note(
             "some nodes share a name: they are told apart by their node ids, which change when the cluster is started anew"
         )
-    found = cluster.told_apart(found)
+    found = cluster.with_distinct_names(found)
     if not found:
         raise options.Missing("no node of this cluster can run the suite", "ray status  # and each node's line above")
     parts = [Part(node, folder, args.dry_run) for node in found]

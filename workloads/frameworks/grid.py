@@ -66,7 +66,7 @@ def known_model(name: str) -> str:
     Raises: Usage.
     """
     if ":" in name or "/" in name or name.endswith((".py", ".keras")):
-        if not settings.own_model(name):
+        if not settings.is_user_model(name):
             raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file")
         if lost := findable.missing(name):
             raise options.Usage(lost)

@@ -121,7 +121,7 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
         raise ValueError(f"{row.kernel} answers arrays with arrays (mode roundtrip), not {row.settings.mode}")
     if wanted["in_flight"] != "1" and row.kernel != SERVE:
         raise ValueError(f"{row.kernel} answers one request at a time; {SERVE} has some in flight")
-    if not settings.own_model(problem.model):
+    if not settings.is_user_model(problem.model):
         networks.find(problem.model)  # before anything is imported
     require_memory(problem, "cpu")  # a GPU's memory is TensorFlow's already; it says itself what does not fit
     phases |= tensors.begin(row.settings.device, row.settings.threads)
@@ -252,7 +252,7 @@ def checked(row: Row, ready: Ready, x: np.ndarray, in_flight: int) -> tuple[floa
     if row.kernel == SERVE:
         size = row.problem.batch
         asked = list(itertools.islice(itertools.cycle(serving.requests(x, size)), 4 * in_flight))
-        found, _ = serving.asked(ready, [request for _, request in asked], in_flight)
+        found, _ = serving.answers(ready, [request for _, request in asked], in_flight)
         pairs = [(answer, ready.reference[at : at + size]) for (at, _), answer in zip(asked, found, strict=True)]
     else:
         pairs = [(tensors.on_host(caller(row, ready, x)()), ready.reference)]
@@ -293,7 +293,7 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         requests = [
             request for _, request in itertools.islice(itertools.cycle(serving.requests(x, samples)), 4 * in_flight)
         ]
-        call, samples = lambda: serving.asked(ready, requests, in_flight), samples * len(requests)
+        call, samples = lambda: serving.answers(ready, requests, in_flight), samples * len(requests)
     used = energy.used(read, call, wait, samples)
     if used is None:
         notes["energy"] = f"{said}: the counter did not move"

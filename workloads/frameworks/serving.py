@@ -31,7 +31,7 @@ def requests(x: np.ndarray, size: int) -> list[tuple[int, np.ndarray]]:
     return [(at, np.ascontiguousarray(x[at : at + size])) for at in range(max(1, COMPARED - size + 1))]
 
 
-def asked(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
+def answers(ready, sent: list[np.ndarray], in_flight: int) -> tuple[list[np.ndarray], list[float]]:
     """(answers, seconds that each request waited) in the requests' order, `in_flight` threads sending one after another to a
     model that is ready (answering.Ready)."""
     import tensorflow
@@ -61,7 +61,7 @@ def serve(
     def block(calls: int) -> tuple[float, float]:
         sent = list(itertools.islice(itertools.cycle(one), calls))
         begin = time.perf_counter()
-        _, waited = asked(ready, sent, in_flight)
+        _, waited = answers(ready, sent, in_flight)
         return (time.perf_counter() - begin) / calls, sum(waited) / calls
 
     calls = 4 * in_flight

@@ -74,7 +74,7 @@ def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) ->
     problem, chosen = row.problem, settings.of(row)
     if not isinstance(problem, Training):
         raise ValueError(f"{row.kernel} trains, it does no {problem.op}")
-    network = None if settings.own_model(problem.model) else networks.find(problem.model)
+    network = None if settings.is_user_model(problem.model) else networks.find(problem.model)
     if problem.samples < problem.batch:  # one batch of all samples: what is timed apart is then such batches too
         problem = msgspec.structs.replace(problem, batch=problem.samples)
         row = msgspec.structs.replace(row, problem=problem)
@@ -112,7 +112,7 @@ def _timed(row: Row, trainer: trainers.Trainer, held: int, limits: Limits, phase
     try:
         keras_fit.compiled(trainer, problem, phases, unit)
     except (TypeError, ValueError) as error:
-        if not settings.own_model(problem.model):
+        if not settings.is_user_model(problem.model):
             raise
         raise Broken(
             f"{problem.model} does not train on made-up samples: {' '.join(str(error).split())[:240]}"

@@ -85,7 +85,7 @@ def changed(given: dict[str, str]) -> dict[str, str]:
     }
 
 
-def own_model(name: str) -> bool:
+def is_user_model(name: str) -> bool:
     """Whether a model's name means a user's own (`package.module:function`, `file.keras`), not a table of kernels.networks."""
     return name.endswith(".keras") or _FUNCTION.fullmatch(name) is not None
 
@@ -110,6 +110,6 @@ def environment_for(row: Row) -> dict[str, str]:
         )
     elif count > 1:
         wanted["NCCL_NVLS_ENABLE"] = "0"  # NVLink's multicast is left to whoever owns the machine
-    if own_model(row.problem.model):
+    if is_user_model(row.problem.model):
         wanted[FOLDER] = os.getcwd()
     return wanted

@@ -64,7 +64,7 @@ def rates(of: Layers) -> "Figure":
     rows = layers.largest(of.rows, of.op)
     maths = dict.fromkeys(layers.precision_of(m.problem) for m in rows)
     shown = "float32" if "float32" in maths or not maths else next(iter(maths))
-    best = layers.beside((m for m in rows if layers.precision_of(m.problem) == shown), of.op)
+    best = layers.best_by_side((m for m in rows if layers.precision_of(m.problem) == shown), of.op)
     problems, left_out = _most(list(best), lambda p: p.flops)
     labels = [f"{of.label(p)}, {layers.size_of(p)}" for p in problems]
     title = f"Rate of {SECTIONS[of.op][2]} at their largest batch, {shown}" + left_out

@@ -64,7 +64,7 @@ def _apart(names: list[str]) -> list[str]:
     return made
 
 
-def foretold(cases: "list[Case]") -> list[Chart]:
+def predicted_steps(cases: "list[Case]") -> list[Chart]:
     """Predicted against measured seconds of a step, each training's model left out; none without predictions."""
     if not cases:
         return []

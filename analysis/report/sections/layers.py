@@ -75,7 +75,7 @@ class Layers(msgspec.Struct, frozen=True):
 _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
 
 
-def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
+def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
     rows = tuple(m for m in loaded.measurements if m.problem.op == op and MATCH not in m.settings.switches)
     if op == "matmul" and not any(_other(m) for m in rows):
@@ -83,7 +83,9 @@ def found(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     told = tuple(answers.every(rows, op))
     works = network_steps.steps(loaded.runs, rows, op)
     sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows))
-    won = tuple(said for step in network_steps.found(loaded.runs, rows, op) for said in _won(step, rows, loaded))
+    won = tuple(
+        said for step in network_steps.complete_steps(loaded.runs, rows, op) for said in _won(step, rows, loaded)
+    )
     return Layers(op, rows, told, network_steps.names(loaded.runs, rows), roofs, sums, won)
 
 
@@ -223,7 +225,7 @@ def _why_table(of: Layers, told: list[Answer]) -> list[str]:
 
 def _layer_tables(of: Layers) -> list[str]:
     """A table a precision: a line a layer, direction and batch, the backends beside each other."""
-    best = layers.beside(of.rows, of.op)
+    best = layers.best_by_side(of.rows, of.op)
     sides = sorted({side for at in best.values() for side in at}, key=lambda s: _rank(best, s))
     lines: list[str] = []
     for math in sorted({layers.precision_of(p) for p in best}, key=lambda math: (math != "float32", math)):
@@ -297,7 +299,7 @@ def _comparisons(of: Layers) -> list[str]:
             "cold beside warm",
             "How many times as long a call takes when nothing lies in the caches.",
             layers.cold_sentences,
-            layers.cold_beside_warm(of.rows, of.op),
+            layers.cold_and_warm(of.rows, of.op),
         ),
     ):
         rows = [

@@ -164,7 +164,7 @@ def trust_section(measurements: "list[Measurement]", said: "Iterable[str]" = ())
     """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by: the sentences that the page
     has not `said` already, then tables; nothing without a referee."""
     told = listed(s for s in referee.sentences(measurements) if s not in set(said))
-    beside, truths = referee.beside(measurements), referee.truths(measurements)
+    beside, truths = referee.clock_ratios(measurements), referee.truths(measurements)
     if not (beside or truths):
         return []
     lines = ["## How far to trust this", "", *told]

@@ -11,7 +11,7 @@ from analysis.crossover.time_split import why
 from analysis.report.charts.choose import best_resident, by_kernel
 from analysis.report.charts.roofline_svg import has_any
 from analysis.report.sections import several_gpus
-from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_beside
+from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import is_gpu, of, quick_seconds
@@ -79,7 +79,7 @@ def header(loaded: "Loaded") -> list[str]:
         "",
         f"- Machine: {text(rates.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
         + (", virtual" if run.machine.virtual else ""),
-        f"- Date: {join(dates)}; {text(made_of(loaded.runs))}",
+        f"- Date: {join(dates)}; {text(versions(loaded.runs))}",
         f"- {badge(loaded.measurements)}",
         f"- Run again with {typed}; measured in {join(files)}",
         "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder",
@@ -87,7 +87,7 @@ def header(loaded: "Loaded") -> list[str]:
     ]
 
 
-def made_of(runs: "Iterable[Run]") -> str:
+def versions(runs: "Iterable[Run]") -> str:
     """The commits and sources of the runs, newest first: `commits 3b57fefff and 390eacb90, sources 77dde8d25 and acf0fabd5`."""
     newest = sorted(runs, key=lambda r: r.started_at, reverse=True)
     return ", ".join([_hashes("commit", (r.commit for r in newest)), _hashes("sources", (r.sources for r in newest))])
@@ -286,7 +286,9 @@ def numbers_section(
     left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
     said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
     said += (
-        ["By all at once: the seconds over the steps of all processes together."] if any(map(is_beside, timed)) else []
+        ["By all at once: the seconds over the steps of all processes together."]
+        if any(map(is_concurrent, timed))
+        else []
     )
     found = table(heads, numbers, heads.index("problem") + 1 + ("how" in heads))
     if len(numbers) > MOST_NUMBERS:

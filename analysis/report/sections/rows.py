@@ -44,7 +44,7 @@ NUMBERS = (
 OPTIONAL = ("how", "math", "threads", "device time", "queued", "by all at once", "rate", "of its roof", "status, flags")
 
 
-def is_beside(m: "Measurement") -> bool:
+def is_concurrent(m: "Measurement") -> bool:
     """Whether a row is of several processes that trained the same at once."""
     return m.settings.switches.get("beside") == "fits"
 
@@ -52,7 +52,7 @@ def is_beside(m: "Measurement") -> bool:
 def number_row(m: "Measurement", judged: Judged) -> tuple:
     """The cells of a row in NUMBERS."""
     host, queued, of_all = table.on(m, "host-latency"), table.on(m, "host-throughput"), None
-    if is_beside(m):
+    if is_concurrent(m):
         queued, of_all = None, queued
     doubts = "; ".join(filter(None, (table.status(m), *m.flags, judged.flag)))
     return (

@@ -222,7 +222,7 @@ def _ways(measurements: "list[Measurement]") -> list[str]:
 
 def _articles(measurements: "list[Measurement]") -> list[str]:
     """Every article's claim beside ours, those that were not measured too; then why they differ."""
-    found = published.beside(measurements)
+    found = published.comparisons(measurements)
     if not any(b.here for b in found):
         return []
     heads = ("article", "samples", "published", "here", "how", "faster here")
