@@ -34,7 +34,6 @@ from kernels.problems import Training
 from tests.validation import xspace
 from tests.validation.xspace import COPY, KERNEL, OP, Op, Trace
 from workloads.frameworks import studies, trainers, training_row
-from workloads.frameworks.tensorflow import Broken
 from workloads.harness import sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import environment
@@ -45,17 +44,9 @@ NOTE, UNTOLD = "trace", "untraced"  # the notes of a row that hold its trace, or
 SWITCH = {"trace": "on"}  # what tells such a row from an ordinary one
 ONE_AT_A_TIME = ("TF_NUM_INTEROP_THREADS", "1")
 STEPS = 16  # an epoch
-CASES = {
-    "cifar10-cnn": (32, 256),
-    "cifar10-mlp": (32,),
-    "fashion-mlp": (32, 256),
-    "mnist-cnn": (32,),
-    "lenet": (32,),
-    "vgg-small": (32,),
-    "resnet-small": (32,),
-    "mlp-784-500x2-10": (128,),
-    "mlp-784-2048x2-10": (128,),
-}
+CASES = dict.fromkeys(("mnist-cnn", "lenet", "vgg-small", "resnet-small"), (32,))
+CASES |= {"cifar10-cnn": (32, 256), "cifar10-mlp": (32,), "fashion-mlp": (32, 256)}
+CASES |= dict.fromkeys(("mlp-784-500x2-10", "mlp-784-2048x2-10"), (128,))
 FEWEST, MOST, SECONDS = 6, 60, 0.7  # steps and seconds of a traced fit
 ROUNDS = 4  # of traced and untraced fits in turn; the quickest of each count: what disturbs only adds
 
@@ -129,16 +120,14 @@ def held(of: profile.Profile) -> tuple[list[Held], list[Measurement]]:
     """(every budget of the profile whose training was traced, held against its trace; the trainings that tracing made so much
     slower that it says nothing)."""
     rows = [(m, made) for m in of.trainings if (made := trace_of(m))]
-    apart = {_setup(m): made for m, made in rows if _one_at_a_time(m) and made.slower <= MUCH_SLOWER}
+    alone = {_setup(m): made for m, made in rows if _one_at_a_time(m) and made.slower <= MUCH_SLOWER}
     found, useless = [], []
-    for m, made in rows:
-        if _one_at_a_time(m):
-            continue
-        if m.settings.device != "cpu" or _setup(m) in apart or made.slower <= SLOWER:
-            plain = _switched(m, {n: t for n, t in m.settings.switches.items() if n not in SWITCH})
-            found.append(_held(budget(plain, of), made, apart.get(_setup(m)), _fed(plain, of)))
-        else:
+    for m, made in ((m, made) for m, made in rows if not _one_at_a_time(m)):
+        if m.settings.device == "cpu" and _setup(m) not in alone and made.slower > SLOWER:
             useless.append(m)
+            continue
+        plain = _switched(m, {n: t for n, t in m.settings.switches.items() if n not in SWITCH})
+        found.append(_held(budget(plain, of), made, alone.get(_setup(m)), _fed(plain, of)))
     return found, useless
 
 
@@ -212,43 +201,31 @@ def _on_gpu(own: Trace) -> tuple[dict[str, float], tuple[str, ...]]:
 
 
 def lines(of: profile.Profile) -> list[str]:
-    """A sentence and a table for each budget that is held against a trace, and how many parts agree in all."""
+    """A table for each budget that is held against a trace, and how many parts agree in all."""
     found, useless = held(of)
-    said = [line for h in found for line in (sentence(h), "", *table(h), "")]
-    for m in useless:
-        said += [f"{subject(m)} on {where(m)}: tracing made the step much longer: no use.", ""]
+    told = [f"{subject(m)} on {where(m)}: tracing made the step much longer: no use." for m in useless]
+    for h in found:
+        m, step = h.made.training, seconds(_step(h.trace, h.made.device))
+        head = [
+            f"{subject(m)} on {where(m)}, {step} a step (tracing adds {percent(max(0.0, h.trace.slower))})",
+            *h.untold,
+        ]
+        told += [
+            "",
+            "; ".join(head),
+            "",
+            "| a step | budget | trace | of the step | |",
+            "| --- | ---: | ---: | ---: | --- |",
+        ]
+        for p in h.parts:
+            cells = [p.name, _signed(p.told), _signed(p.traced), percent((p.told - p.traced) / p.step)]
+            told.append(f"| {' | '.join(cells)} | {'the same' if p.near else 'apart'} |")
     for device in dict.fromkeys(h.made.device for h in found):
         parts = [p for h in found if h.made.device == device for p in h.parts]
         alone = sum(abs(p.told - p.traced) <= PART * abs(p.traced) for p in parts)
-        said.append(
-            f"{of.key}, {device}: {sum(p.near for p in parts)} of {len(parts)} parts are within {percent(PART)} of the part or "
-            f"{percent(STEP)} of the step, {alone} within {percent(PART)} of the part."
-        )
-    return said
-
-
-def sentence(of: Held) -> str:
-    """How many parts agree, and which do not."""
-    apart = [f"{p.name} ({_signed(p.told)} instead of {_signed(p.traced)})" for p in of.parts if not p.near]
-    what = f"{len(of.parts) - len(apart)} of {len(of.parts)} parts of the budget are as traced"
-    what += f"; apart: {join(apart)}" if apart else ""
-    slower = [f"tracing made the step {percent(of.trace.slower)} longer"] * (of.trace.slower > 0.01)
-    more = join([*of.untold, *slower])
-    m, step = of.made.training, _step(of.trace, of.made.device)
-    return f"{subject(m)} on {where(m)}, {seconds(step)} a step: {what}{'; ' + more if more else ''}."
-
-
-def table(of: Held) -> list[str]:
-    """The parts side by side as a Markdown table."""
-    return [
-        "| a step | budget | trace | of the step | |",
-        "| --- | ---: | ---: | ---: | --- |",
-        *(
-            f"| {p.name} | {_signed(p.told)} | {_signed(p.traced)} | {percent((p.told - p.traced) / p.step)} | "
-            f"{'the same' if p.near else 'apart'} |"
-            for p in of.parts
-        ),
-    ]
+        count = f"{of.key}, {device}: {sum(p.near for p in parts)} of {len(parts)} parts are within {percent(PART)} of the part"
+        told += ["", f"{count} or {percent(STEP)} of the step, {alone} within {percent(PART)} of the part."]
+    return told
 
 
 def _signed(value: float) -> str:
@@ -270,10 +247,8 @@ def measured(row: Row, limits: Limits) -> Measurement:
     """The row, measured in this process as ever, and its steps once more under the profiler when all else has been timed."""
 
     def fit(order: trainers.Order) -> trainers.Trainer:
-        made = trainers.keras_fit(order)
-        return dataclasses.replace(
-            made, also=lambda: also(made.fit, row.problem.batch, len(order.x), order.network.optimizer)
-        )
+        made, about = trainers.keras_fit(order), (row.problem.batch, len(order.x), order.network.optimizer)
+        return dataclasses.replace(made, also=lambda: also(made.fit, *about))
 
     with mock.patch.object(trainers, "way", return_value=fit):
         made = training_row.measure(row, limits, 1)
@@ -289,10 +264,7 @@ def also(fit: Callable, batch: int, held: int, optimizer: str) -> dict[str, dict
 
 
 def traced(fit: Callable[[int, int], object], batch: int, held: int, optimizer: str) -> Trace:
-    """The trace of a Trainer's warm fit.
-
-    Args:
-        fit: fit(samples, epochs). batch, held: samples of a step, and those that there are. optimizer: its name in the graph.
+    """The trace of a Trainer's warm fit: fit(samples, epochs), of so many samples a step and in all.
 
     Raises: xspace.Untold where the trace has no steps.
     """
@@ -308,35 +280,23 @@ def traced(fit: Callable[[int, int], object], batch: int, held: int, optimizer: 
     timed(FEWEST)
     each = max(1e-6, (timed(FEWEST) - timed(few)) / (FEWEST - few))
     steps = max(FEWEST, min(most, MOST, math.ceil(SECONDS / each)))
-    short, long, written = [], [], []
     _written(lambda: timed(few))  # the profiler's own start, a GPU's tracing library among it
-    for _ in range(ROUNDS):
-        short.append(timed(few))
-        long.append(timed(steps))
-        written.append(_written(lambda: timed(steps)))
-    _, quickest = min(written)
-    step_s = max(1e-9, min(long) - min(short)) / (steps - few)
-    return msgspec.structs.replace(xspace.steps_of(xspace.parsed(quickest), optimizer), step_s=step_s)
+    rounds = [(timed(few), timed(steps), _written(lambda: timed(steps))) for _ in range(ROUNDS)]
+    short, long, (_, quickest) = map(min, zip(*rounds, strict=True))
+    made = xspace.steps_of(xspace.parsed(quickest), optimizer)
+    return msgspec.structs.replace(made, step_s=max(1e-9, long - short) / (steps - few))
 
 
 def _written(work: Callable[[], float]) -> tuple[float, bytes]:
-    """(what some work gives, the trace of it as TensorFlow's profiler writes it).
-
-    Raises: Broken where there is no trace.
-    """
+    """(what some work gives, the trace of it as TensorFlow's profiler writes it)."""
     from tensorflow.profiler import experimental
 
     options = experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
     with tempfile.TemporaryDirectory() as folder:
-        experimental.start(folder, options)
-        try:
+        with experimental.Profile(folder, options):
             given = work()
-        finally:
-            experimental.stop()
-        files = sorted(pathlib.Path(folder).rglob("*.xplane.pb"))
-        if not files:
-            raise Broken("TensorFlow's profiler left no trace")
-        return given, files[-1].read_bytes()
+        (file,) = pathlib.Path(folder).rglob("*.xplane.pb")
+        return given, file.read_bytes()
 
 
 def measure(machine: pathlib.Path, devices: list[str]) -> None:
@@ -349,9 +309,8 @@ def measure(machine: pathlib.Path, devices: list[str]) -> None:
             if _switched(row, row.settings.switches | SWITCH).key in done:
                 continue
             child = [sys.executable, "-m", "tests.validation.traces", "--row", msgspec.json.encode(row).decode()]
-            ended = subprocess.run(
-                child, env={**os.environ, **environment(row, {})}, stdout=subprocess.PIPE, check=True
-            )
+            given = {**os.environ, **environment(row, {})}
+            ended = subprocess.run(child, env=given, stdout=subprocess.PIPE, check=True)
             m = msgspec.json.decode(ended.stdout.splitlines()[-1], type=Measurement)
             writer.append(m)
             print(subject(m), m.settings.device, m.status, m.reason, m.notes.get(UNTOLD, ""), flush=True)

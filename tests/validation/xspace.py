@@ -16,10 +16,11 @@ _OP = re.compile(r"([\w.][\w.\-/>]*):(_?[A-Za-z]\w*)")  # node:Type
 _DERIVED = ("XLA Modules", "XLA Ops", "Steps", "TensorFlow", "Framework", "Source code", "Launch Stats")
 _COPIES = ("Memcpy", "Memset")
 _HEAVY = ("dot", "convolution", "reduce", "reduce-window", "select-and-scatter", "scatter", "sort", "custom-call")
-_ASYNC_END = "end: "
 
-# begin and end in ps; (where, scope, name, whose); calls begun
-Segment = tuple[int, int, tuple[str, str, str, str], int]
+Event = tuple[str, int, int, dict]  # name, begin and end in ps, stats by their names
+Segment = tuple[
+    int, int, tuple[str, str, str, str], int
+]  # begin and end in ps; (where, scope, name, whose); calls begun
 
 
 class Op(msgspec.Struct, frozen=True, array_like=True):
@@ -67,18 +68,14 @@ def parsed(written: bytes):
     """A trace as an XSpace."""
     from tensorflow.tsl.profiler.protobuf import xplane_pb2
 
-    space = xplane_pb2.XSpace()
-    space.ParseFromString(written)
-    return space
+    return xplane_pb2.XSpace.FromString(written)
 
 
-class _Event(msgspec.Struct):
-    """An event of a line: name, begin and end in ps, stats by their names."""
+def _hlo(written: bytes):
+    """An HLO module out of its proto."""
+    from tensorflow.compiler.xla.service import hlo_pb2
 
-    name: str
-    begin: int
-    end: int
-    stats: dict
+    return hlo_pb2.HloProto.FromString(written).hlo_module
 
 
 def steps_of(space, optimizer: str) -> Trace:
@@ -88,64 +85,47 @@ def steps_of(space, optimizer: str) -> Trace:
     Raises: Untold where no step is found.
     """
     lines = [
-        (plane.name, line.name, _events(plane, line))
+        (plane.name, line.name, list(_events(plane, line)))
         for plane in space.planes
         for line in plane.lines
         if not line.name.startswith(_DERIVED)
     ]
-    begins = sorted(e.begin for _, _, events in lines for e in events if e.name in _STEPS)
+    begins = sorted(begin for _, _, events in lines for name, begin, _, _ in events if name in _STEPS)
     if len(begins) < 4:
         raise Untold(f"the trace has {len(begins)} of Keras's steps")
-    begins = begins[1:]  # the first one waits for the pipeline to begin
-    modules = _modules(space)
-    segments = [
-        s
-        for plane, line, events in lines
-        for s in _segments(plane, line, events, optimizer, modules)
-        if begins[0] <= s[0] < begins[-1]
-    ]
-    count = len(begins) - 1
-    busy = {
-        place: _union(own) / count / 1e12
-        for place, wheres in (("op", (OP,)), ("device", (KERNEL, COPY)))
-        if (own := [s[:2] for s in segments if s[2][0] in wheres])
-    }
-    return Trace(count, 0.0, (begins[-1] - begins[0]) / count / 1e12, busy, tuple(_added(segments, count)))
+    first, *_, last = begins = begins[1:]  # the first one waits for the pipeline to begin
+    of_hlo, count = _HLO(space), len(begins) - 1
+    every = [s for line in lines for s in _segments(*line, optimizer, of_hlo) if first <= s[0] < last]
+    busy = {}
+    for place, wheres in (("op", (OP,)), ("device", (KERNEL, COPY))):
+        if own := [s[:2] for s in every if s[2][0] in wheres]:
+            busy[place] = _union(own) / count / 1e12
+    return Trace(count, 0.0, (last - first) / count / 1e12, busy, tuple(_added(every, count)))
 
 
-def _events(plane, line) -> list[_Event]:
+def _events(plane, line) -> list[Event]:
     """A line's events by their begin, those that enclose others first."""
-    names = {key: meta.name for key, meta in plane.event_metadata.items()}
-    stats = {key: meta.name for key, meta in plane.stat_metadata.items()}
-    origin, found = line.timestamp_ns * 1000, []
+    names, found = {key: meta.name for key, meta in plane.stat_metadata.items()}, []
+
+    def value(stat):
+        kind = stat.WhichOneof("value")
+        return names.get(stat.ref_value, "") if kind == "ref_value" else getattr(stat, kind) if kind else None
+
     for e in line.events:
-        begin, own = origin + e.offset_ps, {stats.get(s.metadata_id, ""): _value(s, stats) for s in e.stats}
-        found.append(_Event(names.get(e.metadata_id, ""), begin, begin + e.duration_ps, own))
-    return sorted(found, key=lambda e: (e.begin, -e.end))
+        begin, meta = line.timestamp_ns * 1000 + e.offset_ps, plane.event_metadata.get(e.metadata_id)
+        own = {names.get(s.metadata_id, ""): value(s) for s in e.stats}
+        found.append((meta.name if meta else "", begin, begin + e.duration_ps, own))
+    return sorted(found, key=lambda e: (e[1], -e[2]))
 
 
-def _value(stat, names: dict[int, str]):
-    kind = stat.WhichOneof("value")
-    return names.get(stat.ref_value, "") if kind == "ref_value" else getattr(stat, kind) if kind else None
-
-
-def _segments(plane: str, line: str, events: list[_Event], optimizer: str, modules: "_Modules") -> Iterable[Segment]:
+def _segments(plane: str, line: str, events: list[Event], optimizer: str, of_hlo: "_HLO") -> Iterable[Segment]:
     """What ran when on a line, nothing within something else counted twice; the input pipeline's operations left out."""
     if plane.startswith("/device:GPU"):
-        for e in events:
-            yield e.begin, e.end, (*_kernel(e, optimizer, modules), e.name), 1
-        return
+        return [(begin, end, (*_kernel(name, own, optimizer, of_hlo), name), 1) for name, begin, end, own in events]
     if not plane.startswith("/host") or line.startswith("tf_data"):
-        return
-    own = []
-    for e in events:
-        if op := _OP.fullmatch(e.name):
-            own.append((e.begin, e.end, (OP, _scope(op[1], optimizer), op[2], op[1]), 1))
-        elif "hlo_op" in e.stats:  # may go on when its call has returned
-            end = max(e.end, modules.ends.get(e.stats.get("_p"), 0))
-            scope, name = modules.of(e.stats.get("hlo_module", ""), e.stats["hlo_op"], optimizer)
-            own.append((e.begin, end, (OP, scope, name, e.stats["hlo_op"]), 1))
-    yield from _innermost(own)
+        return []
+    ops = [(begin, end, _OP.fullmatch(name)) for name, begin, end, _ in events]
+    return _innermost([(begin, end, (OP, _scope(op[1], optimizer), op[2], op[1]), 1) for begin, end, op in ops if op])
 
 
 def _innermost(spans: list[Segment]) -> Iterable[Segment]:
@@ -178,72 +158,43 @@ def _scope(path: str, optimizer: str) -> str:
     return BACKWARD if any(p.startswith("gradient_tape") for p in parts) else FORWARD
 
 
-def _kernel(e: _Event, optimizer: str, modules: "_Modules") -> tuple[str, str, str]:
+def _kernel(name: str, stats: dict, optimizer: str, of_hlo: "_HLO") -> tuple[str, str, str]:
     """(where, scope, name) of what ran on a GPU: by its HLO, by TensorFlow's operation, by its own name."""
-    if e.name.startswith(_COPIES):
-        return COPY, "", e.name
-    hlo = e.stats.get("hlo_op") or modules.named(e.name)
-    if hlo:
-        scope, name = modules.of(str(e.stats.get("hlo_module", "")), str(hlo), optimizer)
-        if name:
-            return KERNEL, scope, name
-    if op := _OP.fullmatch(str(e.stats.get("tf_op", ""))):
+    if name.startswith(_COPIES):
+        return COPY, "", name
+    if hlo := stats.get("hlo_op") or of_hlo.by_kernel.get(name):
+        scope, told = of_hlo.find(str(stats.get("hlo_module", "")), str(hlo), optimizer)
+        if told:
+            return KERNEL, scope, told
+    if op := _OP.fullmatch(str(stats.get("tf_op", ""))):
         return KERNEL, _scope(op[1], optimizer), op[2]
-    return KERNEL, "", e.name[:60]
+    return KERNEL, "", name[:60]
 
 
-class _Modules:
-    """The HLO modules in a trace: instruction -> what it is. `ends`: ends of what went on in another thread, by its flow."""
+class _HLO:
+    """The HLO modules in a trace: instruction -> what it is. by_kernel: the instruction that XLA made a kernel for."""
 
-    def __init__(self, protos: Iterable, ends: dict[int | None, int]):
-        self.ends = ends
-        self._known: dict[str, dict[str, tuple[str, tuple[str, ...]]]] = {}
-        for proto in protos:
-            self._known[proto.name] = _instructions(proto)
-        self._by_kernel = {re.sub(r"\W", "_", name): name for known in self._known.values() for name in known}
+    def __init__(self, space):
+        self._known: dict[str, dict[str, tuple[str, set[str]]]] = {}
+        for plane in space.planes:
+            protos = {key for key, meta in plane.stat_metadata.items() if meta.name == "Hlo Proto"}
+            for stat in (s for meta in plane.event_metadata.values() for s in meta.stats if s.metadata_id in protos):
+                module = _hlo(stat.bytes_value)
+                self._known[module.name] = _instructions(module)
+        self.by_kernel = {re.sub(r"\W", "_", name): name for known in self._known.values() for name in known}
 
-    def named(self, kernel: str) -> str:
-        """The instruction that XLA made a kernel of that name for; "" where it made none."""
-        return self._by_kernel.get(kernel, "")
-
-    def of(self, module: str, instruction: str, optimizer: str) -> tuple[str, str]:
+    def find(self, module: str, instruction: str, optimizer: str) -> tuple[str, str]:
         """(scope, name) of an instruction; of one in no module, or in several, ("", the instruction)."""
-        holds = [known for name, known in self._known.items() if instruction in known and module in ("", name)]
-        holds = holds or [known for known in self._known.values() if instruction in known]
-        if len(holds) != 1:
+        holding = {name: known for name, known in self._known.items() if instruction in known}
+        found = [holding[module]] if module in holding else list(holding.values())
+        if len(found) != 1:
             return "", re.sub(r"[.\d]+$", "", instruction)
-        name, paths = holds[0][instruction]
+        name, paths = found[0][instruction]
         scopes = [_scope(path, optimizer) for path in paths]
-        return max(scopes, key=[FORWARD, BACKWARD, OPTIMIZER].index) if scopes else "", name
+        return max(scopes, key=[FORWARD, BACKWARD, OPTIMIZER].index, default=""), name
 
 
-def _modules(space) -> _Modules:
-    """The HLO modules that lie in a trace."""
-    protos = []
-    ends: dict[int | None, int] = {}
-    for plane in space.planes:
-        stats = {key: meta.name for key, meta in plane.stat_metadata.items()}
-        for meta in plane.event_metadata.values():
-            protos += [_hlo(s.bytes_value) for s in meta.stats if stats.get(s.metadata_id) == "Hlo Proto"]
-        flows = {key for key, name in stats.items() if name == "_c"}
-        ended = {key for key, meta in plane.event_metadata.items() if meta.name.startswith(_ASYNC_END)}
-        for line in plane.lines:
-            for e in (e for e in line.events if e.metadata_id in ended):
-                at = line.timestamp_ns * 1000 + e.offset_ps + e.duration_ps
-                ends |= {s.int64_value or s.uint64_value: at for s in e.stats if s.metadata_id in flows}
-    return _Modules(protos, ends)
-
-
-def _hlo(written: bytes):
-    """An HLO module out of its proto."""
-    from tensorflow.compiler.xla.service import hlo_pb2
-
-    proto = hlo_pb2.HloProto()
-    proto.ParseFromString(written)
-    return proto.hlo_module
-
-
-def _instructions(module) -> dict[str, tuple[str, tuple[str, ...]]]:
+def _instructions(module) -> dict[str, tuple[str, set[str]]]:
     """Instruction -> (its name: opcode, what it calls or what is fused in it; the names of the graph's operations in it)."""
     computations = {c.id: c for c in module.computations}
     found = {}
@@ -252,7 +203,7 @@ def _instructions(module) -> dict[str, tuple[str, tuple[str, ...]]]:
         inside = [j for c in called for j in computations[c].instructions]
         heavy = [o for o in _HEAVY if any(j.opcode == o for j in inside)]
         name = i.custom_call_target if i.opcode == "custom-call" else " ".join([i.opcode, *heavy])
-        found[i.name] = name, tuple({j.metadata.op_name for j in (i, *inside) if j.metadata.op_name})
+        found[i.name] = name, {j.metadata.op_name for j in (i, *inside) if j.metadata.op_name}
     return found
 
 
@@ -265,18 +216,17 @@ def _union(spans: Iterable[tuple[int, int]]) -> float:
     return float(whole)
 
 
-def _added(segments: list[Segment], steps: int) -> Iterable[Op]:
+def _added(every: list[Segment], steps: int) -> Iterable[Op]:
     """The segments by kind, those apart whose mean differs by more than a power of two; the longest first."""
-    each: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
-    for begin, end, key, begun in segments:
-        each[key][0] += begun
-        each[key][1] += end - begin
+    each: collections.Counter = collections.Counter()
+    begun: collections.Counter = collections.Counter()
+    for begin, end, key, calls in every:
+        each[key] += end - begin
+        begun[key] += calls
     found: dict[tuple, list[float]] = collections.defaultdict(lambda: [0.0, 0.0])
-    for (*kind, _), (calls, ps) in each.items():
-        about = round(math.log2(max(1.0, ps / max(1, calls))))
-        found[*kind, about][0] += calls / steps
-        found[*kind, about][1] += ps / steps / 1e12
-    return sorted(
-        (Op(*kind, *(float(f"{x:.4g}") for x in sums)) for (*kind, _), sums in found.items()),
-        key=lambda op: -op.seconds,
-    )
+    for key, ps in each.items():
+        sums = found[*key[:3], round(math.log2(max(1.0, ps / max(1, begun[key]))))]
+        sums[0] += begun[key] / steps
+        sums[1] += ps / steps / 1e12
+    ops = [Op(*kind, *(float(f"{x:.4g}") for x in sums)) for (*kind, _), sums in found.items()]
+    return sorted(ops, key=lambda op: -op.seconds)
