@@ -77,7 +77,7 @@ def works(args: argparse.Namespace) -> list:
                 f"--{flag} is for shapes; a model's layers have their own, and --batch goes through batches", tip
             )
     asked = argparse.Namespace(**{**vars(args), "model": args.model or "cifar10-cnn"})
-    found = [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, plan.precisions(args))]
+    found: list = [w for batch in plan.batches(args) for w in plan.layers(asked, "conv", batch, plan.precisions(args))]
     return [replace(w, problem=replace(w.problem, layout=args.layout)) for w in found]
 
 

@@ -15,20 +15,14 @@ _LATE = "time limit"
 def parser() -> options.Parser:
     """The command line of python -m workloads.describe."""
     made = options.parser("workloads.describe", LONG, EXAMPLE)
-    made.add_argument(
-        "--model",
-        default="cifar10-cnn",
-        metavar="NAME",
-        help="a name, package.module:function or file.keras (cifar10-cnn)",
+    options.add(
+        made,
+        f"""
+--model NAME =cifar10-cnn  a name, package.module:function or file.keras (cifar10-cnn)
+--time-limit S ={TIME_LIMIT_S}  seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})
+--format {{table,json}} =table  what stdout gets (table)""",
+        S=options.number,
     )
-    made.add_argument(
-        "--time-limit",
-        type=options.number,
-        default=TIME_LIMIT_S,
-        metavar="S",
-        help=f"seconds that building may take, TensorFlow's import among them ({TIME_LIMIT_S})",
-    )
-    made.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
     return made
 
 

@@ -198,7 +198,7 @@ def parser() -> options.Parser:
     made.add_argument(
         "runs", nargs="*", metavar="RUN", help="result files, run folders or saved names to look at instead"
     )
-    made.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
+    options.add(made, "--format {table,json} =table  what stdout gets (table)")
     return made
 
 

@@ -152,28 +152,24 @@ def regression(text: str) -> float:
     return float(match[1] or 0) / 100
 
 
-def add(made, text: str) -> None:
+def add(made, text: str, **types: Callable) -> None:
     """Adds the flags of a text, which reads `--name WHAT ... =default  help`; a help may go on in lines that begin with blanks.
 
-    `...`: several words; {a,b}: one of these; WHAT is N: a whole number; S: seconds; nothing: a switch.
+    `...`: several words; {a,b}: one of these; no WHAT: a switch. One WHAT is what `types` make of it, N else a whole number.
     """
-    for entry in re.split(r"\n(?=--)", text.strip()):
+    known = {"N": number, **types}
+    for entry in re.split(r"\n(?=-)", text.strip()):
         declared, about = re.split(r"\s{2,}", entry, maxsplit=1)
-        name, *words = declared.split()
-        value: dict[str, Any] = {"action": "store_true"} if not words else {"metavar": words[0], "default": None}
-        for word in words[1:]:
-            if word == "...":
-                value["nargs"] = "+"
-            else:
-                value["default"] = word[1:].split(",") if "nargs" in value else word[1:]
-        if words and words[0].startswith("{"):
-            value["choices"] = tuple(value.pop("metavar")[1:-1].split(","))
-        elif words and "nargs" not in value and words[0] in _TYPES:
-            value["type"] = _TYPES[words[0]]
-        made.add_argument(name, **value, help=" ".join(about.split()))
-
-
-_TYPES: dict[str, Callable] = {"N": number, "S": _positive, "F": _positive}
+        words = declared.split()
+        names = [word for word in words if word.startswith("-")]
+        what, *rest = words[len(names) :] or [""]
+        several, default = "..." in rest, next((word[1:] for word in rest if word.startswith("=")), None)
+        if what.startswith("{"):
+            how: dict[str, Any] = {"choices": tuple(what[1:-1].split(","))}
+        else:
+            how = {"metavar": what, "nargs": "+" if several else None, "type": None if several else known.get(what)}
+        how["default"] = default.split(",") if several and default else default
+        made.add_argument(*names, **(how if what else {"action": "store_true"}), help=" ".join(about.split()))
 
 
 def add_measuring(made: Parser) -> None:
@@ -188,47 +184,37 @@ def add_measuring(made: Parser) -> None:
 --require-gpu        exit 3 when there is no GPU""",
     )
     how = made.add_argument_group("how to measure")
-    add(how, f"--min-time S  seconds in a block ({FINE['min_time']})")
-    how.add_argument(
-        "--min-samples",
-        type=_samples,
-        metavar="N",
-        help=f"so many samples unless --max-time comes first, at most 200 ({FINE['min_samples']})",
-    )
     add(
         how,
         f"""
---max-noise F  stop when the interval's half-width is below this share ({FINE["max_noise"]})
---max-time S   seconds a row and clock ({FINE["max_time"]})
---fast         a quick look: short blocks, 5 %% noise allowed
---rigorous     five processes a row, fresh ones but for the frameworks, whose rows share five; intervals over processes
-               of this moment (another hour may differ by more)""",
+--min-time S     seconds in a block ({FINE["min_time"]})
+--min-samples N  so many samples unless --max-time comes first, at most 200 ({FINE["min_samples"]})
+--max-noise F    stop when the interval's half-width is below this share ({FINE["max_noise"]})
+--max-time S     seconds a row and clock ({FINE["max_time"]})
+--fast           a quick look: short blocks, 5 %% noise allowed
+--rigorous       five processes a row, fresh ones but for the frameworks, whose rows share five; intervals over processes
+                 of this moment (another hour may differ by more)""",
+        S=_positive,
+        F=_positive,
+        N=_samples,
     )
-    how.add_argument("--seed", type=_seed, default=1, metavar="N", help="seed of the data and of the order (1)")
-    run = made.add_argument_group("running and output")
+    add(how, "--seed N =1  seed of the data and of the order (1)", N=_seed)
     add(
-        run,
+        made.add_argument_group("running and output"),
         f"""
---dry-run       print the plan (rows, bytes, seconds) and measure nothing
---stop-after S  finish the row, exit 0, print how to resume
---resume        add what this command plans and the newest run (or the one in -o DIR) lacks
---format {{{",".join(FORMATS)}}} =table  what stdout gets (table)""",
+--dry-run         print the plan (rows, bytes, seconds) and measure nothing
+--stop-after S    finish the row, exit 0, print how to resume
+--resume          add what this command plans and the newest run (or the one in -o DIR) lacks
+--format {{{",".join(FORMATS)}}} =table  what stdout gets (table)
+-o --output DIR   folder of the result file (reports/local/MACHINE/TIME)
+--save NAME       keep the rows as the baseline NAME
+--against RUN     then say what is faster or slower than a baseline or another run
+--fail-on RULE    with --against: exit 4 when a row is past this, such as 'slower>5%%'
+-q --quiet        no progress on stderr
+-v --verbose      a line on stderr for every row""",
+        S=_positive,
+        RULE=regression,
     )
-    run.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
-    add(
-        run,
-        """
---save NAME    keep the rows as the baseline NAME
---against RUN  then say what is faster or slower than a baseline or another run""",
-    )
-    run.add_argument(
-        "--fail-on",
-        type=regression,
-        metavar="RULE",
-        help="with --against: exit 4 when a row is past this, such as 'slower>5%%'",
-    )
-    run.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
-    run.add_argument("-v", "--verbose", action="store_true", help="a line on stderr for every row")
 
 
 def limits(args: argparse.Namespace) -> dict[str, Any]:

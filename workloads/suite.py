@@ -43,15 +43,14 @@ def parser() -> options.Parser:
 --quick              small sizes and short blocks
 --only WORKLOAD ...  only these: peak stream launch transfer matmul training; peers (several GPUs, --device all)""",
     )
-    fleet = made.add_argument_group("a fleet")
     options.add(
-        fleet,
+        made.add_argument_group("a fleet"),
         """
---ray WHERE          every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
-                     HOST:PORT""",
+--ray WHERE        every node and GPU of a Ray cluster, into one folder: auto (the one that runs, else a local one) or
+                   HOST:PORT
+--ray-timeout S =900  give a node up that says nothing for so long (900)""",
+        S=options._positive,
     )
-    about = "give a node up that says nothing for so long (900)"
-    fleet.add_argument("--ray-timeout", type=options._positive, default=900.0, metavar="S", help=about)
     options.add_measuring(made)
     return made
 

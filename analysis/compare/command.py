@@ -24,26 +24,18 @@ def parser() -> options.Parser:
     made = options.parser("analysis.compare", LONG, EXAMPLE)
     made.add_argument("old", metavar="OLD", help="what it was")
     made.add_argument("new", metavar="NEW", help="what it is")
-    made.add_argument(
-        "--fail-on",
-        type=options.regression,
-        metavar="RULE",
-        help="exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'",
+    options.add(
+        made,
+        f"""
+--fail-on RULE   exit 4 when a row is called slower by more than this, or fails now: 'slower>5%%'
+--clock {{device,host-latency,host-throughput,host-issue}}  which clock counts (default: device on a GPU where there is one, else
+                 host-latency)
+--min-effect P%  claim nothing below this (2%%; the spread between processes still counts)
+--any-machine    compare runs of two different machines all the same
+--format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
+-v --verbose     the rows that are the same too""",
+        **{"RULE": options.regression, "P%": _share},
     )
-    made.add_argument(
-        "--clock",
-        choices=("device", "host-latency", "host-throughput", "host-issue"),
-        help="which clock counts (default: device on a GPU where there is one, else host-latency)",
-    )
-    made.add_argument(
-        "--min-effect",
-        type=_share,
-        metavar="P%",
-        help="claim nothing below this (2%%; the spread between processes still counts)",
-    )
-    made.add_argument("--any-machine", action="store_true", help="compare runs of two different machines all the same")
-    made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
-    made.add_argument("-v", "--verbose", action="store_true", help="the rows that are the same too")
     return made
 
 

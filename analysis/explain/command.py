@@ -31,44 +31,35 @@ def parser() -> options.Parser:
         metavar="RUN",
         help="a result file, a run folder or a machine folder (default: the runs of this machine under reports/local)",
     )
-    what = made.add_argument_group("what to explain")
-    what.add_argument("--case", metavar="ID", help="an article's system or a complaint")
-    what.add_argument(
-        "--model", metavar="NAME", help="a name, package.module:function that builds a model, or file.keras"
+    options.add(
+        made.add_argument_group("what to explain"),
+        f"""
+--case ID        an article's system or a complaint
+--model NAME     a name, package.module:function that builds a model, or file.keras
+--batch N        samples a step (32)
+--samples N      samples an epoch (the model's own)
+--epochs N       epochs (the model's own)
+--validation N   samples evaluated after each epoch (none)
+--input {{{",".join(INPUTS)}}}  how the samples reach the fit (numpy)
+--dtype {{float32,float64,uint8}}  of the samples (float32)
+--jit {{auto,on,off}}  jit_compile (auto)
+--steps-per-execution N  as given to compile() (1)
+--tf32 {{on,off}}  TF32 on a GPU (on)
+--precision {{float32,mixed_bfloat16,mixed_float16}}  Keras's dtype policy (float32)""",
     )
-    for flag, about in (
-        ("--batch", "samples a step (32)"),
-        ("--samples", "samples an epoch (the model's own)"),
-        ("--epochs", "epochs (the model's own)"),
-    ):
-        what.add_argument(flag, type=options.number, metavar="N", help=about)
-    what.add_argument(
-        "--validation", type=options.number, metavar="N", help="samples evaluated after each epoch (none)"
+    options.add(
+        made.add_argument_group("with what"),
+        f"""
+--gpu-profile RUN  take the GPU from these rows of another machine, the CPU from RUN
+--mixed            take rows of several machines as one profile
+--price-gpu MONEY  an hour of the machine with the GPU
+--price-cpu MONEY  an hour of the machine without
+--verify           measure the best what-ifs here, beside what was predicted
+--time-limit S ={_DESCRIBING_S}  seconds that building your model may take ({_DESCRIBING_S})
+--format {{table,json}} =table  what stdout gets (table)""",
+        MONEY=_price,
+        S=options.number,
     )
-    what.add_argument("--input", choices=INPUTS, help="how the samples reach the fit (numpy)")
-    what.add_argument("--dtype", choices=("float32", "float64", "uint8"), help="of the samples (float32)")
-    what.add_argument("--jit", choices=("auto", "on", "off"), help="jit_compile (auto)")
-    what.add_argument("--steps-per-execution", type=options.number, metavar="N", help="as given to compile() (1)")
-    what.add_argument("--tf32", choices=("on", "off"), help="TF32 on a GPU (on)")
-    what.add_argument(
-        "--precision", choices=("float32", "mixed_bfloat16", "mixed_float16"), help="Keras's dtype policy (float32)"
-    )
-    how = made.add_argument_group("with what")
-    how.add_argument(
-        "--gpu-profile", metavar="RUN", help="take the GPU from these rows of another machine, the CPU from RUN"
-    )
-    how.add_argument("--mixed", action="store_true", help="take rows of several machines as one profile")
-    how.add_argument("--price-gpu", type=_price, metavar="MONEY", help="an hour of the machine with the GPU")
-    how.add_argument("--price-cpu", type=_price, metavar="MONEY", help="an hour of the machine without")
-    how.add_argument("--verify", action="store_true", help="measure the best what-ifs here, beside what was predicted")
-    how.add_argument(
-        "--time-limit",
-        type=options.number,
-        default=_DESCRIBING_S,
-        metavar="S",
-        help=f"seconds that building your model may take ({_DESCRIBING_S})",
-    )
-    how.add_argument("--format", choices=("table", "json"), default="table", help="what stdout gets (table)")
     return made
 
 

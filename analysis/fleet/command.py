@@ -19,16 +19,16 @@ def parser() -> options.Parser:
     """The command line of python -m analysis.fleet."""
     made = options.parser("analysis.fleet", LONG, EXAMPLE)
     made.add_argument("run", metavar="RUN", help="a run's folder, or a saved name")
-    made.add_argument("--against", metavar="RUN", help="the baseline (default: the newest saved that has the device)")
-    made.add_argument(
-        "--fail-on",
-        type=options.regression,
-        metavar="RULE",
-        help="exit 4 when a device is below by more than this, or rows failed: 'slower>3%%'",
+    options.add(
+        made,
+        f"""
+--against RUN   the baseline (default: the newest saved that has the device)
+--fail-on RULE  exit 4 when a device is below by more than this, or rows failed: 'slower>3%%'
+--save NAME     keep the run as the baseline NAME
+--format {{{",".join(options.FORMATS)}}} =table  what stdout gets (table)
+-v --verbose    the devices that are as they should be too""",
+        RULE=options.regression,
     )
-    made.add_argument("--save", metavar="NAME", help="keep the run as the baseline NAME")
-    made.add_argument("--format", choices=options.FORMATS, default="table", help="what stdout gets (table)")
-    made.add_argument("-v", "--verbose", action="store_true", help="the devices that are as they should be too")
     return made
 
 

@@ -23,39 +23,33 @@ measured, --check sets them beside what was measured then."""
 def parser() -> options.Parser:
     """The command line of python -m analysis.predict."""
     made = options.parser("analysis.predict", LONG, EXAMPLE)
-    made.add_argument("--profile", nargs="+", metavar="RUN", help="result files, run folders or a machine's folder")
-    made.add_argument("--leave-one-out", nargs="+", metavar="RUN", help="the error of every training in these runs")
-    made.add_argument("--no-ablation", action="store_true", help="of --leave-one-out: not what each rule is worth")
-    made.add_argument(
-        "--readme",
-        metavar="FILE",
-        help="of --leave-one-out: also put the error table between FILE's markers that name RUN",
+    options.add(
+        made,
+        """
+--profile RUN ...        result files, run folders or a machine's folder
+--leave-one-out RUN ...  the error of every training in these runs
+--no-ablation            of --leave-one-out: not what each rule is worth
+--readme FILE            of --leave-one-out: also put the error table between FILE's markers that name RUN""",
     )
-    made.add_argument(
-        "--check", nargs="+", metavar=("FILE", "RUN"), help="predictions of FILE beside the trainings of RUN"
-    )
-    made.add_argument("--mixed", action="store_true", help="take rows of several machines as one profile")
+    about = "predictions of FILE beside the trainings of RUN"
+    made.add_argument("--check", nargs="+", metavar=("FILE", "RUN"), help=about)
+    options.add(made, "--mixed  take rows of several machines as one profile")
     what = made.add_argument_group("what is trained")
-    what.add_argument("--model", nargs="+", metavar="NAME", help="networks by name")
-    what.add_argument("--batch", nargs="+", metavar="N", default=["32"], help="samples a step: 32 | 1:2048:x4 (32)")
-    what.add_argument("--samples", nargs="+", metavar="N", help="samples an epoch (the network's own)")
-    what.add_argument("--epochs", type=int, metavar="N", help="epochs (the network's own)")
-    what.add_argument(
-        "--dtype", default="float32", choices=("float32", "float64", "uint8"), help="of the inputs (float32)"
+    options.add(
+        what,
+        """
+--model NAME ...    networks by name
+--batch N ... =32   samples a step: 32 | 1:2048:x4 (32)
+--samples N ...     samples an epoch (the network's own)
+--epochs N          epochs (the network's own)
+--dtype {float32,float64,uint8} =float32  of the inputs (float32)
+--device DEV ...    cpu, gpu:0 (those of the profile)""",
+        N=int,
     )
-    what.add_argument("--device", nargs="+", metavar="DEV", help="cpu, gpu:0 (those of the profile)")
-    what.add_argument(
-        "--switch",
-        nargs="+",
-        metavar="NAME=TEXT",
-        default=[],
-        help="jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ...",
-    )
-    made.add_argument(
-        "--save",
-        metavar="FILE",
-        help="append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)",
-    )
+    about = "jit_compile=on, steps_per_execution=16, tf32=off, precision=mixed_bfloat16 ..."
+    what.add_argument("--switch", nargs="+", metavar="NAME=TEXT", default=[], help=about)
+    about = "append the predictions to FILE, a JSON line each (foretold.ndjson; .jsonl is for rows)"
+    made.add_argument("--save", metavar="FILE", help=about)
     return made
 
 

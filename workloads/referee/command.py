@@ -18,30 +18,28 @@ MATCHES = ("cpu", "gpu", "spread", "verdicts", "rigorous", "restarts")
 def parser() -> options.Parser:
     """The command line of python -m workloads.referee."""
     made = options.parser("workloads.referee", LONG, EXAMPLE)
-    made.add_argument("--only", nargs="+", metavar="MATCH", help=f"only these: {' '.join(MATCHES)}")
-    made.add_argument(
-        "--fast", action="store_true", help="fewer turns, processes and pairs: minutes instead of an hour"
+    options.add(
+        made,
+        f"""
+--only MATCH ...  only these: {" ".join(MATCHES)}
+--fast            fewer turns, processes and pairs: minutes instead of an hour
+--turns N         turns of each side in a match, and processes of a row for the spread, 3 at least: with --resume further ones
+                  are added, which tell what other moments change from the fifth on; of those in turns always 5 (5; --fast 2)
+--pairs N         pairs of each row for the verdicts, with --resume those that lack (50; --fast 2)
+--rows N ...      only these rows of each match, counted from 1""",
+        N=_count,
     )
-    made.add_argument(
-        "--turns",
-        type=_count,
-        metavar="N",
-        help="turns of each side in a match, and processes "
-        "of a row for the spread, 3 at least: with --resume further ones are added, which tell what "
-        "other moments change from the fifth on; of those in turns always 5 (5; --fast 2)",
+    options.add(
+        made,
+        """
+--seed N =1       seed of the data (1)
+--stop-after S    finish the row, exit 0, print how to resume
+--resume          add the rows that the run in -o DIR, or the newest, lacks
+-o --output DIR   folder of the result file (reports/local/MACHINE/TIME)
+-q --quiet        no progress on stderr""",
+        N=int,
+        S=float,
     )
-    made.add_argument(
-        "--pairs",
-        type=_count,
-        metavar="N",
-        help="pairs of each row for the verdicts, with --resume those that lack (50; --fast 2)",
-    )
-    made.add_argument("--rows", nargs="+", metavar="N", help="only these rows of each match, counted from 1")
-    made.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the data (1)")
-    made.add_argument("--stop-after", type=float, metavar="S", help="finish the row, exit 0, print how to resume")
-    made.add_argument("--resume", action="store_true", help="add the rows that the run in -o DIR, or the newest, lacks")
-    made.add_argument("-o", "--output", metavar="DIR", help="folder of the result file (reports/local/MACHINE/TIME)")
-    made.add_argument("-q", "--quiet", action="store_true", help="no progress on stderr")
     return made
 
 
