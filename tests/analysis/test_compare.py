@@ -393,21 +393,6 @@ def test_formats_hold_the_same_rows(runs, capsys):
     assert sum(line.startswith("| ") for line in capsys.readouterr().out.splitlines()) == 5
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["nosuch", "nosuch"], "no result file in nosuch"),
-        (["--fail-on", "faster>5%", "a", "b"], "no rule"),
-        (["--min-effect", "0", "a", "b"], "no share"),
-        (["a"], "required: NEW"),
-    ],
-)
-def test_bad_words_are_one_error_line(argv, message, capsys):
-    assert command.main(argv) == 2
-    err = capsys.readouterr().err.splitlines()
-    assert message in err[0] and len(err) == 2
-
-
 def test_runs_without_a_row_in_common(runs, tmp_path, capsys):
     assert command.main([runs[0], write(tmp_path / "x", timed(steady(1.0), n=7))]) == 2
     assert "no row in common" in capsys.readouterr().err

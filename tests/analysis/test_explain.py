@@ -88,24 +88,6 @@ def test_a_model_that_cannot_be_described_is_one_error_line(monkeypatch, done, c
     assert (caught.value.code, caught.value.tip, words in str(caught.value)) == (code, tip, True)
 
 
-@pytest.mark.parametrize(
-    ("words", "error"),
-    [
-        ((), "name what to explain"),
-        (("--case", "S0", "--model", "peaks"), "--case brings its own model"),
-        (("--case", "S9"), "unknown case 'S9'; known: S0, S1a"),
-        (("--model", "peeks"), "unknown model 'peeks'"),
-        (("--case", "S0", "nowhere"), "no result file in nowhere"),
-        (("--case", "S0", "--price-gpu", "-1"), "argument --price-gpu"),
-        (("--case", "S0", "--batch", "0"), "out of range"),
-    ],
-)
-def test_bad_words_end_in_one_line_with_a_command(capsys, words, error):
-    code, out, err = said(capsys, *words)
-    assert (code, out, len(err)) == (options.USAGE, "", 2)
-    assert err[0].startswith("error: ") and error in err[0] and "analysis.explain" in err[1]
-
-
 def test_a_run_is_explained_and_json_says_the_same(tmp_path, capsys):
     folder = written(tmp_path / "box")
     code, out, _ = said(capsys, "--case", "S0", "--samples", "3200", "--dtype", "float32", folder)

@@ -408,27 +408,6 @@ def test_predictions_are_never_saved_as_rows(runs, tmp_path, capsys):
     assert command.main(flags[:-1]) == 0  # the folder can still be read
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ("", "say what to predict"),
-        ("--model lenet", "say what to predict"),
-        ("--model nix --profile RUNS", "unknown model 'nix'"),
-        ("--model lenet --profile nowhere", "no result file in nowhere"),
-        ("--model lenet --profile RUNS --device gpu:3", "no rows of gpu:3"),
-        ("--model lenet --profile RUNS --switch jit=on", "unknown switch jit=on"),
-        ("--model lenet --profile RUNS --dtype float99", "argument --dtype: invalid choice: 'float99'"),
-        ("--check nowhere.json RUNS", "holds no predictions"),
-        ("--check nowhere.json", "needs the RUN"),
-    ],
-)
-def test_bad_input_gets_one_error_line_and_a_command_that_works(runs, capsys, flags, said):
-    assert command.main([runs if f == "RUNS" else f for f in flags.split()]) == 2
-    error, tip = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ") and said in error
-    assert "-m analysis.predict" in tip
-
-
 def test_what_a_profile_lacks_is_the_commands_tip(tmp_path, capsys):
     runs = made_profile.written(tmp_path, made_profile.launches())
     assert command.main(["--model", "lenet", "--profile", runs]) == 2

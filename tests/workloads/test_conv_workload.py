@@ -64,40 +64,6 @@ def test_what_is_varied_and_nothing_else():
     assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == expected
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--shapes", "1x2x2x3:4x5x5", "--pad", "valid"], "a filter of 5 x 5 is larger than the padded image of 2 x 2"),
-        (["--batch", "0"], "'0' is out of range"),
-        (["--shapes", "0x8x8x3:4x3x3"], "'0' is out of range"),
-        (["--shapes", "1x8x8x4:4x3x3x3"], "filters of 3 channels do not go with images of 4 channels"),
-        (["--shapes", "1x8x8x3:4x3x3", "--groups", "2"], "2 groups do not divide c_in = 3"),
-        (["--shapes", "8x8x3:4x3x3"], "is not a shape NxHxWxC:KxRxS"),
-        (["--shapes", "1x8x8x3:4x3x3", "--pad", "-1"], "'-1' is no padding"),
-        (["--shapes", "1x8x8x3:4x3x3", "--pad", "some"], "'some' is no padding"),
-        (["--vary", "channels", "--groups", "8"], "at channels 4: 8 groups do not divide"),
-        (["--vary", "batch", "--batch", "4"], "leave one out"),
-        (["--shapes", "1x8x8x3:4x3x3", "--sizes", "4"], "--sizes needs --vary"),
-        (["--model", "cifar10-cnn", "--stride", "2"], "--stride is for shapes"),
-        (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn, "),
-        (["--model", "cifar10-mlp"], "cifar10-mlp has no convolutions"),
-        (["--direction", "up"], "unknown direction 'up'; known: fprop, dgrad, wgrad, all"),
-        (["--cache", "hot"], "unknown cache 'hot'; known: warm, cold"),
-        (["--dtypes", "int4"], "unknown dtype 'int4'"),
-        (["--modes", "psychic"], "unknown mode 'psychic'"),
-    ],
-)
-def test_bad_input_is_one_error_line_and_a_command(argv, message, capsys):
-    assert conv.main([*argv, "-q"]) == 2
-    out, err = capsys.readouterr()
-    lines = err.splitlines()
-    assert lines[0].startswith("error: ") and message in lines[0] and lines[1].startswith("  try: ") and len(lines) == 2
-    assert not out
-    words = lines[1].partition(" -m workloads.")[2].split()
-    module = {"conv": conv, "matmul": matmul}[words[0]]
-    assert problems(*words[1:], of=module), "the command shown does not work"
-
-
 def test_a_model_without_convolutions_is_sent_to_its_products(capsys):
     conv.main(["--model", "peaks", "--batch", "7"])
     assert capsys.readouterr().err.rstrip().endswith("-m workloads.matmul --model peaks --batch 7")

@@ -169,4 +169,3 @@ def test_a_table_needs_no_process(monkeypatch, capsys):
     monkeypatch.setattr(worker, "Worker", None)
     assert describe.main(["--model", "peaks", "--format", "json"]) == options.OK
     assert json.loads(capsys.readouterr().out)["name"] == "peaks"
-    assert describe.main(["--model", "peeks"]) == options.USAGE

@@ -273,11 +273,6 @@ def test_the_command(monkeypatch, capsys, checks, code, words):
     assert set(found[0]) == {"check", "level", "seen", "why", "fix"}
 
 
-def test_a_wrong_flag_is_one_error_line(capsys):
-    assert doctor.main(["--format", "xml"]) == options.USAGE
-    assert capsys.readouterr().err.count("error:") == 1
-
-
 def test_every_check_on_this_machine_but_the_slow_ones(monkeypatch):
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     quick = tuple(check for check in doctor.CHECKS if check not in (health.tensorflow, health.cupy, doctor.timings))

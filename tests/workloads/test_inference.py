@@ -14,7 +14,7 @@ from analysis.text import inference as inference_words
 from analysis.training import inference as said
 from kernels import networks
 from kernels.problems import Inference
-from workloads import inference, options, records
+from workloads import inference, records
 from workloads.frameworks import inference_row, serving
 from workloads.harness import energy, sweep
 from workloads.harness import row as measure
@@ -227,27 +227,6 @@ def test_switches_and_requests_are_written_into_the_rows():
         for device, flag in sides
     ]
     assert all(switches.of(r) for r in found)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--batch", "0"], "out of range"),
-        (["--model", "vgg"], "unknown model 'vgg'"),
-        (["--variants", "guess"], "unknown variant 'guess'; known: predict, call, serve"),
-        (["--backends", "torch"], "unknown backend 'torch'; known: keras"),
-        (["--modes", "pinned"], "unknown mode 'pinned'; known: resident, roundtrip"),
-        (["--variants", "predict", "--modes", "resident"], "it has no resident mode"),
-        (["--precision", "int8"], "unknown precision 'int8'"),
-        (["--onednn", "maybe"], "known: on, off"),
-        (["--in-flight", "0"], "out of range"),
-    ],
-)
-def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
-    assert inference.main([*words, "--dry-run"]) == 2
-    error, tip = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ") and message in error
-    assert tip.startswith(f"  try: {options.python()} -m workloads.inference")
 
 
 def test_the_command_from_flags_to_sentences_and_again(train, tmp_path, monkeypatch, capsys):

@@ -1,7 +1,6 @@
 """python -m workloads.matmul for networks' dense layers, layouts and float8; squares are tested by the sweep's own tests."""
 
 import fake_measurements as fake
-import pytest
 from fake_measurements import row, square
 
 from kernels.problems import Matmul
@@ -38,27 +37,6 @@ def test_layouts_and_float8():
     assert {
         (p.layout, p.out) for p in problems("--model", "lenet", "--dtypes", "float8_e4m3", "--direction", "all")
     } == {("nt", "bfloat16")}
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["--batch", "3"], "--batch is for --model"),
-        (["--direction", "dgrad"], "--direction is for --model"),
-        (["--model", "lenet", "--sizes", "64"], "--sizes and --model exclude each other"),
-        (["--model", "nosuch"], "unknown model 'nosuch'; known: cifar10-cnn"),
-        (["--model", "lenet", "--batch", "0"], "'0' is out of range"),
-        (["--model", "lenet", "--direction", "back"], "unknown direction 'back'"),
-        (["--sizes", "64", "--layouts", "tt"], "unknown layout 'tt'; known: nn, nt, tn"),
-        (["--sizes", "64", "--cache", "hot"], "unknown cache 'hot'"),
-        (["--sizes", "64", "--threads", "1", "99999"], "--threads 99999: Numba, which the CPU's roofs"),
-    ],
-)
-def test_bad_input_is_one_error_line_and_a_command_that_works(argv, message, capsys):
-    assert matmul.main([*argv, "-q"]) == 2
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("error: ") and message in lines[0] and lines[1].startswith("  try: ") and len(lines) == 2
-    assert problems(*lines[1].partition(" -m workloads.matmul ")[2].split())
 
 
 def test_the_crossover_of_layers_is_refined_in_the_batch():

@@ -283,29 +283,6 @@ class TestChoosing:
         assert [s.threads for s in plan.settings(parallel, ["cpu"], args)] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    ("argv", "code", "message"),
-    [
-        (["--sizes", "0"], 2, "'0' is out of range"),
-        (["--sizes", "-5"], 2, "'-5' is not a size"),
-        (["--sizes", "abc"], 2, "'abc' is not a size"),
-        (["--sizes", "512:64"], 2, "is empty"),
-        (["--sizes", "64", "--backends", "torch"], 2, "unknown backend 'torch'"),
-        (["--sizes", "64", "--dtypes", "int4"], 2, "unknown dtype 'int4'"),
-        (["--sizes", "64", "--modes", "psychic"], 2, "unknown mode 'psychic'"),
-        (["--shapes", "4x4"], 2, "not a shape"),
-        (["--sizes", "64", "--device", "tpu"], 2, "unknown device 'tpu'"),
-        (["--sizes", "64", "-o", "/proc/nope"], 2, "cannot write"),
-    ],
-)
-def test_bad_input_is_one_error_line_and_a_command(argv, code, message, capsys):
-    assert matmul.main(argv) == code
-    out, err = capsys.readouterr()
-    lines = [line for line in err.splitlines() if "left out" not in line]
-    assert message in lines[0]
-    assert lines[0].startswith("error: ") and lines[1].startswith("  try: ") and len(lines) == 2 and not out
-
-
 NO_GPU = "--sizes 256 --backends cupy", "--sizes 64 --device gpu", "--sizes 64 --require-gpu"
 
 

@@ -317,26 +317,6 @@ def test_the_products_follow_the_trainings_that_ran():
     assert training.products(GPU_MACHINE, done) == []
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--batch", "0"], "out of range"),
-        (["--batch", "many"], "is not a size"),
-        (["--model", "vgg"], "unknown model 'vgg'"),
-        (["--samples", "100", "--steps", "3"], "not allowed with"),
-        (["--steps", "-1"], "is not a size"),
-        (["--epochs", "0"], "out of range"),
-        (["--backends", "torch"], "unknown backend 'torch' for training; known: keras"),
-        (["--data", "fake"], "invalid choice"),
-    ],
-)
-def test_usage_errors_are_one_line_and_exit_2(words, message, capsys):
-    assert training.main([*words, "--dry-run"]) == 2
-    said = capsys.readouterr().err.splitlines()
-    assert message in said[0] and said[0].startswith("error: ")
-    assert said[1].startswith(f"  try: {options.python()} -m workloads.training")
-
-
 def test_a_missing_tensorflow_exits_3_with_the_install_command_and_is_never_imported(monkeypatch, capsys):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "tensorflow" else real(name, *a))

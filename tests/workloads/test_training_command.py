@@ -137,46 +137,6 @@ def test_types_epochs_and_threads():
     assert here == [(epochs, dtype, 2) for epochs in (1, 3) for dtype in ("float64", "uint8")]
 
 
-@pytest.mark.parametrize(
-    ("words", "message", "tip"),
-    [
-        ("--model nope", "unknown model 'nope'; known: cifar10-cnn, ", "--model cifar10-cnn"),
-        ("--model a/b", "'a/b' is no package.module:function", "--model cifar10-cnn"),
-        ("--model my.py:", "'my.py:' is no package.module:function", "--model cifar10-cnn"),
-        ("--model nopkg.mod:build", "there is no module nopkg (looked in ", "--model cifar10-cnn"),
-        ("--model json:nothing", "json has no function nothing", "--model cifar10-cnn"),
-        ("--model x.keras", "there is no file x.keras", "--model cifar10-cnn"),
-        ("--model mlp-3-0x1-3", "must be at least 1", "--model cifar10-cnn"),
-        ("--width 3", "--width is for the model mlp", "--model mlp --width 3"),
-        (
-            "--model mlp --hidden-layers 3",
-            "--hidden-layers is for the model fashion-mlp",
-            "--model fashion-mlp --hidden",
-        ),
-        ("--model mlp --width 0", "out of range", "--model cifar10-cnn"),
-        ("--targets float64", "--targets is for a regression", "--model peaks --targets"),
-        ("--model peaks --dtypes uint8", "not as uint8", "--model peaks --dtypes float32"),
-        ("--model mlp-3-3x3-3 --data real", "mlp-3-3x3-3 has no real data set", "--data synthetic"),
-        ("--jit maybe", "unknown jit 'maybe'; known: auto, on, off", ""),
-        ("--dtypes int8", "unknown type 'int8'", ""),
-        ("--residence moon", "unknown residence 'moon'", ""),
-        ("--variants fit --residence fed", "nothing asked for trains with --residence fed", "--variants resident loop"),
-        ("--backends tensorflow --variants fit", "no fit of tensorflow trains here", "tensorflow --variants loop"),
-        ("--cpu-forms seen", "unknown CPU form 'seen'; known: hidden, jit, visible, all", ""),
-        ("--study nope", "unknown study 'nope'; known: seeds, ", "--study seeds --dry-run"),
-        ("--study seeds --batch 3 --jit on", "leave --batch --jit out", "--study seeds"),
-    ],
-)
-def test_bad_words_are_one_error_line_and_a_command_that_works(words, message, tip, capsys):
-    assert training.main([*words.split(), "--dry-run"]) == 2
-    error, tried = capsys.readouterr().err.splitlines()
-    assert error.startswith("error: ") and message in error
-    command = tried.removeprefix("  try: ")
-    assert tip in command
-    if "package.module" not in command:
-        assert training.main([*command.partition("workloads.training ")[2].split(), "--dry-run"]) == 0
-
-
 def test_a_library_asked_for_by_name_that_is_not_here_exits_3(monkeypatch, capsys):
     real = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *a: None if name == "jax" else real(name, *a))

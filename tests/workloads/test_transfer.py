@@ -64,30 +64,6 @@ def test_without_a_gpu_it_exits_3_with_the_reason_and_what_to_do():
     assert said[1].startswith("  try: ") and "pip install" in said[1] and len(said) == 2
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--sizes", "0"], "'0' is out of range"),
-        (["--sizes", "4KiB:1KiB:x4"], "is empty"),
-        (["--directions", "up"], "unknown direction 'up'; known: h2d, d2h, d2d, both"),
-        (["--directions", ","], "--directions names nothing"),
-        (["--host-memory", "paged"], "unknown host memory 'paged'"),
-        (["--host-memory", ","], "--host-memory names nothing"),
-        (["--host-memory", "managed", "--sizes", "2GiB"], "managed memory; at most 1073741824"),
-        (["--sizes", "4KiB", "--overlap", "16B", "--chunks", "32"], "16 bytes cannot be cut into 32 chunks"),
-        (["--sizes", "4KiB", "--overlap", "--streams", "0"], "'0' is out of range"),
-        (["--study", "small-dataset", "--sizes", "4KiB"], "--study brings its own sizes and ways; leave --sizes out"),
-    ],
-)
-def test_bad_words_are_one_line_with_a_command_that_works(capsys, words, said):
-    assert transfer.main(words) == 2
-    out, err = capsys.readouterr()
-    lines = err.splitlines()
-    assert not out and len(lines) == 2
-    assert lines[0].startswith("error: ") and said in lines[0]
-    assert lines[1].startswith("  try: ") and "-m workloads.transfer --" in lines[1]
-
-
 def test_a_cpu_alone_copies_nothing(kernels):
     with pytest.raises(options.Usage, match="--device names none"):
         planned("--device", "cpu")
