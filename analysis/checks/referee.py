@@ -188,7 +188,7 @@ def sentences(measurements: "Iterable[Measurement]") -> list[str]:
         near = sum(b.within for b in rows)
         span, off = f"{seconds(rows[0].theirs)} to {seconds(rows[-1].theirs)}", percent(abs(worst.ratio.value - 1))
         told.append(
-            f"ClockRatio {outsider}, {near} of {count(len(rows), 'row')} from {span} "
+            f"Beside {outsider}, {near} of {count(len(rows), 'row')} from {span} "
             f"agree within what is allowed ({_allowed(outsider)}); the farthest is off by {off} "
             f"({worst.name}, where runs of {outsider.split()[0]} differ by {percent(worst.own)})."
         )

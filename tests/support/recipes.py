@@ -9,7 +9,7 @@ from typing import NamedTuple
 ROOT = pathlib.Path(__file__).parent.parent.parent
 NAMES = ("a kernel", "a backend", "a Keras study", "an option", "a dtype")
 LIMITS = dict(zip(NAMES, (1, 2, 1, 3, 3), strict=True))
-_BLOCK = re.compile(r"(?P<head>[^\n]*)\n```python\n(?P<text>.*?)```\n", re.DOTALL)
+_BLOCK = re.compile(r"(?P<head>[^\n]*)\n```(?:python)?\n(?P<text>.*?)```\n", re.DOTALL)
 _NEW = re.compile(r"New file `(?P<path>[^`]+)`:")
 _EDIT = re.compile(r"In `(?P<path>[^`]+)`, (?P<where>after|before|instead of) the line `(?P<line>.+)`:")
 
