@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from kernels.problems import Conv, Matmul
+from kernels.problems import Conv, Matmul, Problem
 from workloads.records import Measurement
 
 _FROM_DTYPE = ("math", "out")  # as the operands' type unless told otherwise
@@ -28,6 +28,11 @@ def row(m: "Measurement", between: str = " ", equals: str = "=") -> str:
     """`matmul/numpy/blas m=64 n=64 k=64 threads=1`: of two different rows never the same."""
     told = fields(m.problem) + fields(m.settings)
     return between.join([m.kernel, *(f"{name}{equals}{value}" for name, value in told)])
+
+
+def shape(problem: Problem) -> str:
+    """What tells products or convolutions of one n apart; empty of others."""
+    return {"matmul": product, "conv": convolution}.get(problem.op, lambda _: "")(problem)
 
 
 def product(of: "Matmul") -> str:

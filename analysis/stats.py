@@ -219,6 +219,11 @@ def middle(samples) -> float:
     return statistics.median(samples.seconds)
 
 
+def faster(cpu: Estimate, gpu: Estimate) -> str:
+    """gpu, cpu, or neither where the intervals overlap."""
+    return "gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"
+
+
 def group_by(items: Iterable, key: Callable) -> dict:
     """key(item) -> the items that have it, in the order of both."""
     found: dict = {}

@@ -1,7 +1,10 @@
 """Markdown as lines: tables, lists, pictures, and rows in the words of people."""
 
+import csv
+import json
 import re
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Sequence
 
 from analysis.stats import Estimate, of
 from analysis.units import seconds
@@ -28,6 +31,24 @@ def table(
     left -= sum(i < left for i in empty)
     marks = ["---"] * left + ["---:"] * (len(names) - left)
     return [line(names), line(marks), *(line(text(c) for c in row) for row in cells), ""]
+
+
+def columns(heads: Sequence[str], rows: Iterable[Sequence[str]], right: bool = False) -> list[str]:
+    """Lines of text, the cells of a column under its head; all columns but the first flush right if `right`."""
+    lines = [heads, *rows]
+    widths = [max(map(len, cells)) for cells in zip(*lines, strict=True)]
+    flush = [str.ljust, *[str.rjust if right else str.ljust] * (len(widths) - 1)]
+    return ["  ".join(f(c, w) for f, c, w in zip(flush, cells, widths, strict=True)).rstrip() for cells in lines]
+
+
+def records(rows: list[dict], heads: Sequence[str], format_: str) -> None:
+    """Prints records as json or csv."""
+    if format_ == "json":
+        print(json.dumps(rows, indent=1))
+        return
+    writer = csv.DictWriter(sys.stdout, heads, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
 
 
 def line(cells: Iterable[str]) -> str:

@@ -124,24 +124,15 @@ def records(made: "Comparison") -> list[dict]:
 
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:
     """Prints the comparison: the differences first (on stderr where stdout is a table for machines), then the rows."""
+    from analysis import table
+
     out = sys.stdout if format_ in ("table", "md") else sys.stderr
     for line in preamble(made):
         print(("- " if format_ == "md" else "") + line, file=out)
-    rows = records(made)
-    if format_ == "json":
-        import json
-
-        print(json.dumps(rows, indent=1))
-    elif format_ == "csv":
-        import csv
-
-        writer = csv.DictWriter(sys.stdout, HEAD, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    if format_ in ("json", "csv"):
+        table.records(records(made), HEAD, format_)
     else:
-        print()
-        print("\n".join(_lines(made, format_ == "md", verbose)))
-        print("\n" + summary(made))
+        print("", *_lines(made, format_ == "md", verbose), "", summary(made), sep="\n")
 
 
 def preamble(made: "Comparison") -> list[str]:
@@ -182,6 +173,7 @@ def summary(made: "Comparison") -> str:
 
 
 def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
+    from analysis import table
     from analysis.compare import comparison
 
     heads = ("verdict", "new / old", "95 % interval", "least", "old", "new", "row", "flags")
@@ -194,12 +186,7 @@ def _lines(made: "Comparison", markdown: bool, verbose: bool) -> list[str]:
             cut.append(f"... and {len(found) - len(kept)} more {word}; -v shows all")
     if not rows:
         return cut
-    if markdown:
-        from analysis.table import table
-
-        return table(heads, rows, 1)[:-1] + cut
-    widths = [max(len(row[i]) for row in (heads, *rows)) for i in range(len(heads))]
-    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (heads, *rows)] + cut
+    return (table.table(heads, rows, 1)[:-1] if markdown else table.columns(heads, rows)) + cut
 
 
 def _cells(r: "Compared") -> tuple[str, ...]:

@@ -7,8 +7,10 @@ import msgspec
 
 from analysis import labels
 from analysis.crossover.families import is_rung
+from analysis.crossover.layers import is_square
 from analysis.roofline.bounds import Roof, pick, roofs
-from analysis.stats import Estimate, call_s, is_gpu, quick_seconds, seconds_of
+from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, quick_seconds, seconds_of
+from analysis.table import columns
 from analysis.units import count, flops_rate, join, percent, times
 from kernels import registry
 from kernels.problems import Problem
@@ -80,10 +82,8 @@ def ladders(
     if not taught:
         return []
     ceilings = roofs(every, machine)
-    groups: dict[tuple[str, str, int | None], list[Measurement]] = {}
-    for m in rows:
-        if m.device in taught and (m.backend in registry.OWN or _is_library(m)):
-            groups.setdefault((m.device, m.problem.math, m.settings.threads), []).append(m)
+    known = (m for m in rows if m.device in taught and (m.backend in registry.OWN or _is_library(m)))
+    groups = group_by(known, lambda m: (m.device, m.problem.math, m.settings.threads))
     ordered = sorted(
         groups.items(), key=lambda item: (is_gpu(item[0][0]), item[0][1] != "float32", item[0][1], item[0][2] or 0)
     )
@@ -104,14 +104,9 @@ def _is_library(m: "Measurement") -> bool:
 
 def _ladder(ideas, where, rows, ceilings) -> Ladder:
     op, device, math, threads = where
-    own: dict[tuple[Problem, str], Measurement] = {}
-    library: dict[Problem, Measurement] = {}
-    for m in rows:
-        if m.kernel in ideas:
-            own[m.problem, m.kernel] = m
-        elif (time := quick_seconds(m)) and _is_library(m):
-            best = library.get(m.problem)
-            library[m.problem] = m if best is None or time < call_s(best) else best
+    own = {(m.problem, m.kernel): m for m in rows if m.kernel in ideas}
+    theirs = (m for m in rows if m.kernel not in ideas and quick_seconds(m) and _is_library(m))
+    library = best_by(theirs, lambda m: m.problem, call_s)
     peak = pick(ceilings, device, "compute", math, threads)
     steps: list[Step] = []
     for problem in sorted({problem for problem, _ in own}, key=lambda p: (p.flops, repr(p))):
@@ -121,12 +116,12 @@ def _ladder(ideas, where, rows, ceilings) -> Ladder:
             if m is None or (seconds := seconds_of(m)) is None:
                 continue
             beside, roof = library.get(problem), problem.flops / peak.rate if peak else None
-            theirs = seconds_of(beside) if beside else None
+            its = seconds_of(beside) if beside else None
             made = Step(
                 kernel,
                 problem,
                 seconds,
-                theirs / seconds if theirs else None,
+                its / seconds if its else None,
                 roof / seconds if roof else None,
                 before.seconds / seconds if before else None,
                 before.kernel if before else "",
@@ -151,9 +146,7 @@ def title(ladder: Ladder) -> str:
 
 def problem_name(problem: "Problem") -> str:
     """`n = 1024`, or the shape."""
-    if problem.op == "matmul" and problem.m == problem.n == problem.k and problem.layout == "nn":
-        return f"n = {problem.n}"
-    return labels.product(problem) if problem.op == "matmul" else labels.convolution(problem)
+    return f"n = {problem.n}" if is_square(problem) else labels.shape(problem)
 
 
 def cells(ladder: Ladder, problem: "Problem") -> list[tuple[str, ...]]:
@@ -279,14 +272,7 @@ def lines(found: list[Ladder]) -> list[str]:
     out: list[str] = []
     for ladder in found:
         for problem in ladder.problems:
-            rows = [HEADS, *cells(ladder, problem)]
-            widths = [max(len(row[i]) for row in rows) for i in range(len(HEADS))]
             out += ["", f"Ladder, {title(ladder)}, {problem_name(problem)}"]
-            out += [
-                "  ".join(
-                    cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-                )
-                for row in rows
-            ]
+            out += columns(HEADS, cells(ladder, problem), right=True)
         out += ["", *(f"- {line}" for line in sentences(ladder))]
     return out

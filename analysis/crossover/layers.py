@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from analysis import labels
 from analysis.crossover.crossover import framework_of
 from analysis.crossover.families import batch_family, precision_of
 from analysis.roofline.bounds import Roof, judge
@@ -238,11 +239,9 @@ def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple
 
 
 def _reached(m: "Measurement", roofs) -> str:
-    from analysis import labels
-
-    judged, words = judge(m, roofs), labels.convolution if m.problem.op == "conv" else labels.product
+    judged = judge(m, roofs)
     share = f", {percent(judged.fraction.value)} of its roof" if judged.fraction else ""
-    return f"{flops_rate(m.problem.flops / call_s(m))} ({words(m.problem)}, {m.label}{share})"
+    return f"{flops_rate(m.problem.flops / call_s(m))} ({labels.shape(m.problem)}, {m.label}{share})"
 
 
 def library_sentences(measurements: "Iterable[Measurement]", op: str) -> list[str]:

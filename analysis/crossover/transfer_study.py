@@ -11,6 +11,7 @@ import msgspec
 
 from analysis.roofline import links
 from analysis.stats import Estimate, of
+from analysis.table import line
 from analysis.units import join, percent, seconds, size, times
 from workloads.records import Measurement
 
@@ -315,7 +316,7 @@ def table(measurements: "Iterable[Measurement]", data: tuple[DataSet, ...] = DAT
         "once for all",
         "times",
     ]
-    return ["| " + " | ".join(cells) + " |" for cells in (head, ["---"] * len(head), *map(_cells, own))]
+    return [line(cells) for cells in (head, ["---"] * len(head), *map(_cells, own))]
 
 
 def _cells(c: Cost) -> list[str]:

@@ -66,31 +66,18 @@ def _same(one, other) -> bool:
 
 def show(judged: "Judged", format_: str, verbose: bool) -> None:
     """Prints what is said of the devices (on stderr where stdout is a table for machines), then the table."""
-    import csv
-    import json
-
+    from analysis import table
     from analysis.text import machines as fleet
 
     for line in fleet.lines(judged):
         mark = "- " if format_ == "md" else ""
         print(mark + line, file=sys.stdout if format_ in ("table", "md") else sys.stderr)
-    if format_ == "json":
-        print(json.dumps(fleet.records(judged), indent=1))
-    elif format_ == "csv":
-        writer = csv.DictWriter(sys.stdout, fleet.HEAD, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(fleet.records(judged))
+    if format_ in ("json", "csv"):
+        table.records(fleet.records(judged), fleet.HEAD, format_)
     elif verbose or format_ == "md":
         head, rows = fleet.table(judged)
-        print()
-        if format_ == "md":
-            from analysis.table import table
-
-            print("\n".join(table(head, rows, 1)[:-1]))
-        else:
-            widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-            for row in (head, *rows):
-                print("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip())
+        lines = table.table(head, rows, 1)[:-1] if format_ == "md" else table.columns(head, rows)
+        print("", *lines, sep="\n")
 
 
 def verdict(judged: "Judged", share: float | None) -> int:

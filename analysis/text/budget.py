@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget, Part, budgets, problem_of
 from analysis.predict.combine import HIDDEN
 from analysis.stats import Estimate, group_by
+from analysis.table import line as table_line
 from analysis.text.rates import device_name
 from analysis.text.training import switch_words
 from analysis.units import count, join, seconds, signed
@@ -100,7 +101,7 @@ def table(made: list[Budget]) -> list[str]:
 
 
 def _line(name: str, cells: list[str]) -> str:
-    return "| " + " | ".join(c.replace("|", "\\|") for c in (name, *cells)) + " |"
+    return table_line(c.replace("|", "\\|") for c in (name, *cells))
 
 
 def _cell(part: Part | None, of: Budget) -> str:

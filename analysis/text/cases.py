@@ -8,6 +8,7 @@ from analysis.roofline import overheads
 from analysis.text import data_parallel, inference, published, verdicts
 from analysis.text.explanation import Section, answer_sentence, likeliest, unsure
 from analysis.text.explanation_tables import OVERHEAD, PARTS
+from analysis.training import side_by_side
 from analysis.training.break_even import BY_STEP
 from analysis.units import about, digits, join, percent, seconds, size, times
 from kernels import networks
@@ -67,8 +68,7 @@ def floor(e: Explanation, of: Sources) -> str:
     parts = {n: e.gpu.parts[n].value for n in OVERHEAD if n in e.gpu.parts}
     named = join(f"{PARTS[n]} ({seconds(v)})" for n, v in parts.items() if v)
     own = f"of this model's step {seconds(sum(parts.values()))} are {named}"
-    found = overheads.find(of.gpu.constants, "keras-step", GPU, jit="on")
-    constant = found or overheads.find(of.gpu.constants, "keras-step", GPU)
+    constant = verdicts.step_constant(of.gpu.constants, GPU)
     cpu = overheads.find(of.cpu.constants, "keras-step", "cpu")
     if not constant:
         return f"A step has a floor on the GPU: {own}."
@@ -261,7 +261,6 @@ _QUESTIONS: dict[str, Callable] = {
 
 
 def _inference(of: Sources) -> list[str]:
-
     rows = [m for m in (of.gpu or of.cpu).measurements if m.problem.op == "inference"]
     return inference.lines(rows) or [
         "No answers were measured here: python -m workloads.inference --model inception-v3 --batch 1 8 32"
@@ -269,8 +268,6 @@ def _inference(of: Sources) -> list[str]:
 
 
 def _teacher(of: Sources) -> list[str]:
-    from analysis.training import side_by_side
-
     rows = [m for m in (of.gpu or of.cpu).measurements if m.ok]
     return side_by_side.student_sentences(rows) or ["Not measured here: python -m workloads.training --study teacher"]
 

@@ -12,7 +12,7 @@ from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.unknown_layers import UnknownShare
 from analysis.predict.what_if import WhatIf
-from analysis.stats import Estimate, exact
+from analysis.stats import exact, faster, group_by
 from analysis.text.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines
 from analysis.training.price import Cost
 from analysis.units import about, count, digits, join, percent, seconds, size, times
@@ -136,11 +136,6 @@ def _winner_of_steps(e: Explanation, untold: tuple[str, ...]) -> str:
     )
 
 
-def faster(cpu: Estimate, gpu: Estimate) -> str:
-    """gpu, cpu, or neither where the intervals overlap."""
-    return "gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"
-
-
 def largest(p: "Prediction") -> tuple[str, float]:
     """(the largest part of a step, its share of the step)."""
     name = max((n for n in p.parts if n != "at the same time"), key=lambda n: p.parts[n].value)
@@ -200,12 +195,12 @@ def _wins(a: Answer) -> str:
 def _turned(a: Answer) -> list[tuple[str, str]]:
     """(where, the device that wins from there) of each turn of the likeliest values; of several in one band it is somewhere
     between the first and the last."""
-    groups: dict[tuple[int, int], list[Crossing]] = {}
-    for c in likeliest(a).crossings:
-        band = next((b for b in a.bands if c.below <= b[1] and b[0] <= c.above), (c.below, c.above))
-        groups.setdefault(band, []).append(c)
+
+    def band(c: Crossing) -> tuple[int, int]:
+        return next((b for b in a.bands if c.below <= b[1] and b[0] <= c.above), (c.below, c.above))
+
     made = []
-    for found in (f for f in groups.values() if len(f) % 2):
+    for found in (f for f in group_by(likeliest(a).crossings, band).values() if len(f) % 2):
         first, last = (_at(c.at.value) for c in (found[0], found[-1]))
         between, beyond = ("somewhere between ", f" and {last}") if len(found) > 1 else ("", "")
         made.append((f"{between}{a.family.varies} = {first}{beyond}", found[0].to.upper()))

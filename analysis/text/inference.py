@@ -1,6 +1,5 @@
 """What rows of inference say: samples a second on both sides, what batching, copies and joules come to, and the crossovers."""
 
-import re
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer
@@ -160,5 +159,4 @@ def serving_sentences(case: Case, rows: "Iterable[Measurement]") -> list[str]:
 def crossing_sentence(case: Case, way: Way, answer: Answer) -> str:
     """`inception-v3, array to array by model.predict: the GPU wins from batch = 3 (2..4) (measured range 1..256).`"""
     told = crossings.verdict_words(answer) + crossings.range_words(answer)
-    told = re.sub(r"\bn = ", "batch = ", told).replace("the smallest size", "the smallest batch")
     return f"{case.name}, {way.words}: {told}."

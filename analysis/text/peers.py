@@ -8,7 +8,7 @@ import msgspec
 from analysis.crossover import crossover
 from analysis.stats import Estimate, group_by, of, verdict
 from analysis.text import crossings
-from analysis.units import bytes_rate, count, digits, join, percent, seconds, size
+from analysis.units import around, bytes_rate, count, digits, join, percent, seconds, size
 from kernels.problems import AllReduce, AtOnce, Matmul, PeerCopy
 from workloads.records import Measurement
 
@@ -65,10 +65,6 @@ def story(measurements: "Iterable[Measurement]") -> list[str]:
     together = _at_once(rows)
     held_up = [line for slower, line in together if slower] or [line for _, line in together[:1]]
     return [*copy_lines(rows)[:1], *sum_lines(rows)[:2], *held_up]
-
-
-def _interval(e: Estimate, unit: float = 1.0) -> str:
-    return f"{digits(e.value / unit)} ({digits(e.low / unit)}..{digits(e.high / unit)})"
 
 
 def copy_lines(rows: "list[Measurement]") -> list[str]:
@@ -147,7 +143,7 @@ def sum_lines(rows: "list[Measurement]") -> list[str]:
             )
         for suffix, how in _LAUNCHED.items():
             if ratios := speed_ups(done, dtype, suffix):
-                words = join(f"{_interval(r)} at {size(n)}" for n, r in ratios.items())
+                words = join(f"{around(r)} at {size(n)}" for n, r in ratios.items())
                 told.append(f"Our one-shot kernel is so many times as fast as NCCL, {dtype}, {how}: {words}.")
     return told
 
@@ -207,9 +203,9 @@ def _at_once(rows: "Iterable[Measurement]") -> list[tuple[bool, str]]:
         )
         slower = worst.low > 1 + _SAME
         if not slower:
-            how = f"as fast as alone (at most {_interval(worst)} times as long, {gpu})"
+            how = f"as fast as alone (at most {around(worst)} times as long, {gpu})"
         else:
-            how = f"a call takes {_interval(worst)} times as long as alone on {gpu}, the one most held up{rates}"
+            how = f"a call takes {around(worst)} times as long as alone on {gpu}, the one most held up{rates}"
         told.append((slower, f"All {p.together} GPUs at once with {what}: {how}."))
     return told
 
@@ -245,7 +241,7 @@ def _moved(device: str, alone: crossover.Answer, together: crossover.Answer) -> 
         a, b = alone.crossings[0].at, together.crossings[0].at
         far = max(a.value, b.value) > crossover.FINE * min(a.value, b.value)
         apart = "it moves" if far and (a.high < b.low or b.high < a.low) else "it stays where it is"
-        return f"{what}: wins from n = {_interval(a)} alone and from n = {_interval(b)} while all GPUs work: {apart}."
+        return f"{what}: wins from n = {around(a)} alone and from n = {around(b)} while all GPUs work: {apart}."
     if alone.kind == together.kind:
         return f"{what}, alone and while all GPUs work: {first}."
     return f"{what} alone: {first}; while all GPUs work: {then}."

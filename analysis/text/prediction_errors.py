@@ -23,6 +23,7 @@ from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Profile
 from analysis.predict.step_work import RULE_WORDS, RULES
 from analysis.stats import NOTHING, Estimate
+from analysis.table import line
 from analysis.units import count, percent
 
 DEVICES = {"cpu": "CPU", "gpu:0": "GPU"}
@@ -44,12 +45,12 @@ def table(found: Iterable[Summary]) -> list[str]:
         "counted from the floor",
         *BASELINES,
     ]
-    lines = [_row(head), _row(["---"] * 2 + ["---:"] * (len(head) - 2))]
+    lines = [line(head), line(["---"] * 2 + ["---:"] * (len(head) - 2))]
     for s in found:
         floor = percent(s.floor) if s.floor is not None else "-"
         counted = f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-"
         lines.append(
-            _row(
+            line(
                 [
                     s.device,
                     s.bound,
@@ -69,16 +70,12 @@ def table(found: Iterable[Summary]) -> list[str]:
     return lines
 
 
-def _row(cells: Iterable[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
-
-
 def case_table(cases: Iterable[Case]) -> list[str]:
     """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
     bound by; where the step is known less well, how far the prediction lies beyond what was measured."""
     lines = [
-        _row(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
-        _row(["---", "---:", "---", "---", "---", "---:", "---:", "---:"]),
+        line(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
+        line(["---", "---:", "---", "---", "---", "---:", "---:", "---:"]),
     ]
     for c in sorted(
         cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
@@ -87,7 +84,7 @@ def case_table(cases: Iterable[Case]) -> list[str]:
         given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
         name = p.training.model + "".join(f" {n}={t}" for n, t in given.items())
         lines.append(
-            _row(
+            line(
                 [
                     name,
                     str(p.training.batch),
@@ -119,11 +116,11 @@ def _ms(e: Estimate) -> str:
 def ablations(of: "Profile", cases: list[Case]) -> list[str]:
     """A line a rule: the median and mean error of each device without it."""
     devices = list(dict.fromkeys(c.device for c in cases))
-    lines = [_row(["without", *(f"{d}: median, mean error" for d in devices)]), _row(["---", *["---:"] * len(devices)])]
-    lines.append(_row(["(all rules)", *(_errors(cases, d) for d in devices)]))
+    lines = [line(["without", *(f"{d}: median, mean error" for d in devices)]), line(["---", *["---:"] * len(devices)])]
+    lines.append(line(["(all rules)", *(_errors(cases, d) for d in devices)]))
     for rule, words in RULE_WORDS.items():
         without = leave_one_out(of, RULES - {rule})
-        lines.append(_row([words, *(_errors(without, d) for d in devices)]))
+        lines.append(line([words, *(_errors(without, d) for d in devices)]))
     return lines
 
 
@@ -186,12 +183,12 @@ def brief(of: "Profile", saved: dict[str, list[Prediction]] | None = None) -> li
     cases = leave_one_out(of)
     found = summaries(cases, of)
     head = ["device", "steps", "models", "trainings", "median error", "mean error", "best simpler prediction's median"]
-    lines = [_row(head), _row(["---"] * 2 + ["---:"] * 5)]
+    lines = [line(head), line(["---"] * 2 + ["---:"] * 5)]
     for s in found:
         name, best = min(s.baselines.items(), key=lambda item: item[1], default=("", None))
         beside = "-" if best is None else f"{percent(best)} ({name})"
         device = DEVICES.get(s.device, s.device)
-        lines.append(_row([device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), beside]))
+        lines.append(line([device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), beside]))
     bounds = {(s.device, s.bound) for s in found}
     alone = leave_one_out(of, RULES - {"calibrated"})
     by = [f"{DEVICES.get(d, d)} {_errors(alone, d)}" for d in dict.fromkeys(c.device for c in alone)]
@@ -259,12 +256,12 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         "error",
         "with the samples' share",
     ]
-    lines = [_row(head), _row(["---", "---:", "---", "---", *["---:"] * 5])]
+    lines = [line(head), line(["---", "---:", "---", "---", *["---:"] * 5])]
     found: dict[str, list] = {}
     for p, seen in _measured(predictions, of):
         what = [p.training.model, str(p.training.batch), p.settings.device, p.execution]
         if seen is None:
-            lines.append(_row([*what, _ms(p.step_s), "", "not measured", "", ""]))
+            lines.append(line([*what, _ms(p.step_s), "", "not measured", "", ""]))
             continue
         saved = p.told_by(seen.with_feed)
         both = saved, saved if p.held_s.value else saved + seen.feed().value
@@ -272,7 +269,7 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
         inside, more = held.value, both[1] - saved
         share = f"{1e3 * inside:.3g} in it" if inside else f"{1e3 * more:.3g} to add" if more else "-"
         lines.append(
-            _row([*what, _ms(p.step_s + held), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)])
+            line([*what, _ms(p.step_s + held), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)])
         )
         found.setdefault(p.settings.device, []).append((*both, seen))
     if not found:

@@ -13,6 +13,7 @@ from analysis.predict.profile import Profile
 from analysis.roofline.roofs import roofs
 from analysis.stats import Estimate
 from analysis.text import training
+from analysis.text.verdicts import WINNER
 from analysis.training import break_even, inference
 from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from analysis.units import bytes_rate, digits, flops_rate, join, percent, seconds, times
@@ -32,7 +33,6 @@ class Comparison(msgspec.Struct, frozen=True):
     case: Case
     claim: Claim
     way: str
-    pair: Pair | None
     here: Estimate | None
     why: tuple[str, ...]
 
@@ -55,9 +55,7 @@ def comparisons(measurements: "Iterable[Measurement]", cases: Iterable[Case] = C
             made += [_compared(case, claim, pair, found) for pair in own]
             if not own:
                 made.append(
-                    Comparison(
-                        case, claim, "", None, None, (f"{NOT_MEASURED}: no rows of both devices at its settings",)
-                    )
+                    Comparison(case, claim, "", None, (f"{NOT_MEASURED}: no rows of both devices at its settings",))
                 )
     return made
 
@@ -88,7 +86,6 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Compar
         case,
         claim,
         training.way_word(pair.gpu.row),
-        pair,
         here,
         tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",),
     )
@@ -215,8 +212,7 @@ def sentence(b: Comparison) -> str:
     if b.here is None:
         return f"{said}; here {b.why[0]}."
     agrees = _agreement(b.claim, b.here) if b.faster == b.claim.faster else "unlike the article"
-    winner = {"cpu": "the CPU is faster", "gpu": "the GPU is faster", "neither": "neither is faster"}[b.faster]
-    return f"{said}; here {winner}, {agrees}: {gain_words(b.here)} ({b.way}); {'; '.join(b.why)}."
+    return f"{said}; here {WINNER[b.faster]}, {agrees}: {gain_words(b.here)} ({b.way}); {'; '.join(b.why)}."
 
 
 def lines(measurements: "Iterable[Measurement]") -> list[str]:

@@ -17,7 +17,7 @@ from analysis.crossover.time_split import why
 from analysis.roofline import links
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
-from analysis.stats import quick_seconds
+from analysis.stats import faster, quick_seconds
 from analysis.text import crossings, rates, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Pair
@@ -192,8 +192,7 @@ def _batch(q: Evidence) -> Answered:
     found = [a for a in break_even.answers(q.rows, ("batch",)) if a.form.mode == BY_STEP]
     if not found:
         return NOTHING
-    kinds = {kind: sum(a.kind == kind for a in found) for kind in dict.fromkeys(a.kind for a in found)}
-    told = join(f"in {n} {_BATCHES.get(kind, kind)}" for kind, n in kinds.items())
+    told = join(f"in {n} {_BATCHES.get(kind, kind)}" for kind, n in Counter(a.kind for a in found).items())
     return (
         f"It gives the GPU more work for each call: of {count(len(found), 'training')} measured over batches, {told}.",
         " ".join(whole_training.answer_sentence(a) for a in found[:3]),
@@ -204,10 +203,7 @@ def _training(q: Evidence) -> Answered:
     plain = [p for p in q.pairs if not p.setup.switches]
     if not plain:
         return NOTHING
-    wins = {"gpu": 0, "cpu": 0, "neither": 0}
-    for p in plain:
-        cpu, gpu = p.cpu(BY_STEP).costs.step, p.gpu.costs.step
-        wins["gpu" if gpu.high < cpu.low else "cpu" if cpu.high < gpu.low else "neither"] += 1
+    wins = Counter(faster(p.cpu(BY_STEP).costs.step, p.gpu.costs.step) for p in plain)
     pays = [e.value for p in plain if (e := break_even.payback(p)) is not None and e.value < math.inf]
     return (
         f"In {wins['gpu']} of the {count(len(plain), 'training')} measured on both devices its step is shorter, in {wins['cpu']} "

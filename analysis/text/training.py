@@ -12,7 +12,7 @@ from analysis.training import break_even, side_by_side
 from analysis.training.break_even import Pair, Setup
 from analysis.units import bytes_rate, count, digits, flops_rate, percent, seconds, size, times
 from kernels import networks
-from kernels.problems import Inference, Problem, Training
+from kernels.problems import Inference, Training
 from workloads.records import SAMPLES, Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
@@ -219,9 +219,9 @@ def problem(m: "Measurement") -> str:
     """What was computed, in a few words: with the arithmetic beside it no two problems say the same."""
     p = m.problem
     if p.op == "matmul":
-        return shape(p) + (f" to {p.out}" if p.out != p.dtype else "")
+        return labels.shape(p) + (f" to {p.out}" if p.out != p.dtype else "")
     if p.op == "conv":
-        return shape(p)
+        return labels.shape(p)
     if p.op == "stream":
         return f"{p.operation} {_exactly(p.nbytes)} {p.dtype}"
     if p.op == "training":
@@ -252,13 +252,6 @@ def _exactly(nbytes: int) -> str:
 
 def _inputs(of: "Training | Inference") -> str:
     return f", {of.dtype} inputs" if of.dtype != "float32" else ""
-
-
-def shape(problem: "Problem") -> str:
-    """What tells products or convolutions of one n apart; empty of others."""
-    if problem.op == "matmul":
-        return labels.product(problem)
-    return labels.convolution(problem) if problem.op == "conv" else ""
 
 
 def how(m: "Measurement") -> str:

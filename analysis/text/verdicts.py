@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from analysis.roofline import links, overheads
-from analysis.stats import Estimate, middle
+from analysis.stats import Estimate, faster, middle
 from analysis.training import break_even
 from analysis.training.break_even import BY_STEP, Device, Pair
 from analysis.units import bytes_rate, percent, seconds, size, times
@@ -15,6 +15,7 @@ from kernels import networks
 from workloads.records import Measurement
 from workloads.records.cases import Complaint, Reported
 
+WINNER = {"gpu": "the GPU is faster", "cpu": "the CPU is faster", "neither": "neither is faster"}
 FIT = "training/keras/fit"
 NEAR = 4.0  # a row of so many times the batch may still stand for a complaint
 STARTING, COPYING, WORKING = "starting the step", "the bytes of the batch", "launching and running its kernels"
@@ -37,7 +38,7 @@ class Measured(msgspec.Struct, frozen=True):
     @property
     def faster(self) -> str:
         """gpu, cpu, or neither where the interval of the ratio holds 1."""
-        return "gpu" if self.gpu.high < self.cpu.low else "cpu" if self.cpu.high < self.gpu.low else "neither"
+        return faster(self.cpu, self.gpu)
 
     @property
     def largest(self) -> str:
@@ -81,9 +82,7 @@ def _distance(pair: Pair, batch: int) -> float:
 def _parts(pair: Pair, measurements: "list[Measurement]", step: float) -> dict[str, float]:
     """The GPU's step: the constant of a Keras step, the bytes by the copies' law beyond a few bytes' copy, the rest."""
     s = pair.setup
-    constant = overheads.find(overheads.constants(measurements), "keras-step", pair.gpu.device, jit="on")
-    if constant is None:
-        constant = overheads.find(overheads.constants(measurements), "keras-step", pair.gpu.device)
+    constant = step_constant(overheads.constants(measurements), pair.gpu.device)
     parts = {STARTING: constant.seconds.value} if constant else {}
     network, law = networks.known(s.model), _law(measurements, pair.gpu.device)
     if network and law:
@@ -92,6 +91,11 @@ def _parts(pair: Pair, measurements: "list[Measurement]", step: float) -> dict[s
         )
         parts[COPYING] = max(0.0, law.seconds(nbytes).value - law.seconds(_LEAST).value)
     return parts | {WORKING: max(0.0, step - sum(parts.values()))}
+
+
+def step_constant(constants: tuple[overheads.Constant, ...], device: str) -> overheads.Constant | None:
+    """What a Keras step takes on a GPU whatever its work: compiled by XLA, where that was measured."""
+    return overheads.find(constants, "keras-step", device, jit="on") or overheads.find(constants, "keras-step", device)
 
 
 def _law(measurements: "Iterable[Measurement]", device: str) -> links.Link | None:
@@ -108,7 +112,7 @@ def sentence(reported: "Reported", found: Measured | None) -> str:
     if found is None:
         return f"{name}: no rows of both devices here; measure them with: {command(reported)}"
     at = "" if found.batch == t.batch else f" (at batch {found.batch}, the nearest measured)"
-    who = {"gpu": "the GPU is faster", "cpu": "the CPU is faster", "neither": "neither is faster"}[found.faster]
+    who = WINNER[found.faster]
     steps = f"a step takes {_interval(found.gpu)} on the GPU and {_interval(found.cpu)} on the CPU"
     # a noisy step may be shorter than the constant of one
     most = min(1.0, found.parts[found.largest] / found.gpu.value)

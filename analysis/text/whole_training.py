@@ -1,7 +1,6 @@
 """Trainings in words: crossovers, when the GPU pays back its start, the small-dataset study, the CPU's forms as a trap, where
 the samples live and what each switch does."""
 
-import re
 from collections.abc import Iterable
 from math import inf
 from statistics import median
@@ -21,19 +20,15 @@ from workloads.records import Measurement, settings
 
 CANT_TELL = "can't tell"
 _SHOWN = 0.05  # of a job: a part worth a sentence
-_SMALLEST = {
-    "batch": "the smallest batch",
-    "samples": "the fewest samples",
-    "width": "the smallest width",
-    "depth": "the fewest layers",
-}
 
 
 def answer_sentence(a: Answer) -> str:
     """Who wins along a size, by what: `cifar10-cnn (S0), ...: by a step the GPU wins from batch = 3.1 (2.9..3.3) ...`."""
     job, setup = job_of(a) if a.form.mode == BY_JOB else ("", setup_of(a.family))
     how = f"{a.form.mode} {job}".strip()
-    return f"{subject(setup, a.family.varies)}: by {how}, {verdict_of(a)} (measured {a.low_n}..{a.high_n})."
+    return (
+        f"{subject(setup, a.family.varies)}: by {how}, {crossings.verdict_words(a)} (measured {a.low_n}..{a.high_n})."
+    )
 
 
 def job_of(a: Answer) -> tuple[str, Setup]:
@@ -44,13 +39,6 @@ def job_of(a: Answer) -> tuple[str, Setup]:
         return f"of {count(break_even.planned(at, varies)[1], 'epoch')}", setup
     words, named = whole_job(at, varies)
     return words, msgspec.structs.replace(setup, samples=named.samples)
-
-
-def verdict_of(a: Answer) -> str:
-    """Who wins from where, what varies named."""
-    varies = a.family.varies
-    words = re.sub(r"\bn = ", f"{varies} = ", crossings.verdict_words(a))
-    return words.replace("the smallest size", _SMALLEST[varies])
 
 
 def setup_of(family: "Family") -> Setup:
@@ -121,16 +109,14 @@ class Small(msgspec.Struct, frozen=True):
     pairs: tuple[Pair, ...]
 
 
-def small_datasets(made: Iterable[Pair], least: int = 3) -> list[Small]:
-    """Trainings that ran with at least so many sample counts, Keras's own first."""
+def small_datasets(made: Iterable[Pair]) -> list[Small]:
+    """Trainings that ran with at least three sample counts, Keras's own first."""
     groups: dict[Setup, dict[int, Pair]] = {}
     for pair in made:
         if not set(dict(pair.setup.switches)) - {"residence"} and (at := break_even.size_of(pair.setup, "samples")):
             groups.setdefault(at[1], {})[at[0]] = pair
     found = [
-        Small(fixed, tuple(p for _, p in sorted(sizes.items())))
-        for fixed, sizes in groups.items()
-        if len(sizes) >= least
+        Small(fixed, tuple(p for _, p in sorted(sizes.items()))) for fixed, sizes in groups.items() if len(sizes) > 2
     ]
     return sorted(found, key=lambda small: not small.fixed.kernel.endswith("/fit"))
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from statistics import median
 
 from analysis.stats import Estimate, group_by, of, verdict
-from analysis.units import count, digits, join, seconds
+from analysis.units import around, count, digits, join, seconds
 from workloads.records import Measurement, Samples
 
 TRIAL = "training/keras/trial"
@@ -37,10 +37,6 @@ def _where(m: "Measurement") -> str:
     return m.side
 
 
-def _words(e: Estimate) -> str:
-    return f"{digits(e.value)} ({digits(e.low)}..{digits(e.high)})"
-
-
 def student_sentences(done: "list[Measurement]") -> list[str]:
     """The slowdown of teacher and student, and what both at once bring against one after the other."""
     said = []
@@ -56,7 +52,7 @@ def student_sentences(done: "list[Measurement]") -> list[str]:
         said.append(
             f"A frozen teacher ({teacher.problem.model}) answering on the {_where(teacher)} while the student "
             f"({student.problem.model}, batch {student.problem.batch}) trains on the {_where(student)}: the student's step takes "
-            f"{_words(slower[0])} times as long as alone{_doubt(slower[0])}, the teacher's answer {_words(slower[1])} times"
+            f"{around(slower[0])} times as long as alone{_doubt(slower[0])}, the teacher's answer {around(slower[1])} times"
             f"{_doubt(slower[1])}."
         )
         said.append(
@@ -77,8 +73,8 @@ def _gain(alone: "list[Measurement]", longer: "Measurement") -> str:
     after = Samples("host-latency", sums, 1, tuple(range(len(sums))), "")
     gain = _by_rounds(sum(of(m.on("host-latency")).value for m in alone) / of(both).value, both, after)
     if gain.low <= 1 <= gain.high:
-        return f"can't tell which is quicker, {_words(gain)} times as fast"
-    return f"{_words(gain)} times as fast" if gain.low > 1 else f"{_words(1 / gain)} times as long"
+        return f"can't tell which is quicker, {around(gain)} times as fast"
+    return f"{around(gain)} times as fast" if gain.low > 1 else f"{around(1 / gain)} times as long"
 
 
 def _rounds(samples) -> list[float]:
@@ -115,7 +111,7 @@ def at_once_sentences(done: "list[Measurement]") -> list[str]:
     said = []
     for alone, pairs in gains(done).values():
         step = of(alone.on("host-latency")).value
-        told = [f"{k} at once make {_words(gain)} times as many steps a second in all" for k, gain in pairs]
+        told = [f"{k} at once make {around(gain)} times as many steps a second in all" for k, gain in pairs]
         p = alone.problem
         said.append(
             f"Trainings of {p.model} at batch {p.batch} on one {_where(alone)}, each in its process: one makes "

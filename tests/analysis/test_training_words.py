@@ -7,8 +7,8 @@ from test_jobs import one, trained
 
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
+from analysis.text import crossings, training_answers, whole_training
 from analysis.text import training as training_words
-from analysis.text import training_answers, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_JOB, BY_STEP
 from workloads.records import Measurement
@@ -73,7 +73,7 @@ def test_a_crossing_between_sizes_far_apart_is_only_somewhere():
     found = one(break_even.answers(made, ["samples"]), BY_STEP)
     assert found.crossings[0].wide
     expected = "the GPU wins from somewhere between the measured samples = 100 and 40,000"
-    assert whole_training.verdict_of(found) == expected
+    assert crossings.verdict_words(found) == expected
     assert not [s for s in training_answers.training_sentences(made) if "wins from" in s]
     between = [
         trained("peaks", 2000, 2000, (0.0, 0.0, t), device=d, noise=0.9, epochs=2)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from analysis import table
+from analysis import labels, table
 from analysis.report.charts.chart import rounded
 from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Judged
@@ -74,7 +74,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
 
 def order(m: "Measurement") -> tuple:
     p, s = m.problem, m.settings
-    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), rows.shape(p)
+    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), labels.shape(p)
     return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
 
 

@@ -10,7 +10,7 @@ from analysis.report.charts.style import BLUE, DASHES, MARKERS, RED, label_right
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu
 from analysis.table import image, listed, table, text
-from analysis.text import published, training, whole_training
+from analysis.text import crossings, published, training, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import digits, seconds
@@ -117,7 +117,7 @@ def _named(group: dict[str, Answer]) -> str:
 
 def _verdict(a: Answer) -> str:
     """Who wins from where, of which job."""
-    return (f"{whole_training.job_of(a)[0]}: " if a.form.mode == BY_JOB else "") + whole_training.verdict_of(a)
+    return (f"{whole_training.job_of(a)[0]}: " if a.form.mode == BY_JOB else "") + crossings.verdict_words(a)
 
 
 def _small(found: "list[whole_training.Small]") -> list[str]:
