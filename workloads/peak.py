@@ -32,7 +32,7 @@ def rows(args: argparse.Namespace, here) -> list:
     """
     from kernels.problems.arrays import MATHS
     from workloads.harness import plan
-    from workloads.records import Row
+    from workloads.records import Row, Settings
 
     on = plan.devices(args, here)
     kernels = plan.kernels("peak", args, on)
@@ -41,32 +41,14 @@ def rows(args: argparse.Namespace, here) -> list:
     try:
         found = []
         for math in every:
-            able = [k for k in kernels if not refusal(k, math)]
+            some = plan.peak_problem(math, Settings(threads=1))
+            able = [k for k in kernels if not plan.refusal(k, some)]
             # what was asked for by name is refused in a row, with the reason
             chosen = able or (kernels if asked else [])
             found += [Row(k.name, plan.peak_problem(math, s), s) for k in chosen for s in plan.settings(k, on, args)]
         return found
     except ValueError as error:
         raise options.Usage(str(error)) from error
-
-
-def refusal(kernel, math: str) -> str:
-    """Why a kernel of Numba has no such arithmetic on this CPU; "" where it has. What a GPU's kernel cannot do is a row
-    with its reason: only a worker may load its library.
-
-    Raises: ValueError for an unknown arithmetic.
-    """
-    from workloads.harness import plan
-    from workloads.records import Settings
-
-    some = plan.peak_problem(math, Settings(threads=1))
-    if kernel.backend != "numba":
-        return ""
-    try:
-        kernel.bind(some, *some.inputs(1))
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 WORKLOAD = Workload("peak", parser, rows)

@@ -1,7 +1,6 @@
 """Times STREAM's element-wise passes and those of a training step: how fast the memory is, on the CPU and the GPU."""
 
 import argparse
-import functools
 import sys
 
 from workloads import options
@@ -65,7 +64,8 @@ def rows(args: argparse.Namespace, here) -> list:
         raise options.Usage(str(error)) from error
     on = plan.devices(args, here)
     kernels = plan.kernels("stream", args, on, on_request=("tensorflow",))
-    refused = {(k.name, p.operation, p.dtype): refusal(k, p.operation, p.dtype) for k in kernels for p in problems}
+    kinds = {(p.operation, p.dtype): Stream(p.operation, 1 << 20, p.dtype) for p in problems}
+    refused = {(k.name, *kind): plan.refusal(k, small) for k in kernels for kind, small in kinds.items()}
     found = [
         Row(k.name, p, s)
         for p in problems
@@ -77,22 +77,6 @@ def rows(args: argparse.Namespace, here) -> list:
         tip = f"python -m workloads.stream --operations {' '.join(args.operations)} --backends tensorflow"
         raise options.Usage("; ".join(dict.fromkeys(filter(None, refused.values()))) or "no kernel is left", tip)
     return found
-
-
-@functools.cache
-def refusal(kernel, operation: str, dtype: str) -> str:
-    """Why a kernel of NumPy or Numba does not do that operation at any size; "" where it does. What another library cannot
-    do is a row with its reason: only a worker may load it."""
-    from kernels.problems import Stream
-
-    if kernel.backend not in ("numpy", "numba"):
-        return ""
-    small = Stream(operation, 1 << 20, dtype)
-    try:
-        kernel.bind(small, *small.inputs(1))
-    except ValueError as error:
-        return str(error)
-    return ""
 
 
 def answer(args: argparse.Namespace, outcome) -> None:

@@ -17,21 +17,7 @@ LONG = """Roofs, memory levels, launches, copies, matrix products, their crossov
 --quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
 what several do with each other and what they take from each other at once."""
 STORED = ROOT / "reports"
-SHARED = (
-    "device",
-    "threads",
-    "require_gpu",
-    "min_time",
-    "min_samples",
-    "max_noise",
-    "max_time",
-    "fast",
-    "rigorous",
-    "seed",
-    "resume",
-    "quiet",
-    "verbose",
-)
+SHARED = "device threads require_gpu min_time min_samples max_noise max_time fast rigorous seed resume quiet verbose"
 
 
 def parser() -> options.Parser:
@@ -112,13 +98,16 @@ def _parts(args: argparse.Namespace, here, every: bool) -> list[tuple[str, dict]
     return on_each_gpu(parts, gpus) if every else parts
 
 
+def _command(name: str):
+    return importlib.import_module(f"workloads.{name}")
+
+
 def arguments(
     args: argparse.Namespace, name: str, flags: dict, folder: pathlib.Path, left: float | None
 ) -> argparse.Namespace:
     """The arguments of one workload within this suite."""
-    module = importlib.import_module(f"workloads.{name}")
-    made = module.parser().parse_args([])
-    for flag in SHARED:
+    made = _command(name).parser().parse_args([])
+    for flag in SHARED.split():
         setattr(made, flag, getattr(args, flag))
     for flag, value in flags.items():
         setattr(made, flag, value)
@@ -197,9 +186,8 @@ def _one(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload's own session, its final sentences left to the report."""
     if args.format == "table":
         print(f"\n{name}", flush=True)
-    module = importlib.import_module(f"workloads.{name}")
     try:
-        return module.session(args, command, run)
+        return _command(name).session(args, command, run)
     except options.Missing as missing:  # TensorFlow, say: the rest of the suite still has its answer
         print(f"{name} left out: {missing}\n  to have it: {missing.tip}", file=sys.stderr)
         return options.MISSING
@@ -246,7 +234,7 @@ def _leave_with_parent() -> None:
 
 def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list]]:
     """The rows of one workload by result file; those that depend on what is seen are not known yet."""
-    module = importlib.import_module(f"workloads.{name}")
+    module = _command(name)
     args.quiet = True  # what is left out is said when it is measured
     yield name, list(module.rows(args, here))
     if name == "peers":
@@ -257,7 +245,7 @@ def _rows(name: str, args: argparse.Namespace, here) -> Iterator[tuple[str, list
 
 def _measured(name: str, args: argparse.Namespace, command: str, run) -> int:
     """One workload without its table and sentences."""
-    module = importlib.import_module(f"workloads.{name}")
+    module = _command(name)
     try:
         for measure in (module.measure, *([module.measure_at_once] if name == "peers" else [])):
             measure(args, command, run=run)
@@ -270,10 +258,9 @@ def _dry_run(args: argparse.Namespace, parts: list[tuple[str, dict]]) -> int:
     for name, flags in parts:
         if args.format != "json":  # then it is one part, and its plan an object
             print(f"\n{name}")
-        module = importlib.import_module(f"workloads.{name}")
         made = arguments(args, name, flags, pathlib.Path(), None)
         made.dry_run = True
-        module.session(made, "", None)
+        _command(name).session(made, "", None)
     return options.OK
 
 

@@ -1,6 +1,6 @@
 """Checks whether a timing can be true; a finding says what was seen, why it matters and what to type next."""
 
-# What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.probes`); what takes other rows or
+# What one row's numbers show is flagged when it is measured (`records.row_flags`, `harness.flags`); what takes other rows or
 # roofs
 # is seen when they are read.
 

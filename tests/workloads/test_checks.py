@@ -13,7 +13,8 @@ from analysis.checks.rows import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
 from workloads import ROOT, doctor, options, records, session
-from workloads.harness import copy_modes, probes, sweep
+from workloads.harness import copy_modes, sweep
+from workloads.harness import flags as probes
 from workloads.harness import row as measure
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, Run, Samples, Settings, row_flags
@@ -259,7 +260,7 @@ def test_a_blas_that_leaves_avx512_alone_is_flagged_where_it_is_timed(monkeypatc
     problem = Matmul(8, 8, 8)
     a, b = problem.inputs(1)
     wanted = Row(kernel, problem, Settings(device, threads=2))
-    assert set(probes.flags(registry.find(kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+    assert set(probes.raised(registry.find(kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
 
 
 @pytest.mark.parametrize(
@@ -280,7 +281,7 @@ def test_threads(monkeypatch, threads, took, most, flags):
     problem = Matmul(8, 8, 8)
     wanted = Row("matmul/numpy/operator", problem, Settings(threads=threads))
     a, b = problem.inputs(1)
-    assert set(probes.flags(registry.find(wanted.kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
+    assert set(probes.raised(registry.find(wanted.kernel), wanted, prepared(lambda: a @ b), (a, b), 1e-5)) == flags
 
 
 def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
@@ -299,9 +300,9 @@ def test_a_result_in_host_memory_is_no_gpus(monkeypatch):
     a, b = problem.inputs(1)
     made = copy_modes.Prepared(lambda: value, lambda value: a @ b, lambda: None, None)
     on_gpu = Row(kernel.name, problem, Settings("gpu:0"))
-    assert probes.flags(kernel, on_gpu, made, (a, b), 1e-5) == ("ran-on-cpu",)
+    assert probes.raised(kernel, on_gpu, made, (a, b), 1e-5) == ("ran-on-cpu",)
     value.device = "/job:localhost/replica:0/task:0/device:GPU:0"
-    assert probes.flags(kernel, on_gpu, made, (a, b), 1e-5) == ()
+    assert probes.raised(kernel, on_gpu, made, (a, b), 1e-5) == ()
 
 
 # The doctor.

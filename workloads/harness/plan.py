@@ -92,6 +92,17 @@ def usable(what: Kernel | registry.Backend, on: list[str]) -> bool:
     return any(device.partition(":")[0] in what.devices for device in on)
 
 
+def refusal(kernel: Kernel, problem: Problem) -> str:
+    """Why a kernel of NumPy or Numba does not do a problem; "" where it does. What another library cannot do is a row with its
+    reason: only a worker may load it."""
+    if kernel.backend in ("numpy", "numba"):
+        try:
+            kernel.bind(problem, *problem.inputs(1))
+        except ValueError as error:
+            return str(error)
+    return ""
+
+
 def no_device(backend: str) -> tuple[str, str]:
     """(message, command that helps) for a backend none of whose devices is here or asked for."""
     wants = registry.BACKENDS[backend].devices[0]

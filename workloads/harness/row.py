@@ -13,7 +13,8 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads.harness import copy_modes, cpu_watch, probes, startup, telemetry, timing
+from workloads.harness import copy_modes, cpu_watch, startup, telemetry, timing
+from workloads.harness.flags import raised
 from workloads.harness.handlers import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.timing import Limits
 from workloads.machine import facts
@@ -163,7 +164,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     watch = telemetry.watch(row.settings.device, row.problem.op == "transfer", framework)
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
     if samples:
-        flags += probes.flags(kernel, row, prepared, timed, min(samples[0].seconds))
+        flags += raised(kernel, row, prepared, timed, min(samples[0].seconds))
     return row.result(
         "ok",
         samples=samples,

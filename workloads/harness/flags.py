@@ -25,7 +25,7 @@ _LOOKS = 3
 _EVERY = 4096  # values of an input that are looked at
 
 
-def flags(
+def raised(
     kernel: registry.Kernel, row: Row, prepared, inputs: tuple[np.ndarray, ...], call_s: float
 ) -> tuple[str, ...]:
     """The flags of a row that was timed at `call_s` seconds a call, on what it was timed with."""
