@@ -88,3 +88,21 @@ def test_an_interrupt_outside_a_sweep_is_one_line_and_130(capsys):
 
     assert options.command(options.parser("workloads.x", "", "x"), [], body) == 130
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_flags_are_declared_by_a_text():
+    made = options.parser("x", "does", "python -m x")
+    text = """
+--sizes N ... =1,2  sizes (1 2),
+                    in order
+--kind {a,b} =b     one of two
+--count N           a whole number
+--share S =5        what `S` makes of it
+-q --quiet          says nothing"""
+    options.add(made, text, S=float)
+    assert vars(made.parse_args([])) == {"sizes": ["1", "2"], "kind": "b", "count": None, "share": 5.0, "quiet": False}
+    given = made.parse_args(["--sizes", "3", "4", "--kind", "a", "--count", "2^3", "-q"])
+    assert (given.sizes, given.kind, given.count, given.quiet) == (["3", "4"], "a", 8, True)
+    assert "sizes (1 2), in order" in made.format_help()
+    with pytest.raises(options.Usage, match="invalid choice: 'c'"):
+        made.parse_args(["--kind", "c"])
