@@ -8,6 +8,8 @@ from typing import Any
 from workloads import options
 from workloads.session import Workload, refined
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.conv --model cifar10-cnn --batch 32 --direction all"
 LONG = """Convolutions forward (fprop) and backward (dgrad, wgrad) on the CPU (NumPy's BLAS, our tiles in Numba) and the GPU
 (cuBLAS, cuDNN), and as TensorFlow runs them (--backends tensorflow): resident on the device and with each kind of

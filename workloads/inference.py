@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Lines, Workload, number, part
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.inference --model cifar10-cnn --batch 1:256:x4"
 LONG = """Answers batches of samples by model.predict and by a tf.function of the model, on the CPU and the GPU: with the samples
 on the device already, and array to array with both copies; single requests with several in flight; joules a sample where

@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Lines, Workload, number
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.launch --backends numpy numba"
 LONG = """What a call costs before any work: NumPy, Numba, CuPy and TensorFlow calls, GPU launches and graph nodes, a step and
 an epoch of a Keras model with almost no work; and what happens once in a process: imports, the device's start, first

@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Workload, refined
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.matmul --sizes 64:4096:x2"
 LONG = """C = A B on the CPU (NumPy's BLAS, Numba) and the GPU (cuBLAS through CuPy): resident on the device and with each
 kind of copy, under measured roofs: square products, any shapes, or those of a network's dense layers. Ends with the

@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Workload
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.peak --dtypes float32"
 
 

@@ -7,6 +7,8 @@ from workloads import options
 from workloads import session as shared
 from workloads.session import Lines, Workload, number
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.peers --fast"
 LONG = """Copies from every GPU to every other (both ways and at once), all-reduces over all of them by NCCL and, for small ones,
 by a kernel of ours, and the same work on each GPU alone and on all at once. Takes two GPUs or more."""

@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Workload
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.stream --sizes 256MiB --operations triad"
 # kernels.problems.Stream's, which is too heavy to import for --help; a test holds them together.
 OPERATIONS = (

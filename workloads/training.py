@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Lines, Workload, number, part, resume_command
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.training --model cifar10-cnn --samples 1000 --epochs 2"
 LONG = """Trains models on the CPU and on the GPU, a process for each device and set of switches: milliseconds a step, an epoch
 and a fit, each from runs that vary it alone, what compilation and start-up cost, and the whole job. A model is NAME (unknown

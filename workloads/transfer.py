@@ -6,6 +6,8 @@ import sys
 from workloads import options
 from workloads.session import Lines, Workload, number
 
+__all__ = ("run",)
+
 EXAMPLE = "python -m workloads.transfer --sizes 4KiB:256MiB:x4 --fast"
 SIZES = "4B:1GiB:x4"
 # Managed memory is asked for by name only: the driver moves it when it likes, and holds it twice meanwhile.

@@ -3,6 +3,8 @@
 Imports the ground.
 """
 
+__all__ = ("load",)
+
 
 def load(*runs):
     """Result files, run folders or machine folders as one pandas DataFrame, with each row's share of its roof.
