@@ -5,8 +5,10 @@ How rows take turns alone and together is in workloads.harness.concurrent.
 """
 
 import argparse
+import functools
+import itertools
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 
 import msgspec
 
@@ -62,22 +64,10 @@ def rows(study: str, args: argparse.Namespace, here: Machine) -> list[Row]:
 def seconds(study: str, args: argparse.Namespace, here: Machine) -> float:
     """About how long a study takes: its windows, or its trials at 10 s each, and 20 s for each process that starts."""
     planned = rows(study, args, here)
-    sets = 0 if study == "trials" else len(planned)
-    return sets * _rounds(args) * (_window_s(args) * 1.3 + 0.5) + sum(
-        _trial_count(args) * (25 if row.settings.process == "fresh" else 10) if study == "trials" else 20
-        for row in planned
-    )
-
-
-def _words(args: argparse.Namespace, flag: str, default: str) -> list[str]:
-    given = getattr(args, flag, None)
-    return options.words([given] if isinstance(given, str) else given) or [default]
-
-
-def _sizes(args: argparse.Namespace, flag: str, default: int) -> list[int]:
-    given = getattr(args, flag, None)
-    given = [default] if given is None else given if isinstance(given, (list, tuple)) else [given]
-    return options.sizes([str(v) for v in given])
+    if study == "trials":
+        return sum(_trial_count(args) * (25 if row.settings.process == "fresh" else 10) for row in planned)
+    turns = _turns(args)
+    return len(planned) * (turns.rounds * (turns.window_s * 1.3 + 0.5) + 20)
 
 
 def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
@@ -86,22 +76,24 @@ def _trainings(args: argparse.Namespace, model: str) -> list[Training]:
     Raises: Usage for an unknown one: these studies take networks from the tables.
     """
     found = []
-    for name in _words(args, "model", model):
+    for name in options.words(args.model) or [model]:
         try:
             network = networks.find(name)
         except ValueError as error:
-            raise options.Usage(
-                f"{error} (this study takes no others)", "python -m workloads.training --study trials"
-            ) from error
-        for batch in _sizes(args, "batch", min(network.batch, network.samples)):
-            for samples in _sizes(args, "samples", batch * (getattr(args, "steps", None) or STEPS)):
-                found += [Training(name, batch, samples, epochs) for epochs in _sizes(args, "epochs", 1)]
+            tip = "python -m workloads.training --study trials"
+            raise options.Usage(f"{error} (this study takes no others)", tip) from error
+        for batch in plan.counts(args.batch, min(network.batch, network.samples)):
+            for samples in plan.counts(args.samples, batch * (args.steps or STEPS)):
+                found += [Training(name, batch, samples, epochs) for epochs in plan.counts(args.epochs, 1)]
     return found
 
 
-def _chosen(args: argparse.Namespace, **own: str) -> dict[str, str]:
-    """The switches of a study's rows: the data, jit where it was asked for, and its `own`."""
-    return {**switches.changed({"data": args.data, "jit_compile": _words(args, "jit", "auto")[0]}), **own}
+def _settings(args: argparse.Namespace, device: str, process: str = "warm", **own: str) -> Settings:
+    """The settings of a study's row, its switches the data, jit where it was asked for, and its `own`."""
+    jit = (options.words(args.jit) or ["auto"])[0]
+    threads = plan.counts(args.threads, None)[0] if device == "cpu" else None
+    chosen = switches.changed({"data": args.data, "jit_compile": jit})
+    return Settings(device, threads, process=process, switches={**chosen, **own})
 
 
 def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
@@ -113,34 +105,25 @@ def _devices(args: argparse.Namespace, here: Machine) -> tuple[list[str], str]:
     return gpus, "" if gpus else f"no GPU here: {facts.gpu_problem()}; --device cpu runs all of it on the CPU"
 
 
-def _skipped(rows_: list[Row], reason: str) -> concurrent.Group:
-    return concurrent.Group(rows_, lambda: (r.result("skipped", reason) for r in rows_))
-
-
-def _threads(args: argparse.Namespace, device: str) -> int | None:
-    return _sizes(args, "threads", 0)[0] if device == "cpu" and args.threads else None
+def _group(rows_: list[Row], missing: str, measure: Callable, *arguments) -> concurrent.Group:
+    """Rows that `measure` carries out together; skipped where something is missing."""
+    if missing:
+        return concurrent.Group(rows_, lambda: (r.result("skipped", missing) for r in rows_))
+    return concurrent.Group(rows_, functools.partial(measure, rows_, *arguments))
 
 
 def _teacher_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
     on, missing = _devices(args, here)
     groups = []
     for training in _trainings(args, STUDENT):
-        shape = networks.find(training.model).input
-        name = getattr(args, "teacher", None) or (TEACHER if networks.find(TEACHER).input == shape else training.model)
-        if networks.find(name).input != shape:
-            raise options.Usage(f"{name} takes other samples than {training.model}: it cannot be its teacher")
+        alike = networks.find(TEACHER).input == networks.find(training.model).input
+        answers = Inference(TEACHER if alike else training.model, training.batch, training.dtype)
         for device in [d for d in on if d != "cpu"] or ["cpu" if on else "gpu:0"]:
-            made = []
+            four = []
             for student, teacher_ in (("nothing", "nothing"), ("teacher", "student")):
-                cpu = Settings("cpu", _threads(args, "cpu"), switches=_chosen(args, beside=teacher_))
-                made.append(Row("inference/keras/call", Inference(name, training.batch, training.dtype), cpu))
-                own = Settings(device, _threads(args, device), switches=_chosen(args, beside=student))
-                made.append(Row("training/keras/fit", training, own))
-            groups.append(
-                _skipped(made, missing)
-                if missing
-                else concurrent.Group(made, lambda made=made: _beside(made, args, here))
-            )
+                four.append(Row("inference/keras/call", answers, _settings(args, "cpu", beside=teacher_)))
+                four.append(Row("training/keras/fit", training, _settings(args, device, beside=student)))
+            groups.append(_group(four, missing, _beside, args, here))
     return groups
 
 
@@ -158,17 +141,9 @@ def _beside(four: list[Row], args: argparse.Namespace, here: Machine) -> Generat
 def _side_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
     on, missing = _devices(args, here)
     groups = []
-    for training in _trainings(args, SMALL):
-        for device in on or ["gpu:0"]:
-            made = []
-            for k in PROCESSES:
-                own = _chosen(args, beside="fits" if k > 1 else "nothing", at_once=str(k))
-                made.append(Row("training/keras/fit", training, Settings(device, _threads(args, device), switches=own)))
-            groups.append(
-                _skipped(made, missing)
-                if missing
-                else concurrent.Group(made, lambda made=made: _at_once(made, args, here))
-            )
+    for training, device in itertools.product(_trainings(args, SMALL), on or ["gpu:0"]):
+        own = [_settings(args, device, beside="fits" if k > 1 else "nothing", at_once=str(k)) for k in PROCESSES]
+        groups.append(_group([Row("training/keras/fit", training, s) for s in own], missing, _at_once, args, here))
     return groups
 
 
@@ -186,25 +161,22 @@ def _at_once(made: list[Row], args: argparse.Namespace, here: Machine) -> Genera
 
 def _trial_groups(args: argparse.Namespace, here: Machine) -> list[concurrent.Group]:
     groups = []
-    for training in _trainings(args, SMALL):
-        for device in plan.devices(args, here):
-            for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
-                own = Settings(
-                    device, _threads(args, device), process=process, switches=_chosen(args, clear_session=clear)
-                )
-                row = Row("training/keras/trial", training, own)
-                groups.append(concurrent.Group([row], lambda row=row: _tried(row, args, here)))
+    for training, device in itertools.product(_trainings(args, SMALL), plan.devices(args, here)):
+        for process, clear in (("warm", "off"), ("warm", "on"), ("fresh", "off")):
+            own = _settings(args, device, process, clear_session=clear)
+            groups.append(_group([Row("training/keras/trial", training, own)], "", _tried, args, here))
     return groups
 
 
-def _tried(row: Row, args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
+def _tried(rows_: list[Row], args: argparse.Namespace, here: Machine) -> Generator[Measurement]:
     """One row: so many trials one after another, in one worker or in a fresh one each. The clock is ours, so that a process's
     start and end are in it; a fresh process starts when its trial does."""
-    variables, fresh = environment(row, here.uuids), row.settings.process == "fresh"
+    (row,) = rows_
+    fresh = row.settings.process == "fresh"
     limits = Limits(**options.limits(args))
     taken: list[Measurement] = []
     took: list[float] = []
-    worker = Worker(variables)
+    worker = Worker(environment(row, here.uuids))
     try:
         for _ in range(_trial_count(args)):
             begin = time.perf_counter()
@@ -242,16 +214,9 @@ def tried(row: Row, taken: list[Measurement], took: list[float]) -> Measurement:
 
 
 def _turns(args: argparse.Namespace) -> concurrent.Turns:
-    return concurrent.Turns(_rounds(args), _window_s(args), args.seed)
-
-
-def _rounds(args: argparse.Namespace) -> int:
-    return FAST_ROUNDS if args.fast else ROUNDS
-
-
-def _window_s(args: argparse.Namespace) -> float:
-    return FAST_WINDOW_S if args.fast else WINDOW_S
+    rounds, window_s = (FAST_ROUNDS, FAST_WINDOW_S) if args.fast else (ROUNDS, WINDOW_S)
+    return concurrent.Turns(rounds, window_s, args.seed)
 
 
 def _trial_count(args: argparse.Namespace) -> int:
-    return getattr(args, "trials", None) or (FAST_TRIALS if args.fast else TRIALS)
+    return FAST_TRIALS if args.fast else TRIALS
