@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from workloads import options
-from workloads.frameworks import findable, grid
+from workloads.frameworks import grid, user_model
 from workloads.records import settings
 
 
@@ -47,7 +47,7 @@ def folder(tmp_path, monkeypatch):
     ],
 )
 def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
-    assert findable.missing(name) == ""
+    assert user_model.missing(name) == ""
     assert not [module for module in sys.modules if module.startswith(("ownpkg", "bare."))]
 
 
@@ -64,10 +64,10 @@ def test_what_may_be_there_is_let_through_and_not_imported(folder, name):
 )
 def test_what_is_not_there_is_one_error_before_any_process_starts(folder, name, words):
     assert settings.is_user_model(name)
-    assert findable.missing(name).startswith(words)
+    assert user_model.missing(name).startswith(words)
     with pytest.raises(options.Usage) as refused:
         grid.known_model(name)
-    assert (refused.value.code, str(refused.value)) == (options.USAGE, findable.missing(name))
+    assert (refused.value.code, str(refused.value)) == (options.USAGE, user_model.missing(name))
 
 
 def saved(path, layers, name="config.json"):
@@ -86,13 +86,13 @@ def test_a_file_that_is_no_saved_model_or_brings_code_along_is_refused(folder):
     saved("other.keras", [dense], "weights.json")
     (folder / "garbage.keras").write_bytes(b"\x00 garbage")
     (folder / "text.keras").write_bytes(b"")
-    assert findable.missing("plain.keras") == ""
+    assert user_model.missing("plain.keras") == ""
     expected = "nested.keras holds a Lambda layer, whose code a file may not bring along"
-    assert expected in findable.missing("nested.keras")
-    assert findable.missing("other.keras") == "other.keras is no Keras model: it has no config.json"
+    assert expected in user_model.missing("nested.keras")
+    assert user_model.missing("other.keras") == "other.keras is no Keras model: it has no config.json"
     for name in ("garbage.keras", "text.keras"):
-        assert findable.missing(name).startswith(f"{name} is no Keras model: a .keras file is a zip archive")
-    assert findable.missing("none.keras") == "there is no file none.keras"
+        assert user_model.missing(name).startswith(f"{name} is no Keras model: a .keras file is a zip archive")
+    assert user_model.missing("none.keras") == "there is no file none.keras"
     with zipfile.ZipFile("cut.keras", "w") as file:
         file.writestr("config.json", '{"class_name": ')
-    assert findable.missing("cut.keras").startswith("cut.keras is no Keras model that can be read: ")
+    assert user_model.missing("cut.keras").startswith("cut.keras is no Keras model that can be read: ")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from kernels import networks, registry
 from kernels.problems import Training
 from workloads import options
-from workloads.frameworks import data, findable, several_gpus, studies
+from workloads.frameworks import data, several_gpus, studies, user_model
 from workloads.harness import plan
 from workloads.machine import facts
 from workloads.records import Machine, Row, Settings, settings
@@ -68,7 +68,7 @@ def known_model(name: str) -> str:
     if ":" in name or "/" in name or name.endswith((".py", ".keras")):
         if not settings.is_user_model(name):
             raise options.Usage(f"{name!r} is no package.module:function that builds a model, and no .keras file")
-        if lost := findable.missing(name):
+        if lost := user_model.missing(name):
             raise options.Usage(lost)
         return name
     try:

@@ -1,9 +1,14 @@
 """A user's own Keras model: `package.module:function`, called in the worker, or a `.keras` file, read in Keras's safe mode."""
 
+import ast
 import importlib
+import json
 import os
 import pathlib
 import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.machinery import ModuleSpec, PathFinder
 from typing import Any
 
 import numpy as np
@@ -12,8 +17,16 @@ from workloads.frameworks.data import LEVELS
 from workloads.harness.handlers import Broken
 from workloads.records.settings import FOLDER
 
+_LAMBDA = (
+    " holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the model in Python and "
+    "name its function as package.module:function"
+)
 WORDS = 10  # whole numbers that a model of these is given where no layer says how many it knows
 _MAPPED = 64  # inputs that decide a target
+
+
+# What a module may make names or submodules with that its source does not spell.
+_MAKES_NAMES = {"globals", "locals", "vars", "exec", "eval", "setattr", "__getattr__", "__path__", "modules", "*"}
 
 
 def load(name: str, jit_compile: bool | str) -> tuple[Any, dict[str, str]]:
@@ -53,10 +66,7 @@ def _from_file(name: str):
     except Exception as error:
         said = _short(error)
         if "lambda" in said.lower():
-            raise Broken(
-                f"{name} holds a Lambda layer, whose code a file may not bring along (Keras's safe mode): build the "
-                "model in Python and name its function as package.module:function"
-            ) from error
+            raise Broken(name + _LAMBDA) from error
         raise Broken(f"{name} is no Keras model that loads: {said}") from error
 
 
@@ -146,3 +156,89 @@ def _vocabulary(model, wants: str) -> int:
     """How many whole numbers the model takes, as an Embedding says; 0 where it takes other numbers."""
     words = next((int(la.input_dim) for la in model.layers if getattr(la, "input_dim", None)), 0)
     return words or (WORDS if "int" in wants else 0)
+
+
+def missing(name: str) -> str:
+    """Why `package.module:function` or `file.keras` cannot be a model, as far as its files say; "" where they do not."""
+    return _of_file(name) if name.endswith(".keras") else _of_function(name)
+
+
+def _of_file(name: str) -> str:
+    if not os.path.isfile(name):
+        return f"there is no file {name}"
+    if not zipfile.is_zipfile(name):
+        return f"{name} is no Keras model: a .keras file is a zip archive, as model.save writes it"
+    try:
+        with zipfile.ZipFile(name) as file:
+            config = json.loads(file.read("config.json"))
+    except KeyError:
+        return f"{name} is no Keras model: it has no config.json"
+    except (OSError, ValueError, zipfile.BadZipFile) as error:
+        return f"{name} is no Keras model that can be read: {error}"
+    if _holds_lambda(config):
+        return name + _LAMBDA
+    return ""
+
+
+def _holds_lambda(config) -> bool:
+    inner = config.values() if isinstance(config, dict) else config if isinstance(config, list) else ()
+    return (isinstance(config, dict) and config.get("class_name") == "Lambda") or any(map(_holds_lambda, inner))
+
+
+def _of_function(name: str) -> str:
+    module, _, function = name.partition(":")
+    here, found = os.getcwd(), ""
+    spec: ModuleSpec | None = None
+    for part in module.split("."):
+        source = _source(spec)
+        if spec is not None and spec.submodule_search_locations is None:
+            return "" if _may_make_names(source) else f"there is no module {found}.{part}: {found} is no package"
+        parent, found = spec, f"{found}.{part}".lstrip(".")
+        spec = _spec(found, here, parent)
+        if spec is None:
+            if parent is not None and parent.origin is not None and _may_make_names(source):
+                return ""
+            return f"there is no module {found} (looked in {here} and the installed packages)"
+    source = _source(spec)
+    found_here = source is None or _may_make_names(source) or function in _names(source)
+    return "" if found_here else f"{module} has no function {function}"
+
+
+def _spec(name: str, here: str, parent: ModuleSpec | None) -> ModuleSpec | None:
+    """The module's spec, its parents not imported: the folder that the command was typed in comes first, as in the worker."""
+    if parent is not None:  # by its last word: finders of nested folders without __init__ want their parents imported
+        return PathFinder.find_spec(name.rpartition(".")[2], parent.submodule_search_locations)
+    own = PathFinder.find_spec(name, [here])
+    finders = (finder.find_spec(name, None) for finder in sys.meta_path if hasattr(finder, "find_spec"))
+    return own or next((spec for spec in finders if spec is not None), None)
+
+
+def _source(spec: ModuleSpec | None) -> ast.Module | None:
+    """The parsed source; None of what has none, is built in, or does not parse, which the worker says better."""
+    if spec is None or spec.origin is None or not spec.has_location or not spec.origin.endswith(".py"):
+        return None
+    try:
+        with open(spec.origin, "rb") as file:
+            return ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError):
+        return None
+
+
+def _may_make_names(tree: ast.Module | None) -> bool:
+    """Whether it spells, reads or imports something that makes names; what has no source may."""
+    if tree is None:
+        return True
+    spelled = (getattr(node, field, None) for node in ast.walk(tree) for field in ("id", "attr", "name"))
+    return not _MAKES_NAMES.isdisjoint(spelled)
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """Every name that the source binds, wherever: one bound in a function alone is the worker's to refuse."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name
+            case ast.Name(id=name, ctx=ast.Store()):
+                yield name
+            case ast.Import(names=names) | ast.ImportFrom(names=names):
+                yield from ((alias.asname or alias.name).split(".")[0] for alias in names)
