@@ -115,9 +115,8 @@ def test_a_bare_loop_weights_its_batches_and_waits_once_at_the_end():
         done.append(loss)
         return loss
 
-    fitted = tf_loop.looped(
-        order(JAX_LOOP), lambda samples: [(1.0,), (2.0,), (3.0,)], step, lambda: done.append("wait"), read, 10, 2
-    )
+    steps = tf_loop.Steps(step, lambda: done.append("wait"), read)
+    fitted = steps.fit(lambda: [(1.0,), (2.0,), (3.0,)], tf_loop.sizes(10, 4), 2, False)
     assert done == [1.0, 2.0, 3.0] * 2 + ["wait", "read"]
     assert fitted == trainers.Fitted((1.8, 1.8))  # (4 x 1 + 4 x 2 + 2 x 3) / 10
 

@@ -426,7 +426,7 @@ class TestTheCommand:
             made = msgspec.structs.replace(THREE, stop_reason="3 processes in turns")
             return answer(judging.judged(r, judging.TURNS), made)
 
-        def verdicts(r, pairs, limits, seed, rigorous, here, before, said):
+        def verdicts(r, pairs, limits, seed, rigorous, here, before):
             for n in range(int(before.values["pairs"]) if before else 0, pairs):
                 yield msgspec.structs.replace(judged("verdicts", pairs=n + 1.0), kernel=r.kernel, problem=r.problem)
 

@@ -108,4 +108,6 @@ def jax_loop(order: Order) -> Trainer:
     arrays = (host_x, host_y) if residence == "fed" else jax.device_put((host_x, host_y), device)
     restore()
     own = dataclasses.replace(made, restore=restore)
-    return tf_loop.bare(order, own, arrays, mixed_batches, run, lambda: jax.block_until_ready(state), read)
+    return tf_loop.bare(
+        order, own, arrays, mixed_batches, tf_loop.Steps(run, lambda: jax.block_until_ready(state), read)
+    )

@@ -1,5 +1,6 @@
 """Training without model.fit: what bare loops share, an epoch as one tf.function, and a loop over one. JAX's is in jax_loop."""
 
+import dataclasses
 import functools
 import itertools
 import time
@@ -35,31 +36,28 @@ def sizes(samples: int, batch: int) -> list[int]:
     return [min(batch, samples - begin) for begin in range(0, samples, batch)]
 
 
-def looped(
-    order: Order,
-    batches: Callable[[int], Iterable[tuple]],
-    step: Callable,
-    wait: Callable,
-    read: Callable,
-    samples: int,
-    epochs: int,
-    stamped: bool = False,
-) -> Fitted:
-    """A fit as people write it: `step(*batch)` for each of `batches(samples)`, epoch after epoch, no waiting in between.
+@dataclasses.dataclass(frozen=True)
+class Steps:
+    """A bare loop's work: `run(*batch)` does a step and gives its loss, still on the device; `wait` waits for all of them;
+    `read` brings losses over."""
 
-    A step gives its loss, still on the device; `read` brings them over at the end, and Keras's mean of an epoch is theirs,
-    each weighted by its batch's samples. A bare loop keeps no accuracy.
-    """
-    losses, stamps = [], Stamps(wait)
-    for epoch in range(epochs):
-        for batch in batches(samples):
-            losses.append(step(*batch))
-        if stamped:
-            stamps.epoch_ended(epoch == epochs - 1)
-    wait()
-    weights = sizes(samples, order.row.problem.batch)
-    means = np.average(np.reshape(read(losses), (epochs, len(weights))), axis=1, weights=weights)
-    return Fitted(finite(means), (), tuple(stamps.seconds))
+    run: Callable
+    wait: Callable
+    read: Callable
+
+    def fit(self, batches: Callable[[], Iterable[tuple]], weights: list[int], epochs: int, stamped: bool) -> Fitted:
+        """A fit as people write it: a step for each of `batches()`, epoch after epoch, no waiting in between.
+
+        Keras's mean of an epoch is that of its losses, each weighted by its batch's samples. A bare loop keeps no accuracy.
+        """
+        losses, stamps = [], Stamps(self.wait)
+        for epoch in range(epochs):
+            losses += [self.run(*batch) for batch in batches()]
+            if stamped:
+                stamps.epoch_ended(epoch == epochs - 1)
+        self.wait()
+        means = np.average(np.reshape(self.read(losses), (epochs, len(weights))), axis=1, weights=weights)
+        return Fitted(finite(means), (), tuple(stamps.seconds))
 
 
 def cut(x: np.ndarray, y: np.ndarray, counts: list[int], rng: np.random.Generator | None) -> Iterator[tuple]:
@@ -254,17 +252,15 @@ def tensorflow_loop(order: Order) -> Trainer:
     def mixed(counts: list[int]):
         return ((*arrays, chosen) for chosen in tf.split(_mixed(sum(counts)), counts))
 
-    return bare(order, made, arrays, mixed, run, _waiter(order), _read_tensors)
+    return bare(order, made, arrays, mixed, Steps(run, _waiter(order), _read_tensors))
 
 
-def bare(
-    order: Order, made: Built, arrays: tuple, mixed: Callable, run: Callable, wait: Callable, read: Callable
-) -> Trainer:
-    """The Trainer of a bare loop over `run(*batch)`.
+def bare(order: Order, made: Built, arrays: tuple, mixed: Callable, steps: Steps) -> Trainer:
+    """The Trainer of a bare loop.
 
     Args:
         arrays: the samples, on the host where each step is fed. mixed(counts): batches of that many samples out of samples of
-        the device in mixed order. wait, read: as in `looped`.
+        the device in mixed order.
     """
     batch, shuffle = order.row.problem.batch, order.switches["shuffle"] == "on"
     rng = np.random.default_rng(order.seed) if shuffle else None
@@ -279,11 +275,11 @@ def bare(
 
     def fit(samples: int, epochs: int, stamped: bool = False) -> Fitted:
         with placed(order.row):
-            return looped(order, batches, run, wait, read, samples, epochs, stamped)
+            return steps.fit(lambda: batches(samples), sizes(samples, batch), epochs, stamped)
 
     def step_losses(count: int) -> list[float]:
         with placed(order.row):
-            return [float(run(*part)) for part in batches(min(count, len(order.x) // batch) * batch)]
+            return [float(steps.run(*part)) for part in batches(min(count, len(order.x) // batch) * batch)]
 
     return _trainer(made, fit, step_losses)
 

@@ -116,24 +116,13 @@ def _body(args: argparse.Namespace, command: str) -> int:
 def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left_out: list[str]):
     """The measurements of a match, those at once that were taken together; what is there already is as it is, and what cannot be
     held is left out."""
-    import msgspec
-
     from analysis import noise
     from workloads.harness.plan import note
     from workloads.harness.timing import Limits
     from workloads.referee import outsiders, verdicts
 
-    turns, pairs = args.turns or (2 if args.fast else 5), args.pairs or (2 if args.fast else 50)
+    turns = args.turns or (2 if args.fast else 5)
     limits = Limits(0.02, 10, 0.02, 0.5) if args.fast else Limits(max_time=1.0)
-    short = Limits(0.02, 20, 0.008, 2.0)
-
-    def said(text: str) -> None:
-        note(args, text)
-
-    def there(row) -> bool:
-        old = done.get(row.key)
-        return bool(old and verdicts.REFEREE in old.notes)
-
     try:
         if name in ("gpu", "restarts"):
             if not run.machine.gpus:
@@ -141,34 +130,50 @@ def _held(name: str, rows: list, args: argparse.Namespace, run, done: dict, left
             outsiders.version("cuda-bench")
         if name == "gpu":
             for taken in outsiders.gpu(rows, turns, args.seed, done):
-                said(f"gpu: {len(taken)} rows, a turn of {turns}")
+                note(args, f"gpu: {len(taken)} rows, a turn of {turns}")
                 yield taken
             return
         if name == "spread":
             alone = [row for row in rows if noise.MATCH not in row.settings.switches]
             processes = max(turns, noise.FEWEST)
-            said(f"spread: {len(alone)} rows, {processes} processes of each in turn")
+            note(args, f"spread: {len(alone)} rows, {processes} processes of each in turn")
             yield verdicts.fresh(alone, limits, args.seed, processes, done)
             rows = [row for row in rows if row not in alone]
         for i, row in enumerate(rows, 1):
-            said(f"[{i}/{len(rows)}] {name}: {row.kernel}")
-            if name == "cpu":
-                yield [done[row.key] if there(row) else outsiders.cpu(row, turns, _A_TURN, limits, args.seed)]
-            elif name == "spread":
-                plain = msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches={}))
-                yield [done.get(row.key) or verdicts.in_turns(plain, short, args.seed)]
-            elif name == "restarts":
-                count, reference_s = (10, 3.0) if args.fast else (100, 30.0)
-                yield [outsiders.restarts(row, count, reference_s, args.seed)]
+            note(args, f"[{i}/{len(rows)}] {name}: {row.kernel}")
+            old = done.get(row.key)
+            if name != "cpu":
+                yield from ([m] for m in _judged(name, row, args, run, done))
+            elif old and verdicts.REFEREE in old.notes:
+                yield [old]
             else:
-                old = done.get(verdicts.judged(row, name).key)
-                if old and old.values["pairs"] >= pairs:
-                    yield [old]
-                else:
-                    some = verdicts.verdicts(row, pairs, short, args.seed, name == "rigorous", run, old, said)
-                    yield from ([m] for m in some)
+                yield [outsiders.cpu(row, turns, _A_TURN, limits, args.seed)]
     except outsiders.Unfit as why:
         left_out.append(f"{name}: {why}")
+
+
+def _judged(name: str, row, args: argparse.Namespace, run, done: dict):
+    """The measurements of one row of the matches of several processes: turns of the spread, restarts, verdicts."""
+    import msgspec
+
+    from workloads.harness.plan import note
+    from workloads.harness.timing import Limits
+    from workloads.referee import outsiders, verdicts
+
+    pairs, short = args.pairs or (2 if args.fast else 50), Limits(0.02, 20, 0.008, 2.0)
+    if name == "spread":
+        plain = msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, switches={}))
+        yield done.get(row.key) or verdicts.in_turns(plain, short, args.seed)
+    elif name == "restarts":
+        yield outsiders.restarts(row, *((10, 3.0) if args.fast else (100, 30.0)), args.seed)
+    elif (old := done.get(verdicts.judged(row, name).key)) and old.values["pairs"] >= pairs:
+        yield old
+    else:
+        for said in verdicts.verdicts(row, pairs, short, args.seed, name == "rigorous", run, old):
+            if isinstance(said, str):
+                note(args, said)
+            else:
+                yield said
 
 
 def main(argv: list[str] | None = None) -> int:

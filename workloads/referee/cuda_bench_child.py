@@ -136,10 +136,19 @@ def theirs(rows: list[tuple[str, Row]], seed: int) -> list[Timed]:
 
     for index, (form, row) in enumerate(rows):
         registered(index, form, row)
+    return read(_run(bench, "--timeout", str(TIMEOUT_S)), rows)
+
+
+def _run(bench, *flags: str) -> dict:
+    """NVBench's JSON file of what is registered."""
     with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        bench.run_all_benchmarks(["cuda-bench", "--devices", "0", "--timeout", str(TIMEOUT_S), "--json", file.name])
+        bench.run_all_benchmarks(["cuda-bench", "--devices", "0", *flags, "--json", file.name])
         with open(file.name) as text:
-            return read(json.load(text), rows)
+            return json.load(text)
+
+
+def middle(seconds: Sequence[float]) -> float:
+    return sorted(seconds)[len(seconds) // 2]
 
 
 def read(told: dict, rows: list[tuple[str, Row]]) -> list[Timed]:
@@ -186,18 +195,13 @@ def restarts(row: Row, count: int, seed: int, reference_s: float) -> dict:
     times, begin = [], time.perf_counter()
     while time.perf_counter() - begin < reference_s:
         times.append(take(1))
-    told: dict[str, Any] = {
-        "reference_s": sorted(times)[len(times) // 2],
-        "ours_s": [],
-        "ours_wall_s": [],
-        "theirs_s": [],
-        "theirs_wall_s": [],
-    }
+    told: dict[str, Any] = {f"{side}_{what}": [] for side in ("ours", "theirs") for what in ("s", "wall_s")}
+    told["reference_s"] = middle(times)
     for _ in range(count):
         begin = time.perf_counter()
         samples = timing.collect(take, Limits(), "device")
         told["ours_wall_s"].append(time.perf_counter() - begin)
-        told["ours_s"].append(sorted(samples.seconds)[len(samples.seconds) // 2])
+        told["ours_s"].append(middle(samples.seconds))
     import cuda.bench as bench
 
     def body(state) -> None:
@@ -205,11 +209,7 @@ def restarts(row: Row, count: int, seed: int, reference_s: float) -> dict:
         state.exec(lambda launch: made.run(), batched=False)
 
     bench.register(body).set_name("row0").add_int64_axis("restart", range(count))
-    with tempfile.NamedTemporaryFile(suffix=".json") as file:
-        bench.run_all_benchmarks(["cuda-bench", "--devices", "0", "--json", file.name])
-        with open(file.name) as text:
-            states = json.load(text)["benchmarks"][0]["states"]
-    for state in states:
+    for state in _run(bench)["benchmarks"][0]["states"]:
         seen = {s["tag"]: _value(s) for s in state["summaries"]}
         told["theirs_s"].append(seen.get("nv/cold/time/gpu/median") or seen["nv/cold/time/gpu/mean"])
         told["theirs_wall_s"].append(seen["nv/cold/walltime"])
@@ -225,15 +225,13 @@ def main(side: str, path: str, seed: int) -> None:
         elif side == OURS:
             for form, row in rows:
                 begin = time.perf_counter()
-                samples = ours(row, form, seed, OUR_LIMITS)
-                middle = sorted(samples.seconds)[len(samples.seconds) // 2]
-                file.write(
-                    msgspec.json.encode(Timed(row, middle, len(samples.seconds), time.perf_counter() - begin)) + b"\n"
-                )
+                seconds = ours(row, form, seed, OUR_LIMITS).seconds
+                timed = Timed(row, middle(seconds), len(seconds), time.perf_counter() - begin)
+                file.write(msgspec.json.encode(timed) + b"\n")
                 file.flush()
         else:
-            count, reference_s = int(side.split(":")[1]), float(side.split(":")[2])
-            file.write(msgspec.json.encode(restarts(rows[0][1], count, seed, reference_s)) + b"\n")
+            _, count, reference_s = side.split(":")
+            file.write(msgspec.json.encode(restarts(rows[0][1], int(count), seed, float(reference_s))) + b"\n")
 
 
 if __name__ == "__main__":

@@ -88,18 +88,9 @@ def child(words: list[str], text: str = "", variables: dict[str, str] | None = N
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     own = {**os.environ, **(variables or {}), "PYTHONPATH": paths}
     with tempfile.TemporaryFile("w+") as log:
+        how = {"stdout": log, "stderr": log, "cwd": ROOT, "env": own, "timeout": _PATIENCE_S, "check": False}
         try:
-            done = subprocess.run(
-                [sys.executable, "-m", *words],
-                input=text,
-                text=True,
-                stdout=log,
-                stderr=log,
-                cwd=ROOT,
-                env=own,
-                timeout=_PATIENCE_S,
-                check=False,
-            )
+            done = subprocess.run([sys.executable, "-m", *words], input=text, text=True, **how)
         except subprocess.TimeoutExpired:
             raise Unfit(f"{words[0]} gave no answer within {_PATIENCE_S:.0f} s") from None
         if done.returncode:
@@ -118,22 +109,8 @@ def by_pyperf(
     turn = len(list(folder.iterdir()))
     out, ours = folder / f"{turn}.json", folder / f"{turn}.ours"
     text, given = (msgspec.json.encode(x).decode() for x in (row, limits))
-    flags = [
-        "--seed",
-        str(seed),
-        "--ours",
-        str(ours),
-        "--limits",
-        given,
-        "--copy-env",
-        "--quiet",
-        "-p",
-        str(processes),
-        "-n",
-        str(_VALUES),
-        "-o",
-        str(out),
-    ]
+    flags = ["--seed", str(seed), "--ours", str(ours), "--limits", given, "-o", str(out)]
+    flags += ["--copy-env", "--quiet", "-p", str(processes), "-n", str(_VALUES)]
     child([pyperf_child.MODULE, "--row", text, *flags], variables=environment(row, {}))
     import pyperf
 
@@ -205,16 +182,8 @@ def _both(form: str, row: Row, told: dict[str, tuple[float, ...]], name: str) ->
         _one_each(clock, told[series]) for clock, series in (("device", "ours_s"), (CUDA_BENCH, "cuda_bench_s"))
     )
     values = {wall: statistics.median(told[wall]) for _, wall in _SERIES_OF.values()}
-    return Measurement(
-        row.kernel,
-        row.problem,
-        row.settings,
-        "ok",
-        samples=samples,
-        series=dict(told),
-        values=values,
-        notes={REFEREE: name, "form": form},
-    )
+    notes = {REFEREE: name, "form": form}
+    return row.result("ok", samples=samples, series=dict(told), values=values, notes=notes)
 
 
 def _one_each(clock: str, seconds: tuple[float, ...]) -> Samples:
@@ -246,4 +215,4 @@ def restarts(row: Row, count: int, reference_s: float, seed: int) -> Measurement
         near = sum(abs(t / middle - 1) <= 0.01 for t in told[f"{side}_s"])
         values |= {f"{side}_hits": float(near), f"{side}_wall_s": statistics.median(told[f"{side}_wall_s"])}
     settings = msgspec.structs.replace(row.settings, switches={**row.settings.switches, noise.MATCH: "restarts"})
-    return Measurement(row.kernel, row.problem, settings, "ok", values=values, notes={REFEREE: name})
+    return Row(row.kernel, row.problem, settings).result("ok", values=values, notes={REFEREE: name})

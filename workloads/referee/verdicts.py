@@ -5,7 +5,7 @@ import contextlib
 import math
 import statistics
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import datetime
 
 import msgspec
@@ -24,7 +24,7 @@ PROCESSES = 5
 VERDICTS, RIGOROUS, TURNS = "verdicts", "rigorous", "turns"
 _PAIRS_A_LINE = 5
 _PATIENCE_S = 600.0
-_ONE = Settings(threads=1)
+_ONE, _GPU = Settings(threads=1), Settings("gpu:0")
 
 
 def spread_rows(here: Machine) -> list[Row]:
@@ -32,37 +32,30 @@ def spread_rows(here: Machine) -> list[Row]:
     found = []
     for threads in dict.fromkeys((1, here.cores)):
         on = Settings(threads=threads)
-        found += [
-            Row(f"matmul/{v}", Matmul(n, n, n), on)
-            for v in ("numpy/blas", "numpy/operator", "numba/parallel")
-            for n in (64, 512)
-        ]
+        found += [_square(v, n, on) for v in ("numpy/blas", "numpy/operator", "numba/parallel") for n in (64, 512)]
         found += [Row("stream/numba/loop", Stream("triad", size), on) for size in (1 << 20, 1 << 27)]
         found.append(Row("peak/numba/fma", Peak("float32", threads << 28), on))
-    for i in range(min(1, len(here.gpus))):
-        on = Settings(f"gpu:{i}")
-        found += [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (64, 512, 2048)]
-        found += [
-            Row("matmul/cupy/cublas", Matmul(1024, 1024, 1024), Settings(f"gpu:{i}", mode=mode))
-            for mode in ("roundtrip", "roundtrip-pinned")
-        ]
-        found += [Row("stream/cupy/wide", Stream("triad", size), on) for size in (1 << 23, 1 << 27)]
+    if here.gpus:
+        copied = [Settings("gpu:0", mode=mode) for mode in ("roundtrip", "roundtrip-pinned")]
+        found += [_square("cupy/cublas", n, _GPU) for n in (64, 512, 2048)]
+        found += [_square("cupy/cublas", 1024, on) for on in copied]
+        found += [Row("stream/cupy/wide", Stream("triad", size), _GPU) for size in (1 << 23, 1 << 27)]
     return found
+
+
+def _square(variant: str, n: int, on: Settings) -> Row:
+    return Row(f"matmul/{variant}", Matmul(n, n, n), on)
 
 
 def verdict_rows(here: Machine) -> list[Row]:
     """Rows whose processes differ by less than a verdict claims; on a GPU its own."""
     if here.gpus:
-        on = Settings("gpu:0")
-        return [Row("matmul/cupy/cublas", Matmul(n, n, n), on) for n in (512, 2048)] + [
-            Row("stream/cupy/wide", Stream("triad", 1 << 26), on)
+        return [
+            *(_square("cupy/cublas", n, _GPU) for n in (512, 2048)),
+            Row("stream/cupy/wide", Stream("triad", 1 << 26), _GPU),
         ]
-    return [
-        Row("matmul/numpy/blas", Matmul(96, 96, 96), _ONE),
-        Row("matmul/numpy/operator", Matmul(128, 128, 128), _ONE),
-        Row("matmul/numba/reordered", Matmul(64, 64, 64), _ONE),
-        Row("peak/numba/fma", Peak("float32", 1 << 23), _ONE),
-    ]
+    products = (("numpy/blas", 96), ("numpy/operator", 128), ("numba/reordered", 64))
+    return [*(_square(*product, _ONE) for product in products), Row("peak/numba/fma", Peak("float32", 1 << 23), _ONE)]
 
 
 def fresh(
@@ -150,28 +143,21 @@ def together(parts: list[Samples]) -> Samples:
 
 
 def verdicts(
-    row: Row,
-    pairs: int,
-    limits: Limits,
-    seed: int,
-    rigorous: bool,
-    here: Run,
-    before: Measurement | None = None,
-    said: Callable[[str], None] = lambda text: None,
-) -> Iterator[Measurement]:
+    row: Row, pairs: int, limits: Limits, seed: int, rigorous: bool, here: Run, before: Measurement | None = None
+) -> Iterator[Measurement | str]:
     """Triples of the row in fresh processes and alternating blocks: two alike and one with a planted slow-down, 5 %, or for
-    `rigorous` 2 % and five processes a side. `compare` judges each; values count what it said. After every few pairs what there
-    is so far, the pairs of `before` included.
+    `rigorous` 2 % and five processes a side. `compare` judges each, which is said; values count what it said. After every few
+    pairs what there is so far, the pairs of `before` included.
     """
-    planted = PLANTED_RIGOROUS if rigorous else PLANTED
+    planted, match, every = (PLANTED_RIGOROUS, RIGOROUS, 1) if rigorous else (PLANTED, VERDICTS, _PAIRS_A_LINE)
     known = noise.stored(here.machine.key)
     values = dict(before.values) if before else {"pairs": 0.0, "planted": planted, "false": 0.0, "found": 0.0}
-    series = {name: list(numbers) for name, numbers in before.series.items()} if before else {}
-    told, every = judged(row, RIGOROUS if rigorous else VERDICTS), 1 if rigorous else _PAIRS_A_LINE
+    series = dict(before.series) if before else {}
+    result = judged(row, match)
     for i in range(int(values["pairs"]), pairs):
         done = _triple(row, limits, seed + i, planted, PROCESSES if rigorous else 1)
-        if done[0].status != "ok":
-            yield msgspec.structs.replace(done[0], settings=told.settings)
+        if not done[0].ok:
+            yield msgspec.structs.replace(done[0], settings=result.settings)
             return
         alike, slow = (
             comparison.comparison(*(Loaded((here,), (m,), 0, ()) for m in (done[0], other)), stored=known).rows[0]
@@ -179,23 +165,15 @@ def verdicts(
         )
         for name, r in (("aa", alike), ("planted", slow)):
             for end, field in (("ratio", "value"), ("low", "low"), ("high", "high")):
-                series.setdefault(f"{name}_{end}", []).append(rounded(getattr(r.verdict.ratio, field)))
+                key = f"{name}_{end}"
+                series[key] = (*series.get(key, ()), rounded(getattr(r.verdict.ratio, field)))
         values["pairs"] += 1
         values["false"] += alike.word in ("slower", "faster")
         values["found"] += slow.word == "slower"
         values["least_effect"] = alike.least.limit
-        said(f"{row.kernel} {i + 1}/{pairs}: {alike.word}, planted {slow.word}")
+        yield f"{row.kernel} {i + 1}/{pairs}: {alike.word}, planted {slow.word}"
         if (i + 1) % every == 0 or i + 1 == pairs:
-            kept = {name: tuple(numbers) for name, numbers in series.items()}
-            yield Measurement(
-                told.kernel,
-                told.problem,
-                told.settings,
-                "ok",
-                values=dict(values),
-                series=kept,
-                notes={REFEREE: "planted truth"},
-            )
+            yield result.result("ok", values=dict(values), series=dict(series), notes={REFEREE: "planted truth"})
 
 
 def judged(row: Row, match: str) -> Row:
