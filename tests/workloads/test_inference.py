@@ -16,7 +16,7 @@ from kernels import networks
 from kernels.problems import Inference
 from workloads import inference, records
 from workloads.frameworks import inference_row, serving
-from workloads.harness import energy, sweep
+from workloads.harness import energy, sweep, timing
 from workloads.harness import row as measure
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker
@@ -195,7 +195,7 @@ def test_when_requests_have_been_asked_often_enough():
         ([1, 2, 3, 4, 5], 1, ""),
         ([1, 2] * 10, 1, "max-blocks"),
     ):
-        assert serving.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
+        assert timing.enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
 def arguments(words: str):

@@ -100,7 +100,9 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
                 for clock, take in _clocks(row, ready, call).items()
             )
         seen, flags = watch.seen()
-        values |= seen | _joules(row, ready, call, x, in_flight, notes) | _memory(row)
+        values |= seen | _joules(row, ready, call, x, in_flight, notes)
+        if row.on_gpu:  # other models of this process included
+            values |= tensors.peak_memory()
     return {"samples": samples, "flags": flags, **about}
 
 
@@ -127,8 +129,8 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
     phases |= tensors.begin(row.settings.device, row.settings.threads)
     made = _ready.cache_info().misses
     begun = time.perf_counter()
-    of_model = (problem.model, row.settings.device, row.settings.threads, problem.dtype, seed)
-    ready = _ready(*of_model, *(wanted[name] for name in ("data", "jit_compile", "precision", "tf32")))
+    chosen = tuple(wanted[name] for name in ("data", "jit_compile", "precision", "tf32"))
+    ready = _ready(problem.model, row.settings.device, row.settings.threads, problem.dtype, seed, chosen)
     if _ready.cache_info().misses > made:
         phases["build"] = time.perf_counter() - begun
     values |= {
@@ -142,9 +144,7 @@ def prepare(row: Row, seed: int, phases: dict, values: dict) -> tuple[Ready, np.
 
 
 @functools.lru_cache(maxsize=1)
-def _ready(
-    name: str, device: str, threads: int | None, dtype: str, seed: int, kind: str, jit: str, precision: str, tf32: str
-) -> Ready:
+def _ready(name: str, device: str, threads: int | None, dtype: str, seed: int, chosen: tuple[str, ...]) -> Ready:
     """The model with seeded weights, its batch normalization set to the samples' own means and variances: with the first
     weights' 0 and 1 a deep network would answer all samples alike, and nothing could be compared.
 
@@ -153,19 +153,17 @@ def _ready(
     import keras
     import tensorflow
 
-    network = networks.known(name)
+    network, (kind, jit, precision, tf32) = networks.known(name), chosen
     where, wait = tensors.start(device, threads)
     tensorflow.config.experimental.enable_tensor_float_32_execution(tf32 == "on")
     keras.utils.set_random_seed(seed)
     keras.config.set_dtype_policy(precision)
     try:
         with serving.placed(where):
-            made = (
-                (models.build(network, settings.JIT[jit]), {}) if network else user_model.load(name, settings.JIT[jit])
-            )
+            compiled = settings.JIT[jit]
+            model, about = (models.build(network, compiled), {}) if network else user_model.load(name, compiled)
     finally:
         keras.config.set_dtype_policy("float32")
-    model, about = made
     if network and (wrong := models.differences(model, network)):
         raise Broken("; ".join(wrong)[:500])
     tensors.require_device(model, device, "tensorflow")
@@ -299,12 +297,3 @@ def _joules(row: Row, ready: Ready, call: Callable, x: np.ndarray, in_flight: in
         notes["energy"] = f"{said}: the counter did not move"
         return {}
     return {"joules_per_sample": used.joules_per_sample, "watts": used.watts}
-
-
-def _memory(row: Row) -> dict[str, float]:
-    """The most GPU memory that TensorFlow held for tensors since the row began, other models of this process included."""
-    if row.settings.device == "cpu":
-        return {}
-    import tensorflow
-
-    return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}

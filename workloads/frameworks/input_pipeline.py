@@ -1,5 +1,6 @@
 """How samples reach model.fit: as NumPy arrays, as a tf.data pipeline, prefetched to the device, or in batches from Python."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -23,13 +24,14 @@ def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, s
     if residence == "numpy":
         return lambda samples: (x[:samples], {"y": y[:samples], "batch_size": batch, "shuffle": shuffle})
     if residence == "generator":
-        sequences: dict[int, object] = {}
-        return lambda samples: (_kept(sequences, samples, _sequence, x, y, batch, shuffle, seed), {"shuffle": False})
+        sequence = functools.cache(lambda samples: _sequence(samples, x, y, batch, shuffle, seed))
+        return lambda samples: (sequence(samples), {"shuffle": False})
     whole = _slices(x, y)
-    pipelines: dict[int, object] = {}
     if residence == "tf.data":
-        return lambda samples: (_kept(pipelines, samples, _pipeline, whole, batch, shuffle, seed), {"shuffle": False})
+        pipeline = functools.cache(lambda samples: _pipeline(samples, whole, batch, shuffle, seed))
+        return lambda samples: (pipeline(samples), {"shuffle": False})
     device, a_call = _device(switches), int(switches["steps_per_execution"])
+    prefetched = functools.cache(lambda samples: _prefetched(samples, whole, batch, shuffle, seed, device))
 
     def feed(samples: int) -> tuple:
         steps = -(-samples // batch)
@@ -37,16 +39,9 @@ def feeder(switches: dict[str, str], x: np.ndarray, y: np.ndarray, batch: int, s
             raise ValueError(
                 f"prefetch has epochs of {steps} steps that Keras cannot end inside a call of {a_call} steps"
             )
-        made = _kept(pipelines, samples, _prefetched, whole, batch, shuffle, seed, device)
-        return made, {"shuffle": False, "steps_per_epoch": steps}
+        return prefetched(samples), {"shuffle": False, "steps_per_epoch": steps}
 
     return feed
-
-
-def _kept(made: dict, samples: int, make: Callable, *arguments):
-    if samples not in made:
-        made[samples] = make(samples, *arguments)
-    return made[samples]
 
 
 def _slices(x: np.ndarray, y: np.ndarray):

@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from analysis import stats
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
-from workloads.harness.timing import Limits, rounded
+from workloads.harness.timing import MOST_BLOCKS, Limits, enough, rounded
 from workloads.records import Samples
 
-FEWEST_FITS, MOST_FITS = 3, 20
+FEWEST_FITS, MOST_FITS = 3, MOST_BLOCKS
 LONG_S = 10.0  # of fits that take so long two must do
 REPEATS = 5
 EPOCHS = 3  # of the fits that tell an epoch's cost
@@ -137,14 +136,8 @@ def _by_epochs(trainer: Trainer, problem: Training, first: Fitted, before: Calla
 
 
 def _enough(taken: list[float], spent: float, limits: Limits) -> str:
-    """Why to stop after these fits: the time is up, or the interval is narrow enough; empty to go on."""
-    if len(taken) < (2 if spent > LONG_S else FEWEST_FITS):
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(taken) > FEWEST_FITS and stats.median(taken).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(taken) == MOST_FITS else ""
+    """Why to stop after these fits; empty to go on."""
+    return enough(taken, spent, limits, 2 if spent > LONG_S else FEWEST_FITS, FEWEST_FITS + 1)
 
 
 def learned(trainer: Trainer, problem: Training, unit: int = 1) -> Fitted:

@@ -1,6 +1,6 @@
 """Keras models made from the layer tables. Keras is imported in the functions: they run in a worker only."""
 
-from collections.abc import Callable
+from typing import Any
 
 from kernels import networks
 from kernels.networks import layers
@@ -29,34 +29,28 @@ def build(network: Network, jit_compile: bool | str = "auto"):
     return model
 
 
-def _layer(of, layer: Layer):
-    """One layer; `of` is keras.layers."""
+def _layer(keras_layers, layer: Layer):
+    """One layer of Keras."""
     activation, bias = layer.activation or None, layer.bias
     window = {"pool_size": layer.sides, "strides": layer.step, "padding": layer.pad}
-    make: dict[str, Callable] = {
-        "conv": lambda name: of.Conv2D(
-            layer.units,
-            layer.sides,
-            layer.step,
-            layer.pad,
-            groups=layer.groups,
-            activation=activation,
-            use_bias=bias,
-            name=name,
-        ),
-        "dense": lambda name: of.Dense(layer.units, activation=activation, use_bias=bias, name=name),
-        "pool": lambda name: of.MaxPooling2D(**window, name=name),
-        "avgpool": lambda name: of.AveragePooling2D(**window, name=name),
-        "globalpool": lambda name: of.GlobalAveragePooling2D(name=name),
-        "dropout": lambda name: of.Dropout(layer.rate, name=name),
-        "flatten": lambda name: of.Flatten(name=name),
-        "activation": lambda name: of.Activation(activation, name=name),
-        "batchnorm": lambda name: of.BatchNormalization(scale=layer.scale, name=name),
-        "zeropad": lambda name: of.ZeroPadding2D(layer.sides, name=name),
-        "add": lambda name: of.Add(name=name),
-        "concat": lambda name: of.Concatenate(name=name),
+    weighted = {"activation": activation, "use_bias": bias}
+    conv = {"kernel_size": layer.sides, "strides": layer.step, "padding": layer.pad, "groups": layer.groups}
+    classes: dict[str, tuple[str, dict[str, Any]]] = {
+        "conv": ("Conv2D", {"filters": layer.units, **conv, **weighted}),
+        "dense": ("Dense", {"units": layer.units, **weighted}),
+        "pool": ("MaxPooling2D", window),
+        "avgpool": ("AveragePooling2D", window),
+        "globalpool": ("GlobalAveragePooling2D", {}),
+        "dropout": ("Dropout", {"rate": layer.rate}),
+        "flatten": ("Flatten", {}),
+        "activation": ("Activation", {"activation": activation}),
+        "batchnorm": ("BatchNormalization", {"scale": layer.scale}),
+        "zeropad": ("ZeroPadding2D", {"padding": layer.sides}),
+        "add": ("Add", {}),
+        "concat": ("Concatenate", {}),
     }
-    return make[layer.kind](layer.name)
+    name, arguments = classes[layer.kind]
+    return getattr(keras_layers, name)(name=layer.name, **arguments)
 
 
 def differences(model, network: Network) -> list[str]:

@@ -9,14 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis import stats
 from workloads.harness import timing
 from workloads.harness.timing import Limits
 from workloads.records import Samples
 
 COMPARED = 4  # samples whose answers are compared with the reference: requests are made of these
 _SERVED_S = 0.1  # seconds of a sample of requests
-_MOST_BLOCKS = 20
 
 
 def placed(device: str):
@@ -74,20 +72,9 @@ def serve(
         each, wait = block(calls)
         seconds.append(timing.rounded(each))
         latencies.append(timing.rounded(wait))
-        reason = enough(seconds, time.perf_counter() - begin, limits)
+        reason = timing.enough(seconds, time.perf_counter() - begin, limits)
     blocks = tuple(range(len(seconds)))
     return (
         Samples("host-throughput", tuple(seconds), calls, blocks, reason),
         Samples("host-latency", tuple(latencies), calls, blocks, reason),
     )
-
-
-def enough(seconds: list[float], spent: float, limits: Limits) -> str:
-    """Why to stop after these blocks: time is up, or the interval is narrow enough; empty to go on."""
-    if len(seconds) < 3:
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(seconds) >= 5 and stats.median(seconds).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(seconds) == _MOST_BLOCKS else ""

@@ -229,6 +229,13 @@ def prepared(kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndar
     return copy_modes.Prepared(run, on_host, wait)
 
 
+def peak_memory() -> dict[str, float]:
+    """peak_memory_bytes: what tensors took at most of the GPU since its statistics were reset."""
+    import tensorflow
+
+    return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
+
+
 def place(arrays: tuple[np.ndarray, ...], device: str) -> tuple:
     """The arrays as tensors on the device."""
     import tensorflow

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
+from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.trainers import Built, Fitted, Order, Trainer, built, finite, placed
 
 STRETCH_S = 0.05  # epochs that are stamped are waited for this often: shorter ones run on as they do unstamped
@@ -116,10 +117,7 @@ def _waiter(order: Order) -> Callable[[], object]:
 
 def _on_device(order: Order, *arrays: np.ndarray) -> tuple:
     """The arrays as tensors on the row's device."""
-    import tensorflow
-
-    with tensorflow.device("/CPU:0" if order.row.settings.device == "cpu" else "/GPU:0"):
-        return tuple(tensorflow.identity(tensorflow.constant(array)) for array in arrays)
+    return tensors.place(arrays, "/CPU:0" if order.row.settings.device == "cpu" else "/GPU:0")
 
 
 def _kept_on_device(order: Order) -> tuple:

@@ -229,6 +229,4 @@ def _peak_memory(device: str, chosen: dict[str, str]) -> dict[str, float]:
         return {"peak_memory_bytes": held * 1024.0}
     if chosen["keras_backend"] != "tensorflow":
         return {}
-    import tensorflow
-
-    return {"peak_memory_bytes": float(tensorflow.config.experimental.get_memory_info("GPU:0")["peak"])}
+    return tensors.peak_memory()

@@ -209,9 +209,7 @@ def trial(row: Row, limits: Limits, seed: int) -> Measurement:
         "final_loss": loss,
         "jit_compile": float(model.jit_compile is True),
     }
-    return Measurement(
-        row.kernel, problem, row.settings, "ok", phases_s=phases, values=values, check="weights", at=now()
-    )
+    return row.result("ok", phases_s=phases, values=values, check="weights", at=now())
 
 
 @functools.lru_cache(maxsize=1)

@@ -213,6 +213,17 @@ def collect(take: Take, limits: Limits, clock: str, before_block: Callable[[], N
     return Samples(clock, tuple(seconds), calls, tuple(block), "max-blocks")
 
 
+def enough(seconds: list[float], spent: float, limits: Limits, fewest: int = 3, looked_at: int = 5) -> str:
+    """Why to stop after these long samples: time is up, or the interval is narrow enough; empty to go on."""
+    if len(seconds) < fewest:
+        return ""
+    if spent > limits.max_time:
+        return "max-time"
+    if len(seconds) >= looked_at and stats.median(seconds).noise <= limits.max_noise:
+        return "steady"
+    return "max-blocks" if len(seconds) == MOST_BLOCKS else ""
+
+
 def forward(seconds: float) -> float:
     """The seconds that a clock gave.
 
