@@ -3,11 +3,12 @@
 # A new Keras class that is one of the kinds of kernels.networks.layers is an entry of _KINDS. Keras is imported in no line of
 # this file: its objects bring what is asked of them.
 
+import functools
 from collections.abc import Callable, Iterator
 
 import msgspec
 
-from kernels.networks.layers import INPUT, Layer, Network, Shape
+from kernels.networks.layers import INPUT, Layer, Network
 from workloads.frameworks import user_model
 from workloads.harness.handlers import Broken
 
@@ -89,10 +90,10 @@ def _layer(operation, name: str, sources: tuple[str, ...], taken: list, given, l
     if None in after or any(None in shape for shape in shapes):
         raise Broken(f"{name} gives {given.shape}: sizes beside the batch must be known")
     known = _KINDS.get(kind) if of_keras and not (again and weights) else None
-    made = known(operation, name, shapes, after) if known else None
+    made = known(operation, shapes, after) if known else None
     if made is None:  # the weights of a layer that is used again are counted once
-        made = Layer(name, kind, shape=after, weights=0 if again else weights)
-    return msgspec.structs.replace(made, inputs=sources, trainable=bool(learns) or not weights)
+        made = _nameless(kind, shape=after, weights=0 if again else weights)
+    return msgspec.structs.replace(made, name=name, inputs=sources, trainable=bool(learns) or not weights)
 
 
 def _weights(operation) -> int:
@@ -117,16 +118,22 @@ def _sides(pair) -> int | tuple[int, int]:
     return pair[0] if pair[0] == pair[1] else pair
 
 
-def _conv(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
-    height, width = operation.strides
-    if tuple(operation.dilation_rate) != (1, 1) or operation.data_format != "channels_last" or height != width:
+_nameless = functools.partial(Layer, "")
+
+
+def _plain(operation) -> bool:
+    """Whether its window moves equally far both ways over images whose channels come last."""
+    return operation.data_format == "channels_last" and operation.strides[0] == operation.strides[1]
+
+
+def _conv(operation, shapes, after) -> Layer | None:
+    if tuple(operation.dilation_rate) != (1, 1) or not _plain(operation):
         return None
-    return Layer(
-        name,
+    return _nameless(
         "conv",
         operation.filters,
         _sides(operation.kernel_size),
-        height,
+        operation.strides[0],
         operation.padding,
         operation.groups,
         _activation(operation),
@@ -134,52 +141,54 @@ def _conv(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | No
     )
 
 
-def _dense(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:
-    return Layer(name, "dense", operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
+def _dense(operation, shapes, after) -> Layer:
+    return _nameless("dense", operation.units, activation=_activation(operation), bias=bool(operation.use_bias))
 
 
-def _pool(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
-    height, width = operation.strides
-    if operation.data_format != "channels_last" or height != width:
+def _pool(operation, shapes, after) -> Layer | None:
+    if not _plain(operation):
         return None
-    return Layer(
-        name, _POOLS[type(operation).__name__], size=_sides(operation.pool_size), stride=height, pad=operation.padding
+    return _nameless(
+        _POOLS[type(operation).__name__],
+        size=_sides(operation.pool_size),
+        stride=operation.strides[0],
+        pad=operation.padding,
     )
 
 
-def _global_pool(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
-    return None if operation.keepdims or operation.data_format != "channels_last" else Layer(name, "globalpool")
+def _global_pool(operation, shapes, after) -> Layer | None:
+    return None if operation.keepdims or operation.data_format != "channels_last" else _nameless("globalpool")
 
 
-def _zero_pad(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+def _zero_pad(operation, shapes, after) -> Layer | None:
     (top, bottom), (left, right) = operation.padding
     if top != bottom or left != right or operation.data_format != "channels_last":
         return None
-    return Layer(name, "zeropad", size=_sides((top, left)))
+    return _nameless("zeropad", size=_sides((top, left)))
 
 
-def _batch_norm(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
+def _batch_norm(operation, shapes, after) -> Layer | None:
     last = operation.axis in (-1, len(shapes[0]))
-    return Layer(name, "batchnorm", scale=bool(operation.scale)) if last and operation.center else None
+    return _nameless("batchnorm", scale=bool(operation.scale)) if last and operation.center else None
 
 
-def _add(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
-    return Layer(name, "add") if len(shapes) > 1 and len(set(shapes)) == 1 else None
+def _add(operation, shapes, after) -> Layer | None:
+    return _nameless("add") if len(shapes) > 1 and len(set(shapes)) == 1 else None
 
 
-def _concatenate(operation, name: str, shapes: list[Shape], after: Shape) -> Layer | None:
-    return Layer(name, "concat") if len(shapes) > 1 and operation.axis in (-1, len(shapes[0])) else None
+def _concatenate(operation, shapes, after) -> Layer | None:
+    return _nameless("concat") if len(shapes) > 1 and operation.axis in (-1, len(shapes[0])) else None
 
 
-def _embedding(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:
-    return Layer(name, "embedding", operation.output_dim, weights=operation.input_dim * operation.output_dim)
+def _embedding(operation, shapes, after) -> Layer:
+    return _nameless("embedding", operation.output_dim, weights=operation.input_dim * operation.output_dim)
 
 
-def _element_wise(operation, name: str, shapes: list[Shape], after: Shape) -> Layer:
-    return Layer(name, "activation", activation=_activation(operation) or type(operation).__name__.lower())
+def _element_wise(operation, shapes, after) -> Layer:
+    return _nameless("activation", activation=_activation(operation) or type(operation).__name__.lower())
 
 
-# Keras class -> what makes its Layer from the operation, its name, the shapes it takes and the one it gives; None: not as it is.
+# Keras class -> what makes its nameless Layer from the operation, the shapes it takes and the one it gives; None: not as it is.
 _KINDS: dict[str, Callable] = {
     "Conv2D": _conv,
     "Dense": _dense,
@@ -191,8 +200,8 @@ _KINDS: dict[str, Callable] = {
     "Add": _add,
     "Concatenate": _concatenate,
     "Embedding": _embedding,
-    "Flatten": lambda operation, name, shapes, after: Layer(name, "flatten"),
-    "Reshape": lambda operation, name, shapes, after: Layer(name, "reshape", shape=after),
-    "Dropout": lambda operation, name, shapes, after: Layer(name, "dropout", rate=float(operation.rate)),
+    "Flatten": lambda operation, shapes, after: _nameless("flatten"),
+    "Reshape": lambda operation, shapes, after: _nameless("reshape", shape=after),
+    "Dropout": lambda operation, shapes, after: _nameless("dropout", rate=float(operation.rate)),
     **dict.fromkeys(("Activation", "ReLU", "Relu", "LeakyReLU", "ELU", "Softmax", "Rescaling"), _element_wise),
 }
