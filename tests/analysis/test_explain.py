@@ -18,7 +18,6 @@ from kernels.problems import Launch, Training
 from workloads import options, records
 from workloads.machine import facts
 
-ROOT = pathlib.Path(__file__).parent.parent.parent
 OWN = Network("own:build", "", (4,), 3, (Layer("odd", "Odd", shape=(4,), weights=16), Layer("out", "dense", 3)))
 
 
