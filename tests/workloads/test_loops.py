@@ -17,16 +17,10 @@ LINE = networks.Network("line", "", (2,), 1, (networks.Layer("out", "dense", 1),
 JAX_LOOP, ON_JAX = "training/jax/keras_loop", {"data": "synthetic", "keras_backend": "jax"}
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "resident_is_keras",
-        "tensorflow_loop_is_keras",
-        "compiled_loops_are_keras",
-        "float64_targets",
-        "shuffled_epochs_use_every_sample_once",
-    ],
-)
+ON_TENSORFLOW = "resident_is_keras tensorflow_loop_is_keras compiled_loops_are_keras float64_targets"
+
+
+@pytest.mark.parametrize("name", [*ON_TENSORFLOW.split(), "shuffled_epochs_use_every_sample_once"])
 def test_inside(inside, name):
     assert inside(name) == ("ok", "")
 
@@ -38,15 +32,10 @@ def on_jax():
         yield lambda of: worker.ask(Order("measure", of, Limits(max_time=0.01)), 120)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "jax_loop_is_keras_and_what_it_was",
-        "jax_loop_with_float64_targets",
-        "jax_loop_uses_every_sample_once",
-        "jax_loop_trains_whatever_keras_does",
-    ],
-)
+IN_JAX = "is_keras_and_what_it_was with_float64_targets uses_every_sample_once trains_whatever_keras_does"
+
+
+@pytest.mark.parametrize("name", [f"jax_loop_{name}" for name in IN_JAX.split()])
 def test_inside_jax(on_jax, name):
     m = on_jax(Row("training/keras/build", Training(f"tests.support.inside:{name}", 1, 1), Settings(switches=ON_JAX)))
     assert (m.status, m.reason) == ("ok", "")
