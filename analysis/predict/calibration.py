@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, casting
+from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, casting, total_of
 from analysis.predict.components import FIT, Components, components, execution_of
 from analysis.predict.profile import once
 from analysis.predict.step_work import RULES
-from analysis.stats import NOTHING, Estimate, median
+from analysis.stats import NOTHING, Estimate, best_by, group_by, median
 from analysis.training import costs
 from analysis.units import join
 from kernels import networks
@@ -54,14 +54,12 @@ class Seen(msgspec.Struct, frozen=True):
 def steps_seen(of_: "Profile", rules: frozenset[str]) -> tuple[Seen, ...]:
     """The trainings of a profile that tell their step, each with its components; made once for a set of rules. Of rows
     whose steps are the same (they differ in samples, epochs, or a type that fit casts) the least noisy stands."""
-    best: dict[tuple, Seen] = {}
-    for s in (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen)):
-        best[_same(s)] = min(best.get(_same(s), s), s, key=lambda found: found.step.noise)
-    return tuple(best.values())
 
+    def same(s: Seen) -> tuple:
+        return s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given
 
-def _same(s: Seen) -> tuple:
-    return (s.row.problem.model, s.row.problem.batch, s.row.device, s.made.execution, s.made.given)
+    seen = (s for m in of_.trainings if isinstance(s := _seen(m, of_, rules), Seen))
+    return tuple(best_by(seen, same, lambda s: s.step.noise).values())
 
 
 def left_out(of_: "Profile") -> dict[str, int]:
@@ -150,19 +148,16 @@ def _solved(others: list[Seen], models: tuple[str, ...], fed: np.ndarray) -> tup
 def _arrays(seen: list[Seen]) -> np.ndarray:
     """A column for each training: dispatch, launches, calls and bytes of copies, the device's work, the pipeline, on a GPU."""
 
-    def total(made: Components, names) -> float:
-        return sum(made.parts[name].value for name in names if name in made.parts)
-
     return np.array(
         [
             (
                 s.made.dispatch.value,
                 s.made.launches.value,
-                total(s.made, ("transfer calls",)),
-                total(s.made, COPYING),
-                total(s.made, DEVICE),
+                total_of(s.made.parts, ("transfer calls",)).value,
+                total_of(s.made.parts, COPYING).value,
+                total_of(s.made.parts, DEVICE).value,
                 *_path(s.made),
-                total(s.made, (PIPELINE,)),
+                total_of(s.made.parts, (PIPELINE,)).value,
                 s.made.on_gpu,
             )
             for s in seen
@@ -214,8 +209,7 @@ def _casting(m: "Measurement") -> float | None:
 
 def _compilations(others: list[Seen]) -> float | None:
     """Seconds of a compilation for each unit that it grows with (Components.traced): the middle of the models'."""
-    each: dict[str, list[float]] = {}
-    for s in others:
-        if s.row.phases_s.get("compile", 0) > 0 and s.made.traced:
-            each.setdefault(s.row.problem.model, []).append(s.row.phases_s["compile"] / s.made.traced)
-    return median([median(ratios).value for ratios in each.values()]).value if each else None
+    compiled = (s for s in others if s.row.phases_s.get("compile", 0) > 0 and s.made.traced)
+    models = group_by(compiled, lambda s: s.row.problem.model).values()
+    each = [median([s.row.phases_s["compile"] / s.made.traced for s in group]).value for group in models]
+    return median(each).value if each else None

@@ -12,7 +12,7 @@ import msgspec
 from analysis.predict import fusion, operations, profile
 from analysis.predict.critical_path import Path
 from analysis.predict.curves import Curve, Point, curve
-from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile, once
+from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import RULES, kernels_of, step_works, work_parts
 from analysis.stats import (
     NOTHING,
@@ -79,11 +79,6 @@ def execution_of(settings: Settings) -> str:
     return COMPILED if jit == "on" else OP_BY_OP
 
 
-def _given(settings: Settings) -> tuple[tuple[str, str], ...]:
-    """The switches that a step may depend on beside its execution."""
-    return tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS))
-
-
 def components(
     training: Training,
     settings: Settings,
@@ -125,8 +120,8 @@ def components(
         count,
         launches,
         {**copies, **parts, **(_pipeline(of, network, batch, chosen, rules) if fits else {})},
-        _epoch(of, device, execution) if fits else NOTHING,
-        _fit(of, device, execution) if fits else NOTHING,
+        _constant("keras-epoch", of, device, execution) if fits else NOTHING,
+        _constant("keras-fit", of, device, execution) if fits else NOTHING,
         _compile(of, device, execution),
         _start(of, device),
         fusion.count(kernels),
@@ -135,8 +130,8 @@ def components(
         work.sources,
         _gathered(of, network, training, chosen, device) if fits else NOTHING,
         _traced(kernels, execution),
-        _cast_bytes(network, training),
-        _given(settings),
+        training.samples * networks.sample_bytes(network, training.dtype) if training.dtype != "float32" else 0,
+        tuple(sorted((n, t) for n, t in settings.switches.items() if n not in _NOT_OF_STEPS)),
         work.path,
     )
 
@@ -157,11 +152,10 @@ def dispatch_of(of: Profile, device: str, execution: str, kernel: str = FIT, ste
 
     Raises: Lacking without such rows.
     """
-    jit = "on" if execution == COMPILED else "off"
-    name = "tf-jit-call" if jit == "on" else "tf-function-call"
+    name = profile.CALLS[execution]
     call = of.constant(name, device)
     if kernel == FIT:
-        found = of.step_floor(device, jit)
+        found = of.step_floor(device, JIT[execution])
     elif kernel == TENSORFLOW_LOOP:  # which waits for a GPU at its end alone
         found = call if device == "cpu" else of.constant(name, device, clock="host-throughput")
     else:
@@ -217,15 +211,9 @@ def _pipeline(
     return {"input pipeline": read.seconds} if read else {}
 
 
-def _epoch(of: Profile, device: str, execution: str) -> Estimate:
-    jit = "on" if execution == COMPILED else "off"
-    return of.constant("keras-epoch", device, jit) or of.constant("keras-epoch", device) or NOTHING
-
-
-def _fit(of: Profile, device: str, execution: str) -> Estimate:
-    """A call of fit, its samples apart."""
-    jit = "on" if execution == COMPILED else "off"
-    return of.constant("keras-fit", device, jit) or of.constant("keras-fit", device) or NOTHING
+def _constant(name: str, of: Profile, device: str, execution: str) -> Estimate:
+    """An epoch, or a call of fit, as it is compiled there, else as it is otherwise."""
+    return of.constant(name, device, JIT[execution]) or of.constant(name, device) or NOTHING
 
 
 def _gathered(of: Profile, network: Network, training: Training, chosen: dict[str, str], device: str) -> Estimate:
@@ -242,14 +230,9 @@ def _gathered(of: Profile, network: Network, training: Training, chosen: dict[st
     return independent_sum(e for e in found if e)
 
 
-def _cast_bytes(network: Network, training: Training) -> int:
-    """Bytes of the samples, where they are of another type than float32."""
-    return training.samples * networks.sample_bytes(network, training.dtype) if training.dtype != "float32" else 0
-
-
 def _compile(of: Profile, device: str, execution: str) -> Estimate:
     """A first compilation of the small model."""
-    jit = "on" if execution == COMPILED else "off"
+    jit = JIT[execution]
     return (
         of.constant("compile-keras", device)
         or of.constant("compile-tensorflow", device, jit)

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from analysis.stats import Estimate
+from analysis.stats import Estimate, best_by
 
 NEAREST = 8  # rows that a plane is laid through
 _RIDGE = 0.3  # what holds the plane level where its rows lie on a line
@@ -107,10 +107,7 @@ def _form(rows: tuple[Point, ...], floored: bool) -> tuple[float, float, float]:
 def curve(points: Iterable[Point], floored: bool = True) -> Curve | None:
     """The curve through rows; None of none. Of one shape the least seconds stand. `floored`: the form may
     have a constant."""
-    best: dict[tuple[float, ...], Point] = {}
-    for p in points:
-        best[p.at] = min(best.get(p.at, p), p, key=lambda q: q.seconds)
-    rows = tuple(best.values())
+    rows = tuple(best_by(points, lambda p: p.at, lambda p: p.seconds).values())
     if not rows:
         return None
     made = Curve(rows, *_form(rows, floored), np.array([p.at for p in rows]), np.zeros(len(rows)), {})

@@ -155,12 +155,11 @@ def rooflined(seen: "Seen", of: "Profile", measured: bool) -> float | None:
     for k in kernels_of(works, seen.made.execution, settings.device):
         if k.problem is None:
             continue
-        times = [
-            k.problem.flops / rate
-            for rate in [_rate(here, "compute", k.problem.math)]
-            if rate and k.part != "element-wise"
-        ]
-        times += [k.problem.bytes_moved / rate for rate in [_rate(here, "memory", "")] if rate]
+        times = []
+        if k.part != "element-wise" and (rate := _rate(here, "compute", k.problem.math)):
+            times.append(k.problem.flops / rate)
+        if rate := _rate(here, "memory", ""):
+            times.append(k.problem.bytes_moved / rate)
         if not times:
             return None
         total += max(times)

@@ -61,16 +61,9 @@ def step_works(
     if network.optimizer not in Stream.WEIGHTS:
         partial.append(f"the optimizer {network.optimizer}, priced as {_PRICED}")
         network = msgspec.structs.replace(network, optimizer=_PRICED)
-    if chosen["dropout"] == "off":
-        network = msgspec.structs.replace(
-            network,
-            layers=tuple(
-                msgspec.structs.replace(la, rate=0.0) if la.kind == "dropout" else la for la in network.layers
-            ),
-        )
-    works = list(networks.step(network, batch, dtype, "tf32" if tf32 else ""))
-    dropped = {la.name for la in network.layers if la.kind == "dropout" and not la.rate}
-    works = [w for w in works if w.layer not in dropped]
+    off = chosen["dropout"] == "off"
+    dropped = {la.name for la in network.layers if la.kind == "dropout" and (off or not la.rate)}
+    works = [w for w in networks.step(network, batch, dtype, "tf32" if tf32 else "") if w.layer not in dropped]
     if "first dgrad" not in rules:
         works += _first_dgrads(works)
     return works

@@ -210,22 +210,14 @@ def command(change: Change, epochs: int | None = None, samples: int | None = Non
     """The words that measure a change: `workloads.training --model ...`, to be run by python -m."""
     t, given = change.training, change.settings.switches
     variant = "resident" if given.get("residence") == "resident" else "fit"
-    flags = [word for name, flag in _FLAGS.items() if name in given for word in (flag, given[name])]
-    return [
-        "workloads.training",
-        "--model",
-        t.model,
-        "--batch",
-        str(t.batch),
-        "--samples",
-        str(samples or t.samples),
-        "--epochs",
-        str(epochs or t.epochs),
-        "--dtypes",
-        t.dtype,
-        "--device",
-        change.settings.device,
-        "--variants",
-        variant,
-        *flags,
-    ]
+    flags = {
+        "--model": t.model,
+        "--batch": t.batch,
+        "--samples": samples or t.samples,
+        "--epochs": epochs or t.epochs,
+        "--dtypes": t.dtype,
+        "--device": change.settings.device,
+        "--variants": variant,
+    }
+    flags |= {flag: given[name] for name, flag in _FLAGS.items() if name in given}
+    return ["workloads.training", *(str(word) for pair in flags.items() for word in pair)]

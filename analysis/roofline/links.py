@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from analysis.roofline import data_sheets
-from analysis.stats import Estimate, of, plus_minus
+from analysis.stats import Estimate, group_by, of, plus_minus
 from analysis.units import bytes_rate, percent, seconds, size
 
 if TYPE_CHECKING:
@@ -77,9 +77,7 @@ def fits(measurements: "Iterable[Measurement]") -> tuple[Link, ...]:
     There is none of fewer than FEWEST sizes, nor where the largest ones take no longer than smaller ones: no bandwidth
     shows there.
     """
-    ways: dict[tuple, list] = {}
-    for m in _copies(measurements):
-        ways.setdefault(_way(m), []).append(m)
+    ways = group_by(_copies(measurements), _way)
     made = (_fit(way, clock, tuple(_points(rows, clock).items())) for way, rows in ways.items() for clock in CLOCKS)
     return tuple(link for link in made if link)
 

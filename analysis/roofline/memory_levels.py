@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, is_gpu, median, seconds_of
+from analysis.stats import Estimate, group_by, is_gpu, median, seconds_of
 from analysis.units import count, join, size
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def _names(device: str, runs: list[Curve], claimed: tuple[tuple[str, int], ...])
 
 def missing(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> list[str]:
     """The levels that were looked for and not found, with the reason, a line a device and level."""
-    said: dict[tuple[str, str, str], list[str]] = {}
+    said: list[tuple[str, str, str, str]] = []
     for key, curve in curves(measurements).items():
         claimed = levels(machine, key[0], key[1])
         if len(curve) < LEAST_SIZES:
@@ -210,16 +210,14 @@ def missing(measurements: "Iterable[Measurement]", machine: "Machine | None" = N
         found = _of(key, curve, claimed)
         for name in (*(name for name, _ in claimed), memory_name(key[0])):
             if name not in {p.name for p in found}:
-                said.setdefault((key[0], name, _why(name, curve, claimed, found)), []).append(_who(key))
-    return [f"{device}: no {name} plateau found ({_grouped(who)}): {why}" for (device, name, why), who in said.items()]
-
-
-def _who(key: Key) -> str:
-    return key[2] + (f" with {count(key[1], 'thread')}" if key[1] else "")
-
-
-def _grouped(who: list[str]) -> str:
-    return join(who) if len(who) <= 3 else f"{', '.join(who[:3])} and {len(who) - 3} more"
+                who = key[2] + (f" with {count(key[1], 'thread')}" if key[1] else "")
+                said.append((key[0], name, _why(name, curve, claimed, found), who))
+    lines = []
+    for (device, name, why), group in group_by(said, lambda one: one[:3]).items():
+        who = [one[3] for one in group]
+        whose = join(who) if len(who) <= 3 else f"{', '.join(who[:3])} and {len(who) - 3} more"
+        lines.append(f"{device}: no {name} plateau found ({whose}): {why}")
+    return lines
 
 
 def _why(name: str, curve: Curve, claimed: tuple[tuple[str, int], ...], found: tuple[Plateau, ...]) -> str:
@@ -247,9 +245,7 @@ def held(found: Iterable[Plateau]) -> list[tuple[Plateau, int, int]]:
     """(plateau, the working sets from and to which it may hold them): up to just below where the next level of its curve
     begins, since between two levels a part is still held, and operations differ by a few bytes in their working sets; to
     the largest size seen on the last one."""
-    groups: dict[Key, list[Plateau]] = {}
-    for p in sorted(found, key=lambda p: p.from_bytes):
-        groups.setdefault((p.device, p.threads, p.operation), []).append(p)
+    groups = group_by(sorted(found, key=lambda p: p.from_bytes), lambda p: (p.device, p.threads, p.operation))
     made: list[tuple[Plateau, int, int]] = []
     for group in groups.values():
         starts = [group[0].from_bytes, *(int(_BEGINS * p.from_bytes) for p in group[1:])]

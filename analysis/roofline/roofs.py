@@ -10,7 +10,7 @@ import msgspec
 from analysis import labels
 from analysis.roofline import links, memory_levels, overheads
 from analysis.roofline.data_sheets import SHEETS
-from analysis.stats import Estimate, call_s, clock_of, exact, is_gpu, quick_seconds
+from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, quick_seconds
 from analysis.units import count, size
 from kernels.problems.arrays import ARITHMETIC
 
@@ -117,18 +117,11 @@ def _best(rows: "list[Measurement]", kind: str, name: str, **fields) -> Roof | N
     return Roof(best.device, kind, name, rate, describe(best), best.settings.threads, **fields)
 
 
-def _groups(rows, key) -> dict:
-    found: dict = {}
-    for row in rows:
-        found.setdefault(key(row), []).append(row)
-    return found
-
-
 def _compute_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
-    peaks = _groups(
+    peaks = group_by(
         (m for m in rows if m.problem.op == "peak"), lambda m: (m.device, m.problem.math, m.settings.threads)
     )
-    matmuls = _groups(
+    matmuls = group_by(
         (
             m
             for m in rows
@@ -177,19 +170,19 @@ def _memory_roofs(rows: "list[Measurement]", machine: "Machine | None") -> "Iter
     """A roof for every level that the bandwidth shows; where none is the memory's, the best rate beyond the caches."""
     streams = [m for m in rows if m.problem.op == "stream"]
     plain = []
-    for (device, threads), group in _groups(streams, lambda m: (m.device, m.settings.threads)).items():
+    for (device, threads), group in group_by(streams, lambda m: (m.device, m.settings.threads)).items():
         found = list(_level_roofs(group, machine, device, threads))
         yield from found
         if all(r.kind == "cache" for r in found):
             plain += group
-    for device, on_device in _groups(plain, lambda m: m.device).items():
+    for device, on_device in group_by(plain, lambda m: m.device).items():
         cache, name = last_cache_bytes(machine, device), "HBM" if is_gpu(device) else "DRAM"
         largest = max(m.problem.footprint_bytes for m in on_device)
         start = min(largest, _BEYOND_CACHE * cache) if cache else largest
         kept = [m for m in on_device if m.problem.footprint_bytes >= start]
         if cache and largest <= cache:  # a cache's rate is no memory's
             continue
-        for group in _groups(kept, lambda m: m.settings.threads).values():
+        for group in group_by(kept, lambda m: m.settings.threads).values():
             own = [m for m in on_device if m.settings.threads == group[0].settings.threads]
             note = f"{NO_PLATEAU} from {size(start)}" if _searched(own) else ""
             if roof := _best(group, "memory", name, floor_bytes=start - 1, note=note):
@@ -208,7 +201,7 @@ def _level_roofs(rows: "list[Measurement]", machine, device: str, threads: int |
     smallest = min((start for _, start, _ in found), default=1)
     # Of working sets smaller than any on a level nothing is known, unless the innermost level was seen.
     begins = 0 if claimed and any(p.name == claimed[0][0] for p, _, _ in found) else smallest - 1
-    for name, group in _groups(found, lambda one: one[0].name).items():
+    for name, group in group_by(found, lambda one: one[0].name).items():
         memory = name == memory_levels.memory_name(device)
         last = max(end for _, _, end in group)
         inside = [
@@ -236,7 +229,7 @@ def _link_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
         and m.problem.direction in ("h2d", "d2h")
         and not m.problem.compute
     ]
-    for (device, direction), group in _groups(links.fits(copies), lambda x: (x.device, x.direction)).items():
+    for (device, direction), group in group_by(links.fits(copies), lambda x: (x.device, x.direction)).items():
         best = max(group, key=lambda x: x.bandwidth.value)
         yield Roof(device, "link", direction, best.bandwidth, f"{best.kernel}, pinned, up to {size(best.high)}")
 
@@ -246,7 +239,7 @@ def _launch_roofs(rows: "list[Measurement]") -> "Iterable[Roof]":
     launches = [m for m in rows if m.problem.op == "launch" and m.on_gpu]
     wanted = {("kernel", "host-latency"): WAITED, ("kernel-launch", "device"): QUEUED, ("kernel", "device"): QUEUED}
     empty = [c for c in overheads.constants(launches) if (c.name, c.clock) in wanted and c.seconds.low > 0]
-    for (device, name), group in _groups(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
+    for (device, name), group in group_by(empty, lambda c: (c.device, wanted[c.name, c.clock])).items():
         least = min(group, key=lambda c: c.seconds.value)
         yield Roof(device, "launch", name, 1 / least.seconds, least.source)
 
