@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from workloads import options
 
 if TYPE_CHECKING:
-    from analysis.explain.explanation import Explanation, Sources
+    from analysis.explain.explanation import Sources
     from analysis.predict.profile import Profile
     from kernels.networks import Network
 
@@ -88,6 +88,7 @@ def _body(args: argparse.Namespace) -> int:
 
 def _explained(args: argparse.Namespace) -> int:
     from analysis.explain import explanation
+    from analysis.explain import verify as verifying
     from analysis.text import cases as complaints
     from analysis.text import explanation as explanation_words
 
@@ -106,7 +107,8 @@ def _explained(args: argparse.Namespace) -> int:
     record = {"framework": framework, "verdict": explanation_words.verdict(made), "explanation": made.told()}
     _print(args, record, told)
     if args.verify:
-        verify(made)
+        for line in verifying.lines(made):
+            print(line, flush=True)
     return options.OK
 
 
@@ -260,14 +262,6 @@ def describe(model: str, time_limit_s: float) -> "Network":
         tip = next((line.partition("try: ")[2] for line in lines if line.strip().startswith("try: ")), "")
         raise (options.Usage if done.returncode == options.USAGE else options.Missing)(said, tip)
     return msgspec.json.decode(done.stdout, type=Network)
-
-
-def verify(made: "Explanation") -> None:
-    """Measures the training and its best what-ifs by python -m workloads.training; prints predicted beside measured."""
-    from analysis.explain import verify as verifying
-
-    for line in verifying.lines(made):
-        print(line, flush=True)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from analysis.stats import Estimate, group_by, is_gpu, median, seconds_of
+from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
 from analysis.units import count, join, size
 
 if TYPE_CHECKING:
@@ -69,17 +69,19 @@ def memory_name(device: str) -> str:
 
 def curves(measurements: "Iterable[Measurement]") -> dict[Key, Curve]:
     """(device, threads, operation) -> the best variant at each working set, by rising size; warm STREAM rows only."""
-    found: dict[Key, dict[int, Point]] = {}
-    for m in measurements:
-        p, s = m.problem, m.settings
-        if p.op != "stream" or p.operation not in OPERATIONS or (s.mode, s.cache) != ("resident", "warm"):
-            continue
-        if (seconds := seconds_of(m)) is None:
-            continue
-        point = Point(p.footprint_bytes, p.bytes_moved / seconds, m.kernel)
-        at = found.setdefault((s.device, s.threads, p.operation), {})
-        at[point.nbytes] = max(at.get(point.nbytes, point), point, key=lambda x: x.rate.value)
-    return {key: tuple(at[n] for n in sorted(at)) for key, at in found.items()}
+    rows = (
+        m
+        for m in measurements
+        if m.problem.op == "stream"
+        and m.problem.operation in OPERATIONS
+        and (m.settings.mode, m.settings.cache) == ("resident", "warm")
+        and quick_seconds(m)
+    )
+    found = {}
+    for key, group in group_by(rows, lambda m: (m.device, m.settings.threads, m.problem.operation)).items():
+        best = best_by(group, lambda m: m.problem.footprint_bytes, lambda m: -m.problem.bytes_moved / call_s(m))
+        found[key] = tuple(Point(n, m.problem.bytes_moved / seconds_of(m), m.kernel) for n, m in sorted(best.items()))
+    return found
 
 
 def plateaus(measurements: "Iterable[Measurement]", machine: "Machine | None" = None) -> tuple[Plateau, ...]:
