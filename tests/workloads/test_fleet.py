@@ -312,12 +312,13 @@ def test_a_node_whose_suite_breaks_says_its_last_words():
 _CLUSTER = """
 import json, os, sys
 from ray.cluster_utils import Cluster
-from workloads import fleet, suite
+from workloads import suite
+from workloads.fleet import nodes
 
 small = {"num_cpus": 1, "object_store_memory": 80 << 20}
 cluster = Cluster(initialize_head=True, head_node_args={**small, "include_dashboard": False, "node_name": "node-1"})
 others = [cluster.add_node(**small, node_name=f"node-{i}") for i in (2, 3)]
-take, killed = fleet.Part.take, []
+take, killed = nodes.Part.take, []
 
 def kill_after_the_first_row(part, name, text):
     take(part, name, text)
@@ -325,7 +326,7 @@ def kill_after_the_first_row(part, name, text):
         killed.append(True)
         cluster.remove_node(others[1], allow_graceful=False)
 
-fleet.Part.take = kill_after_the_first_row
+nodes.Part.take = kill_after_the_first_row
 try:
     code = suite.main(["--ray", cluster.address, "--only", "peak", "--max-time", "1.5", "--min-time", "1", "--threads", "1",
                        "--ray-timeout", "40", "-o", sys.argv[1]])
