@@ -32,7 +32,9 @@ def row(m: "Measurement", between: str = " ", equals: str = "=") -> str:
 
 def shape(problem: Problem) -> str:
     """What tells products or convolutions of one n apart; empty of others."""
-    return {"matmul": product, "conv": convolution}.get(problem.op, lambda _: "")(problem)
+    if isinstance(problem, Matmul):
+        return product(problem)
+    return convolution(problem) if isinstance(problem, Conv) else ""
 
 
 def product(of: "Matmul") -> str:

@@ -1,5 +1,6 @@
 """How far a machine's timings can be trusted, from the referee's files: clocks beside outsiders', verdicts on known truths."""
 
+import statistics
 from collections.abc import Iterable
 
 import msgspec
@@ -86,8 +87,8 @@ def clock_ratios(measurements: "Iterable[Measurement]") -> list[ClockRatio]:
             ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
             own = max(theirs) / min(theirs) - 1
             allowed = max(least, 2 * own if clock == "cuda-bench" else own)
-            ratio, outsider = Estimate(of_middle(ratios), ratios[0], ratios[-1]), m.notes.get("referee", clock)
-            middle, form = of_middle(sorted(theirs)), m.notes.get("form", "")
+            ratio, outsider = Estimate(statistics.median(ratios), ratios[0], ratios[-1]), m.notes.get("referee", clock)
+            middle, form = statistics.median(theirs), m.notes.get("form", "")
             found.append(ClockRatio(_name(m), outsider, form, ratio, middle, own, allowed, m.flags))
     return sorted(found, key=lambda b: b.theirs)
 
@@ -95,11 +96,6 @@ def clock_ratios(measurements: "Iterable[Measurement]") -> list[ClockRatio]:
 def _name(m: "Measurement") -> str:
     """The row's name without its match, which the sentence or table says."""
     return labels.row(m).replace(f" {noise.MATCH}={m.settings.switches.get(noise.MATCH, '')}", "")
-
-
-def of_middle(ordered: list[float]) -> float:
-    half = len(ordered) // 2
-    return ordered[half] if len(ordered) % 2 else (ordered[half - 1] + ordered[half]) / 2
 
 
 def truths(measurements: "Iterable[Measurement]") -> list[Truth]:

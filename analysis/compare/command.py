@@ -92,34 +92,17 @@ def compare(old: "Loaded", new: "Loaded", any_machine: bool = False, asked: str 
 
 def records(made: "Comparison") -> list[dict]:
     """The compared rows as plain records, in the columns of HEAD, every verdict's largest change first."""
+    import msgspec
+
     from analysis.compare import comparison
     from analysis.stats import middle
 
-    told = []
-    for r in (r for word in comparison.WORDS for r in made.of(word)):
-        ratio = r.verdict.ratio
-        times = (middle(r.old.on(r.clock)), middle(r.new.on(r.clock)))
-        told.append(
-            dict(
-                zip(
-                    HEAD,
-                    (
-                        r.name,
-                        r.clock,
-                        *times,
-                        ratio.value,
-                        ratio.low,
-                        ratio.high,
-                        r.word,
-                        r.least.limit,
-                        r.least.source,
-                        " ".join(r.flags),
-                    ),
-                    strict=True,
-                )
-            )
-        )
-    return told
+    def cells(r: "Compared") -> tuple:
+        times = (middle(m.on(r.clock)) for m in (r.old, r.new))
+        ratio, least = msgspec.structs.astuple(r.verdict.ratio), (r.least.limit, r.least.source)
+        return r.name, r.clock, *times, *ratio, r.word, *least, " ".join(r.flags)
+
+    return [dict(zip(HEAD, cells(r), strict=True)) for word in comparison.WORDS for r in made.of(word)]
 
 
 def show(made: "Comparison", format_: str, verbose: bool = False) -> None:

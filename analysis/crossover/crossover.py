@@ -15,39 +15,11 @@ from analysis.crossover.families import (
     conv_rows,
     dense_rows,
     framework_of,
-    precision_of,
     square_rows,
 )
 from analysis.stats import Estimate, is_gpu, middle, of
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Measurement
-
-__all__ = [
-    "AS_WRITTEN",
-    "COPIES",
-    "FINE",
-    "FORMS",
-    "LATENCY",
-    "SQUARES",
-    "THROUGHPUT",
-    "VARIES",
-    "Answer",
-    "Crossing",
-    "Family",
-    "Form",
-    "Point",
-    "Side",
-    "classify",
-    "conv_crossovers",
-    "crossovers",
-    "dense_crossovers",
-    "fastest",
-    "forms_of",
-    "framework_of",
-    "precision_of",
-    "refine",
-    "square_rows",
-]
 
 # A bracket this wide (high over low) is fine enough; sizes farther apart than this say not where between them the winner changes.
 FINE = 1.05

@@ -141,7 +141,9 @@ def _ladder(ideas, where, rows, ceilings) -> Ladder:
 
 def title(ladder: Ladder) -> str:
     """`cpu, 1 thread, float32`."""
-    return ", ".join(filter(None, (ladder.device, ladder.threads and count(ladder.threads, "thread"), ladder.math)))
+    return ", ".join(
+        filter(None, (ladder.device, (ladder.threads and count(ladder.threads, "thread")) or "", ladder.math))
+    )
 
 
 def problem_name(problem: "Problem") -> str:

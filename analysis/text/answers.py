@@ -5,8 +5,9 @@ from collections.abc import Iterable
 
 from analysis import labels
 from analysis.crossover import crossover, layers, network_steps
-from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Point, Side
+from analysis.crossover.crossover import COPIES, LATENCY, SQUARES, THROUGHPUT, Answer, Family, Form, Point, Side
 from analysis.roofline.bounds import Roof
+from analysis.stats import group_by
 from analysis.text import crossings
 from analysis.units import count, digits, join, seconds, times
 from kernels.networks import Work
@@ -24,9 +25,7 @@ def sentence(answer: Answer) -> str:
 
 def about(answer: Answer) -> str:
     """What was called, and how: the family, the framework, the caches."""
-    form = answer.form
-    how = [f"by {form.framework}"] * bool(form.framework) + [f"{form.cache} caches"] * (form.cache != "warm")
-    return ", ".join([family_name(answer.family), *how])
+    return ", ".join([family_name(answer.family), *_how(answer.form)])
 
 
 def family_name(family: Family) -> str:
@@ -92,22 +91,22 @@ def lines(
 def summaries(answers: Iterable[Answer]) -> list[str]:
     """How all families of an operation fare together, a sentence for each of what varies, precision and form: how many have
     the GPU win from where."""
-    groups: dict = {}
-    for a in answers:
-        if a.points and a.family != SQUARES:
-            form = (a.family.op, a.family.varies, crossings.precision_name(a), crossings.form_name(a.form))
-            groups.setdefault((*form, a.form.framework, a.form.cache), []).append(a)
-    return [
-        _summary(op, varies, precision, form, group)
-        for (op, varies, precision, form, *_), group in groups.items()
-        if len(group) > 1
-    ]
+
+    def alike(a: Answer) -> tuple:
+        return a.family.op, a.family.varies, crossings.precision_name(a), a.form
+
+    groups = group_by((a for a in answers if a.points and a.family != SQUARES), alike)
+    return [_summary(group) for group in groups.values() if len(group) > 1]
 
 
-def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer]) -> str:
-    first, family = group[0].form, group[0].family
-    how = [f"by {first.framework}"] * bool(first.framework) + [f"{first.cache} caches"] * (first.cache != "warm")
-    kinds = {kind: [a for a in group if a.kind == kind] for kind in dict.fromkeys(a.kind for a in group)}
+def _how(form: Form) -> list[str]:
+    return [f"by {form.framework}"] * bool(form.framework) + [f"{form.cache} caches"] * (form.cache != "warm")
+
+
+def _summary(group: list[Answer]) -> str:
+    first, family = group[0], group[0].family
+    what = ", ".join([crossings.precision_name(first), *_how(first.form), crossings.form_name(first.form)])
+    kinds = group_by(group, lambda a: a.kind)
     parts = []
     for kind in ("gpu-at-smallest", "gpu-from", "cpu-throughout", "several", "cant-tell"):
         if of := kinds.get(kind, []):
@@ -122,9 +121,9 @@ def _summary(op: str, varies: str, precision: str, form: str, group: list[Answer
             between = " to ".join(dict.fromkeys(crossings.whole(end) for end in (ends[0], ends[-1]))) if ends else ""
             parts.append(f"{words.get(kind) or f'the GPU wins from {family.size_name} = {between}'} in {len(of)}")
     low, high = min(a.low_n for a in group), max(a.high_n for a in group)
-    noun = {"conv": "convolutions", "matmul": "products"}[op]
+    noun = {"conv": "convolutions", "matmul": "products"}[family.op]
     return (
-        f"{', '.join([precision, *how, form])}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
+        f"{what}: of {len(group)} {noun}, along the {family.size_name}, {', '.join(parts)} "
         f"(measured range {low}..{high})."
     )
 

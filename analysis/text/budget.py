@@ -100,7 +100,7 @@ def table(made: list[Budget]) -> list[str]:
     return [*lines, _line("remainder's interval", [_ends(b.remainder) for b in made])]
 
 
-def _line(name: str, cells: list[str]) -> str:
+def _line(name: str, cells: Iterable[str]) -> str:
     return table_line(c.replace("|", "\\|") for c in (name, *cells))
 
 

@@ -3,6 +3,8 @@ analysis.compare.comparison found row by row; and of a fleet's devices who is be
 
 import statistics
 
+import msgspec
+
 from analysis import noise
 from analysis.compare.comparison import Comparison, least_effect
 from analysis.crossover.crossover import COPIES, LATENCY, Answer
@@ -175,30 +177,13 @@ def broken(judged: Judged) -> list[str]:
 
 def records(judged: Judged) -> list[dict]:
     """The findings as plain records in the columns of HEAD, by device."""
-    return [
-        dict(
-            zip(
-                HEAD,
-                (
-                    f.device.node,
-                    f.device.device,
-                    f.device.model,
-                    f.quantity,
-                    f.against,
-                    f.rows,
-                    f.below.value,
-                    f.below.low,
-                    f.below.high,
-                    f.least,
-                    f.beyond if f.beyond < 1e300 else None,
-                    f.flagged,
-                    f.cause,
-                ),
-                strict=True,
-            )
-        )
-        for f in judged.findings
-    ]
+
+    def cells(f: Finding) -> tuple:
+        d, beyond = f.device, f.beyond if f.beyond < 1e300 else None
+        found = (f.quantity, f.against, f.rows, *msgspec.structs.astuple(f.below), f.least, beyond, f.flagged, f.cause)
+        return d.node, d.device, d.model, *found
+
+    return [dict(zip(HEAD, cells(f), strict=True)) for f in judged.findings]
 
 
 def table(judged: Judged) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
