@@ -111,16 +111,10 @@ def test_refinement_runs_only_the_kernels_that_won_near_the_crossing():
     assert all(row.settings.mode == "resident" for row in added if row.settings.device == "cpu")
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        "nvidia-h200/suite",
-        "nvidia-h200/training-seeds",
-        "nvidia-h200/training-small-dataset",
-        "nvidia-h200-x4/peers",
-        "nvidia-h200-x4/training-data-parallel",
-    ],
-)
+IN_README = "/suite /training-seeds /training-small-dataset -x4/peers -x4/training-data-parallel"
+
+
+@pytest.mark.parametrize("run", [f"nvidia-h200{run}" for run in IN_README.split()])
 def test_the_readme_says_what_the_stored_files_say(run):
     from analysis.text import sentences
 
