@@ -47,7 +47,7 @@ def names(args: argparse.Namespace) -> list[str]:
     """
     from workloads.frameworks import grid
 
-    words = options.words([args.model] if isinstance(args.model, str) else args.model)
+    words = options.words(args.model)
     no_flags = dict.fromkeys(("inputs", "width", "depth", "outputs", "hidden_layers"))
     every = [name for word in words for name in (SEEDS if word == "seeds" else (word,))]
     return grid.models(argparse.Namespace(model=every, **no_flags))
@@ -64,14 +64,12 @@ def rows(args: argparse.Namespace, here) -> list:
     from workloads.harness import plan
     from workloads.records import Row, Settings, settings
 
-    plan.known("backend", options.words(args.backends) or [], ("keras",))
-    variants = plan.known("variant", options.words(args.variants) or [], VARIANTS) or list(
-        VARIANTS if args.in_flight else VARIANTS[:2]
-    )
-    modes = plan.known("mode", options.words(args.modes), MODES)
-    jits = plan.known("word of --jit", options.words(args.jit), settings.KNOWN["jit_compile"])
-    onednn = plan.known("word of --onednn", options.words(args.onednn) or [], tuple(ONEDNN))
-    precisions = plan.known("precision", options.words(args.precision), settings.KNOWN["precision"])
+    plan.known("backend", args.backends, ("keras",))
+    variants = plan.known("variant", args.variants, VARIANTS) or list(VARIANTS if args.in_flight else VARIANTS[:2])
+    modes = plan.known("mode", args.modes, MODES)
+    jits = plan.known("word of --jit", args.jit, settings.KNOWN["jit_compile"])
+    onednn = plan.known("word of --onednn", args.onednn, tuple(ONEDNN))
+    precisions = plan.known("precision", args.precision, settings.KNOWN["precision"])
     ways = [
         (f"inference/keras/{v}", mode)
         for v in variants
@@ -84,14 +82,14 @@ def rows(args: argparse.Namespace, here) -> list:
             "predict answers arrays with arrays: it has no resident mode",
             "python -m workloads.inference --variants predict --modes roundtrip",
         )
-    batches = options.sizes([str(b) for b in args.batch])
+    batches = options.sizes(args.batch)
     asked: list[tuple[str, str, int, dict[str, str]]] = [
         (kernel, mode, batch, {}) for batch in batches for kernel, mode in ways
     ]
     if "serve" in variants:
-        flying = options.sizes([str(n) for n in args.in_flight or IN_FLIGHT])
+        flying = options.sizes(args.in_flight or IN_FLIGHT)
         asked += [("inference/keras/serve", "roundtrip", 1, {"in_flight": str(n)}) for n in flying]
-    where = _places(plan.devices(args, here), options.sizes(args.threads) if args.threads else [None], onednn)
+    where = _places(plan.devices(args, here), plan.counts(args.threads, None), onednn)
     every = [
         Row(
             kernel,

@@ -76,10 +76,10 @@ class Part:
         if self.plan and not self.dry_run:
             done = self.done()
             for name, rows in self.plan.rows.items():
-                if gone := [(row.kernel, row.problem, row.settings) for row in rows if row.key not in done]:
+                if gone := [row.result("failed", f"lost: {why}", flags=(LOST,)) for row in rows if row.key not in done]:
                     with records.Writer(self.folder / f"{name}.jsonl", self.plan.run, resume=True) as writer:
-                        for row in gone:
-                            writer.append(Measurement(*row, "failed", f"lost: {why}", flags=(LOST,)))
+                        for m in gone:
+                            writer.append(m)
 
     def done(self) -> dict[str, Measurement]:
         """What its files have, by key."""
@@ -130,15 +130,15 @@ def gather(
                     part.take(file, text)
                     for line in text.decode(errors="replace").splitlines() if file == LOG else ():
                         seen(part, line)
+                    continue
                 except StopIteration:
-                    del running[stream]
+                    pass
                 except records.Refused as refused:
                     seen(part, str(refused))
                     ray.cancel(stream, force=True)
-                    del running[stream]
                 except ray.exceptions.RayError as error:
                     part.lose(_why_lost(ray, part, error))
-                    del running[stream]
+                del running[stream]
             for stream, part in [*running.items()]:
                 if time.monotonic() - part.heard > limit_s:
                     ray.cancel(stream, force=True)
@@ -270,11 +270,13 @@ def _signals() -> Iterator[list[str]]:
 def _ended(args: argparse.Namespace, command: str, folder: pathlib.Path, parts: list[Part], stopped: str) -> int:
     """Prints a line a node, what was lost, how to go on; the exit code."""
     head, tallies = ("ok", "skipped", "failed", "lost", "to go", "GPUs"), [p.tally() for p in parts]
-    lines: list[tuple[str, ...]] = [("node", *head)]
-    lines += [(p.node.name, *(str(t[word]) for word in head)) for p, t in zip(parts, tallies, strict=True)]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    lines = [
+        ("node", *head),
+        *((p.node.name, *(t[word] for word in head)) for p, t in zip(parts, tallies, strict=True)),
+    ]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*lines, strict=True)]
     for line in lines:
-        print("  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip())
+        print("  ".join(str(cell).ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip())
     for p in (p for p in parts if p.lost):
         _note(f"lost: {p.lost}")
     here = {p.node.name for p in parts}
