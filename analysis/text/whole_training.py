@@ -148,10 +148,7 @@ def changes(measurements: "Iterable[Measurement]") -> list[tuple[str, str, str, 
     for m in rows:
         p, fit = m.problem, "training/keras/fit"
         own = (p.model, p.batch, p.samples, p.dtype, m.device)
-        same, single = (
-            plain.get((fit, *own)),
-            plain.get((fit, p.model, p.batch, p.samples, "float32", m.device)),
-        )
+        same, single = (plain.get((fit, *own[:3], dtype, m.device)) for dtype in (p.dtype, "float32"))
         base = single if same is m or same is None else same
         if base is None or base is m or m.kernel.endswith("loop"):
             continue
@@ -184,10 +181,9 @@ def change_sentences(measurements: "Iterable[Measurement]") -> list[str]:
 def against(changed: Estimate, plain: Estimate) -> str:
     """`4.09 times as long`, `14.2 times as fast`, or that it can't be told."""
     told = factor_words(changed, plain)
-    faster = told != CANT_TELL and changed.value < plain.value
-    return (
-        told if told == CANT_TELL else f"{times(plain.value / changed.value)} as fast" if faster else f"{told} as long"
-    )
+    if told == CANT_TELL:
+        return told
+    return f"{times(plain.value / changed.value)} as fast" if changed.value < plain.value else f"{told} as long"
 
 
 def way_sentences(measurements: "Iterable[Measurement]") -> list[str]:
