@@ -95,7 +95,7 @@ def problems(args: argparse.Namespace) -> list[Training]:
         if network and network.regression and "uint8" in dtypes:
             why = "learns from points that are no whole numbers: not as uint8"
             raise options.Usage(f"{model} {why}", f"{again} --dtypes float32 float64")
-        if whole and not args.batch:
+        if network and whole and not args.batch:
             shapes = [(count, count) for count in plan.counts(args.samples, network.samples)]
         else:
             shapes = [

@@ -81,7 +81,7 @@ def peaks(on: list[str]) -> list[Row]:
     Keras's: epochs of one step, which cost the same each; so few of them."""
     found, gpu = [], any(device != "cpu" for device in on)
     steps, loops = networks.find("peaks").epochs, [name for name in LOOPS if "/jax/" not in name or available("jax")]
-    resident = {"residence": "resident"}
+    resident: dict[str, Any] = {"residence": "resident"}
     for device, samples in itertools.product(on, (100, 200, 1000, 10_000, 40_000)):
         whole, ends = Training("peaks", samples, samples, steps), samples in (100, 40_000)
         ways = [resident, *([{"residence": "fed"}, {**resident, "targets": "float64"}] if ends else [])]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
@@ -88,7 +89,14 @@ def child(words: list[str], text: str = "", variables: dict[str, str] | None = N
     paths = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     own = {**os.environ, **(variables or {}), "PYTHONPATH": paths}
     with tempfile.TemporaryFile("w+") as log:
-        how = {"stdout": log, "stderr": log, "cwd": ROOT, "env": own, "timeout": _PATIENCE_S, "check": False}
+        how: dict[str, Any] = {
+            "stdout": log,
+            "stderr": log,
+            "cwd": ROOT,
+            "env": own,
+            "timeout": _PATIENCE_S,
+            "check": False,
+        }
         try:
             done = subprocess.run([sys.executable, "-m", *words], input=text, text=True, **how)
         except subprocess.TimeoutExpired:
