@@ -23,7 +23,7 @@ _WATCH_S, _LOOKS = 0.6, 8
 
 def numba() -> list[Finding]:
     """Its threading layer, its threads, and whether compiled code can be kept."""
-    from workloads.harness import cpu_watch
+    from workloads.harness import telemetry
     from workloads.machine import facts
 
     layer, threads, cores = facts.numba_layer(), facts.numba_threads(), facts.usable_cores()
@@ -37,7 +37,7 @@ def numba() -> list[Finding]:
     else:
         found = [Finding("numba", "ok", seen)]
     # A dispatcher that cannot keep its code has no cache path.
-    if getattr(cpu_watch.compiled_chain().stats, "cache_path", None):
+    if getattr(telemetry.compiled_chain().stats, "cache_path", None):
         return [*found, Finding("numba cache", "ok", "compiled code is kept between runs")]
     why = "every run compiles for seconds"
     fix = "export NUMBA_CACHE_DIR=$HOME/.cache/numba"

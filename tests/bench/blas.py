@@ -10,7 +10,7 @@ from analysis import stats, units
 from kernels import registry
 from kernels.problems import Matmul
 from tests.bench.stream import joined
-from workloads.harness import cpu_watch, plan, timing
+from workloads.harness import plan, telemetry, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Samples, Settings
@@ -27,7 +27,7 @@ def compare(takes: dict, limits: Limits) -> dict[str, Samples]:
     found: dict[str, list[Samples]] = {name: [] for name in takes}
     for turn in range(ROUNDS):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
-            cpu_watch.settle()
+            telemetry.settle()
             found[name].append(timing.one_block(takes[name], limits, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 

@@ -24,7 +24,7 @@ from kernels import reference, registry
 from kernels.problems import Matmul
 from tests.bench.blas import peak
 from tests.bench.stream import joined
-from workloads.harness import cpu_watch, plan, timing
+from workloads.harness import plan, telemetry, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Samples, Settings
@@ -49,7 +49,7 @@ def compare(takes: dict) -> dict[str, Samples]:
     found: dict[str, list[Samples]] = {name: [] for name in takes}
     for turn in range(FEWER if max(lengths.values()) > LONG_S else ROUNDS):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
-            cpu_watch.settle()
+            telemetry.settle()
             found[name].append(timing.one_block(takes[name], LIMITS, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 

@@ -12,7 +12,7 @@ from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
 import workloads.__main__ as overview
 from workloads import doctor, options
-from workloads.harness import cpu_watch
+from workloads.harness import telemetry
 from workloads.machine import cpu, facts, gpu, health
 from workloads.machine.health import Finding
 
@@ -108,7 +108,7 @@ def test_numba(monkeypatch, layer, threads, level):
 
 def test_compiled_code_that_cannot_be_kept(monkeypatch):
     kept = types.SimpleNamespace(stats=types.SimpleNamespace(cache_path="somewhere"))
-    monkeypatch.setattr(cpu_watch, "compiled_chain", lambda: kept)
+    monkeypatch.setattr(telemetry, "compiled_chain", lambda: kept)
     assert doctor.numba()[1].level == "ok"
     kept.stats.cache_path = None
     assert complains(doctor.numba()[1], "warn", "NUMBA_CACHE_DIR")

@@ -11,7 +11,7 @@ import numba
 import pytest
 from fake_gpu import FakeNvml, fake_cupy, use_nvml, write
 
-from workloads.harness import cpu_watch, gpu_watch, telemetry
+from workloads.harness import telemetry
 from workloads.machine import cpu, gpu
 
 STAT = "cpu0 {busy} 0 0 900 0 0 0 {stolen} 0 0\n"
@@ -32,7 +32,7 @@ class Clock:
 
 def test_the_chain_is_not_folded():
     """A loop trip holds as many xors as adds of registers, each on the result of the one before."""
-    compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(cpu_watch._chain)
+    compiled = numba.njit("uint64(int64, uint64, uint64)", nogil=True)(telemetry._chain)
     assembly = next(iter(compiled.inspect_asm().values()))
     if "xorq" not in assembly:
         pytest.skip("not an x86-64")
@@ -45,8 +45,8 @@ def test_the_chain_is_not_folded():
 
 
 def test_the_chain_takes_its_cycles():
-    assert cpu_watch.compiled_chain()(3, 3, 5) == cpu_watch._chain(3, 3, 5)
-    assert 2e8 < cpu_watch.cpu_clock_hz() < 1e10
+    assert telemetry.compiled_chain()(3, 3, 5) == telemetry._chain(3, 3, 5)
+    assert 2e8 < telemetry.cpu_clock_hz() < 1e10
 
 
 @pytest.mark.parametrize(
@@ -54,19 +54,19 @@ def test_the_chain_takes_its_cycles():
     [([], False), ([3e9], False), ([3e9, 3.08e9, 2.92e9], False), ([3e9, 3e9, 3.1e9], True), ([3e9, 3e9, 2.9e9], True)],
 )
 def test_uneven(clocks, answer):
-    assert cpu_watch.uneven(clocks) is answer
+    assert telemetry.uneven(clocks) is answer
 
 
 def test_shares_of_stolen_and_others_time():
     then = cpu.Ticks(100.0, 5.0)
     # 2 CPUs for 10 s: this process worked 12 s, others 2 s, 1 s was stolen of the 15 s asked for.
-    seen = cpu_watch.shares(10.0, 12.0, then, cpu.Ticks(114.0, 6.0), 2)
+    seen = telemetry.shares(10.0, 12.0, then, cpu.Ticks(114.0, 6.0), 2)
     assert seen == pytest.approx({"steal_fraction": 1 / 15, "other_load_fraction": 0.1})
     one_tick = cpu.Ticks(100.1, 5.0 + 1 / cpu.TICKS_A_SECOND)
-    assert cpu_watch.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
-    assert cpu_watch.shares(0.05, 0.01, then, cpu.Ticks(114.0, 6.0), 2) == {}, "too short"
-    assert cpu_watch.shares(1.0, 0.1, cpu.Ticks(0, 0), cpu.Ticks(0, 0), 2) == {}, "the kernel does not count"
-    assert cpu_watch.shares(1.0, 0.2, then, cpu.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
+    assert telemetry.shares(1.0, 0.1, then, one_tick, 1)["steal_fraction"] == 0, "one tick proves nothing"
+    assert telemetry.shares(0.05, 0.01, then, cpu.Ticks(114.0, 6.0), 2) == {}, "too short"
+    assert telemetry.shares(1.0, 0.1, cpu.Ticks(0, 0), cpu.Ticks(0, 0), 2) == {}, "the kernel does not count"
+    assert telemetry.shares(1.0, 0.2, then, cpu.Ticks(100.1, 5.0), 1)["other_load_fraction"] == 0, "never below zero"
 
 
 def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0, throttled=0):
@@ -74,12 +74,12 @@ def cpu_seen(monkeypatch, root, clocks, *, wall=1.0, own=0.5, busy=50, stolen=0,
     now, process = Clock(), Clock()
     monkeypatch.setattr(cpu, "affinity", lambda: frozenset({0}))
     monkeypatch.setattr(cpu, "TICKS_A_SECOND", 100)
-    monkeypatch.setattr(cpu_watch.time, "monotonic", now)
-    monkeypatch.setattr(cpu_watch.time, "process_time", process)
+    monkeypatch.setattr(telemetry.time, "monotonic", now)
+    monkeypatch.setattr(telemetry.time, "process_time", process)
     files = {"proc/self/cgroup": "0::/\n", "proc/self/mountinfo": "30 23 0:26 / /cg rw - cgroup2 cgroup rw\n"}
     write(root, {**files, "proc/stat": STAT.format(busy=1000, stolen=10), "cg/cpu.stat": "throttled_usec 7\n"})
     answers = iter([clocks[0], *clocks])  # the first call compiles
-    watch = cpu_watch.CpuWatch(lambda: next(answers), root)
+    watch = telemetry.CpuWatch(lambda: next(answers), root)
     for _ in clocks[:-1]:
         watch.before_block()
     now.time, process.time = wall, own
@@ -113,12 +113,12 @@ def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_pa
     values, flags = cpu_seen(monkeypatch, tmp_path, [3e9, 3e9, 3e9, 3e9])
     assert flags == ()
     looks = iter([3e9, 3e9, 3e9, 1e9, 3e9, 3e9])  # compiles; two blocks; a bad look and its second; the last
-    watch = cpu_watch.CpuWatch(lambda: next(looks), tmp_path)
+    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
     for _ in range(3):
         watch.before_block()
     assert "cpu-clock" not in watch.seen()[1]
     looks = iter([3e9, 3e9, 3e9, 2.8e9, 2.8e9, 3e9])
-    watch = cpu_watch.CpuWatch(lambda: next(looks), tmp_path)
+    watch = telemetry.CpuWatch(lambda: next(looks), tmp_path)
     for _ in range(3):
         watch.before_block()
     values, flags = watch.seen()
@@ -129,7 +129,7 @@ def test_a_slower_clock_is_flagged_and_a_stolen_slice_is_not(monkeypatch, tmp_pa
 def settled(running, spent=lambda time: 0.0, limit=0.5):
     """Seconds that settle waits: `running(time)` is what others do, `spent(time)` the process's CPU time."""
     clock = Clock()
-    waited = cpu_watch.settle(limit, lambda: running(clock.time), lambda: spent(clock.time), clock, clock.sleep)
+    waited = telemetry.settle(limit, lambda: running(clock.time), lambda: spent(clock.time), clock, clock.sleep)
     assert waited == pytest.approx(clock.time)
     return waited
 
@@ -142,7 +142,7 @@ def test_settle_by_the_threads_states():
 
 
 def test_settle_by_the_process_clock_where_states_are_not_told():
-    window = cpu_watch._WINDOW_S
+    window = telemetry._WINDOW_S
     assert settled(lambda time: None) == pytest.approx(window)
     spins = settled(lambda time: None, spent=lambda time: min(time, 0.1))
     assert 0.1 <= spins <= 0.1 + 2 * window
@@ -153,7 +153,7 @@ def test_settle_by_the_process_clock_where_states_are_not_told():
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="the system does not tell")
 def test_settle_waits_for_a_real_thread_that_works():
-    chain, started = cpu_watch.compiled_chain(), threading.Event()
+    chain, started = telemetry.compiled_chain(), threading.Event()
 
     def work():
         started.set()
@@ -163,9 +163,9 @@ def test_settle_waits_for_a_real_thread_that_works():
     thread.start()
     started.wait()
     time.sleep(0.01)
-    assert 0.02 < cpu_watch.settle(10.0) < 10.0
+    assert 0.02 < telemetry.settle(10.0) < 10.0
     thread.join()
-    assert cpu_watch.settle(10.0) < 0.02
+    assert telemetry.settle(10.0) < 0.02
 
 
 def test_threads_states(tmp_path):
@@ -187,12 +187,12 @@ def test_threads_states(tmp_path):
     ],
 )
 def test_throttle_flags(flags, reasons):
-    assert [gpu_watch.throttle_flags(bits) for bits in reasons] == [flags] * len(reasons)
+    assert [telemetry.throttle_flags(bits) for bits in reasons] == [flags] * len(reasons)
 
 
 def gpu_seen(clocks, wall=1.0):
     now, answers = Clock(), iter(clocks)
-    watch = gpu_watch.GpuWatch(0, lambda: next(answers), now)
+    watch = telemetry.GpuWatch(0, lambda: next(answers), now)
     for _ in clocks[:-1]:
         watch.before_block()
     now.time = wall
@@ -255,16 +255,16 @@ def test_the_clock_kernel_is_bounded_and_read_rightly():
         calls.append((grid, block, [int(a) for a in args[1:]]))
 
     out = types.SimpleNamespace(get=lambda: [297_000, 150_000])
-    assert gpu_watch.sm_clock_hz(kernel, out) == pytest.approx(1.98e9)
+    assert telemetry.sm_clock_hz(kernel, out) == pytest.approx(1.98e9)
     (grid, block, (limit_ns, polls)) = calls[0]
     assert (grid, block) == ((1,), (1,))
     assert limit_ns < 200_000
     assert polls <= 1 << 16
-    assert gpu_watch.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [5, 0])) is None
-    loops = [line for line in gpu_watch._SM_CLOCK.splitlines() if "for (" in line]
+    assert telemetry.sm_clock_hz(kernel, types.SimpleNamespace(get=lambda: [5, 0])) is None
+    loops = [line for line in telemetry._SM_CLOCK.splitlines() if "for (" in line]
     assert len(loops) == 2
     assert all("i < 4096" in line or "i < most_polls" in line for line in loops), "every loop counts to an end"
-    assert "while" not in gpu_watch._SM_CLOCK
+    assert "while" not in telemetry._SM_CLOCK
 
 
 def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monkeypatch):
@@ -275,7 +275,7 @@ def test_a_gpu_whose_clock_kernel_does_not_compile_is_watched_all_the_same(monke
         raise RuntimeError("NVRTC is missing")
 
     made.RawKernel = broken
-    gpu_watch._sm_clock_kernel.cache_clear()
+    telemetry._sm_clock_kernel.cache_clear()
     watch = telemetry.watch("gpu:1")
     watch.before_block()
     values, flags = watch.seen()
@@ -308,8 +308,8 @@ def test_our_other_workers_are_no_tenants_in_a_container(monkeypatch, tmp_path):
         (tmp_path / f"proc/{pid}/fd").mkdir()
         (tmp_path / f"proc/{pid}/fd/9").symlink_to(f"/dev/{file}")
     monkeypatch.setattr(cpu, "ROOT", tmp_path)
-    assert gpu_watch.foreign([900, 901]) == []  # this one and 71
-    assert gpu_watch.foreign([900, 901, 902]) == [902] and gpu_watch.foreign([os.getpid(), 71, 900]) == [900]
+    assert telemetry.foreign([900, 901]) == []  # this one and 71
+    assert telemetry.foreign([900, 901, 902]) == [902] and telemetry.foreign([os.getpid(), 71, 900]) == [900]
 
 
 def test_a_frameworks_gpu_is_watched_through_nvml_alone(monkeypatch):

@@ -15,7 +15,7 @@ from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
 from workloads import ROOT, options, results, transfer
-from workloads.harness import gpu_watch, plan, telemetry
+from workloads.harness import plan, telemetry
 from workloads.harness import row as measure
 from workloads.machine import facts
 from workloads.records import Row, Settings
@@ -241,14 +241,14 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
     generations = iter([1, 5, 5, 1])  # an idle link falls back
     about = {"nvmlDeviceGetCurrPcieLinkGeneration": lambda handle: next(generations)}
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkWidth=16, **about))
-    watch = gpu_watch.GpuWatch(0, lambda: None, link=True)
+    watch = telemetry.GpuWatch(0, lambda: None, link=True)
     for _ in range(3):
         watch.before_block()
     assert watch.seen() == ({"pcie_generation": 5.0, "pcie_width": 16.0}, ())
     use_nvml(monkeypatch, FakeNvml(nvmlDeviceGetCurrPcieLinkGeneration=lambda handle: pytest.fail("only for copies")))
-    assert gpu_watch.GpuWatch(0, lambda: None).seen() == ({}, ())
+    assert telemetry.GpuWatch(0, lambda: None).seen() == ({}, ())
     use_nvml(monkeypatch, None)
-    assert gpu_watch.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
+    assert telemetry.GpuWatch(0, lambda: None, link=True).seen() == ({}, ())
 
 
 @pytest.mark.parametrize(("op", "link"), [("transfer", True), ("stream", False)])
@@ -259,7 +259,7 @@ def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
     asked = []
     monkeypatch.setattr(telemetry, "watch", lambda device, link=False, framework=False: asked.append((device, link)))
     monkeypatch.setattr(measure, "require_memory", lambda *_: None)
-    monkeypatch.setattr(measure.registry, "find", lambda name: None)
+    monkeypatch.setattr(measure.registry, "find", lambda name: SimpleNamespace(notes={}))
     monkeypatch.setattr(measure, "checked", lambda *_: (measure.reference.Check("exact", True, 0.0), 0.1))
     monkeypatch.setattr(measure, "_prepared", lambda *_: SimpleNamespace(notes={}))
     monkeypatch.setattr(measure, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))

@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads.harness import copy_modes, cpu_watch, startup, telemetry, timing
+from workloads.harness import copy_modes, startup, telemetry, timing
 from workloads.harness.flags import raised
 from workloads.harness.handlers import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.timing import Limits
@@ -206,7 +206,7 @@ def clocks(
 ) -> tuple[tuple[Samples, ...], dict, tuple]:
     """Samples on every clock that makes sense for the row, with what the telemetry saw meanwhile."""
     _warm_up(prepared, row.settings.threads or facts.usable_cores())
-    cpu_watch.settle()
+    telemetry.settle()
     takes = {"host-latency": lambda: _waited_for(prepared)}
     if prepared.synchronize:
         takes |= _device_takes(kernel, row, prepared)
@@ -269,7 +269,7 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
         _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
     take, call_seconds, passes = _blocks[row.key]
     samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
-    cpu_watch.settle()
+    telemetry.settle()
     return row.result("ok", samples=(samples,), check="exact", at=now())
 
 
