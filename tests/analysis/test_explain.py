@@ -13,6 +13,7 @@ from analysis.explain import command as explain
 from analysis.explain import explanation, verify
 from analysis.explain.explanation import Request
 from analysis.predict import what_if
+from analysis.text import explanation as explanation_words
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads import options, records
@@ -190,3 +191,19 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, mo
         subprocess, "run", lambda command, **k: subprocess.CompletedProcess(command, 3, "", "error: no GPU here\n")
     )
     assert verify.measure(change, 2048, tmp_path / "none") == "error: no GPU here"
+
+
+def test_the_sections_stand_in_order():
+    made = explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
+    lines = explanation_words.lines(made, "seen", (("More", ["of it"]),), ["a belief"])
+    titles = [line for line in lines if line and not line.startswith(" ")]
+    first = ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework use the GPU?"]
+    parts = ["Verdict", "More", "Where a step's time goes (predicted)", "Where the winner changes", "Memory"]
+    assert titles == [*first, *parts, "Cost of the job", "What if", "What people believe, checked"]
+    assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
+
+
+def test_an_explanation_goes_to_json_and_back_as_numbers():
+    of = explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
+    made = msgspec.json.decode(msgspec.json.encode(of))
+    assert made["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS) and made["what_ifs"][0]["change"]["words"]

@@ -41,10 +41,8 @@ def test_both_sides_and_the_whole_job():
     assert len(told) == 5
     assert told[0].startswith("The CPU finishes first, 1.62 times as fast: a step takes 2.16 ms on the GPU")
     start = "Python and TensorFlow starting the step on the"
-    gpu, cpu = (
-        f"{start} GPU (compiled by XLA; 2.00 ms, 92.4 % of it)",
-        f"{start} CPU (operation by operation; 1.00 ms, 61.0 % of it)",
-    )
+    gpu = f"{start} GPU (compiled by XLA; 2.00 ms, 92.4 % of it)"
+    cpu = f"{start} CPU (operation by operation; 1.00 ms, 61.0 % of it)"
     assert told[1] == f"The largest part of a step is {gpu} and {cpu}."
 
 
@@ -65,10 +63,8 @@ def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
     of = msgspec.structs.replace(sources(), predict=wide)
     (batch,) = [a for a in explained(of=of).crossovers if a.family.varies == "batch"]
     said = explanation_words.answer_sentence(batch)
-    assert said == (
-        "By a step, the GPU wins from batch = 62 on (too close to be sure at batch 16 to 64; predicted "
-        "over batch 1 to 1,024)."
-    )
+    open_at = "too close to be sure at batch 16 to 64; predicted over batch 1 to 1,024"
+    assert said == f"By a step, the GPU wins from batch = 62 on ({open_at})."
 
 
 def along(*ratios) -> crossover.Answer:
@@ -486,14 +482,6 @@ def test_what_no_row_tells_of_a_job_is_not_known_and_not_nothing():
     assert not any("not known" in line for line in known.values())
 
 
-def test_two_sides_that_lack_rows_are_an_error():
-    def made(*args, **keywords):
-        raise Lacking("nothing", ["python -m workloads.suite --quick"])
-
-    with pytest.raises(Lacking, match=r"workloads\.suite"):
-        explained(of=msgspec.structs.replace(sources(), predict=made))
-
-
 def test_what_two_sides_lack_is_named_at_once():
     def made(training, settings, *args, **keywords):
         raise Lacking(f"no rows of {settings.device}", [f"measure {settings.device}", "measure both"])
@@ -509,17 +497,3 @@ def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
     e = explained(of=sources(with_gpu=False))
     assert e.gpu is None and not e.crossovers and e.lacks == ()
     assert any("--gpu-profile reports/nvidia-h200" in line for line in explanation_words.caveats(e))
-
-
-def test_the_sections_stand_in_order():
-    lines = explanation_words.lines(explained(), "seen", (("More", ["of it"]),), ["a belief"])
-    titles = [line for line in lines if line and not line.startswith(" ")]
-    first = ["cifar10-cnn (S0): batch 32, 3,200 samples, 10 epochs, float32 inputs", "Does the framework use the GPU?"]
-    parts = ["Verdict", "More", "Where a step's time goes (predicted)", "Where the winner changes", "Memory"]
-    assert titles == [*first, *parts, "Cost of the job", "What if", "What people believe, checked"]
-    assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
-
-
-def test_an_explanation_goes_to_json_and_back_as_numbers():
-    made = msgspec.json.decode(msgspec.json.encode(explained()))
-    assert made["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS) and made["what_ifs"][0]["change"]["words"]
