@@ -121,4 +121,4 @@ def _capacity(machine: "Machine | None", device: str) -> int | None:
     if device == "cpu":
         return machine.memory_bytes
     gpu = machine.gpu(device)
-    return gpu and gpu.memory_bytes
+    return gpu.memory_bytes if gpu else None

@@ -97,7 +97,7 @@ def _points(rows: "Iterable[Measurement]", clock: str) -> dict[int, Estimate]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _fit(way: tuple, clock: str, found: tuple[tuple[int, Estimate], ...]) -> Link | None:
+def _fit(way: tuple[str, str, str, str], clock: str, found: tuple[tuple[int, Estimate], ...]) -> Link | None:
     """Kept, as tables, pictures and predictions all ask for the same laws."""
     points = dict(found)
     if len(points) < FEWEST:

@@ -216,8 +216,8 @@ def missing(measurements: "Iterable[Measurement]", machine: "Machine | None" = N
                 said.append((key[0], name, _why(name, curve, claimed, found), who))
     lines = []
     for (device, name, why), group in group_by(said, lambda one: one[:3]).items():
-        who = [one[3] for one in group]
-        whose = join(who) if len(who) <= 3 else f"{', '.join(who[:3])} and {len(who) - 3} more"
+        every = [one[3] for one in group]
+        whose = join(every) if len(every) <= 3 else f"{', '.join(every[:3])} and {len(every) - 3} more"
         lines.append(f"{device}: no {name} plateau found ({whose}): {why}")
     return lines
 
