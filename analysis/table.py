@@ -2,6 +2,7 @@
 
 import csv
 import json
+import pathlib
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -93,3 +94,23 @@ def width(e: Estimate | None) -> str:
 def status(m: "Measurement") -> str:
     """The status where it is not ok, with its reason."""
     return "" if m.ok else f"{m.status}: {m.reason}".removesuffix(": ")
+
+
+def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str, command: str) -> None:
+    """Replaces what stands between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->`, where the command names the run, by the lines
+    of that kind.
+
+    Raises: ValueError when there is none; it says the first kind with `command`, which writes it.
+    """
+    page, found = readme.read_text(encoding="utf-8"), 0
+    for kind, lines in blocks.items():
+        marks = rf"(<!-- {kind}: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"
+        new = "".join(f"{line}\n" for line in lines).replace("\\", r"\\")
+        page, n = re.subn(marks, rf"\g<1>{new}\g<2>", page, flags=re.DOTALL)
+        found += n
+    if not found:
+        kind = next(iter(blocks))
+        raise ValueError(
+            f"{readme} has no lines to write between: <!-- {kind}: python -m {command} --> and <!-- /{kind} -->"
+        )
+    readme.write_text(page, encoding="utf-8")

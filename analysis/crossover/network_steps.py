@@ -129,18 +129,24 @@ class Total(msgspec.Struct, frozen=True):
     frameworks: tuple[tuple[str, float], ...] = ()
 
 
-def totals(works: "Iterable[Work]", measurements: "Iterable[Measurement]") -> list[Total]:
-    """A Total for each batch and precision of the works: the CPU's over kernels and threads, the GPU's with the data there."""
-    measurements, works = list(measurements), list(works)
-    best: dict[tuple, list[float]] = {}
-    ways = [(op, way) for op in dict.fromkeys(w.problem.op for w in works if w.problem) for way in ("", *FRAMEWORKS)]
-    for m in (m for op, way in ways for m in comparable(measurements, op, way) if m.settings.mode == "resident"):
-        if side := fastest([m], "host-latency"):
-            best.setdefault((m.problem, framework_of(m), m.on_gpu), []).append(side.seconds.value)
+def resident_calls(measurements: "Iterable[Measurement]", op: str) -> dict[tuple, float]:
+    """(problem, framework, whether on a GPU) -> seconds of the fastest call with the data there."""
+    measurements = list(measurements)
+    best: dict[tuple, float] = {}
+    for m in (m for way in ("", *FRAMEWORKS) for m in comparable(measurements, op, way)):
+        if m.settings.mode == "resident" and (side := fastest([m], "host-latency")):
+            key = (m.problem, framework_of(m), m.on_gpu)
+            best[key] = min(best.get(key, inf), side.seconds.value)
+    return best
+
+
+def totals(works: "Iterable[Work]", best: dict[tuple, float]) -> list[Total]:
+    """A Total for each batch and precision of the works out of `resident_calls`: the CPU's over kernels and threads, the GPU's
+    with the data there."""
     groups = group_by(works, lambda w: (batch_family(w.problem).size(w.problem), w.problem.math))
 
     def sum_of(group: "list[Work]", framework: str, gpu: bool) -> float | None:
-        whole = sum(min(best.get((w.problem, framework, gpu), [inf])) for w in group)
+        whole = sum(best.get((w.problem, framework, gpu), inf) for w in group)
         return whole if whole < inf else None
 
     def in_frameworks(group: "list[Work]") -> tuple[tuple[str, float], ...]:

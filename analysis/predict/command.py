@@ -192,6 +192,7 @@ def checked(args: argparse.Namespace) -> int:
 
 def left_out(args: argparse.Namespace) -> int:
     """Prints the error table and the crossovers foretold."""
+    from analysis import table
     from analysis.predict import predicted_crossover, prediction
     from analysis.text import prediction_errors
 
@@ -208,25 +209,13 @@ def left_out(args: argparse.Namespace) -> int:
     if args.readme:
         files = sorted(pathlib.Path(args.leave_one_out[0]).glob("predictions-*.ndjson"), key=lambda f: f.stem)
         saved = {file.stem.removeprefix("predictions-"): prediction.load(str(file)) for file in files}
-        put_errors(pathlib.Path(args.readme), prediction_errors.brief(of, saved), args.leave_one_out[0])
+        run, readme = args.leave_one_out[0], pathlib.Path(args.readme)
+        command = f"analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name}"
+        try:
+            table.put_blocks(readme, {"errors": prediction_errors.brief(of, saved)}, run, command)
+        except ValueError as error:
+            raise options.Usage(str(error)) from error
     return options.OK
-
-
-def put_errors(readme: pathlib.Path, told: list[str], run: str) -> None:
-    """Replaces what stands between `<!-- errors: COMMAND -->` and `<!-- /errors -->` by the lines, where the command names the
-    run.
-
-    Raises: options.Usage where there are no such markers.
-    """
-    begin = (
-        f"<!-- errors: python -m analysis.predict --leave-one-out {pathlib.PurePath(run)} --readme {readme.name} -->"
-    )
-    end = "<!-- /errors -->"
-    before, found, rest = readme.read_text(encoding="utf-8").partition(begin + "\n")
-    _, ended, after = rest.partition(end)
-    if not (found and ended):
-        raise options.Usage(f"{readme} has no lines to write between: {begin} and {end}")
-    readme.write_text(before + found + "\n".join(told) + "\n" + end + after, encoding="utf-8")
 
 
 def body(args: argparse.Namespace) -> int:

@@ -7,7 +7,7 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from analysis.predict.profile import Profile
     from workloads.records import Measurement
 
-SIDES = ("cpu", "gpu")
 _FEWEST = 3  # sizes of a table
 _GRID = 2  # of a product's axes, from size to size
 _NEAR = math.log(4)  # a product with no measured one within this much of all its three sizes is extrapolated
@@ -94,26 +93,6 @@ def _between(values: tuple[float, ...], value: float) -> tuple[int, float]:
     last = len(values) - 2
     i = max(0, min(last, next((j for j, v in enumerate(values) if v > value), len(values)) - 1)) if last >= 0 else 0
     return i, math.log(value / values[i]) / math.log(values[i + 1] / values[i]) if last >= 0 else 0.0
-
-
-def call(tool: Tool, at: Iterable[float], way: str = "", uses: int = 1) -> dict[str, Looked]:
-    """Seconds of one call on each side; with a way of copying, the GPU's share of a copy that is used so often."""
-    at = list(at)
-    found = {side: look_up(table, at) for side, table in tool.sides.items()}
-    if way:
-        copied = look_up(tool.copies[way], at)
-        gpu = found["gpu"]
-        found["gpu"] = Looked(gpu.seconds + copied.seconds / uses, gpu.extrapolated or copied.extrapolated)
-    return found
-
-
-def job(tool: Tool, batch: float, epochs: float) -> dict[str, Looked]:
-    """Seconds of a whole job on each side: what happens once, and its epochs."""
-    made = {}
-    for side in tool.once:
-        once, epoch = look_up(tool.once[side], [batch]), look_up(tool.epoch[side], [batch])
-        made[side] = Looked(once.seconds + epochs * epoch.seconds, once.extrapolated or epoch.extrapolated)
-    return made
 
 
 def squares(answers: Iterable[Answer]) -> list[Tool]:
@@ -282,8 +261,3 @@ def tools(measurements: "Iterable[Measurement]", answers: Iterable[Answer], of: 
     squared = squares(answers) or squares_alone(measurements)
     models = dict.fromkeys(m.problem.model for m in of.trainings)
     return [*squared, *products(measurements, squared), *trainings(of, models)]
-
-
-def winner(found: Mapping[str, Looked]) -> str:
-    """The side that takes less time; cpu or gpu."""
-    return min(found, key=lambda side: found[side].seconds)

@@ -2,7 +2,6 @@
 
 import argparse
 import pathlib
-import re
 import webbrowser
 
 from workloads import options
@@ -53,7 +52,7 @@ def guarded(command: str, job, arguments: argparse.Namespace) -> int:
 
 
 def _report(arguments: argparse.Namespace) -> int:
-    from analysis import report
+    from analysis import report, table
     from analysis.report import html, material, page
 
     shown = material.shown(arguments.runs)
@@ -65,7 +64,8 @@ def _report(arguments: argparse.Namespace) -> int:
     if arguments.readme:
         answer = [f"- {sentence}" for sentence in shown[0].said]
         blocks = {"answer": answer, "page": page.short(path, arguments.runs[0])}
-        put_blocks(pathlib.Path(arguments.readme), blocks, arguments.runs[0])
+        command = f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"
+        table.put_blocks(pathlib.Path(arguments.readme), blocks, arguments.runs[0], command)
     if arguments.open:
         webbrowser.open(opened.resolve().as_uri())
     require_matplotlib("the report has no pictures")
@@ -74,24 +74,6 @@ def _report(arguments: argparse.Namespace) -> int:
             "there is no report.html: jinja2, markdown-it-py or plotly is not installed", html.INSTALL
         )
     return options.OK
-
-
-def put_blocks(readme: pathlib.Path, blocks: dict[str, list[str]], run: str) -> None:
-    """Replaces what stands between `<!-- KIND: COMMAND -->` and `<!-- /KIND -->`, where the command names the run, by the lines
-    of that kind: the answer, or the short page of a machine's folder.
-
-    Raises: ValueError when there is none.
-    """
-    text, found = readme.read_text(encoding="utf-8"), 0
-    for kind, lines in blocks.items():
-        marks = rf"(<!-- {kind}: [^\n]*{re.escape(str(pathlib.PurePath(run)))}/? [^\n]*-->\n).*?(<!-- /{kind} -->)"
-        new = "".join(f"{line}\n" for line in lines).replace("\\", r"\\")
-        text, n = re.subn(marks, rf"\g<1>{new}\g<2>", text, flags=re.DOTALL)
-        found += n
-    if not found:
-        begin = f"<!-- answer: python -m analysis.report {run} --readme {readme} -->"
-        raise ValueError(f"{readme} has no lines to write between: {begin} and <!-- /answer -->")
-    readme.write_text(text, encoding="utf-8")
 
 
 def require_matplotlib(without: str) -> None:

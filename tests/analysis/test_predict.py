@@ -1,5 +1,6 @@
 """Predictions from a made-up profile whose laws are known: every part worked out by hand, every rule left out once."""
 
+import argparse
 import json
 import math
 import pathlib
@@ -19,6 +20,7 @@ from analysis.predict import (
     fusion,
     held_out,
     operations,
+    predicted_crossover,
     prediction,
     profile,
     step_work,
@@ -27,6 +29,7 @@ from analysis.predict import (
 from analysis.predict.combine import DEVICE, HOST, Calibration
 from analysis.predict.prediction import HIDDEN, RULES
 from analysis.stats import Estimate
+from analysis.text import prediction_errors
 from analysis.training import costs
 from kernels import networks
 from kernels.problems import Stream, Training
@@ -425,16 +428,26 @@ def test_a_profile_without_starts_says_so_and_its_numbers_are_pythons_own():
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
 
 
-def test_the_error_table_is_put_between_the_readmes_markers(tmp_path):
+def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
+    def put(run):
+        return command.left_out(
+            argparse.Namespace(leave_one_out=[run], mixed="", no_ablation=False, readme=str(readme))
+        )
+
+    monkeypatch.setattr(command, "read", lambda *given: None)
+    monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
+    monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])
+    monkeypatch.setattr(predicted_crossover, "beside", lambda of: [])
+    monkeypatch.setattr(predicted_crossover, "lines", lambda found: [])
     readme = tmp_path / "README.md"
     begin = "<!-- errors: python -m analysis.predict --leave-one-out reports/here --readme README.md -->\n"
     readme.write_text(f"before\n{begin}old\n<!-- /errors -->\nafter\n")
-    command.put_errors(readme, ["| a |", "| b |"], "reports/here/")
+    put("reports/here/")
     assert readme.read_text() == f"before\n{begin}| a |\n| b |\n<!-- /errors -->\nafter\n"
     with pytest.raises(
         Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
     ):
-        command.put_errors(readme, [], "reports/there")
+        put("reports/there")
 
 
 def test_no_interval_of_a_prediction_ends_below_zero_seconds():

@@ -4,6 +4,7 @@ import json
 import re
 
 import browser as chromium_of
+import calculator_answers
 import pytest
 
 from analysis.crossover import reuse
@@ -121,7 +122,7 @@ def test_the_look_up_of_the_page_is_that_of_the_analysis(page, made):
         "asked => asked.map(([i, at, way, k]) => calculator.call(charts.data.tools[0].tools[i], at, way, k))", asked
     )
     for (i, at, way, uses), answer in zip(asked, told, strict=True):
-        for side, looked in calculator.call(tools[i], at, way, uses).items():
+        for side, looked in calculator_answers.call(tools[i], at, way, uses).items():
             expected = {"seconds": pytest.approx(looked.seconds, rel=1e-6), "extrapolated": looked.extrapolated}
             assert answer[side] == expected
 
@@ -137,11 +138,11 @@ def test_the_calculators_controls_ask_it(page, made):
         if way:
             page.select_option("#c-way", way)
             page.fill("#c-uses", str(uses))
-        found = calculator.call(tool, at, way, uses)
+        found = calculator_answers.call(tool, at, way, uses)
         names = {side: side.upper() + (", a step" if tool.kind == "training" else "") for side in found}
         if tool.kind == "training":
             page.fill("#c-epochs", "4")
-            jobs = calculator.job(tool, at[0], 4)
+            jobs = calculator_answers.job(tool, at[0], 4)
             found |= {f"{side} job": looked for side, looked in jobs.items()}
             names |= {f"{side} job": f"{side.upper()}, a job of 4 epochs" for side in jobs}
         shown = answered(page)
@@ -149,7 +150,7 @@ def test_the_calculators_controls_ask_it(page, made):
         assert page.evaluate("document.getElementById('c-form').classList.contains('beyond')") == any(
             x.extrapolated for x in found.values()
         )
-        winner = calculator.winner(calculator.job(tool, at[0], 4) if tool.kind == "training" else found)
+        winner = calculator_answers.winner(calculator_answers.job(tool, at[0], 4) if tool.kind == "training" else found)
         assert page.locator("#c-answer").inner_text().startswith(f"The {winner.upper()} is predicted")
 
 

@@ -356,10 +356,10 @@ def test_the_answer_goes_between_the_readme_s_markers_that_name_its_run(tmp_path
         "<!-- answer: of reports/a --readme -->\n",
     )
     readme.write_text(f"head\n{other}{own}older\n<!-- /answer -->\ntail\n")
-    command.put_blocks(readme, {"answer": ["- One.", "- Two."], "page": ["no"]}, "reports/a/")
+    table.put_blocks(readme, {"answer": ["- One.", "- Two."], "page": ["no"]}, "reports/a/", "")
     assert readme.read_text() == f"head\n{other}{own}- One.\n- Two.\n<!-- /answer -->\ntail\n"
     with pytest.raises(ValueError, match=r"<!-- answer: python -m analysis\.report reports/b --readme"):
-        command.put_blocks(readme, {"answer": ["- One."]}, "reports/b")
+        table.put_blocks(readme, {"answer": ["- One."]}, "reports/b", "analysis.report reports/b --readme R")
 
 
 def test_a_page_of_text_does_not_list_thousands_of_rows():

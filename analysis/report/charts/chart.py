@@ -1,7 +1,7 @@
 """Charts as data: what the page draws by JavaScript and writes as a table under it. Colors by Okabe and Ito, each line with a
 marker or a dash of its own."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from analysis.stats import Estimate
     from workloads.records import Measurement
 
-    Points = list[tuple[float, Estimate]]
+    Points = Sequence[tuple[float, Estimate]]
 
 SIX = 6  # significant digits of what is drawn: no more was measured
 COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")

@@ -29,8 +29,8 @@ def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list
     for p in memory_levels.plateaus(measurements, machine):
         if (p.device, p.threads, p.operation) in keys:
             at, words = ([p.from_bytes, p.to_bytes], [rounded(p.rate.value)] * 2), bytes_rate(p.rate.value)
-            named = {"legend": False, "says": [f"{p.name}: {words}"] * 2, "label": f"{p.name} {words}"}
-            traces.append(Trace(p.name, *at, "ink", dash="dot", **named))
+            says, label = [f"{p.name}: {words}"] * 2, f"{p.name} {words}"
+            traces.append(Trace(p.name, *at, "ink", dash="dot", legend=False, says=says, label=label))
     told = " ".join(rates.level_sentences(measurements, machine)) or "No level of memory showed as a flat part."
     view = View("", Axis("working set", "bytes"), Axis("bandwidth", "rate"), traces, told)
     heads = ("device", "operation", "working set", "bandwidth", "fastest there")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 # Okabe and Ito (2008), without the yellow that is hard to see on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
     "#000000",
@@ -119,36 +121,29 @@ def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float 
 
     The axes' limits must be final: heights are worked out in their logarithm.
     """
-    for at, y, text, color in _heights(axes, labels, fontsize):
-        axes.annotate(
-            text,
-            xy=(1.0, at),
-            xytext=(1.025, y),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=ink(color),
-            va="center",
-            fontsize=fontsize,
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (0, 0.5)},
-        )
+    _label(axes, labels, fontsize, 1.0, 1.025, "left")
 
 
 def label_left(axes, labels: Iterable[tuple[float, str, str]], start: float, fontsize: float = 9.5) -> None:
     """Writes (y, text, color) inside the axes, left of where the lines start (a fraction of the width)."""
+    _label(axes, labels, fontsize, start, start - 0.035, "right")
+
+
+def _label(axes, labels, fontsize: float, start: float, x: float, side: str) -> None:
+    ends = {"shrinkA": 1, "shrinkB": 0, "relpos": (float(side == "right"), 0.5)}
     for at, y, text, color in _heights(axes, labels, fontsize):
         axes.annotate(
             text,
             xy=(start, at),
-            xytext=(start - 0.035, y),
+            xytext=(x, y),
             xycoords="axes fraction",
             textcoords="axes fraction",
             color=ink(color),
             va="center",
-            ha="right",
+            ha=side,
             fontsize=fontsize,
             annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, "shrinkA": 1, "shrinkB": 0, "relpos": (1, 0.5)},
+            arrowprops={"arrowstyle": "-", "color": color, "lw": 0.6, **ends},
         )
 
 
@@ -171,11 +166,8 @@ def note(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     renderer = FigureCanvasAgg(axes.figure).get_renderer()
-    taken, inside, drawn = (
-        [t.get_window_extent(renderer) for t in axes.texts],
-        axes.get_window_extent(renderer),
-        _drawn(axes),
-    )
+    taken = [t.get_window_extent(renderer) for t in axes.texts]
+    inside, drawn = axes.get_window_extent(renderer), _drawn(axes)
     found = []
     for rank, (right, up) in enumerate(places):
         made = axes.annotate(
@@ -193,7 +185,8 @@ def note(
         box = made.get_window_extent(renderer)
         within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
         if within and not any(box.overlaps(other) for other in taken):
-            found.append((rank + sum(box.contains(x, y) for x, y in drawn), rank, made))
+            covered = ((box.min <= drawn) & (drawn <= box.max)).all(axis=1).sum()
+            found.append((rank + covered, rank, made))
         else:
             made.remove()
     found.sort(key=lambda candidate: candidate[:2])
@@ -202,15 +195,14 @@ def note(
     return bool(found)
 
 
-def _drawn(axes) -> list[tuple[float, float]]:
+def _drawn(axes) -> np.ndarray:
     """Points along all lines, in the figure's own units, a few pixels apart."""
-    found = []
+    found = [np.empty((0, 2))]
     for line in axes.lines:
-        ends = axes.transData.transform(line.get_xydata()).tolist()
-        for (x, y), (x2, y2) in itertools.pairwise(ends):
-            steps = max(1, int(math.hypot(x2 - x, y2 - y) / 4))
-            found += [(x + (x2 - x) * k / steps, y + (y2 - y) * k / steps) for k in range(steps + 1)]
-    return found
+        for a, b in itertools.pairwise(axes.transData.transform(line.get_xydata())):
+            steps = max(1, int(math.hypot(*(b - a)) / 4))
+            found.append(a + (b - a) * np.arange(steps + 1)[:, None] / steps)
+    return np.concatenate(found)
 
 
 def spread(heights: list[float], gap: float, least: float = -math.inf, most: float = math.inf) -> list[float]:

@@ -74,11 +74,11 @@ def predicted_steps(cases: "list[Case]") -> list[Chart]:
         own = [(c, c.seen.step.value, c.predicted.step_s.value) for c in cases if c.device.startswith(device)]
         if not own:
             continue
-        told = [(_case(c), c.device, c.bound, seconds(by), seconds(seen), percent(c.error)) for c, seen, by in own]
-        says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in told]
+        cells = [(_case(c), c.device, c.bound, seconds(by), seconds(seen), percent(c.error)) for c, seen, by in own]
+        says = [f"{name}: predicted {by}, measured {seen}" for name, _, _, by, seen, _ in cells]
         xs, ys = [rounded(seen) for _, seen, _ in own], [rounded(by) for *_, by in own]
         traces.append(Trace(device.upper(), xs, ys, color, marker, line=False, says=says, hollow=device == "cpu"))
-        rows += told
+        rows += cells
     ends = [rounded(min(every)), rounded(max(every))]
     traces.append(Trace("as predicted", ends, ends, "ink", dash="dash", says=["predicted = measured"] * 2))
     near = sum(c.error <= 0.15 for c in cases)
@@ -103,8 +103,8 @@ def along(answers: "Iterable[Answer]") -> list[Chart]:
         of = dict(a.family.fixed)
         what = f"{_short(of)}: {a.form.mode} by {a.family.varies}"
         mode, varies = a.form.mode, a.family.varies
-        ends = [[(p.n, getattr(p, side).seconds) for p in a.points] for side in ("cpu", "gpu")]
-        traces = sides(*ends, lambda n, varies=varies: f"{varies} {n}")
+        cpu, gpu = ([(p.n, getattr(p, name).seconds) for p in a.points] for name in ("cpu", "gpu"))
+        traces = sides(cpu, gpu, f"{varies} {{}}".format)
         said, marked = whole_training.answer_sentence(a), crossed(a.crossings, varies, "{} from ")
         views.append(View(what, Axis(varies, "count"), Axis(mode, "seconds"), traces, said, **marked))
         rows += [

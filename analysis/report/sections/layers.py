@@ -68,8 +68,9 @@ class Layers(msgspec.Struct, frozen=True):
 
     def family_label(self, a: Answer) -> str:
         """The same of a family: with its layer's name where it varies in the batch alone."""
-        problem = next((m.problem for m in self.rows if a.family.holds(m.problem)), None)
-        return self.label(problem) if a.family.varies == "batch" and problem else answers.family_name(a.family)
+        held = (m.problem for m in self.rows if a.family.varies == "batch" and a.family.holds(m.problem))
+        problem = next(held, None)
+        return self.label(problem) if problem else answers.family_name(a.family)
 
 
 _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
@@ -82,7 +83,8 @@ def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
         return Layers(op, (), (), {}, roofs)
     told = tuple(answers.every(rows, op))
     works = network_steps.steps(loaded.runs, rows, op)
-    sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, rows))
+    calls = network_steps.resident_calls(rows, op)
+    sums = tuple((model, total) for model, found_ in works for total in network_steps.totals(found_, calls))
     won = tuple(
         said for step in network_steps.complete_steps(loaded.runs, rows, op) for said in _won(step, rows, loaded)
     )
