@@ -437,7 +437,7 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
     monkeypatch.setattr(command, "read", lambda *given: None)
     monkeypatch.setattr(prediction_errors, "lines", lambda *given: [])
     monkeypatch.setattr(prediction_errors, "brief", lambda *given: ["| a |", "| b |"])
-    monkeypatch.setattr(predicted_crossover, "beside", lambda of: [])
+    monkeypatch.setattr(predicted_crossover, "comparisons", lambda of: [])
     monkeypatch.setattr(predicted_crossover, "lines", lambda found: [])
     readme = tmp_path / "README.md"
     begin = "<!-- errors: python -m analysis.predict --leave-one-out reports/here --readme README.md -->\n"
