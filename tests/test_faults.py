@@ -15,8 +15,7 @@ import pytest
 
 from kernels.problems import Matmul
 from workloads import matmul, options, records
-from workloads.harness import plan, sweep, timing, worker
-from workloads.harness import row as measure
+from workloads.harness import one_row, plan, sweep, timing, worker
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
@@ -126,10 +125,10 @@ def test_of_a_graphs_error_the_cause_is_said_and_a_broken_all_reduce_costs_the_p
     def breaks():
         raise InvalidArgumentError(error)
 
-    m = measure.guarded(row("plain"), breaks)
+    m = one_row.guarded(row("plain"), breaks)
     assert m.reason.startswith("InvalidArgumentError: Collective ops is aborted by: Shape mismatch [[{{node adam}}]]")
     assert (m.status, m.flags) == ("failed", ("context-lost",))
-    assert measure.cause("no\n\nsuch thing") == "no such thing"
+    assert one_row.cause("no\n\nsuch thing") == "no such thing"
 
 
 def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
@@ -140,7 +139,7 @@ def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
         raise OutOfMemoryError("Out of memory allocating 10,000,000,000 bytes")
 
     on_gpu = msgspec.structs.replace(row("x"), settings=Settings("gpu:0"))
-    answer = measure.guarded(on_gpu, work)
+    answer = one_row.guarded(on_gpu, work)
     assert answer.status == "skipped" and answer.reason.startswith("out of GPU memory: ") and answer.flags == ()
 
 
@@ -189,7 +188,7 @@ def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
     def work():
         return timing.call_seconds(lambda calls: math.nan, QUICK)
 
-    assert measure.guarded(row("x"), work).status == "failed"
+    assert one_row.guarded(row("x"), work).status == "failed"
 
 
 def test_a_wall_clock_that_steps_backward_loses_no_row(tmp_path, monkeypatch):

@@ -173,7 +173,7 @@ def _asked(args: argparse.Namespace):
     """
     from analysis.explain import explanation
     from kernels.problems import Training
-    from workloads.records import cases, settings
+    from workloads.records import published_cases, settings
 
     given = {
         "residence": args.input,
@@ -187,11 +187,11 @@ def _asked(args: argparse.Namespace):
     more: dict[str, Any] = {"switches": given, "validation": args.validation or 0, "prices": prices}
     if args.case:
         case = _case(args.case)
-        if isinstance(case, cases.Complaint):
+        if isinstance(case, published_cases.Complaint):
             if not case.reported:
                 return None, case
             training, more = case.reported[0].training, {**more, "varies": case.varies, "sizes": case.sizes}
-        elif isinstance(case, cases.Question):
+        elif isinstance(case, published_cases.Question):
             training = case.training
         else:
             training = Training(case.model, case.batch, case.samples, case.epochs, case.dtype)
@@ -224,9 +224,9 @@ def _network(name: str) -> "Network":
 
 
 def _case(name: str):
-    from workloads.records import cases
+    from workloads.records import published_cases
 
-    known = {**cases.BY_NAME, **cases.QUESTIONS_BY_NAME, **cases.COMPLAINTS_BY_NAME}
+    known = {**published_cases.BY_NAME, **published_cases.QUESTIONS_BY_NAME, **published_cases.COMPLAINTS_BY_NAME}
     if name not in known:
         raise options.Usage(f"unknown case {name!r}; known: {', '.join(sorted(known))}")
     return known[name]

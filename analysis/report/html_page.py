@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from analysis.report import body, markdown
-from analysis.report.charts import drawing, overlay
+from analysis.report.charts import overlay
+from analysis.report.pictures import files
 from analysis.table import text
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Page:
     def draw(self, *names: str) -> str:
         """The figures of charts, each with its sentence and its table; those of several runs over each other."""
         found = []
-        for c in (c for n in names for c in overlay.several((of.letter, drawing.CHARTS[n](of)) for of in self.runs)):
+        for c in (c for n in names for c in overlay.several((of.letter, files.CHARTS[n](of)) for of in self.runs)):
             self.charts[c.name] = c
             table = markdown.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.report import body, html
-from analysis.report.charts import drawing
 from analysis.report.material import Material
+from analysis.report.pictures import files as drawing
 from analysis.report.sections import differences, overview
 from analysis.table import text
 from workloads import ROOT

@@ -25,14 +25,14 @@ def _roofline(arguments: argparse.Namespace) -> int:
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")
-    from analysis.report.charts import products_svg
-    from analysis.report.charts import roofline_svg as hierarchical
+    from analysis.report.pictures import products
+    from analysis.report.pictures import roofline as hierarchical
 
     if not hierarchical.has_any(loaded.measurements, ceilings):
         return options.OK
     folder = page.place(arguments.runs, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    print(products_svg.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
+    print(products.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
     return options.OK
 
 

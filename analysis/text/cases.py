@@ -13,7 +13,7 @@ from analysis.training.break_even import BY_STEP
 from analysis.units import about, digits, join, percent, seconds, size, times
 from kernels import networks
 from kernels.problems import Training
-from workloads.records.cases import Case, Complaint, Question
+from workloads.records.published_cases import Case, Complaint, Question
 
 _BELIEFS = {
     "S0": ("flops", "copy", "batch"),

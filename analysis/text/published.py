@@ -19,7 +19,7 @@ from analysis.training.break_even import BY_EPOCH, BY_STEP, Pair
 from analysis.units import bytes_rate, digits, flops_rate, join, percent, seconds, times
 from kernels import networks
 from workloads.records import Measurement, settings
-from workloads.records.cases import CASES, Case, Claim
+from workloads.records.published_cases import CASES, Case, Claim
 
 NOT_MEASURED = "not measured"
 _RESIDENT, _FED = ("residence", "resident"), ("residence", "fed")

@@ -13,7 +13,7 @@ from analysis.training.break_even import BY_STEP, Device, Pair
 from analysis.units import bytes_rate, percent, seconds, size, times
 from kernels import networks
 from workloads.records import Measurement
-from workloads.records.cases import Complaint, Reported
+from workloads.records.published_cases import Complaint, Reported
 
 WINNER = {"gpu": "the GPU is faster", "cpu": "the CPU is faster", "neither": "neither is faster"}
 FIT = "training/keras/fit"

@@ -5,23 +5,23 @@ from test_jobs import trained
 
 from analysis.text import published
 from kernels import networks
-from workloads.records import cases
+from workloads.records import published_cases
 
 
 def test_every_case_has_the_networks_settings():
-    assert [case.name for case in cases.CASES] == ["S0", "S1a", "S1b", "S2", "S4"]
-    for case in cases.CASES:
+    assert [case.name for case in published_cases.CASES] == ["S0", "S1a", "S1b", "S2", "S4"]
+    for case in published_cases.CASES:
         of = networks.find(case.model)
         assert (of.seed, of.batch, of.samples, of.epochs) == (case.name, case.batch, case.samples, case.epochs)
         assert all(claim.faster in ("cpu", "gpu", "neither") and claim.words for claim in case.claims)
-    s0 = cases.BY_NAME["S0"]
+    s0 = published_cases.BY_NAME["S0"]
     # 2191 s over 246 s: "about 9x"
     assert s0.of("cpu").total_s / s0.of("gpu").total_s == pytest.approx(8.907, abs=1e-3)
     assert (
         s0.of("cpu").sample_s.low * s0.samples <= s0.of("cpu").epoch_s.value <= s0.of("cpu").sample_s.high * s0.samples
     )
     assert s0.of("gpu").sample_s.value * s0.samples == pytest.approx(s0.of("gpu").epoch_s.value, rel=0.02)
-    assert cases.BY_NAME["S1a"].of("cpu") is None
+    assert published_cases.BY_NAME["S1a"].of("cpu") is None
 
 
 def s0(cpu_epoch: float, gpu_epoch: float, **given) -> list:
@@ -84,7 +84,7 @@ def test_other_settings_are_not_the_articles_and_unknown_times_are_said_to_be():
     mlp[0] = trained("cifar10-mlp", 32, 50_000, (0.0, 0.0, 14e-3), dtype="float64")
     assert "the same winner, and 2.00 times more: 14.0x" in published.lines(mlp)[0]
     without = [b for b in published.comparisons([]) if b.here is None]
-    assert len(without) == sum(len(case.claims) for case in cases.CASES)
+    assert len(without) == sum(len(case.claims) for case in published_cases.CASES)
     assert published.lines([]) == []
 
 

@@ -20,8 +20,8 @@ from analysis.text import explanation as explanation_words
 from analysis.text import verdicts
 from kernels import networks
 from kernels.problems import Launch, Stream, Training, Transfer
-from workloads.records import cases
-from workloads.records.cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
+from workloads.records import published_cases
+from workloads.records.published_cases import COMPLAINTS, COMPLAINTS_BY_NAME, Reported
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 
@@ -50,7 +50,7 @@ def test_there_are_eight_complaints_and_every_training_is_one_that_can_be_run():
     assert len(COMPLAINTS) == 8 == len(COMPLAINTS_BY_NAME)
     for r in (r for c in COMPLAINTS for r in c.reported):
         assert networks.find(r.training.model) and r.faster in ("cpu", "gpu", "neither")
-    for q in cases.QUESTIONS:
+    for q in published_cases.QUESTIONS:
         assert networks.find(q.training.model)
 
 
@@ -91,10 +91,10 @@ def test_the_stored_machines_answer_holds_what_it_must(name, stored):
         assert "Measured" in said and "Verdict" in said
 
 
-@pytest.mark.parametrize("name", [*cases.BY_NAME, *cases.QUESTIONS_BY_NAME])
+@pytest.mark.parametrize("name", [*published_cases.BY_NAME, *published_cases.QUESTIONS_BY_NAME])
 def test_every_article_is_answered_on_the_stored_machine(name, stored):
     if name == "S3b":  # a network of 94 convolutions: its answer is of rows, not of predictions
-        case = cases.QUESTIONS_BY_NAME[name]
+        case = published_cases.QUESTIONS_BY_NAME[name]
         assert complaints._QUESTIONS[name](None, stored) and case.beliefs == ("inference",)
         return
     said = answered(name, stored)
@@ -131,7 +131,7 @@ def test_dispatch_is_set_against_the_link_in_numbers():
 
 def test_what_is_promised_below_or_not_measured_is_so():
     of = sources()
-    asked = explanation.Request(cases.QUESTIONS_BY_NAME["S3e"].training)
+    asked = explanation.Request(published_cases.QUESTIONS_BY_NAME["S3e"].training)
     e = explanation.explain(asked, of)
     assert complaints._counted(e, of)[0].endswith("; what was measured is below.")
     (alone,) = complaints._counted(msgspec.structs.replace(e, cpu=None), of)

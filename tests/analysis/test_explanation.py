@@ -23,7 +23,7 @@ from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Launch, Training
 from workloads.records import Settings
-from workloads.records.cases import Reported
+from workloads.records.published_cases import Reported
 
 T = Training("cifar10-cnn", 32, 3200, 10)
 

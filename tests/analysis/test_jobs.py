@@ -390,7 +390,7 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
         assert heading in page
     assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 |" in page
     assert "| 320 | CPU, GPU hidden | 6.60 s |" in page
-    from analysis.report.charts.products_svg import save
+    from analysis.report.pictures.products import save
 
     path = save(drawn["small-dataset.svg"], tmp_path / "small-dataset.svg")
     words = [node.text or "" for node in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]

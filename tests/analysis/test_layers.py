@@ -16,8 +16,8 @@ from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
 from analysis.crossover.time_split import why
 from analysis.report import page
-from analysis.report.charts import layers_svg
-from analysis.report.charts import roofline_svg as hierarchical
+from analysis.report.pictures import layers as layers_svg
+from analysis.report.pictures import roofline as hierarchical
 from analysis.report.sections import layers as layer_sections
 from analysis.report.sections import method
 from analysis.roofline import bounds

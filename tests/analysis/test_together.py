@@ -17,8 +17,7 @@ from analysis.training import side_by_side as said
 from kernels.problems import Inference, Training
 from workloads import options, records, training
 from workloads.frameworks import forecast, side_by_side, windows
-from workloads.harness import concurrent, sweep
-from workloads.harness import row as measure
+from workloads.harness import concurrent, one_row, sweep
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order
 from workloads.machine import facts
@@ -491,4 +490,4 @@ def test_a_refusal_is_skipped_with_its_reason(train):
     row = Row(said.TRIAL, Training("nobody", 4, 8), Settings())
     m = train.worker.ask(order("trial", row), 60)
     assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)
-    assert measure.obey(Order("dance", row)).status == "failed"
+    assert one_row.obey(Order("dance", row)).status == "failed"

@@ -16,8 +16,7 @@ from kernels import registry
 from kernels.cuda import loader
 from kernels.problems import Matmul
 from workloads import records
-from workloads.harness import copy_modes, telemetry, timing
-from workloads.harness import row as measure
+from workloads.harness import copy_modes, one_row, telemetry, timing
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Loaded, Measurement, Row, Run, Settings
@@ -85,7 +84,7 @@ def main() -> int:
 
 def ready(row: Row) -> copy_modes.Prepared:
     kernel = registry.find(row.kernel)
-    check, _ = measure.checked(kernel, row, 1)
+    check, _ = one_row.checked(kernel, row, 1)
     if not check.passed:
         raise ArithmeticError(f"a wrong product: {row.problem}")
     return copy_modes.prepare(kernel, row.problem, row.settings, row.problem.inputs(1))

@@ -19,7 +19,7 @@ from analysis.text import prediction_errors, verdicts
 from analysis.training import costs
 from analysis.units import count, percent
 from kernels import networks
-from workloads.records import Settings, cases
+from workloads.records import Settings, published_cases
 from workloads.records import settings as switches
 
 RUN = REPORTS / "nvidia-h200"
@@ -145,7 +145,7 @@ def crossovers(of: profile.Profile) -> list[Figure]:
 def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     """The verdicts on the complaints by rows alone; of those on trainings, whether the predicted winner is the same."""
     told, notes, agreed, asked = 0, [], 0, 0
-    for c in cases.COMPLAINTS:
+    for c in published_cases.COMPLAINTS:
         if not c.reported:
             said = verdicts.APART[c.name](c, of.measurements)
             told += said[0] != verdicts.NO_COPIES
@@ -158,7 +158,7 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
             if found and found.faster != "neither":
                 asked += 1
                 agreed += winner(of, reported, found) == found.faster
-    every = len(cases.COMPLAINTS)
+    every = len(published_cases.COMPLAINTS)
     what = "complaints with a winner and a largest part as measured, no prediction asked"
     figures = [Figure(what, f"= {every}", exactly(told), told == every)]
     if asked:
@@ -168,7 +168,7 @@ def complaints(of: profile.Profile) -> tuple[list[Figure], list[str]]:
     return figures, notes
 
 
-def winner(of: profile.Profile, reported: cases.Reported, found: verdicts.Measured) -> str:
+def winner(of: profile.Profile, reported: published_cases.Reported, found: verdicts.Measured) -> str:
     """The device whose step is predicted to be the shorter one, its model left out."""
     training = msgspec.structs.replace(
         reported.training, batch=found.batch, samples=max(reported.training.samples, found.batch)

@@ -33,7 +33,7 @@ from analysis.text import answers
 from analysis.training import break_even, data_parallel, inference
 from workloads import records
 from workloads.machine import facts
-from workloads.records import cases
+from workloads.records import published_cases
 
 FIXED = {  # what this machine would say of itself -> what it says here
     facts: {
@@ -330,7 +330,7 @@ def split(listed: str) -> list[str]:
     return [" ".join(words.split()) for words in listed.split(";")]
 
 
-CASES = [*cases.BY_NAME, *cases.COMPLAINTS_BY_NAME, *cases.QUESTIONS_BY_NAME]
+CASES = [*published_cases.BY_NAME, *published_cases.COMPLAINTS_BY_NAME, *published_cases.QUESTIONS_BY_NAME]
 QUICK_CASES = ["S0", "keras-249"]
 EXPLAINED = [
     *(f"--case {name}" for name in CASES if name not in QUICK_CASES),

@@ -13,7 +13,7 @@ import pytest
 
 from kernels import reference, registry
 from kernels.problems import Matmul
-from workloads.harness import row as measure
+from workloads.harness import one_row
 from workloads.records import Row, Settings
 
 MODULE = "kernels.matmul.mkl"
@@ -141,11 +141,11 @@ def test_threads_are_set_in_libraries_that_the_kernel_brings(monkeypatch):
         return registry.Kernel("matmul", "mkl", "gemm", np.matmul, ("cpu",))
 
     monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Controller)
-    monkeypatch.setattr(measure.registry, "find", find)
-    monkeypatch.setattr(measure, "checked", lambda *_: (reference.Check("exact", False), 0.0))
-    measure._controller.cache_clear()
+    monkeypatch.setattr(one_row.registry, "find", find)
+    monkeypatch.setattr(one_row, "checked", lambda *_: (reference.Check("exact", False), 0.0))
+    one_row._controller.cache_clear()
     row = Row("matmul/mkl/gemm", Matmul(2, 2, 2), Settings(threads=2))
-    measure.measure(row, measure.Limits(), 1)
-    measure.block(row, measure.Limits(), 1)
-    measure._controller.cache_clear()
+    one_row.measure(row, one_row.Limits(), 1)
+    one_row.block(row, one_row.Limits(), 1)
+    one_row._controller.cache_clear()
     assert seen == ["loads", "looks", "sets 2", "loads", "sets 2"]

@@ -14,7 +14,8 @@ from test_results_load import write
 from analysis import report, table
 from analysis.crossover.crossover import crossovers
 from analysis.report import command, html, material, page
-from analysis.report.charts import choose, products_svg, roofline_svg, style
+from analysis.report.charts import choose
+from analysis.report.pictures import products, roofline, style
 from analysis.report.sections import movement, overview
 from analysis.roofline import __main__ as roofline_command
 from analysis.roofline.bounds import roofs
@@ -102,8 +103,8 @@ def test_a_page_of_anything_less_is_still_a_page(tmp_path, monkeypatch):
 
 def test_pictures_of_next_to_nothing_are_still_pictures():
     for rows in ([], [row("matmul/cupy/cublas", square(64), 1e-5)], fake.training_rows()):
-        assert roofline_svg.figure(rows, roofs(rows)).axes
-        assert products_svg.crossover(crossovers(rows), rows).axes and products_svg.rates(rows).axes
+        assert roofline.figure(rows, roofs(rows)).axes
+        assert products.crossover(crossovers(rows), rows).axes and products.rates(rows).axes
         assert movement.memory(rows).axes and movement.transfers(rows).axes
 
 
@@ -297,7 +298,7 @@ def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
     loaded = run()
     rows, machine = list(loaded.measurements), loaded.runs[0].machine
     ceilings = roofs(rows, machine)
-    for figure in (roofline_svg.figure(rows, ceilings), movement.memory(rows, machine), movement.transfers(rows)):
+    for figure in (roofline.figure(rows, ceilings), movement.memory(rows, machine), movement.transfers(rows)):
         if not figure.axes[0].lines:  # nothing of this sort was measured
             continue
         written = boxes(figure)
@@ -311,7 +312,7 @@ def test_no_label_of_a_picture_covers_another_or_leaves_it(run):
 def test_the_hierarchical_roofline_has_every_level_the_link_and_the_launch_floor():
     loaded = fake.whole_run()
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
-    figure = roofline_svg.figure(loaded.measurements, ceilings)
+    figure = roofline.figure(loaded.measurements, ceilings)
     words = " ".join(text for text, _ in boxes(figure))
     on_cpu = "CPU L1 5; CPU L2 20; CPU DRAM 48.; link d2h 52.; empty waited call, 7.0"
     on_gpu = "GPU L2 6; GPU HBM 42; sheet HBM 4800 GB/s; GPU float16 900; GPU float64 65.0; GPU float64 vector 33.0"

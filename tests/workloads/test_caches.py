@@ -11,8 +11,7 @@ from fake_gpu import write
 
 from kernels import registry
 from kernels.problems import Conv, Launch, Matmul, Peak, Stream
-from workloads.harness import cache_state, copy_modes, timing
-from workloads.harness import row as measure
+from workloads.harness import cache_state, copy_modes, one_row, timing
 from workloads.harness.timing import Limits
 from workloads.records import Row, Settings
 
@@ -134,10 +133,10 @@ def test_a_kernels_own_reset_comes_first_then_the_caches(monkeypatch):
     problem, inputs = problem_and_inputs()
     kernel = registry.Kernel("matmul", "numpy", "fake", bind, ("cpu",))
     prepared = copy_modes.prepare(kernel, problem, COLD, inputs)
-    measure._waited_for(prepared)(2)
+    one_row._waited_for(prepared)(2)
     assert order == ["reset", "flush", "run"] * 2
     order.clear()
-    measure._waited_for(copy_modes.prepare(kernel, problem, Settings(), inputs))(1)
+    one_row._waited_for(copy_modes.prepare(kernel, problem, Settings(), inputs))(1)
     assert order == ["reset", "run"]
     assert copy_modes.prepare(KERNEL, problem, Settings(), inputs).before is None
 
@@ -214,11 +213,11 @@ def test_a_cold_row_is_measured_and_its_calls_are_flushed(small, monkeypatch):
     flushed = []
     monkeypatch.setattr(cache_state, "flush", lambda kernel, device: lambda: flushed.append(device))
     row = Row("matmul/numpy/blas", Matmul(8, 8, 8), msgspec.structs.replace(COLD, threads=1))
-    m = measure.measure(row, Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3), 1)
+    m = one_row.measure(row, Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3), 1)
     assert (m.status, m.check, [s.clock for s in m.samples]) == ("ok", "exact", ["host-latency"])
     assert len(flushed) >= len(m.samples[0].seconds) * m.samples[0].calls > 0 and set(flushed) == {"cpu"}
     before = len(flushed)
-    measure.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), Limits(max_time=1e-3), 1)
+    one_row.measure(msgspec.structs.replace(row, settings=Settings(threads=1)), Limits(max_time=1e-3), 1)
     assert len(flushed) == before
 
 
@@ -226,7 +225,7 @@ def test_on_a_gpu_the_flush_is_queued_before_each_call_and_both_clocks_are_taken
     monkeypatch.setattr(timing, "device_each", lambda run, before, stream: ("device_each", run, before, stream))
     prepared = copy_modes.Prepared(lambda: 1, np.asarray, lambda: None, "stream", lambda: None)
     kernel = types.SimpleNamespace(waits=False, allocates=True)
-    takes = measure._device_takes(kernel, Row("conv/cupy/x", Conv(1, 4, 4, 1, 1, 3, 3), COLD), prepared)
+    takes = one_row._device_takes(kernel, Row("conv/cupy/x", Conv(1, 4, 4, 1, 1, 3, 3), COLD), prepared)
     assert list(takes) == ["device"]
     name, run, before, stream = takes["device"]()
     assert (name, run, stream) == ("device_each", prepared.run, "stream") and before

@@ -13,9 +13,8 @@ from analysis.checks.rows import Context
 from kernels import registry
 from kernels.problems import Conv, Inference, Matmul, Stream, Training
 from workloads import ROOT, doctor, options, records, session
-from workloads.harness import copy_modes, sweep
+from workloads.harness import copy_modes, one_row, sweep
 from workloads.harness import flags as probes
-from workloads.harness import row as measure
 from workloads.harness.timing import Limits
 from workloads.records import Measurement, Row, Run, Samples, Settings, row_flags
 
@@ -286,9 +285,9 @@ def test_threads(monkeypatch, threads, took, most, flags):
 
 def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
     monkeypatch.setattr(probes, "slow_governor", lambda: True)
-    monkeypatch.setattr(measure, "inputs", lambda problem, seed, whole: (np.ones((8, 8), np.float32),) * 2)
+    monkeypatch.setattr(one_row, "inputs", lambda problem, seed, whole: (np.ones((8, 8), np.float32),) * 2)
     kernel = "matmul/numpy/operator"
-    done = measure.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
+    done = one_row.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
     assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)
 
 

@@ -15,8 +15,7 @@ from kernels import registry
 from kernels.problems import Conv, Matmul
 from kernels.reference import conv as reference_conv
 from workloads import conv, matmul, options, tables
-from workloads.harness import plan
-from workloads.harness import row as measure
+from workloads.harness import one_row, plan
 from workloads.records import Measurement, Settings
 
 FAST = ["--fast", "--backends", "numpy", "--threads", "1", "--max-time", "0.05", "--min-time", "0.005", "-q"]
@@ -275,9 +274,9 @@ def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
             if dtype == "float16" and status == "wrong":
                 error *= 10  # beyond what 16 bits round away
             made = planted(error, bound)
-            monkeypatch.setattr(measure.registry, "find", lambda name, made=made: made)
+            monkeypatch.setattr(one_row.registry, "find", lambda name, made=made: made)
             p = msgspec.structs.replace(problem, dtype=dtype, math=dtype)
-            done = measure.measure(Row("conv/numpy/planted", p, Settings(threads=1)), Limits(1e-3, 3, 0.5, 1e-2), 1)
+            done = one_row.measure(Row("conv/numpy/planted", p, Settings(threads=1)), Limits(1e-3, 3, 0.5, 1e-2), 1)
             assert (done.status, done.check) == (status, "exact" if bound is None else "bound"), (dtype, error, bound)
             assert done.notes == ({"plan": "winograd"} if status == "ok" else {})
 

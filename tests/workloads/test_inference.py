@@ -16,8 +16,7 @@ from kernels import networks
 from kernels.problems import Inference
 from workloads import inference, records
 from workloads.frameworks import inference_row, serving
-from workloads.harness import energy, sweep, timing
-from workloads.harness import row as measure
+from workloads.harness import energy, one_row, sweep, timing
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker
 from workloads.records import Row, Samples, Settings
@@ -130,7 +129,7 @@ def test_a_wrong_answer_is_a_wrong_row(monkeypatch):
     # it asks TensorFlow, which is in no test's process
     monkeypatch.setattr(inference_row.tensors, "about", lambda *of: {})
     wanted = Row(CALL, Inference("lenet", 4), Settings())
-    m = measure.measure(wanted, Limits(), 1)
+    m = one_row.measure(wanted, Limits(), 1)
     assert (m.status, m.check, m.max_error) == ("wrong", "bound", pytest.approx(0.5)) and not m.samples
 
 

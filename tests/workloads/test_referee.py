@@ -16,8 +16,7 @@ from analysis.compare import comparison
 from analysis.report.sections import method
 from kernels.problems import Matmul, Stream
 from workloads import options, records
-from workloads.harness import row as measure
-from workloads.harness import sweep
+from workloads.harness import one_row, sweep
 from workloads.harness.timing import Limits
 from workloads.records import Loaded, Measurement, Row, Run, Samples, Settings
 from workloads.referee import command as referee
@@ -214,7 +213,7 @@ def test_both_time_the_same_call():
     both = pyperf_child.Both(ONE, 1)
     a, b = ONE.problem.inputs(1)
     assert both.run() == pytest.approx(a @ b, abs=1e-3) and both.check() is None
-    with pytest.raises(measure.CannotDo):
+    with pytest.raises(one_row.CannotDo):
         pyperf_child.Both(msgspec.structs.replace(ONE, problem=Matmul(8, 8, 8, "float32", "tf32")), 1)
     with pytest.raises(ValueError, match="64 times a call"):
         pyperf_child.Both(Row("stream/numba/loop", Stream("triad", 1 << 20), Settings(threads=1)), 1)

@@ -10,7 +10,7 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import training
 from workloads.frameworks import forecast, grid, studies
-from workloads.records import Row, Settings, cases, settings
+from workloads.records import Row, Settings, published_cases, settings
 
 BOTH = ["cpu", "gpu:0"]
 VISIBLE = {"data": "synthetic", "gpu": "visible"}
@@ -69,7 +69,7 @@ def test_the_articles_run_at_their_own_settings_on_both_devices_and_s4_both_ways
 def test_every_complaint_that_is_about_a_training_is_measured_in_its_batch():
     found = {(r.problem.model, r.problem.batch) for r in studies.rows(["complaints"], ["cpu"])}
     assert {("mlp-784-100x2-10", 128), ("mnist-cnn", 64), ("mlp-7-32x2-2", 16), ("cifar10-cnn", 128)} < found
-    assert len(found) == sum(len(c.reported) for c in cases.COMPLAINTS) == 9
+    assert len(found) == sum(len(c.reported) for c in published_cases.COMPLAINTS) == 9
     assert all(r.problem.samples % r.problem.batch == 0 for r in studies.rows(["complaints"], BOTH))
 
 

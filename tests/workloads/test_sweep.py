@@ -14,8 +14,7 @@ import pytest
 from kernels import registry
 from kernels.problems import Matmul
 from workloads import matmul, options, records
-from workloads.harness import plan, sweep, worker
-from workloads.harness import row as measure
+from workloads.harness import one_row, plan, sweep, worker
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Measurement, Row, Samples, Settings
@@ -189,11 +188,11 @@ def test_a_parent_killed_outright_leaves_readable_rows_and_no_worker(tmp_path):
 
 
 def test_too_large_is_said_before_anything_is_allocated():
-    with pytest.raises(measure.DoesNotFit, match="needs 24 GiB of host memory, 1 GiB are free"):  # 3 x (2 + 2 + 4) GiB
-        measure.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
-    with pytest.raises(measure.DoesNotFit, match="GPU memory"):
-        measure.require_memory(Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20)
-    measure.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
+    with pytest.raises(one_row.DoesNotFit, match="needs 24 GiB of host memory, 1 GiB are free"):  # 3 x (2 + 2 + 4) GiB
+        one_row.require_memory(Matmul(1 << 15, 1 << 15, 1 << 14, "float32"), "cpu", lambda where: 1 << 30)
+    with pytest.raises(one_row.DoesNotFit, match="GPU memory"):
+        one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", lambda where: 1 << 40 if where == "cpu" else 1 << 20)
+    one_row.require_memory(Matmul(1024, 1024, 1024), "cpu", lambda where: 1 << 30)
 
 
 def test_a_matrix_that_cannot_fit_is_skipped_with_the_reason(tmp_path, capsys):
@@ -338,7 +337,7 @@ def test_a_worker_survives_a_fault_and_starts_again(planted):
 
 
 def test_timing_data_is_not_the_check_data():
-    whole, random = (measure.inputs(Matmul(32, 32, 32), 1, w)[0] for w in (True, False))
+    whole, random = (one_row.inputs(Matmul(32, 32, 32), 1, w)[0] for w in (True, False))
     assert not np.array_equal(whole, random) and np.unique(random).size > 1000
 
 

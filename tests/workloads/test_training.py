@@ -15,9 +15,8 @@ from kernels import networks
 from kernels.problems import Training
 from workloads import options, records, training
 from workloads.frameworks import data, models, tensorflow, trainers, training_row
-from workloads.harness import row as measure
-from workloads.harness import sweep
-from workloads.harness.handlers import Broken
+from workloads.harness import one_row, sweep
+from workloads.harness.dispatch import Broken
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Worker, environment
 from workloads.records import SAMPLES, Row, Settings
@@ -225,14 +224,14 @@ def test_a_fit_that_does_not_fit_is_skipped_and_says_so(child, device, lives, re
     child.model.fit = fit
     child.model.trainable_variables = [SimpleNamespace(value=SimpleNamespace(device=f"/device:{lives}:0"))]
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(device))
-    m = measure.guarded(wanted, lambda: child.measure(device))
+    m = one_row.guarded(wanted, lambda: child.measure(device))
     assert (m.status, m.reason) == ("skipped", reason)
 
 
 def test_a_missing_tensorflow_is_skipped_by_the_worker(monkeypatch):
     monkeypatch.setitem(sys.modules, "keras", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings())
-    m = measure.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
+    m = one_row.guarded(wanted, lambda: training_row.measure(wanted, Limits(), 1))
     assert m.status == "skipped" and "pip install tensorflow" in m.reason
 
 
@@ -274,7 +273,7 @@ def test_a_backend_of_keras_that_is_missing_is_skipped_with_what_installs_it(mon
     monkeypatch.setitem(sys.modules, "keras", SimpleNamespace())
     monkeypatch.setitem(sys.modules, "torch", None)
     wanted = Row("training/keras/fit", Training("cifar10-cnn", 4, 8), Settings(switches={"keras_backend": "torch"}))
-    m = measure.guarded(wanted, lambda: measure.measure(wanted, Limits(), 1))
+    m = one_row.guarded(wanted, lambda: one_row.measure(wanted, Limits(), 1))
     assert (m.status, "torch is not installed; install it with: " in m.reason) == ("skipped", True)
     assert m.reason.endswith(" -m pip install torch")
 

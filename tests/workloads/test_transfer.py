@@ -15,8 +15,7 @@ from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
 from workloads import ROOT, options, results, transfer
-from workloads.harness import plan, telemetry
-from workloads.harness import row as measure
+from workloads.harness import one_row, plan, telemetry
 from workloads.machine import facts
 from workloads.records import Row, Settings
 
@@ -178,29 +177,29 @@ def memory(host, gpu=100 * GIB):
 def test_more_locked_memory_than_half_of_what_is_free_is_refused_by_arithmetic(kind):
     problem = Transfer("h2d", 1 << 30, kind)
     with pytest.raises(
-        measure.DoesNotFit, match=f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"
+        one_row.DoesNotFit, match=f"needs 1 GiB of {kind} host memory; at most half of what is free, 0.99"
     ):
-        measure.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
-    measure.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(measure.DoesNotFit, match=f"needs 2 GiB of {kind} host memory"):
-        measure.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
+        one_row.require_memory(problem, "gpu:0", memory(2 * 1023 << 20))
+    one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
+    with pytest.raises(one_row.DoesNotFit, match=f"needs 2 GiB of {kind} host memory"):
+        one_row.require_memory(Transfer("both", 1 << 30, kind), "gpu:0", memory(4 * GIB - 2))
 
 
 def test_a_copy_needs_room_for_its_check_and_on_the_gpu():
     problem = Transfer("h2d", 1 << 30, "pageable")
-    with pytest.raises(measure.DoesNotFit, match="needs 6 GiB of host memory, 6 GiB are free"):
-        measure.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
-    measure.require_memory(problem, "gpu:0", memory(6 * GIB))
-    with pytest.raises(measure.DoesNotFit, match="needs 2 GiB of GPU memory"):
-        measure.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
-    measure.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
+    with pytest.raises(one_row.DoesNotFit, match="needs 6 GiB of host memory, 6 GiB are free"):
+        one_row.require_memory(problem, "gpu:0", memory(6 * GIB - 1))
+    one_row.require_memory(problem, "gpu:0", memory(6 * GIB))
+    with pytest.raises(one_row.DoesNotFit, match="needs 2 GiB of GPU memory"):
+        one_row.require_memory(problem, "gpu:0", memory(6 * GIB, 2 * GIB - 1))
+    one_row.require_memory(Matmul(1024, 1024, 1024), "gpu:0", memory(3 * 12 << 20))
 
 
 def test_refused_before_any_input_is_made(monkeypatch):
-    monkeypatch.setattr(measure, "inputs", lambda *_: pytest.fail("something was allocated"))
-    monkeypatch.setattr(measure.require_memory, "__defaults__", (memory(GIB),))
+    monkeypatch.setattr(one_row, "inputs", lambda *_: pytest.fail("something was allocated"))
+    monkeypatch.setattr(one_row.require_memory, "__defaults__", (memory(GIB),))
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
-    done = measure.guarded(asked, lambda: measure.measure(asked, None, 1))
+    done = one_row.guarded(asked, lambda: one_row.measure(asked, None, 1))
     assert (done.status, "pinned host memory" in done.reason) == ("skipped", True)
 
 
@@ -213,27 +212,27 @@ class CUDARuntimeError(RuntimeError):
     [(64 << 20, "`ulimit -l` allows 64 MiB: raise it with `ulimit -l unlimited`"), (None, "`ulimit -l` sets no limit")],
 )
 def test_memory_that_the_driver_does_not_lock_is_skipped_with_the_limit(monkeypatch, limit, said):
-    monkeypatch.setattr(measure, "lock_limit", lambda: limit)
+    monkeypatch.setattr(one_row, "lock_limit", lambda: limit)
 
     def fails(text="cudaErrorMemoryAllocation: out of memory"):
         raise CUDARuntimeError(text)
 
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20, "registered"), Settings("gpu:0"))
-    done = measure.guarded(asked, fails)
+    done = one_row.guarded(asked, fails)
     assert done.status == "skipped"
     assert done.reason == (
         "the driver gave no 256 MiB of registered host memory (cudaErrorMemoryAllocation: out of memory); " + said
     )
-    assert measure.guarded(asked, lambda: fails("cudaErrorInvalidValue: no")).status == "failed"
+    assert one_row.guarded(asked, lambda: fails("cudaErrorInvalidValue: no")).status == "failed"
     pageable = Row("transfer/cupy/memcpy", Transfer("h2d", 256 << 20), Settings("gpu:0"))
-    assert measure.guarded(pageable, fails).status == "failed", "nothing was locked"
+    assert one_row.guarded(pageable, fails).status == "failed", "nothing was locked"
 
 
 def test_the_lock_limit_is_the_systems(monkeypatch):
     monkeypatch.setattr(resource, "getrlimit", lambda which: (8 << 20, resource.RLIM_INFINITY))
-    assert measure.lock_limit() == 8 << 20
+    assert one_row.lock_limit() == 8 << 20
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    assert measure.lock_limit() is None
+    assert one_row.lock_limit() is None
 
 
 def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch):
@@ -258,12 +257,12 @@ def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
 
     asked = []
     monkeypatch.setattr(telemetry, "watch", lambda device, link=False, framework=False: asked.append((device, link)))
-    monkeypatch.setattr(measure, "require_memory", lambda *_: None)
-    monkeypatch.setattr(measure.registry, "find", lambda name: SimpleNamespace(notes={}))
-    monkeypatch.setattr(measure, "checked", lambda *_: (measure.reference.Check("exact", True, 0.0), 0.1))
-    monkeypatch.setattr(measure, "_prepared", lambda *_: SimpleNamespace(notes={}))
-    monkeypatch.setattr(measure, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))
+    monkeypatch.setattr(one_row, "require_memory", lambda *_: None)
+    monkeypatch.setattr(one_row.registry, "find", lambda name: SimpleNamespace(notes={}))
+    monkeypatch.setattr(one_row, "checked", lambda *_: (one_row.reference.Check("exact", True, 0.0), 0.1))
+    monkeypatch.setattr(one_row, "_prepared", lambda *_: SimpleNamespace(notes={}))
+    monkeypatch.setattr(one_row, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))
     problem = Transfer("h2d", 64, "pinned") if op == "transfer" else Stream("copy", 64)
-    done = measure.measure(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), None, 1)
+    done = one_row.measure(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), None, 1)
     assert asked == [("gpu:0", link)]
     assert (done.status, done.values, done.flags) == ("ok", {"pcie_generation": 5.0}, ("other-tenant",))

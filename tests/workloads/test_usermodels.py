@@ -11,7 +11,7 @@ from kernels.networks.layers import Network
 from kernels.problems import Training
 from workloads.frameworks import training_row, user_model
 from workloads.harness import worker
-from workloads.harness.handlers import Broken
+from workloads.harness.dispatch import Broken
 from workloads.records import Row, Settings, settings
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from kernels.networks import Network
-from workloads.harness.handlers import Broken
+from workloads.harness.dispatch import Broken
 
 KINDS = ("synthetic", "real")
 DTYPES = ("float32", "float64", "uint8")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from workloads.harness import timing
-from workloads.harness.handlers import Broken
+from workloads.harness.dispatch import Broken
 from workloads.records import Row
 
 STRATEGIES = {"jax": "DataParallel", "tensorflow": "MirroredStrategy"}  # Keras's backend -> its strategy

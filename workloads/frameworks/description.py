@@ -10,7 +10,7 @@ import msgspec
 
 from kernels.networks.layers import INPUT, Layer, Network
 from workloads.frameworks import user_model
-from workloads.harness.handlers import Broken
+from workloads.harness.dispatch import Broken
 
 _POOLS = {"MaxPooling2D": "pool", "AveragePooling2D": "avgpool"}
 _SQUARED = ("mse", "mean_squared_error")

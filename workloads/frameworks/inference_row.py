@@ -16,8 +16,8 @@ from workloads.frameworks import data, models, serving, user_model
 from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
 from workloads.harness import energy, telemetry, timing
-from workloads.harness.handlers import Broken
-from workloads.harness.row import require_memory
+from workloads.harness.dispatch import Broken
+from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
 from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples, settings

@@ -12,7 +12,7 @@ from typing import Any
 
 from kernels import networks
 from kernels.problems import Training
-from workloads.records import Row, Settings, cases
+from workloads.records import Row, Settings, published_cases
 from workloads.records import settings as switches
 
 FIT, RESIDENT = "training/keras/fit", "training/keras/resident"
@@ -166,7 +166,7 @@ STUDIES: dict[str, list[Training] | Callable[[list[str]], list[Row]]] = {
     # device know nothing of it, and a process takes 20 s.
     "starts": lambda on: [row(Training("cifar10-cnn", 32, 1024), device, process="fresh") for device in on],
     # Those of the real complaints, in their batch: `python -m analysis.explain --case` says whether the finding comes back.
-    "complaints": [short(r.training.model, r.training.batch) for c in cases.COMPLAINTS for r in c.reported],
+    "complaints": [short(r.training.model, r.training.batch) for c in published_cases.COMPLAINTS for r in c.reported],
     # Networks that no article and no complaint has: they say how far predictions are off (`analysis.predict --leave-one-out`).
     "held-out": [
         *_shorts(lenet=(32, 512), vgg_small=(32, 256), resnet_small=(32, 128)),

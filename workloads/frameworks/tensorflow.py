@@ -14,7 +14,7 @@ import numpy as np
 from kernels import registry
 from kernels.problems import Problem
 from workloads.harness import copy_modes
-from workloads.harness.handlers import Broken
+from workloads.harness.dispatch import Broken
 from workloads.options import python
 from workloads.records import Row, Settings
 from workloads.records import settings as switches

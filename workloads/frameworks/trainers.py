@@ -13,7 +13,7 @@ from kernels.networks import Network
 from workloads.frameworks import data_parallel, description, input_pipeline, models, user_model
 from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
-from workloads.harness.handlers import HANDLERS, Broken, handler
+from workloads.harness.dispatch import HANDLERS, Broken, handler
 from workloads.records import Row, settings
 
 STEP_LOSSES = 20  # first steps whose losses two devices are compared by

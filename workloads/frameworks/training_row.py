@@ -17,8 +17,8 @@ from workloads.frameworks import data, data_parallel, keras_fit, trainers, user_
 from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
 from workloads.harness import telemetry
-from workloads.harness.handlers import Broken
-from workloads.harness.row import DoesNotFit, require_memory
+from workloads.harness.dispatch import Broken
+from workloads.harness.one_row import DoesNotFit, require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.facts import now

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from workloads.frameworks.data import LEVELS
-from workloads.harness.handlers import Broken
+from workloads.harness.dispatch import Broken
 from workloads.records.settings import FOLDER
 
 _LAMBDA = (

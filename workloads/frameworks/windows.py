@@ -16,10 +16,9 @@ from kernels import networks, registry
 from workloads.frameworks import data, inference_row, models, serving, trainers
 from workloads.frameworks import tensorflow as tensors
 from workloads.frameworks.tensorflow import timed
-from workloads.harness import copy_modes
-from workloads.harness import row as measure
-from workloads.harness.handlers import Broken
-from workloads.harness.row import require_memory
+from workloads.harness import copy_modes, one_row
+from workloads.harness.dispatch import Broken
+from workloads.harness.one_row import require_memory
 from workloads.harness.timing import Limits
 from workloads.machine import cpu
 from workloads.machine.facts import now
@@ -92,10 +91,10 @@ def _raw(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     inner = Row(row.kernel, row.problem.inner, row.settings)
     require_memory(inner.problem, row.settings.device)
     kernel = registry.find(row.kernel)
-    check, phases["first_call"] = measure.checked(kernel, inner, seed)
+    check, phases["first_call"] = one_row.checked(kernel, inner, seed)
     if not check.passed:
         raise Broken("the answer is not the reference's")
-    prepared = copy_modes.prepare(kernel, inner.problem, inner.settings, measure.inputs(inner.problem, seed, False))
+    prepared = copy_modes.prepare(kernel, inner.problem, inner.settings, one_row.inputs(inner.problem, seed, False))
 
     def run(calls: int) -> None:
         for _ in range(calls):

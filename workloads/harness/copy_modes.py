@@ -14,7 +14,7 @@ from kernels.problems import Problem
 from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
 from workloads.harness import cache_state
-from workloads.harness.handlers import HANDLERS, handler
+from workloads.harness.dispatch import HANDLERS, handler
 from workloads.records import Settings
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from kernels import registry
-from workloads.harness.handlers import CannotDo
+from workloads.harness.dispatch import CannotDo
 from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples, settings
 

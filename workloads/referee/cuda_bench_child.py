@@ -49,10 +49,10 @@ class OurStream:
 def prepared(row: Row, seed: int):
     """The row bound to its inputs on the GPU, warm."""
     from kernels import registry
-    from workloads.harness import row as measure
+    from workloads.harness import one_row
 
     plain = msgspec.structs.replace(row, settings=msgspec.structs.replace(row.settings, cache="warm", switches={}))
-    made = measure._prepared(registry.find(row.kernel), plain, measure.inputs(row.problem, seed, False))
+    made = one_row._prepared(registry.find(row.kernel), plain, one_row.inputs(row.problem, seed, False))
     for _ in range(3):
         made.run()
     if made.synchronize:

@@ -25,11 +25,11 @@ class Both:
 
     def __init__(self, row: Row, seed: int):
         from kernels import registry
-        from workloads.harness import row as measure
+        from workloads.harness import one_row
 
         self._kernel, self._row, self._seed = registry.find(row.kernel), row, seed
-        measure._use_threads(row)
-        self._prepared = measure._prepared(self._kernel, row, measure.inputs(row.problem, seed, False))
+        one_row._use_threads(row)
+        self._prepared = one_row._prepared(self._kernel, row, one_row.inputs(row.problem, seed, False))
         if self._prepared.passes != 1 or self._prepared.before:
             raise ValueError(
                 f"{row.kernel} does its problem {self._prepared.passes} times a call or needs something before it"
@@ -38,20 +38,19 @@ class Both:
 
     def check(self) -> None:
         """Raises: ArithmeticError when the answer is not the reference's."""
-        from workloads.harness import row as measure
+        from workloads.harness import one_row
 
-        if not measure.checked(self._kernel, self._row, self._seed)[0].passed:
+        if not one_row.checked(self._kernel, self._row, self._seed)[0].passed:
             raise ArithmeticError(f"the answer of {self._row.kernel} is not the reference's")
 
     def ours(self, limits: Limits) -> Measurement:
         """The call by our clocks."""
-        from workloads.harness import row as measure
-        from workloads.harness import telemetry
+        from workloads.harness import one_row, telemetry
 
         row, watch = self._row, telemetry.watch(self._row.settings.device)
-        samples, values, flags = measure.clocks(self._kernel, row, self._prepared, limits, watch)
+        samples, values, flags = one_row.clocks(self._kernel, row, self._prepared, limits, watch)
         return Measurement(
-            row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=measure.now()
+            row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=one_row.now()
         )
 
 

@@ -1,4 +1,4 @@
-"""Charts as records, and the pictures drawn of them.
+"""Charts as records: what the page draws by JavaScript and writes as a table under it.
 
 Imports everything below the report.
 """

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.report.charts import style
 from analysis.report.charts.chart import Axis, Chart, Trace, View, rounded
+from analysis.report.pictures import style
 
 # Of each further run: what its markers and its dashes become.
 _MARKERS = (

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, precision_of
-from analysis.report.charts import overlay, roofline_svg
+from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.charts.choose import best_resident
+from analysis.report.pictures import roofline
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
@@ -27,7 +28,7 @@ _LEAST = 3  # batches that make a walk
 
 def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
     """One view of the square matmuls and one of the layers, as far as there are any; none without roofs and rows."""
-    if not roofline_svg.has_any(measurements, roofs):
+    if not roofline.has_any(measurements, roofs):
         return []
     paths, walks = best_resident(measurements), _walks(measurements)
     rows, views = [], []
@@ -92,7 +93,7 @@ def _said(paths: dict) -> str:
 def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
     """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing."""
     made = []
-    for roof, _ in roofline_svg.slopes_of(roofs):
+    for roof, _ in roofline.slopes_of(roofs):
         end = min(high, _top(roofs, roof) / roof.rate.value)
         side = "gpu" if is_gpu(roof.device) else "cpu"
         link, sheet = roof.kind == "link", not roof.measured

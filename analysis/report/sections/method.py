@@ -9,7 +9,7 @@ from analysis.table import listed, table, text
 from analysis.units import join, percent, seconds
 from kernels import networks
 from workloads.records import settings
-from workloads.records.cases import CASES
+from workloads.records.published_cases import CASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.crossover import transfer_study
-from analysis.report.charts.style import (
+from analysis.report.pictures.style import (
     BLUE,
     COLORS,
     DASHES,

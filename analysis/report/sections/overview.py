@@ -9,7 +9,7 @@ from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer, square_rows
 from analysis.crossover.time_split import why
 from analysis.report.charts.choose import best_resident, by_kernel
-from analysis.report.charts.roofline_svg import has_any
+from analysis.report.pictures.roofline import has_any
 from analysis.report.sections import several_gpus
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate

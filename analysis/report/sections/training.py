@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.crossover.crossover import Answer
-from analysis.report.charts.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
+from analysis.report.pictures.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu
 from analysis.table import image, listed, table, text

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from analysis.crossover import layers
 from analysis.crossover.families import precision_of
 from analysis.report.charts.choose import best_resident
-from analysis.report.charts.style import (
+from analysis.report.pictures.style import (
     BLACK,
     GRAY,
     PRECISIONS,

@@ -14,8 +14,8 @@ import numpy as np
 from kernels import reference, registry
 from kernels.problems import Problem
 from workloads.harness import copy_modes, startup, telemetry, timing
+from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.flags import raised
-from workloads.harness.handlers import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.facts import now

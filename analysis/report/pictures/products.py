@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from analysis.crossover.crossover import Answer
 from analysis.report.charts.choose import by_kernel, lines, spans
-from analysis.report.charts.style import (
+from analysis.report.pictures.style import (
     BLACK,
     BLUE,
     COLORS,

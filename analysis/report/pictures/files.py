@@ -39,33 +39,34 @@ _CROSSOVER = "## Where the GPU wins"
 
 def one(runs: "list[Material]", folder: pathlib.Path) -> None:
     """Draws the pictures of a single run. Needs matplotlib."""
-    from analysis.report.charts import products_svg, roofline_svg
+    from analysis.report.pictures import products
+    from analysis.report.pictures import roofline as roofline_svg
 
     (of,) = runs
     rows = of.rows
     if roofline_svg.has_any(rows, of.roofs):
-        products_svg.save(roofline_svg.figure(rows, of.roofs), folder / "roofline.svg")
+        products.save(roofline_svg.figure(rows, of.roofs), folder / "roofline.svg")
     if of.answers:
-        products_svg.save(products_svg.crossover(of.answers, rows), folder / "crossover.svg")
+        products.save(products.crossover(of.answers, rows), folder / "crossover.svg")
     if choose.by_kernel(rows):
-        products_svg.save(products_svg.rates(rows), folder / "rates.svg")
+        products.save(products.rates(rows), folder / "rates.svg")
     _layers(of, folder)
     if movement.has_memory(rows):
-        products_svg.save(movement.memory(rows, of.machine), folder / "memory.svg")
+        products.save(movement.memory(rows, of.machine), folder / "memory.svg")
     if movement.has_copies(rows):
-        products_svg.save(movement.transfers(rows), folder / "transfers.svg")
+        products.save(movement.transfers(rows), folder / "transfers.svg")
     for name, figure in training.figures(of.trainings).items():
-        products_svg.save(figure, folder / name)
+        products.save(figure, folder / name)
 
 
 def several(runs: "list[Material]", folder: pathlib.Path) -> None:
     """Draws what several runs have over each other, and each one's layers by themselves. Needs matplotlib."""
-    from analysis.report.charts import products_svg, svg
+    from analysis.report.pictures import chart_views, products
 
     who = ", ".join(of.label for of in runs)
     for heading in (_CROSSOVER, *_HEADINGS):
         for name, title, view in _views(heading, runs):
-            products_svg.save(svg.figure(view, title, who), folder / name)
+            products.save(chart_views.figure(view, title, who), folder / name)
     for of in runs:
         _layers(of, folder)
 
@@ -89,8 +90,9 @@ def _views(heading: str, runs: "list[Material]") -> "Iterator[tuple[str, str, Vi
 
 
 def _layers(of: "Material", folder: pathlib.Path) -> None:
-    from analysis.report.charts import layers_svg, products_svg
+    from analysis.report.pictures import layers as layers_svg
+    from analysis.report.pictures import products
 
     for found in of.layers.values():
         for name, _ in layers.pictures_of(found):
-            products_svg.save(layers_svg.figure(found, name), folder / f"{of.prefix}{name}.svg")
+            products.save(layers_svg.figure(found, name), folder / f"{of.prefix}{name}.svg")

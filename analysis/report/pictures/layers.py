@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from analysis.crossover import layers
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer
 from analysis.report.charts.choose import spans
-from analysis.report.charts.products_svg import BANDS
-from analysis.report.charts.style import (
+from analysis.report.pictures.products import BANDS
+from analysis.report.pictures.style import (
     BLACK,
     BLUE,
     GRAY,

@@ -5,7 +5,7 @@ import math
 import re
 from typing import TYPE_CHECKING
 
-from analysis.report.charts.style import (
+from analysis.report.pictures.style import (
     BLACK,
     BLUE,
     GRAY,
