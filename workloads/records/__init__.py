@@ -1,7 +1,7 @@
 """Records of what was measured and the files that keep them. Imports only the ground and `kernels`."""
 
 from workloads.records.files import Loaded, Refused, Writer, by_machine, decode, files_of, read, source_hash
-from workloads.records.measurement import (
+from workloads.records.rows import (
     EPOCHS,
     EPOCHS_OF,
     FITS,

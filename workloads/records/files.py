@@ -15,7 +15,7 @@ import msgspec
 from workloads import ROOT
 from workloads.options import Usage
 from workloads.records import baselines
-from workloads.records.measurement import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
+from workloads.records.rows import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
 
 _decoder = msgspec.json.Decoder(Line)
 
