@@ -8,7 +8,6 @@
 import itertools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,15 +16,11 @@ from analysis.crossover.crossover import LATENCY, Answer, fastest
 from analysis.crossover.families import comparable, precision_of, square_rows
 from analysis.predict import curves
 from analysis.predict.prediction import predict
-from analysis.predict.profile import Lacking
+from analysis.predict.profile import Lacking, Profile
 from analysis.stats import is_gpu
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
-from workloads.records import Settings
-
-if TYPE_CHECKING:
-    from analysis.predict.profile import Profile
-    from workloads.records import Measurement
+from workloads.records import Measurement, Settings
 
 _FEWEST = 3  # sizes of a table
 _GRID = 2  # of a product's axes, from size to size

@@ -6,18 +6,16 @@ import importlib.util
 import json
 import pathlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from analysis.report import body, markdown
 from analysis.report.charts import overlay
+from analysis.report.charts.chart import Chart
+from analysis.report.material import Material
 from analysis.report.pictures import files
 from analysis.table import text
-
-if TYPE_CHECKING:
-    from analysis.report.charts.chart import Chart
-    from analysis.report.material import Material
 
 _WEB = pathlib.Path(__file__).parent / "web"
 _SCRIPTS = ("units.js", "charts.js", "crossover.js", "calculator.js", "rows.js", "page.js")

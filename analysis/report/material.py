@@ -4,25 +4,19 @@ import functools
 import os
 import pathlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.checks import referee
-from analysis.crossover.crossover import crossovers
+from analysis.crossover.crossover import Answer, crossovers
 from analysis.predict import held_out
 from analysis.predict import profile as profiles
 from analysis.predict.budget import Budget, budget
+from analysis.predict.profile import Profile
 from analysis.report.sections import layers, rows
-from analysis.roofline.bounds import judge, roofs
+from analysis.roofline.bounds import Judged, Roof, judge, roofs
 from analysis.text import sentences, whole_training
 from analysis.training import break_even
-from workloads.records import by_machine, read, settings
-
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Answer
-    from analysis.predict.profile import Profile
-    from analysis.roofline.bounds import Judged, Roof
-    from analysis.training.break_even import Pair
-    from workloads.records import Loaded, Machine, Measurement
+from analysis.training.break_even import Pair
+from workloads.records import Loaded, Machine, Measurement, by_machine, read, settings
 
 
 class Material:

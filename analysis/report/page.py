@@ -6,7 +6,6 @@ import os
 import pathlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.report import body, html
@@ -15,10 +14,7 @@ from analysis.report.pictures import files as drawing
 from analysis.report.sections import differences, overview
 from analysis.table import text
 from workloads import ROOT
-from workloads.records import Loaded, files_of, read
-
-if TYPE_CHECKING:
-    from workloads.records import Machine
+from workloads.records import Loaded, Machine, files_of, read
 
 INSTALL = "python -m pip install matplotlib"
 LOCAL = ROOT / "reports" / "local"

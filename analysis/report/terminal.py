@@ -1,16 +1,12 @@
 """The roofline as tables on a terminal."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.report.charts.choose import best_resident
 from analysis.roofline.bounds import NO_CACHE_ROOF, Judged, Roof, describe, is_above, judge
 from analysis.stats import quick_seconds
 from analysis.units import bytes_rate, digits, flops_rate, percent, seconds
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
-
+from workloads.records import Measurement
 
 _WIDTH = 120
 CACHED_MARK = "*"

@@ -2,27 +2,24 @@
 marker or a dash of its own."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from analysis import table
-from analysis.crossover.crossover import FINE
+from analysis.crossover.crossover import FINE, Crossing
 from analysis.predict.budget import REST
 from analysis.report.charts.choose import by_kernel, place
 from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Roof, judge
-from analysis.stats import is_gpu, quick_seconds
+from analysis.stats import Estimate, is_gpu, quick_seconds
 from analysis.text import training as row_words
 from analysis.text.crossings import short_n_words
 from analysis.units import flops_rate, join, seconds
+from workloads.records import Measurement
 
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Crossing
-    from analysis.stats import Estimate
-    from workloads.records import Measurement
+Points = Sequence[tuple[float, Estimate]]
 
-    Points = Sequence[tuple[float, Estimate]]
 
 SIX = 6  # significant digits of what is drawn: no more was measured
 COLORS = ("blue", "vermillion", "green", "purple", "orange", "sky", "ink")

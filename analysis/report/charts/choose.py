@@ -2,15 +2,10 @@
 
 import itertools
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from analysis.crossover.crossover import Answer, fastest, square_rows
-from analysis.stats import call_s, is_gpu, quick_seconds
-
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Crossing
-    from analysis.stats import Estimate
-    from workloads.records import Measurement
+from analysis.crossover.crossover import Answer, Crossing, fastest, square_rows
+from analysis.stats import Estimate, call_s, is_gpu, quick_seconds
+from workloads.records import Measurement
 
 
 def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":

@@ -2,23 +2,19 @@
 from; where the time goes at each size."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.crossover import reuse
-from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, fastest, square_rows
+from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, Side, fastest, square_rows
+from analysis.crossover.families import Rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, rounded
 from analysis.report.charts.choose import spans
+from analysis.report.material import Material
 from analysis.stats import is_gpu
 from analysis.text import crossings
 from analysis.units import join, seconds
-
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Side
-    from analysis.crossover.families import Rows
-    from analysis.report.material import Material
 
 _FORMS = (LATENCY, THROUGHPUT, *COPIES)
 TITLE = "Time of one square matmul"

@@ -1,15 +1,11 @@
 """Charts of bytes: bandwidth by working set, and copies between host and device with their fitted laws."""
 
-from typing import TYPE_CHECKING
-
 from analysis.report.charts.chart import Axis, Chart, Trace, View, line, marks, rounded
 from analysis.report.sections import movement
 from analysis.roofline import links, memory_levels
 from analysis.text import rates
 from analysis.units import bytes_rate, count, percent, seconds, size
-
-if TYPE_CHECKING:
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 
 def memory(measurements: "list[Measurement]", machine: "Machine | None") -> list[Chart]:

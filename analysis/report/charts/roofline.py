@@ -2,7 +2,6 @@
 n grows, and layers as their batch does."""
 
 import math
-from typing import TYPE_CHECKING
 
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, precision_of
@@ -16,9 +15,7 @@ from analysis.roofline.roofs import WAITED
 from analysis.stats import call_s, is_gpu, quick_seconds
 from analysis.text import training as row_words
 from analysis.units import digits, flops_rate, join, seconds
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 _LEVELS = {"cpu": "blue", "gpu": "vermillion"}
 _RIGHT = 30_000.0

@@ -1,19 +1,15 @@
 """Charts of trainings: a step in parts on each device, predicted beside measured, who wins along batch and samples."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-from analysis.predict.budget import REST
+from analysis.crossover.crossover import Answer
+from analysis.predict.budget import REST, Budget
+from analysis.predict.held_out import Case
 from analysis.report.charts.chart import Axis, Chart, Trace, View, crossed, rounded, sides, signed, stacked
 from analysis.report.sections import step_budgets
 from analysis.text import whole_training
 from analysis.training.break_even import BY_JOB, BY_STEP
 from analysis.units import count, digits, percent, seconds
-
-if TYPE_CHECKING:
-    from analysis.crossover.crossover import Answer
-    from analysis.predict.budget import Budget
-    from analysis.predict.held_out import Case
 
 
 def steps(made: "list[Budget]") -> list[Chart]:

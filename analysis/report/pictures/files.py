@@ -1,20 +1,16 @@
 """The pictures of a page as files: a single run's made by hand, several runs' drawn from the charts that lie over each other."""
 
 import pathlib
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from analysis.report.charts import break_even, chart, choose, crossover, overlay
 from analysis.report.charts import movement as charts_movement
 from analysis.report.charts import roofline as charts_roofline
 from analysis.report.charts import training as charts_training
+from analysis.report.charts.chart import Chart, View
+from analysis.report.material import Material
 from analysis.report.sections import layers, movement, training
 from analysis.table import image
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from analysis.report.charts.chart import Chart, View
-    from analysis.report.material import Material
 
 CHARTS: "dict[str, Callable[[Material], list[Chart]]]" = {
     "roofline": lambda of: charts_roofline.chart(of.rows, of.roofs),

@@ -1,6 +1,6 @@
 """Trainings on several GPUs, on the page: a line a training beside one GPU, and the sentences."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from analysis.stats import is_gpu
 from analysis.table import listed, table
@@ -8,11 +8,7 @@ from analysis.text import data_parallel as data_parallel_words
 from analysis.training import data_parallel
 from analysis.training.data_parallel import Case
 from analysis.units import bytes_rate, digits, percent, seconds, size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 HEADS = (
     "training",

@@ -1,14 +1,10 @@
 """What several runs differ in, in words: the first beside each further one."""
 
-from typing import TYPE_CHECKING
-
 from analysis.compare import comparison
+from analysis.report.material import Material
 from analysis.table import table, text
 from analysis.text import machines
 from analysis.units import count
-
-if TYPE_CHECKING:
-    from analysis.report.material import Material
 
 HEADING = "The differences in words"
 

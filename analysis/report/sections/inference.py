@@ -1,15 +1,12 @@
 """The section of inference: what batches of a model are answered in, on both devices, and from which batch the GPU wins."""
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.table import listed, table, time, width
 from analysis.text import inference as inference_words
 from analysis.training import inference
 from analysis.units import digits
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 TITLE = "Inference: a model's answers, batch by batch"
 HEADS = (

@@ -1,6 +1,6 @@
 """Convolutions, and products of dense layers and other shapes: their sections of the page."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
@@ -18,12 +18,8 @@ from analysis.table import image, listed, table, text
 from analysis.text import answers, crossings
 from analysis.text import training as row_words
 from analysis.units import count, digits, flops_rate, percent, seconds
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from kernels.problems import Problem
-    from workloads.records import Loaded, Measurement
+from kernels.problems import Problem
+from workloads.records import Loaded, Measurement
 
 # op -> heading, one problem, the pictures' names begin with.
 SECTIONS = {

@@ -1,20 +1,15 @@
 """How it was measured, with what formulas, and what the page does not show: each said only where the page has such rows."""
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from analysis.checks import referee
 from analysis.stats import is_gpu
 from analysis.table import listed, table, text
 from analysis.units import join, percent, seconds
 from kernels import networks
-from workloads.records import settings
+from workloads.records import Loaded, Machine, Measurement, Run, settings
 from workloads.records.published_cases import CASES
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from workloads.records import Loaded, Machine, Measurement, Run
 
 _PRODUCTS = {"matmul", "conv"}
 _MODELS = {"training", "inference"}

@@ -2,13 +2,14 @@
 
 import pathlib
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from analysis import table as cells
 from analysis.crossover import ladder
 from analysis.crossover.crossover import Answer, square_rows
 from analysis.crossover.time_split import why
 from analysis.report.charts.choose import best_resident, by_kernel
+from analysis.report.material import Material
 from analysis.report.pictures.roofline import has_any
 from analysis.report.sections import several_gpus
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
@@ -19,12 +20,7 @@ from analysis.table import image, listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import training as row_words
 from analysis.units import count, digits, join, percent, seconds, size
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analysis.report.material import Material
-    from workloads.records import Loaded, Machine, Measurement, Run
+from workloads.records import Loaded, Machine, Measurement, Run
 
 # A run is called noisy when more than this part of its rows has flags or an interval wider than +-3 %.
 NOISY_SHARE, NOISY_WIDTH = 0.1, 0.03

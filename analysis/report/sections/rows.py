@@ -1,7 +1,6 @@
 """A row on the page: its cells in the table of all numbers, its numbers for downloads, quantiles for its distribution."""
 
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -12,9 +11,7 @@ from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
 from analysis.text import training as rows
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement, Samples
+from workloads.records import Measurement, Samples
 
 QUANTILES = 50  # of a row at most, over all its clocks
 FEWER, MANY = 20, 1000  # of each row where there are many

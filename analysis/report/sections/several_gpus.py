@@ -1,15 +1,11 @@
 """The section of several GPUs: copies pair by pair, sums by size and kernel, work on each alone and on all at once."""
 
-from typing import TYPE_CHECKING
-
 from analysis.stats import of
 from analysis.table import listed, table, width
 from analysis.text import peers
 from analysis.units import bytes_rate, digits, seconds, size
 from kernels.problems import AllReduce, PeerCopy
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 TITLE = "Several GPUs: with each other, and all at once"
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.predict.budget import EPOCH_SHARE, FIT_SHARE, Budget
@@ -13,9 +12,7 @@ from analysis.table import listed, table, text
 from analysis.text import budget, training, whole_training
 from analysis.training import side_by_side
 from analysis.units import count, join
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 _SHARES = (EPOCH_SHARE, FIT_SHARE)
 _SCALED = re.compile(r", times [\d.]+ as trainings of .*")
