@@ -81,7 +81,7 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     below = 0.2 + 0.175 * rows
     named = any(t.label and not t.label_left for t in view.traces)
     right = 0.7 if named and view.y.ends else 0.95
-    with picture(title, view.x.title, "", 9.0, 6.0 + below, right, 0.13, below) as (made, axes):
+    with picture(title, view.x.title, "", (9.0, 6.0 + below), right, 0.13, below) as (made, axes):
         for t in view.traces:
             _draw(axes, t)
         for low, high, _ in view.bands:

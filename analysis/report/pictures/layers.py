@@ -157,7 +157,7 @@ def _lines(title: str, x: str, labels: list[str], legend_lines: int) -> Iterator
     widest = max(map(len, labels), default=4)
     width, below = 8.6, 0.12 + 0.2 * legend_lines
     height = 1.15 + below + 0.235 * max(len(labels), 3)
-    with picture(title, x, "", width, height, 0.94, (0.3 + 0.078 * widest) / width, below) as (figure, axes):
+    with picture(title, x, "", (width, height), 0.94, (0.3 + 0.078 * widest) / width, below) as (figure, axes):
         axes.set_yscale("linear")
         axes.set_ylim(max(len(labels), 1) - 0.5, -0.5)
         axes.set_yticks(range(len(labels)), labels, fontsize=_FONT)

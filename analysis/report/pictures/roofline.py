@@ -52,7 +52,7 @@ def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> 
     slopes, tops = slopes_of(roofs), [r.rate.value for r in roofs if r.kind == "compute"] + [y for _, y in points]
     kinds = ["square matmuls"] * bool(paths or not others) + ["layers"] * bool(others)
     title = f"Roofline: {join(kinds)}, data resident"
-    with picture(title, "FLOP per byte that must move", "FLOP/s", 8.0, 8.8, 0.685, 0.15, 0.95) as (made, axes):
+    with picture(title, "FLOP per byte that must move", "FLOP/s", (8.0, 8.8), 0.685, 0.15, 0.95) as (made, axes):
         edge = left * (left / right) ** (_COLUMN / (1 - _COLUMN)) if slopes else left
         axes.set_xlim(edge, right)
         if tops:

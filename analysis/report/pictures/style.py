@@ -26,7 +26,6 @@ DASHES = ((), (5, 2), (1, 1.5), (6, 2, 1, 2), (3, 1), (8, 3), (2, 2))
 # The same hues, dark enough to read as text on white.
 _INK = {ORANGE: "#8F6000", SKY: "#20749F", GREEN: "#00704F", PURPLE: "#9C4475", RED: "#B34E00"}
 PRECISIONS = {"float32": BLUE, "float64": RED, "tf32": GREEN, "float16": PURPLE, "bfloat16": ORANGE}
-_LEFT = 0.115
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "crossover",
@@ -54,19 +53,18 @@ def picture(
     title: str,
     x: str,
     y: str,
-    width: float = 10.0,
-    height: float = 6.0,
+    size: tuple[float, float] = (10.0, 6.0),
     right: float = 0.74,
-    left: float = _LEFT,
+    left: float = 0.115,
     below: float = 0.0,
 ) -> Iterator:
-    """A log-log figure and its axes, with room for labels right of `right` and `below` inches under the x axis's own."""
+    """A log-log figure of `size` inches and its axes, with room for labels right of `right` and `below` inches under the axes."""
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=(width, height))
-        bottom, top = (0.57 + below) / height, 1 - 0.42 / height
+        figure = Figure(figsize=size)
+        bottom, top = (0.57 + below) / size[1], 1 - 0.42 / size[1]
         axes = figure.add_axes((left, bottom, right - left, top - bottom))
         axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
         axes.set_title(title, loc="left", fontsize=11.5)

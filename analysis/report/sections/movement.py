@@ -61,7 +61,7 @@ def memory(measurements: "Iterable[Measurement]", machine: "Machine | None" = No
     """Bandwidth against working set, the plateaus drawn thick and named."""
     measurements = list(measurements)
     shown, found = shown_curves(measurements), memory_levels.plateaus(measurements, machine)
-    with picture("Memory bandwidth: its levels", "working set", "GB/s", 8.0, 6.4, 0.72, 0.13) as (made, axes):
+    with picture("Memory bandwidth: its levels", "working set", "GB/s", (8.0, 6.4), 0.72, 0.13) as (made, axes):
         labels, named = [], []
         for i, ((device, threads, operation), curve) in enumerate(shown.items()):
             gpu = device.startswith("gpu")
@@ -114,7 +114,7 @@ def _bytes_axis(axes, sizes: "Iterable[int]", pad: float = 1.3) -> None:
 def transfers(measurements: "Iterable[Measurement]") -> "Figure":
     """Seconds of a copy against its bytes, a color a way: points measured, lines the fitted laws."""
     measurements = list(measurements)
-    with picture(_COPIES, "bytes of a copy", "seconds", 8.0, 6.4, 0.66, 0.13) as (made, axes):
+    with picture(_COPIES, "bytes of a copy", "seconds", (8.0, 6.4), 0.66, 0.13) as (made, axes):
         labels, every = [], []
         for i, law in enumerate(telling(laws_of(measurements))[:_MOST_LINES]):
             seen, color = links.errors(law, measurements), COLORS[i % len(COLORS)]

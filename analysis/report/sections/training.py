@@ -46,7 +46,7 @@ def figures(answers: "list[Answer]") -> "dict[str, Figure]":
 
 def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
     """Both devices' seconds along a size: blue the CPU, red the GPU, a marker and a dash a model."""
-    with picture(title, varies, "seconds", 9.0, 5.6, 0.7, 0.13) as (made, axes):
+    with picture(title, varies, "seconds", (9.0, 5.6), 0.7, 0.13) as (made, axes):
         labels, every = [], []
         for i, a in enumerate(answers):
             x = [p.n for p in a.points]
