@@ -25,15 +25,12 @@ import math
 import pathlib
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.stats import clock_of
 from workloads import ROOT, records
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement, Samples
+from workloads.records import Measurement, Samples
 
 REPORTS = ROOT / "reports"
 PROCESSES = " processes"  # how a row of --rigorous says why it stopped

@@ -4,13 +4,11 @@ import functools
 import math
 import statistics
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-if TYPE_CHECKING:
-    from workloads.records import Measurement, Samples
+from workloads.records import Measurement, Samples
 
 RESAMPLES = 1000
 _KEPT = 1 << 16  # more than a machine's folder has: a report goes over all of its samples many times

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import math
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,22 +16,18 @@ from analysis.predict import what_if
 from analysis.predict.borrowed_gpu import completed, host_factor, rescaled, start_factor
 from analysis.predict.combine import HOST
 from analysis.predict.memory import Memory, memory
-from analysis.predict.profile import Lacking, all_of
+from analysis.predict.prediction import Prediction
+from analysis.predict.profile import Lacking, Profile, all_of
 from analysis.predict.unknown_layers import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate, total
 from analysis.training import break_even, costs
 from analysis.training.price import Cost, cost
 from kernels import networks
+from kernels.networks import Network
 from kernels.problems import Training
-from workloads.records import Settings
+from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from analysis.predict.profile import Profile
-    from kernels.networks import Network
-    from workloads.records import Measurement
 
 GPU = "gpu:0"
 _MOST_BATCH, _BATCH_STEP = 4096, 4

@@ -5,18 +5,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from analysis.explain.explanation import Explanation
 from analysis.predict import what_if
+from analysis.predict.prediction import Prediction
+from analysis.predict.what_if import Change
 from analysis.stats import Estimate, exact
 from analysis.training import break_even
 from analysis.units import about, percent
 from workloads import records
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from analysis.predict.what_if import Change
 
 MOST = 3
 _SAMPLES, _STEPS = 2048, 64  # a verification shows steps; a whole job would take as long as the job

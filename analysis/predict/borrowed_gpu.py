@@ -1,17 +1,14 @@
 """A stored GPU driven by this machine's host: what the host does is scaled by what calls take here and there."""
 
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.predict.combine import DEVICE, HIDDEN, HOST
+from analysis.predict.prediction import Prediction
+from analysis.predict.profile import Profile
 from analysis.stats import Estimate, exact, total
 from analysis.units import join
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from analysis.predict.profile import Profile
 
 _OF_THE_LINK = ("transfer bytes",)
 _HOST_CONSTANTS = ("keras-step", "tf-function-call", "tf-op-in-function", "keras-epoch", "tf-op-eager")

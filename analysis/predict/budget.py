@@ -4,7 +4,6 @@ The parts are those of analysis.predict, from rows of other problems than traini
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -14,15 +13,13 @@ from analysis.predict.components import FIT, Components, components
 from analysis.predict.profile import Profile, profile
 from analysis.stats import NOTHING, Estimate, of, total
 from analysis.training import break_even, costs
+from analysis.training.break_even import Device
 from analysis.units import count, size
 from kernels import networks
 from kernels.networks import Work
 from kernels.problems import Problem, Training
+from workloads.records import Machine, Measurement
 from workloads.records import settings as switches
-
-if TYPE_CHECKING:
-    from analysis.training.break_even import Device
-    from workloads.records import Machine, Measurement
 
 EPOCH_SHARE, FIT_SHARE, SAMPLES = "share of the epoch", "share of the fit", "samples"
 UNKNOWN = "not known: the model's layers are not in kernels.networks"

@@ -1,24 +1,20 @@
 """Fits the few numbers of a Calibration on a profile's trainings of other models than the one that is predicted."""
 
 import collections
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from analysis.predict.combine import COPYING, DEVICE, PIPELINE, Calibration, casting, total_of
 from analysis.predict.components import FIT, Components, components, execution_of
-from analysis.predict.profile import once
+from analysis.predict.profile import Profile, once
 from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, best_by, group_by, median
 from analysis.training import costs
 from analysis.units import join
 from kernels import networks
+from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
-
-if TYPE_CHECKING:
-    from analysis.predict.profile import Profile
-    from workloads.records import Measurement, Settings
 
 FEWEST = 2  # models that numbers are fitted on
 NOISY = 0.25  # a step whose interval is wider fits nothing, and an error of its prediction counts from its interval's end only

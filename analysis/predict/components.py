@@ -5,13 +5,13 @@ What its operations take on the device is `step_work`'s; here are what the host 
 
 import math
 from math import log2, prod
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.predict import fusion, operations, profile
 from analysis.predict.critical_path import Path
 from analysis.predict.curves import Curve, Point, curve
+from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import RULES, kernels_of, step_works, work_parts
 from analysis.stats import (
@@ -30,9 +30,6 @@ from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training
 from workloads.records import Row, Settings
 from workloads.records import settings as switches
-
-if TYPE_CHECKING:
-    from analysis.predict.fusion import Kernel
 
 FIT, TENSORFLOW_LOOP = "training/keras/fit", "training/tensorflow/loop"
 _TINY = Network("tiny", "", (1,), 1, (Layer("dense", "dense", 1),), "sgd", "mean_squared_error")  # of keras-step

@@ -1,18 +1,14 @@
 """What of a graph's operations waits for what: those that nothing waits for run beside the rest, as far as there are cores."""
 
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.predict import fusion
 from analysis.predict.fusion import Kernel
-from analysis.predict.profile import once
+from analysis.predict.profile import Profile, once
 from analysis.stats import middle
 from kernels.problems import Problem, Stream
-
-if TYPE_CHECKING:
-    from analysis.predict.profile import Profile
 
 Timed = list[tuple[Kernel, float]]
 _SHORT = 8000 / 3e9  # seconds: so many cycles

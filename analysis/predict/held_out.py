@@ -5,25 +5,21 @@ predictions of the same kind come to. In words and tables: analysis.text.predict
 import math
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from analysis.predict import calibration
+from analysis.predict.calibration import Seen
 from analysis.predict.combine import HOST
 from analysis.predict.prediction import Prediction, predict
-from analysis.predict.profile import once
+from analysis.predict.profile import Profile, once
 from analysis.predict.step_work import RULES, kernels_of, step_works
 from analysis.roofline import roofs
 from analysis.stats import Estimate
 from analysis.training import costs
 from kernels import networks
 from workloads.records import settings as switches
-
-if TYPE_CHECKING:
-    from analysis.predict.calibration import Seen
-    from analysis.predict.profile import Profile
 
 OVERHEAD, WORK = "overhead-bound", "work-bound"
 CONSTANT, LINE, SPEC, MEASURED = "constant", "a + b FLOPs + c launches", "data-sheet roofline", "measured roofline"

@@ -4,18 +4,15 @@ peaks of trainings that were measured on the same device."""
 import math
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.stats import NOTHING, Estimate
 from kernels import networks
+from kernels.networks import Network
+from kernels.problems import Training
 from kernels.problems.arrays import ITEM_BYTES
-
-if TYPE_CHECKING:
-    from kernels.networks import Network
-    from kernels.problems import Training
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 PEAK = "peak_memory_bytes"
 FIT = "training/keras/fit"

@@ -8,7 +8,6 @@ import itertools
 import math
 import statistics
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from analysis.predict import fusion, profile
 from analysis.predict.curves import Curve, Point, curve
@@ -17,9 +16,7 @@ from analysis.roofline import memory_levels
 from analysis.stats import Estimate, middle
 from kernels import registry
 from kernels.problems import Conv, Matmul, Stream
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 TOLD = 0.15  # a row counts from so much above the call around it: below, it is noise
 _FEWEST_COUNTS = 3  # of operations in a formula, for a line through them

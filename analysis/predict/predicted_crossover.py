@@ -5,7 +5,6 @@ what following the prediction would have lost.
 import itertools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,16 +12,13 @@ from analysis.crossover import crossover
 from analysis.crossover.crossover import Answer, Family, Form, Point, Side
 from analysis.predict.components import FIT
 from analysis.predict.prediction import Prediction, predict
+from analysis.predict.profile import Profile
 from analysis.stats import Estimate
 from analysis.training import break_even
-from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, VARIES
+from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, VARIES, Pair
 from analysis.units import percent
 from kernels import networks
-
-if TYPE_CHECKING:
-    from analysis.predict.profile import Profile
-    from analysis.training.break_even import Pair
-    from workloads.records import Settings
+from workloads.records import Settings
 
 WITHIN, SHARE = 0.15, 0.80  # a foretold crossing this near counts as hit; so many are to be
 LOST, OF = 0.05, 0.95  # following the prediction may lose this much, in so many cases

@@ -4,7 +4,6 @@ Nothing is fitted to the model that is predicted; the few global numbers (analys
 """
 
 import pathlib
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -28,12 +27,10 @@ from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, total
 from analysis.units import join
 from kernels import networks
+from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.records import Settings
-
-if TYPE_CHECKING:
-    from kernels.networks import Network
 
 __all__ = [
     "COMPILED",

@@ -7,7 +7,6 @@ import functools
 import math
 import statistics
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,9 +20,7 @@ from kernels.problems import Conv, Matmul, Stream
 from kernels.problems.arrays import ARITHMETIC
 from workloads import records
 from workloads.options import Usage
-
-if TYPE_CHECKING:
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 OP_BY_OP, COMPILED = "op by op", "compiled"
 VARIANTS = {OP_BY_OP: "function", COMPILED: "jit"}

@@ -3,12 +3,12 @@ the path through them where they may run at once.
 """
 
 import math
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.predict import fusion, operations, profile
 from analysis.predict.critical_path import Path, Timed, concurrent_dispatches, fully_used, longest
+from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile
 from analysis.stats import Estimate, independent_sum
 from kernels import networks
@@ -17,9 +17,6 @@ from kernels.networks.layers import Network
 from kernels.networks.training_step import Work
 from kernels.problems import Matmul, Problem, Stream
 from kernels.problems.arrays import ITEM_BYTES
-
-if TYPE_CHECKING:
-    from analysis.predict.fusion import Kernel
 
 _PRICED = "adam"  # what an optimizer without a stream problem is priced as
 

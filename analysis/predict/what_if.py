@@ -1,21 +1,17 @@
 """What another way of training would save: every change that may help, predicted, ranked by the time that it saves."""
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from analysis.predict.components import execution_of
+from analysis.predict.prediction import Prediction
 from analysis.predict.profile import COMPILED
 from analysis.stats import NOTHING, Estimate, plus_minus, total
 from analysis.training import side_by_side
 from kernels.problems import Training
-from workloads.records import Settings
+from workloads.records import Measurement, Settings
 from workloads.records import settings as switches
-
-if TYPE_CHECKING:
-    from analysis.predict.prediction import Prediction
-    from workloads.records import Measurement
 
 Predict = Callable[[Training, Settings, str], "Prediction"]
 FIT = "training/keras/fit"

@@ -1,7 +1,7 @@
 """How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch."""
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
@@ -17,15 +17,10 @@ from analysis.roofline.roofs import (
     roofs,
     sheet_roofs,
 )
-from analysis.stats import clock_of, is_gpu, quick_seconds, seconds_of
+from analysis.stats import Estimate, clock_of, is_gpu, quick_seconds, seconds_of
 from analysis.units import count
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from analysis.stats import Estimate
-    from kernels.problems import Problem
-    from workloads.records import Measurement, Settings
+from kernels.problems import Problem
+from workloads.records import Measurement, Settings
 
 __all__ = [
     "ABOVE",

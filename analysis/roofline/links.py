@@ -6,7 +6,6 @@
 import functools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -14,9 +13,7 @@ import numpy as np
 from analysis.roofline import data_sheets
 from analysis.stats import Estimate, group_by, of, plus_minus
 from analysis.units import bytes_rate, percent, seconds, size
-
-if TYPE_CHECKING:
-    from workloads.records import Measurement
+from workloads.records import Measurement
 
 CLOCKS = ("host-latency", "device")
 TOLERANCE = 0.02  # a piece may be off by this much, or by the noise of its points where that is more

@@ -6,16 +6,13 @@
 import functools
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from analysis.stats import Estimate, best_by, call_s, group_by, is_gpu, median, quick_seconds, seconds_of
 from analysis.units import count, join, size
-
-if TYPE_CHECKING:
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 OPERATIONS = ("copy", "scale", "add", "triad", "read")
 FEWEST = 3  # sizes on a plateau

@@ -3,7 +3,7 @@
 A ceiling is the best rate seen, not the middle one; nothing heavy is imported until there are rows that need it.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import msgspec
 
@@ -13,11 +13,7 @@ from analysis.roofline.data_sheets import SHEETS
 from analysis.stats import Estimate, call_s, clock_of, exact, group_by, is_gpu, quick_seconds
 from analysis.units import count, size
 from kernels.problems.arrays import ARITHMETIC
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from workloads.records import Machine, Measurement
+from workloads.records import Machine, Measurement
 
 # A row is an error only when its whole interval lies beyond the roof's by more than this.
 TOLERANCE = 1.02
