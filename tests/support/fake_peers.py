@@ -84,9 +84,7 @@ class Memory(cuda_on_cpu.Pointer):
         ctypes.memset(int(self), value, nbytes)
 
 
-def cupy(host: Host) -> types.ModuleType:
-    made = types.ModuleType("cupy")
-
+def _device(host: Host) -> type:
     class Device:
         compute_capability = "90"
 
@@ -99,6 +97,10 @@ def cupy(host: Host) -> types.ModuleType:
         def __exit__(self, *_):
             host.current = self.before
 
+    return Device
+
+
+def _stream(host: Host) -> type:
     class Graph:
         def __init__(self, works):
             self.works = works
@@ -135,6 +137,10 @@ def cupy(host: Host) -> types.ModuleType:
         def end_capture(self):
             return Graph(host.capturing.pop(self.number))
 
+    return Stream
+
+
+def _event(host: Host) -> type:
     class Event:
         def __init__(self, disable_timing=False):
             self.recorded = None
@@ -148,6 +154,10 @@ def cupy(host: Host) -> types.ModuleType:
             recorded = self.recorded
             return (lambda: recorded.wait(30)) if recorded else (lambda: None)
 
+    return Event
+
+
+def _runtime(host: Host) -> types.SimpleNamespace:
     def enable(other):
         if (host.current, other) in host.enabled:
             raise CUDARuntimeError("cudaErrorPeerAccessAlreadyEnabled: peer access is already enabled")
@@ -160,6 +170,20 @@ def cupy(host: Host) -> types.ModuleType:
     def copy(to, source, count, kind, stream):
         assert kind in (1, 2) and host.streams[stream - 1].gpu == host.current
         host.put(stream - 1, lambda: ctypes.memmove(int(to), int(source), count))
+
+    return types.SimpleNamespace(
+        getDeviceCount=lambda: host.count,
+        deviceCanAccessPeer=lambda a, b: int(host.reach),
+        deviceEnablePeerAccess=enable,
+        setDevice=lambda gpu: setattr(host, "current", gpu),
+        memcpyPeerAsync=peer_copy,
+        memcpyAsync=copy,
+        CUDARuntimeError=CUDARuntimeError,
+    )
+
+
+def cupy(host: Host) -> types.ModuleType:
+    made = types.ModuleType("cupy")
 
     def empty(shape, dtype):
         array = cuda_on_cpu.empty(shape, dtype).view(Array)
@@ -175,16 +199,8 @@ def cupy(host: Host) -> types.ModuleType:
     made.ndarray, made.empty, made.asnumpy = Array, empty, lambda array: np.array(array)
     made.empty_like = lambda array: empty(array.shape, array.dtype)
     made.cuda = types.ModuleType("cupy.cuda")
-    runtime = types.SimpleNamespace(
-        getDeviceCount=lambda: host.count,
-        deviceCanAccessPeer=lambda a, b: int(host.reach),
-        deviceEnablePeerAccess=enable,
-        setDevice=lambda gpu: setattr(host, "current", gpu),
-        memcpyPeerAsync=peer_copy,
-        memcpyAsync=copy,
-        CUDARuntimeError=CUDARuntimeError,
-    )
-    made.cuda.runtime, made.cuda.Device, made.cuda.Stream, made.cuda.Event = runtime, Device, Stream, Event
+    made.cuda.runtime = _runtime(host)
+    made.cuda.Device, made.cuda.Stream, made.cuda.Event = _device(host), _stream(host), _event(host)
     made.cuda.alloc_pinned_memory, made.cuda.get_local_runtime_version = pinned, lambda: 13000
     made.cuda.nccl = nccl(host)
     return made
