@@ -18,7 +18,7 @@ from analysis.predict.combine import HOST
 from analysis.predict.memory import Memory, memory
 from analysis.predict.prediction import Prediction
 from analysis.predict.profile import Lacking, Profile, all_of
-from analysis.predict.unknown_layers import UnknownShare, unknown_share
+from analysis.predict.step_work import UnknownShare, unknown_share
 from analysis.predict.what_if import WhatIf
 from analysis.stats import NOTHING, Estimate, total
 from analysis.training import break_even, costs

@@ -71,9 +71,7 @@ class Budget(msgspec.Struct, frozen=True):
         return max(known, key=lambda p: p.seconds.value if p.seconds else 0.0, default=None)
 
 
-def budget(
-    training: "Measurement", rows: "Iterable[Measurement] | Profile", machine: "Machine | None" = None
-) -> Budget:
+def budget(training: "Measurement", rows: "Iterable[Measurement] | Profile") -> Budget:
     """The budget of a training row from a profile, or the rows of one.
 
     Raises: ValueError for a row without samples.
@@ -81,7 +79,7 @@ def budget(
     samples = training.on("host-latency")
     if not training.ok or not samples:
         raise ValueError(f"{training.kernel} has no time: {training.reason or training.status}")
-    step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows, machine)
+    step, whole = of(samples), rows if isinstance(rows, Profile) else profile(rows)
     parts = (*_parts(training, whole), *_held(training, whole), *_shares(training))
     return Budget(training, step, parts, step - total(p.seconds for p in parts))
 

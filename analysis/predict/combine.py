@@ -5,9 +5,8 @@ from collections.abc import Iterable
 import msgspec
 
 from analysis.predict.components import Components
-from analysis.predict.critical_path import Path
 from analysis.predict.profile import COMPILED
-from analysis.predict.step_work import RULES
+from analysis.predict.step_work import RULES, Path
 from analysis.stats import Estimate, exact, total, within_factor
 
 HIDDEN = "at the same time"  # negative: what host, device and input pipeline do at once

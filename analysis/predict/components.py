@@ -9,11 +9,10 @@ from math import log2, prod
 import msgspec
 
 from analysis.predict import fusion, operations, profile
-from analysis.predict.critical_path import Path
 from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
-from analysis.predict.step_work import RULES, kernels_of, step_works, work_parts
+from analysis.predict.step_work import RULES, Path, kernels_of, step_works, work_parts
 from analysis.stats import (
     NOTHING,
     Estimate,

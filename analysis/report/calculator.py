@@ -17,7 +17,6 @@ from analysis.crossover.families import comparable, precision_of, square_rows
 from analysis.predict import curves
 from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking, Profile
-from analysis.stats import is_gpu
 from kernels.problems import Matmul, Training
 from kernels.problems.arrays import precision
 from workloads.records import Measurement, Settings
@@ -116,9 +115,7 @@ def squares_alone(measurements: "Iterable[Measurement]") -> list[Tool]:
     """The same of a machine without a GPU: the CPU's best."""
     made = []
     for name, sizes in square_rows(measurements).items():
-        best = {
-            n: fastest((m for m in rows if not is_gpu(m.settings.device)), "host-latency") for n, rows in sizes.items()
-        }
+        best = {n: fastest((m for m in rows if not m.on_gpu), "host-latency") for n, rows in sizes.items()}
         found = sorted((n, side.seconds.value) for n, side in best.items() if side)
         if len(found) >= _FEWEST:
             n, seconds = zip(*found, strict=True)
@@ -140,9 +137,9 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
     made = []
     for tool in squared:
         name = tool.name.partition(",")[0]
-        sides = {"gpu": [m for m in rows if is_gpu(m.settings.device) and precision_of(m.problem) == name]}
-        own = [m for m in rows if not is_gpu(m.settings.device) and precision_of(m.problem) == name]
-        instead = [m for m in rows if not is_gpu(m.settings.device) and precision_of(m.problem) == "float32"]
+        sides = {"gpu": [m for m in rows if m.on_gpu and precision_of(m.problem) == name]}
+        own = [m for m in rows if not m.on_gpu and precision_of(m.problem) == name]
+        instead = [m for m in rows if not m.on_gpu and precision_of(m.problem) == "float32"]
         sides["cpu"] = own or instead
         tables = {side: _grid(found, *precision(name)) for side, found in sides.items() if len(found) >= _FEWEST}
         if tables.keys() == tool.sides.keys():

@@ -95,11 +95,10 @@ def _record(m: "Measurement", roofs) -> dict:
     judged = judge(m, roofs, exact(best) if best else None)
     if judged.flag:  # only the whole interval tells it for certain
         judged = judge(m, roofs)
-    op, backend, variant = m.kernel.split("/", 2)
     return {
-        "op": op,
-        "backend": backend,
-        "variant": variant,
+        "op": p.op,
+        "backend": m.backend,
+        "variant": m.variant,
         **{f: getattr(p, f) for f in problem_fields(p)},
         "dtype": getattr(p, "dtype", None),
         "math": getattr(p, "math", None),

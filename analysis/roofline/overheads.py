@@ -188,18 +188,11 @@ def find(
     device: str,
     *,
     clock: str = "host-latency",
-    threads: int | None = None,
     jit: str | None = None,
 ) -> Constant | None:
-    """The constant of that name on a device and clock, or None; `threads` and `jit` where several differ by them."""
+    """The constant of that name on a device and clock, or None; `jit` where several differ by it."""
     return next(
-        (
-            c
-            for c in constants
-            if (c.name, c.device, c.clock) == (name, device, clock)
-            and threads in (None, c.threads)
-            and jit in (None, c.jit)
-        ),
+        (c for c in constants if (c.name, c.device, c.clock) == (name, device, clock) and jit in (None, c.jit)),
         None,
     )
 

@@ -10,7 +10,7 @@ from analysis.crossover.crossover import Answer, Crossing, Side
 from analysis.explain.explanation import Explanation, job_s
 from analysis.predict.memory import Memory
 from analysis.predict.prediction import Prediction
-from analysis.predict.unknown_layers import UnknownShare
+from analysis.predict.step_work import UnknownShare
 from analysis.predict.what_if import WhatIf
 from analysis.stats import exact, faster, group_by
 from analysis.text.explanation_tables import LITTLE, PARTS, budget_lines, device_words, what_if_lines

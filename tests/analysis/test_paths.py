@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.predict import critical_path
+from analysis.predict import step_work
 from analysis.predict.fusion import Kernel
 from kernels.problems import Matmul, Stream
 
@@ -45,7 +45,7 @@ def timed(b_wgrad):
 )
 def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
     """Forward, loss and its gradient are 4 s. Then the second layer's weights, or the first one's after the second's dgrad."""
-    found = critical_path.longest(timed(b_wgrad), each)
+    found = step_work.longest(timed(b_wgrad), each)
     assert sum(s for _, s in found) == pytest.approx(line)
     names = [k.name for k, _ in found]
     assert ("b dgrad" in names) == ("a wgrad" in names) != ("b wgrad" in names)
@@ -54,10 +54,10 @@ def test_the_longest_line_ends_with_any_layers_weights(b_wgrad, each, line):
 
 def test_an_operation_counts_its_dispatch_and_long_ones_alone_go_to_other_threads():
     made = timed(20.0)
-    line = critical_path.longest(made, 0.0)
+    line = step_work.longest(made, 0.0)
     # beside it: the dgrad and the first layer's wgrad; Adam's 12 on whole arrays, twice; a sum of 1 us stays where it is
-    assert critical_path.concurrent_dispatches(made, line) == 2 + 2 * 12
-    assert critical_path.concurrent_dispatches(made, line, inline=False) == 3 + 2 * 28
+    assert step_work.concurrent_dispatches(made, line) == 2 + 2 * 12
+    assert step_work.concurrent_dispatches(made, line, inline=False) == 3 + 2 * 28
     # each operation a second: the first layer's line has the dgrad more
-    assert "a wgrad" in [k.name for k, _ in critical_path.longest(timed(8.5), 10.0)]
-    assert "b wgrad" in [k.name for k, _ in critical_path.longest(timed(8.5), 0.0)]
+    assert "a wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 10.0)]
+    assert "b wgrad" in [k.name for k, _ in step_work.longest(timed(8.5), 0.0)]

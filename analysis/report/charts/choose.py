@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Iterable
 
 from analysis.crossover.crossover import Answer, Crossing, fastest, square_rows
-from analysis.stats import Estimate, call_s, is_gpu, quick_seconds
+from analysis.stats import Estimate, call_s, quick_seconds
 from workloads.records import Measurement
 
 
@@ -28,7 +28,7 @@ def _one_clock(at: "dict[int, Measurement]") -> "dict[int, Measurement]":
 
 def _preference(m: "Measurement") -> tuple[bool, float]:
     """Rows with a device clock before those without (their time holds launches too), then the fastest."""
-    return (is_gpu(m.settings.device) and m.on("device") is None, call_s(m))
+    return (m.on_gpu and m.on("device") is None, call_s(m))
 
 
 def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":
@@ -61,7 +61,7 @@ def lines(answers: Iterable[Answer], measurements: "Iterable[Measurement]") -> "
 
 def _cpu_line(a: Answer, measurements) -> "list[tuple[int, Estimate]]":
     sizes = square_rows(measurements).get(a.precision, {})
-    sides = {n: fastest([m for m in sizes[n] if not is_gpu(m.settings.device)], "host-latency") for n in sorted(sizes)}
+    sides = {n: fastest([m for m in sizes[n] if not m.on_gpu], "host-latency") for n in sorted(sizes)}
     if any(sides.values()):
         return [(n, side.seconds) for n, side in sides.items() if side]
     return [(p.n, p.cpu.seconds) for p in a.points]

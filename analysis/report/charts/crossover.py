@@ -12,7 +12,6 @@ from analysis.report.charts import overlay
 from analysis.report.charts.chart import Axis, Chart, View, crossed, line, rounded
 from analysis.report.charts.choose import spans
 from analysis.report.material import Material
-from analysis.stats import is_gpu
 from analysis.text import crossings
 from analysis.units import join, seconds
 
@@ -75,10 +74,7 @@ def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
         found.setdefault(a.precision, {}).update({p.n: p.cpu for p in a.points})
     if not found:
         for precision, sizes in square_rows(of.rows).items():
-            at = {
-                n: fastest((m for m in rows if not is_gpu(m.settings.device)), "host-latency")
-                for n, rows in sizes.items()
-            }
+            at = {n: fastest((m for m in rows if not m.on_gpu), "host-latency") for n, rows in sizes.items()}
             found[precision] = {n: side for n, side in at.items() if side}
     return {precision: dict(sorted(at.items())) for precision, at in found.items() if at}
 

@@ -67,7 +67,7 @@ def figure(measurements: "Iterable[Measurement]", roofs: "tuple[Roof, ...]") -> 
         for (device, precision), path in paths.items():
             _draw_path(axes, device, precision, path)
         for m in others:
-            gpu, color = is_gpu(m.settings.device), PRECISIONS.get(precision_of(m.problem), BLACK)
+            gpu, color = m.on_gpu, PRECISIONS.get(precision_of(m.problem), BLACK)
             axes.plot(
                 *([at] for at in _point(m)),
                 color=color,
@@ -276,7 +276,7 @@ def _legend(made, roofs, paths, others) -> None:
         )
         for gpu in kinds
     ]
-    for op, gpu in dict.fromkeys((m.problem.op, is_gpu(m.settings.device)) for m in others):
+    for op, gpu in dict.fromkeys((m.problem.op, m.on_gpu) for m in others):
         (marker, words), where = _MARKS[op], "GPU" if gpu else "CPU"
         handles.append(
             Line2D([], [], color=BLACK, marker=marker, mfc=BLACK if gpu else "white", ls="", label=f"{where} {words}")

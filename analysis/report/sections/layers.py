@@ -13,7 +13,6 @@ from analysis.crossover.time_split import why
 from analysis.noise import MATCH
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.roofline.bounds import Roof, judge
-from analysis.stats import is_gpu
 from analysis.table import image, listed, table, text
 from analysis.text import answers, crossings
 from analysis.text import training as row_words
@@ -263,7 +262,7 @@ def _direction(problem: "Problem") -> str:
 def _rank(best: dict, name: str) -> tuple:
     """Libraries before frameworks, the CPU's before the GPU's."""
     m = next(at[name] for at in best.values() if name in at)
-    return bool(layers.framework_of(m)), is_gpu(m.settings.device), m.settings.device, name
+    return bool(layers.framework_of(m)), m.on_gpu, m.settings.device, name
 
 
 def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:

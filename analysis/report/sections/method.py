@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterable
 
 from analysis.checks import referee
-from analysis.stats import is_gpu
 from analysis.table import listed, table, text
 from analysis.units import join, percent, seconds
 from kernels import networks
@@ -111,7 +110,7 @@ def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") 
     """What a reader might look for in vain, given what there is."""
     ok = [m for m in measurements if m.status == "ok"]
     ops = _measured(ok)
-    gpu = [m for m in ok if is_gpu(m.settings.device)]
+    gpu = [m for m in ok if m.on_gpu]
     left = ["other machines"]
     left += ["other shapes and layouts than those listed"] * bool(ops & _PRODUCTS)
     left += ["other models, batches and versions of the libraries than those listed"] * bool(ops & _MODELS)
@@ -122,7 +121,7 @@ def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") 
     left += ["several processes on one GPU"] * (bool(gpu) and not any("at_once" in m.settings.switches for m in ok))
     spread = ops & _SEVERAL or any("replicas" in m.settings.switches for m in ok)
     left += ["several GPUs at work together"] * (machine is not None and len(machine.gpus) > 1 and not spread)
-    counted = {is_gpu(m.settings.device) for m in ok if "joules_per_sample" in m.values}
+    counted = {m.on_gpu for m in ok if "joules_per_sample" in m.values}
     left += (
         ["energy"] * (not counted)
         + ["the CPU's energy"] * (counted == {True})

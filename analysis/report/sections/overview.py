@@ -15,7 +15,7 @@ from analysis.report.sections import several_gpus
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick, ridge
-from analysis.stats import is_gpu, of, quick_seconds
+from analysis.stats import of, quick_seconds
 from analysis.table import image, listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import training as row_words
@@ -136,7 +136,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
                 f'under "{several_gpus.TITLE}".',
                 "",
             ]
-        there = any(is_gpu(m.settings.device) and m.status == "ok" for m in measurements)
+        there = any(m.on_gpu and m.status == "ok" for m in measurements)
         why = "The GPU has no square products here" if there else "No GPU was measured"
         return [*lines, f"{why}, so there is no crossover.", ""]
     heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")
