@@ -36,9 +36,9 @@ def refuse_skip(report) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Two processes run the tests: one all files that ask the suite's TensorFlow process, and a few more, so that both take about
-    as long; the other all else, each in order, as tests of a file may share a kernel that they plant. Which file asks
-    is told by its text: xdist's groups know no fixtures."""
+    """Files that ask the suite's TensorFlow process run in one process, those that share the page of everything in one, and all
+    that may see a kernel that another plants in one, each in order; the analysis's go to whichever is free. Which file
+    asks is told by its text: xdist's groups know no fixtures."""
     from xdist.scheduler import LoadScopeScheduling
 
     folder = pathlib.Path(__file__).parent
@@ -48,13 +48,16 @@ def pytest_xdist_make_scheduler(config, log):
         if re.search(r"def \w+\((.*, )?(train|inside|build)\b", file.read_text(encoding="utf-8"))
     }
 
-    class TwoScopes(LoadScopeScheduling):
+    class Scopes(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            more = file.startswith(("tests/report/test_browser", "tests/workloads/test_fleet."))
-            return "tensorflow" if more or file in asking else "all else"
+            if file in asking:
+                return "tensorflow"
+            if file.startswith(("tests/report/", "tests/workloads/test_fleet.")):
+                return "page"
+            return file if file.startswith("tests/analysis/") else "all else"
 
-    return TwoScopes(config, log)
+    return Scopes(config, log)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -88,6 +91,42 @@ def made(tmp_path_factory):
     import browser
 
     return browser.everything(tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture
+def threads():
+    """Sets Numba's threads, and sets them back."""
+    import numba
+
+    before = numba.get_num_threads()
+    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    numba.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """Where a file's CUDA sources are built for the CPU."""
+    return tmp_path_factory.mktemp("cuda_on_cpu")
+
+
+@pytest.fixture(scope="module")
+def page(chromium, made):
+    """The page of everything, opened."""
+    import browser
+
+    with browser.opened(chromium, made[0]) as seen:
+        yield seen
+
+
+@pytest.fixture(scope="session")
+def whole():
+    """The profile of everything that tells about a machine."""
+    import made_profile
+    from fake_measurements import GPU_MACHINE
+
+    from analysis.predict import profile
+
+    return profile.profile(made_profile.everything(), GPU_MACHINE)
 
 
 @pytest.fixture(scope="session")

@@ -17,11 +17,6 @@ from workloads.records import EPOCHS_OF, Settings
 S0 = Training("cifar10-cnn", 32, 9600)
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return profile.profile(made_profile.everything(), GPU_MACHINE)
-
-
 def training(device="cpu", ms=21.0, problem=S0, **fields):
     return row("training/keras/fit", problem, ms / 1e3, device=device, **fields)
 

@@ -46,11 +46,6 @@ PASSED, UPDATED = 64 * 3200 + 52 * 320, 28 * 89_610
 ALONE = 32 * 3200 + 44 * 320  # of the passes that are in no product's kernel: not bias nor relu
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return profile.profile(made_profile.everything(), GPU_MACHINE)
-
-
 def seconds(of, settings=CPU, what=MLP, **keywords):
     return prediction.predict(what, settings, of, fitted=PLAIN, **keywords)
 

@@ -15,11 +15,6 @@ from workloads.options import Usage
 P = Matmul(32, 100, 784)
 
 
-@pytest.fixture(scope="module")
-def whole():
-    return profile.profile(made_profile.everything(), GPU_MACHINE)
-
-
 def test_a_product_is_read_without_the_call_around_it(whole):
     read = operations.product(whole, P, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(P.flops / RATE["cpu"] + OPERATION, rel=1e-6)

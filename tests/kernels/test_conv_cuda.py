@@ -216,11 +216,6 @@ WHOLE = [
 ]
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    return tmp_path_factory.mktemp("cuda_on_cpu")
-
-
 @pytest.mark.skipif(cuda_on_cpu.COMPILER is None, reason="no C++ compiler to run CUDA C on the CPU with")
 @pytest.mark.parametrize("way", Conv.DIRECTIONS)
 @pytest.mark.parametrize(

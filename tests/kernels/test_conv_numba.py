@@ -43,14 +43,6 @@ def name(p: Conv) -> str:
     return f"{p.n}x{p.h}x{p.w}x{p.c_in}:{p.c_out}x{p.r}x{p.s}-{p.stride}-{p.pad}-{p.groups}"
 
 
-@pytest.fixture
-def threads():
-    """Sets Numba's threads, and sets them back."""
-    before = numba.get_num_threads()
-    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
-    numba.set_num_threads(before)
-
-
 def exact(problem: Conv, run) -> None:
     """Twice the right answer, the second time over garbage."""
     for _ in range(2):

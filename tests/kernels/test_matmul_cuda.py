@@ -261,11 +261,6 @@ def test_every_wait_gives_up():
         assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
-    return tmp_path_factory.mktemp("cuda_on_cpu")
-
-
 # one item, no multiple of anything, more than one tile either way, k for more than a round of the ring; of rows on 16 bytes too
 SHAPES = [(1, 1, 1), (17, 33, 65), (127, 1, 31), (131, 137, 35), (72, 136, 72), (9, 16, 328), (9, 15, 327)]
 RUNGS = [

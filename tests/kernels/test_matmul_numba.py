@@ -24,14 +24,6 @@ def whole(shape, dtype="float32") -> np.ndarray:
     return RNG.choice([-2, -1, 1, 2], shape).astype(dtype)
 
 
-@pytest.fixture
-def threads():
-    """Sets Numba's threads, and sets them back."""
-    before = numba.get_num_threads()
-    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
-    numba.set_num_threads(before)
-
-
 def test_rows_are_zipped_element_by_element():
     @numba.extending.intrinsic
     def zipped(typingctx, target, source):

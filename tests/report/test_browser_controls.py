@@ -30,12 +30,6 @@ SUBMITTED = """new Promise(done => {
 })"""
 
 
-@pytest.fixture(scope="module")
-def page(chromium, made):
-    with chromium_of.opened(chromium, made[0]) as seen:
-        yield seen
-
-
 def test_every_view_of_every_chart_is_drawn_when_it_is_chosen(page):
     charts = page.evaluate("Object.fromEntries(Object.entries(charts.data.charts).map(([n, c]) => [n, c.views]))")
     several = {name: views for name, views in charts.items() if len(views) > 1}

@@ -24,12 +24,6 @@ def made(tmp_path_factory):
     return report.to_open(report.render(paths, place / "out")), material.shown(paths)
 
 
-@pytest.fixture(scope="module")
-def page(chromium, made):
-    with chromium_of.opened(chromium, made[0]) as seen:
-        yield seen
-
-
 def names(page, chart: str) -> list[str]:
     """The lines of a chart."""
     return page.evaluate(

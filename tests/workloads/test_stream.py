@@ -19,14 +19,6 @@ OURS = [LOOP, NONTEMPORAL]
 FAR = stream_numba._FAR_BYTES
 
 
-@pytest.fixture
-def threads():
-    """Sets Numba's threads for a test."""
-    before = numba.get_num_threads()
-    yield lambda count: numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
-    numba.set_num_threads(before)
-
-
 @numba.njit
 def near(a, b, out, factor, stop):
     stream_numba._pass("triad", "near", a, b, out, factor, 0, stop)
