@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 from fake_measurements import CPU_MACHINE, GPU_MACHINE, run
+from fake_measurements import answer as made
 
 from analysis.report import page
 from analysis.report.material import Material
@@ -32,10 +33,6 @@ def four(make, *taken, **given) -> list:
     """The student alone, the teacher alone, the student beside the teacher and the teacher beside the student."""
     rows = (STUDENT, "nothing"), (TEACHER, "nothing"), (STUDENT, "teacher"), (TEACHER, "student")
     return [make(row, *of, beside=beside, **given) for (row, beside), of in zip(rows, taken, strict=True)]
-
-
-def made(row: Row, **fields) -> Measurement:
-    return Measurement(row.kernel, row.problem, row.settings, fields.pop("status", "ok"), **fields)
 
 
 def window(*stamps: tuple[float, float], steps: float = 2.0) -> Measurement:
@@ -234,7 +231,7 @@ def timed(row: Row, clocks: dict[str, float], **given: str) -> Measurement:
     """A measurement of three equal rounds."""
     samples = tuple(Samples(clock, (s,) * 3, 1, (0, 1, 2), "") for clock, s in clocks.items())
     settings = msgspec.structs.replace(row.settings, switches=given)
-    return made(msgspec.structs.replace(row, settings=settings), samples=samples)
+    return made(msgspec.structs.replace(row, settings=settings), *samples)
 
 
 def test_what_both_at_once_bring_by_hand():
