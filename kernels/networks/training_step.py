@@ -85,6 +85,15 @@ def _pass(place: Place, direction: str, elements: int, operation: str = "", why:
     return Work(place.layer.name, "pass", direction, flops, problem, why)
 
 
+def _both(
+    place: Place, name: str, elements: int, learned: bool, operations: tuple[str, str] = ("", ""), why: str = ""
+) -> Iterator[Work]:
+    """A pass and, where something is `learned`, that of its gradient."""
+    yield _pass(place, name, elements, operations[0], why)
+    if learned:
+        yield _pass(place, f"{name}_grad", elements, operations[1], why)
+
+
 def _moved(place: Place, direction: str) -> Work:
     """A pass that reads its inputs and writes its outputs, or the other way round for a gradient."""
     elements = place.inputs + place.outputs
@@ -94,11 +103,9 @@ def _moved(place: Place, direction: str) -> Work:
 
 def _activation(place: Place) -> Iterator[Work]:
     name = place.layer.activation
-    if not name:
-        return
-    yield _pass(place, name, place.outputs, "" if name == "relu" else "relu")
-    if place.learns:
-        yield _pass(place, f"{name}_grad", place.outputs, "" if name == "relu" else "relu_grad")
+    if name:
+        operations = ("", "") if name == "relu" else ("relu", "relu_grad")
+        yield from _both(place, name, place.outputs, place.learns, operations)
 
 
 def _bias(place: Place) -> Iterator[Work]:
@@ -147,9 +154,7 @@ def _maxpool(place: Place) -> Iterator[Work]:
     layer = place.layer
     known = (layer.sides, layer.step) == ((2, 2), 2)
     window = f"a window of {layer.sides[0]} x {layer.sides[1]} every {layer.step}, priced as 2 x 2 every 2"
-    yield _pass(place, "maxpool", place.inputs, why="" if known else window)
-    if place.below:
-        yield _pass(place, "maxpool_grad", place.inputs, why="" if known else window)
+    yield from _both(place, "maxpool", place.inputs, place.below, why="" if known else window)
 
 
 def _moves(forward: str) -> Callable[[Place], Iterator[Work]]:
@@ -164,22 +169,16 @@ def _moves(forward: str) -> Callable[[Place], Iterator[Work]]:
 
 
 def _dropout(place: Place) -> Iterator[Work]:
-    if not place.training:
-        return
-    yield _pass(place, "dropout", place.inputs)
-    if place.below:
-        yield _pass(place, "dropout_grad", place.inputs, "relu_grad")
+    if place.training:
+        yield from _both(place, "dropout", place.inputs, place.below, ("", "relu_grad"))
 
 
 def _batchnorm(place: Place) -> Iterator[Work]:
-    if not (place.training and place.layer.trainable):  # frozen, it keeps to its running values
+    if place.training and place.layer.trainable:
+        yield from _both(place, "batchnorm", place.inputs, True)
+    else:  # frozen, it keeps to its running values
         why = "a scale and a shift by channel, priced as scale"
-        yield _pass(place, "batchnorm", place.inputs, "scale", why)
-        if place.learns:
-            yield _pass(place, "batchnorm_grad", place.inputs, "scale", why)
-        return
-    yield _pass(place, "batchnorm", place.inputs)
-    yield _pass(place, "batchnorm_grad", place.inputs)
+        yield from _both(place, "batchnorm", place.inputs, place.learns, ("scale", "scale"), why)
 
 
 def _add(place: Place) -> Iterator[Work]:
@@ -189,9 +188,7 @@ def _add(place: Place) -> Iterator[Work]:
 
 def _embedding(place: Place) -> Iterator[Work]:
     """A row of the table for each whole number, and the gradient back into those rows."""
-    yield _pass(place, "lookup", place.outputs, "copy")
-    if place.learns:
-        yield _pass(place, "lookup_grad", place.outputs, "copy")
+    yield from _both(place, "lookup", place.outputs, place.learns, ("copy", "copy"))
 
 
 def _unknown(place: Place) -> Iterator[Work]:
@@ -279,24 +276,25 @@ _LIKE_ADAM = ("nadam", "adamw", "adamax")
 
 
 def _update(optimizer: str, layer: Layer, variable: str, count: int, dtype: str) -> Work:
-    if optimizer in _LIKE_ADAM:
-        like = _update("adam", layer, variable, count, dtype)
-        return msgspec.structs.replace(like, direction=f"{optimizer} {variable}", why="priced as adam: the same arrays")
-    if optimizer not in Stream.WEIGHTS:
-        return Work(
-            layer.name, "optimizer", f"{optimizer} {variable}", 0, None, f"no stream problem is a step of {optimizer}"
-        )
-    problem = stream(optimizer, count, dtype)
-    return Work(layer.name, "optimizer", f"{optimizer} {variable}", problem.flops, problem)
+    problem, flops, why = None, 0, f"no stream problem is a step of {optimizer}"
+    like = "adam" if optimizer in _LIKE_ADAM else optimizer
+    if like in Stream.WEIGHTS:
+        problem = stream(like, count, dtype)
+        flops, why = problem.flops, "" if like == optimizer else "priced as adam: the same arrays"
+    return Work(layer.name, "optimizer", f"{optimizer} {variable}", flops, problem, why)
 
 
 @functools.lru_cache(maxsize=1024)
 def training_flops(network: Network) -> int:
     """FLOPs of the products of a training step, for each sample."""
-    return sum(work.flops for work in step(network, 1) if work.kind in ("dense", "conv"))
+    return _of_products(step(network, 1))
 
 
 @functools.lru_cache(maxsize=1024)
 def inference_flops(network: Network) -> int:
     """FLOPs of the products that answer one sample."""
-    return sum(work.flops for work in inference(network, 1) if work.kind in ("dense", "conv"))
+    return _of_products(inference(network, 1))
+
+
+def _of_products(works: tuple[Work, ...]) -> int:
+    return sum(work.flops for work in works if work.kind in ("dense", "conv"))

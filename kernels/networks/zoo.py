@@ -5,7 +5,7 @@ Keras models, data and budgets are all made from these tables; a new network is 
 
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from kernels.networks.layers import Layer, Network
@@ -18,6 +18,9 @@ _FLATTEN = Layer("flatten", "flatten")
 
 def _dense(name: str, units: int, activation: str = "relu") -> Layer:
     return Layer(name, "dense", units, activation=activation)
+
+
+_CLASSES, _PREDICTIONS = _dense("classes", 10, "softmax"), _dense("predictions", 1000, "softmax")
 
 
 def _conv(name: str, filters: int, pad: str = "valid") -> Layer:
@@ -94,6 +97,15 @@ def _activated(name: str, *how) -> tuple[Layer, ...]:
     return (*_normal(name, *how), _relu(f"{name}_relu"))
 
 
+def _stacks(block: Callable, sizes: tuple[tuple[int, int], ...], last: str, projected: bool) -> Iterator[Layer]:
+    """Stacks of (filters, blocks), each after the first at half the size; `projected`: the first one's shortcut too."""
+    for stack, (units, blocks) in enumerate(sizes, 2):
+        for i in range(1, blocks + 1):
+            name, halved = f"conv{stack}_block{i}", i == 1 and stack > 2
+            yield from block(name, units, 1 + halved, halved or (projected and i == 1), last)
+            last = f"{name}_out"
+
+
 def _basic_block(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
     """Two 3 x 3 convolutions and their input added; a 1 x 1 convolution projects it where sizes change."""
     shortcut = (Layer(f"{name}_0_conv", "conv", units, 1, stride, "same", inputs=(taken,)),) if project else ()
@@ -111,19 +123,14 @@ def _resnet_small() -> Network:
 
     Source: He et al., Deep Residual Learning, section 4.2; keras-io cifar10_resnet (274,442 weights).
     """
-    found, last = list(_activated("conv1", 16, 3, 1, "same")), "conv1_relu"
-    for stack, units in enumerate((16, 32, 64), 2):
-        for block in range(1, 4):
-            first = block == 1 and stack > 2
-            name = f"conv{stack}_block{block}"
-            found += _basic_block(name, units, 2 if first else 1, first, last)
-            last = f"{name}_out"
-    found += [
+    found = (
+        *_activated("conv1", 16, 3, 1, "same"),
+        *_stacks(_basic_block, ((16, 3), (32, 3), (64, 3)), "conv1_relu", False),
         Layer("pool", "avgpool", size=8),
         _FLATTEN,
-        _dense("classes", 10, "softmax"),
-    ]
-    return Network("resnet-small", "", (32, 32, 3), 10, tuple(found), data="cifar10", epochs=200)
+        _CLASSES,
+    )
+    return Network("resnet-small", "", (32, 32, 3), 10, found, data="cifar10", epochs=200)
 
 
 def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -> tuple[Layer, ...]:
@@ -141,20 +148,16 @@ def _bottleneck(name: str, units: int, stride: int, project: bool, taken: str) -
 
 def _resnet50() -> Network:
     """ResNet-50 as keras.applications builds it: 25,636,712 weights, 53,120 of them running means and variances."""
-    found = [
+    found = (
         Layer("conv1_pad", "zeropad", size=3),
         *_activated("conv1", 64, 7, 2, "valid"),
         Layer("pool1_pad", "zeropad", size=1),
         Layer("pool1_pool", "pool", size=3, stride=2),
-    ]
-    last = "pool1_pool"
-    for stack, (units, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
-        for block in range(1, blocks + 1):
-            name = f"conv{stack}_block{block}"
-            found += _bottleneck(name, units, 2 if block == 1 and stack > 2 else 1, block == 1, last)
-            last = f"{name}_out"
-    found += [Layer("avg_pool", "globalpool"), _dense("predictions", 1000, "softmax")]
-    return Network("resnet-50", "", (224, 224, 3), 1000, tuple(found), **_IMAGENET)
+        *_stacks(_bottleneck, ((64, 3), (128, 4), (256, 6), (512, 3)), "pool1_pool", True),
+        Layer("avg_pool", "globalpool"),
+        _PREDICTIONS,
+    )
+    return Network("resnet-50", "", (224, 224, 3), 1000, found, **_IMAGENET)
 
 
 def _inception() -> Network:
@@ -225,7 +228,7 @@ def _inception() -> Network:
         deep = chain(f"{n}_double", x, (448, 1), (384, 3))
         second = joined(f"{n}_b", unit(f"{n}_double_3", 384, (1, 3), deep), unit(f"{n}_double_4", 384, (3, 1), deep))
         x = joined(n, one, first, second, pooled(f"{n}_pooled", x, 192))
-    found += [Layer("avg_pool", "globalpool"), _dense("predictions", 1000, "softmax")]
+    found += [Layer("avg_pool", "globalpool"), _PREDICTIONS]
     return Network("inception-v3", "S3b", (299, 299, 3), 1000, tuple(found), **_IMAGENET)
 
 
@@ -280,7 +283,7 @@ NETWORKS = {
                 _pool("pool2"),
                 _FLATTEN,
                 _dropout("dropout", 0.5),
-                _dense("classes", 10, "softmax"),
+                _CLASSES,
             ),
             data="mnist",
             samples=60_000,
@@ -316,7 +319,7 @@ NETWORKS = {
                 _FLATTEN,
                 _dense("dense1", 120, "tanh"),
                 _dense("dense2", 84, "tanh"),
-                _dense("classes", 10, "softmax"),
+                _CLASSES,
             ),
             "sgd",
             data="mnist",
@@ -333,7 +336,7 @@ NETWORKS = {
                 _FLATTEN,
                 _dense("dense1", 512),
                 _dropout("dropout", 0.5),
-                _dense("classes", 10, "softmax"),
+                _CLASSES,
             ),
             data="cifar10",
             epochs=50,
@@ -349,7 +352,7 @@ NETWORKS = {
                 _FLATTEN,
                 _dense("fc1", 4096),
                 _dense("fc2", 4096),
-                _dense("predictions", 1000, "softmax"),
+                _PREDICTIONS,
             ),
             **_IMAGENET,
         ),

@@ -12,10 +12,13 @@ class Check(msgspec.Struct, frozen=True):
     max_error: float | None = None
 
 
+WRONG = Check("exact", False, float("inf"))
+
+
 def equal(expected: np.ndarray, output: np.ndarray) -> Check:
     """Whether shape, type and every value are the expected ones, and the largest error."""
     if output.shape != expected.shape or output.dtype != expected.dtype:
-        return Check("exact", False, float("inf"))
+        return WRONG
     passed = bool(np.array_equal(output, expected))
     with np.errstate(all="ignore"):
         error = 0.0 if passed else float(np.max(np.abs(output.astype(np.float64) - expected.astype(np.float64))))

@@ -7,7 +7,7 @@ import numpy as np
 
 from kernels.problems import Matmul
 from kernels.problems.arrays import numpy_dtype
-from kernels.reference.exact import Check, equal
+from kernels.reference.exact import WRONG, Check, equal
 
 # Up to this many products the whole answer is worked out in integers, without any BLAS.
 _FULL_PRODUCTS = 1 << 24
@@ -26,7 +26,7 @@ def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -
     a, b = operands(problem, inputs)
     out = numpy_dtype(problem.out)
     if output.shape != (problem.m, problem.n) or output.dtype != out:
-        return Check("exact", False, float("inf"))
+        return WRONG
     if problem.m * problem.n * problem.k <= _FULL_PRODUCTS:
         return equal(np.matmul(a.astype(np.int64), b.astype(np.int64)).astype(np.float32).astype(out), output)
     if out.itemsize <= 2:
@@ -35,9 +35,8 @@ def check(problem: Matmul, inputs: tuple[np.ndarray, ...], output: np.ndarray) -
         )
         return equal(answer.astype(out), output)
     if not np.isfinite(output).all() or not _freivalds(a, b, output):
-        return Check("exact", False, float("inf"))
-    rows = np.unique(np.r_[0 : min(_EDGE, problem.m), max(0, problem.m - _EDGE) : problem.m])
-    columns = np.unique(np.r_[0 : min(_EDGE, problem.n), max(0, problem.n - _EDGE) : problem.n])
+        return WRONG
+    rows, columns = (np.unique(np.r_[0 : min(_EDGE, n), max(0, n - _EDGE) : n]) for n in (problem.m, problem.n))
     edge = np.matmul(a[rows].astype(np.int64), b[:, columns].astype(np.int64)).astype(out)
     return equal(edge, output[np.ix_(rows, columns)])
 
