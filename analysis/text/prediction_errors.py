@@ -27,77 +27,61 @@ from analysis.table import line
 from analysis.units import count, percent
 
 DEVICES = {"cpu": "CPU", "gpu:0": "GPU"}
+_ERRORS = ("device", "steps", "models", "trainings", "median error", "mean error")
+_STEP = ("model", "batch", "device", "execution")
+_WORDS = ("device", "steps", "model", "execution", "without")  # the columns that are not numbers
+
+
+def _table(heads: Iterable[str], rows: Iterable[Iterable[object]]) -> list[str]:
+    heads = list(heads)
+    marks = ["---" if head in _WORDS else "---:" for head in heads]
+    return [line(heads), line(marks), *(line(map(str, row)) for row in rows)]
 
 
 def table(found: Iterable[Summary]) -> list[str]:
     """The error table as Markdown, a line a device and bound."""
-    head = [
-        "device",
-        "steps",
-        "models",
-        "trainings",
-        "median error",
-        "mean error",
+    heads = (
+        *_ERRORS,
         "known less well",
         "median, mean of all",
         "in the interval",
         "noise floor",
         "counted from the floor",
         *BASELINES,
-    ]
-    lines = [line(head), line(["---"] * 2 + ["---:"] * (len(head) - 2))]
-    for s in found:
-        floor = percent(s.floor) if s.floor is not None else "-"
-        counted = f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-"
-        lines.append(
-            line(
-                [
-                    s.device,
-                    s.bound,
-                    str(s.models),
-                    str(s.cases),
-                    percent(s.median),
-                    percent(s.mean),
-                    str(s.wide),
-                    f"{percent(s.every[0])}, {percent(s.every[1])}",
-                    percent(s.covered),
-                    floor,
-                    counted,
-                    *(percent(s.baselines[n]) if n in s.baselines else "-" for n in BASELINES),
-                ]
-            )
+    )
+    rows = [
+        (
+            s.device,
+            s.bound,
+            s.models,
+            s.cases,
+            percent(s.median),
+            percent(s.mean),
+            s.wide,
+            f"{percent(s.every[0])}, {percent(s.every[1])}",
+            percent(s.covered),
+            percent(s.floor) if s.floor is not None else "-",
+            f"{percent(s.counted[0])}, {percent(s.counted[1])}" if s.floor is not None else "-",
+            *(percent(s.baselines[n]) if n in s.baselines else "-" for n in BASELINES),
         )
-    return lines
+        for s in found
+    ]
+    return _table(heads, rows)
 
 
 def case_table(cases: Iterable[Case]) -> list[str]:
     """Every training: predicted (with the samples' share where the measured step has it), measured, error and what its step is
     bound by; where the step is known less well, how far the prediction lies beyond what was measured."""
-    lines = [
-        line(["model", "batch", "device", "execution", "steps", "predicted ms", "measured ms", "error"]),
-        line(["---", "---:", "---", "---", "---", "---:", "---:", "---:"]),
-    ]
+    rows = []
     for c in sorted(
         cases, key=lambda c: (c.device, c.predicted.execution, c.seen.row.problem.model, c.seen.row.problem.batch)
     ):
         p = c.predicted
         given = {n: t for n, t in c.seen.row.settings.switches.items() if n not in ("data", "jit_compile")}
         name = p.training.model + "".join(f" {n}={t}" for n, t in given.items())
-        lines.append(
-            line(
-                [
-                    name,
-                    str(p.training.batch),
-                    c.device,
-                    p.execution,
-                    c.bound,
-                    _ms(c.seconds),
-                    _ms(c.seen.step),
-                    _off(c.seconds.value, c.seen),
-                ]
-            )
-        )
-    return lines
+        told = _ms(c.seconds), _ms(c.seen.step), _off(c.seconds.value, c.seen)
+        rows.append((name, p.training.batch, c.device, p.execution, c.bound, *told))
+    return _table((*_STEP, "steps", "predicted ms", "measured ms", "error"), rows)
 
 
 def _off(predicted: float, seen: "Seen") -> str:
@@ -116,12 +100,9 @@ def _ms(e: Estimate) -> str:
 def ablations(of: "Profile", cases: list[Case]) -> list[str]:
     """A line a rule: the median and mean error of each device without it."""
     devices = list(dict.fromkeys(c.device for c in cases))
-    lines = [line(["without", *(f"{d}: median, mean error" for d in devices)]), line(["---", *["---:"] * len(devices)])]
-    lines.append(line(["(all rules)", *(_errors(cases, d) for d in devices)]))
-    for rule, words in RULE_WORDS.items():
-        without = leave_one_out(of, RULES - {rule})
-        lines.append(line([words, *(_errors(without, d) for d in devices)]))
-    return lines
+    without = {"(all rules)": cases} | {w: leave_one_out(of, RULES - {rule}) for rule, w in RULE_WORDS.items()}
+    rows = [(words, *(_errors(found, d) for d in devices)) for words, found in without.items()]
+    return _table(("without", *(f"{d}: median, mean error" for d in devices)), rows)
 
 
 def _errors(cases: Iterable[Case], device: str) -> str:
@@ -182,13 +163,12 @@ def brief(of: "Profile", saved: dict[str, list[Prediction]] | None = None) -> li
     """The error table in a few columns, what is in it, and the errors of sets of saved predictions: what a README has."""
     cases = leave_one_out(of)
     found = summaries(cases, of)
-    head = ["device", "steps", "models", "trainings", "median error", "mean error", "best simpler prediction's median"]
-    lines = [line(head), line(["---"] * 2 + ["---:"] * 5)]
+    rows = []
     for s in found:
         name, best = min(s.baselines.items(), key=lambda item: item[1], default=("", None))
         beside = "-" if best is None else f"{percent(best)} ({name})"
         device = DEVICES.get(s.device, s.device)
-        lines.append(line([device, s.bound, str(s.models), str(s.cases), percent(s.median), percent(s.mean), beside]))
+        rows.append((device, s.bound, s.models, s.cases, percent(s.median), percent(s.mean), beside))
     bounds = {(s.device, s.bound) for s in found}
     alone = leave_one_out(of, RULES - {"calibrated"})
     by = [f"{DEVICES.get(d, d)} {_errors(alone, d)}" for d in dict.fromkeys(c.device for c in alone)]
@@ -204,6 +184,7 @@ def brief(of: "Profile", saved: dict[str, list[Prediction]] | None = None) -> li
         saved_line(saved or {}, of),
         counts(cases, of)[0],
     ]
+    lines = _table((*_ERRORS, "best simpler prediction's median"), rows)
     return [*lines, *(line for sentence in said if sentence for line in ("", sentence))]
 
 
@@ -245,45 +226,32 @@ def check_lines(predictions: Iterable[Prediction], of: "Profile") -> list[str]:
     """Predictions beside the steps that were measured since, a line each, then the errors of each device. What is predicted has
     the samples' share in it where that was saved and the measured step has it."""
     predictions = list(predictions)
-    head = [
-        "model",
-        "batch",
-        "device",
-        "execution",
-        "predicted ms",
-        "samples' share ms",
-        "measured ms",
-        "error",
-        "with the samples' share",
-    ]
-    lines = [line(head), line(["---", "---:", "---", "---", *["---:"] * 5])]
+    rows: list[tuple] = []
     found: dict[str, list] = {}
     for p, seen in _measured(predictions, of):
-        what = [p.training.model, str(p.training.batch), p.settings.device, p.execution]
+        what = p.training.model, p.training.batch, p.settings.device, p.execution
         if seen is None:
-            lines.append(line([*what, _ms(p.step_s), "", "not measured", "", ""]))
+            rows.append((*what, _ms(p.step_s), "", "not measured", "", ""))
             continue
         saved = p.told_by(seen.with_feed)
         both = saved, saved if p.held_s.value else saved + seen.feed().value
         held = p.held_s / p.training.steps if seen.with_feed else NOTHING
         inside, more = held.value, both[1] - saved
         share = f"{1e3 * inside:.3g} in it" if inside else f"{1e3 * more:.3g} to add" if more else "-"
-        lines.append(
-            line([*what, _ms(p.step_s + held), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)])
-        )
+        rows.append((*what, _ms(p.step_s + held), share, _ms(seen.step), *(_off(seconds, seen) for seconds in both)))
         found.setdefault(p.settings.device, []).append((*both, seen))
+    heads = "predicted ms", "samples' share ms", "measured ms", "error", "with the samples' share"
+    lines = _table((*_STEP, *heads), rows)
     if not found:
         here = {(m.problem.model, m.problem.batch, m.device) for m in of.trainings}
         known = sum((p.training.model, p.training.batch, p.settings.device) in here for p in predictions)
-        why = (
-            (
+        why = "None of them was measured in these runs."
+        if known:
+            why = (
                 f"Rows of {count(known, 'training')} of these are here, but not the microbenchmarks that say how they run: give "
                 "the machine's whole folder, such as reports/nvidia-h200."
             )
-            if known
-            else ""
-        )
-        return [*lines, "", why or "None of them was measured in these runs."]
+        return [*lines, "", why]
     about = (
         "A step told by short fits has in it what a fit does for each step's samples before its first epoch; where that was "
         "not saved with the prediction, the last column adds what this profile says of it (to add)."
