@@ -23,6 +23,7 @@ from analysis.report.pictures.style import (
     SKY,
     label_right,
     picture,
+    shaded,
     sizes_axis,
     unit_axis,
 )
@@ -69,10 +70,9 @@ def crossover(answers: Iterable[Answer], measurements: "Iterable[Measurement]") 
         for i, (label, line) in enumerate(reversed(drawn.items())):
             style = list(_LINES).index(label) if label in _LINES else i % 7
             color = _LINES.get(label, COLORS[style])
-            x, y = [n for n, _ in line], [e.value for _, e in line]
-            axes.plot(x, y, color=color, marker=MARKERS[style], dashes=DASHES[style], ms=4.5, lw=1.5)
-            axes.fill_between(x, [e.low for _, e in line], [e.high for _, e in line], color=color, alpha=0.25, lw=0)
-            labels.append((y[-1], label, color))
+            x, y = zip(*line, strict=True)
+            shaded(axes, x, y, color, 0.25, marker=MARKERS[style], dashes=DASHES[style], ms=4.5, lw=1.5)
+            labels.append((y[-1].value, label, color))
         sizes_axis(axes, [n for line in drawn.values() for n, _ in line])
         axes.set_ylim(*_room_above(axes.get_ylim(), 0.12))
         unit_axis(axes, seconds)

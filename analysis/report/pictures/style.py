@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from analysis.stats import Estimate
+
 # Okabe and Ito (2008), without the yellow that is hard to see on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
     "#000000",
@@ -69,6 +71,12 @@ def picture(
         axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
         axes.set_title(title, loc="left", fontsize=11.5)
         yield figure, axes
+
+
+def shaded(axes, x, y: list[Estimate], color: str, alpha: float, **how) -> None:
+    """A line through estimates with their intervals shaded."""
+    axes.plot(x, [e.value for e in y], color=color, **how)
+    axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=alpha, lw=0)
 
 
 def sizes_axis(axes, sizes: Iterable[int]) -> None:

@@ -2,7 +2,7 @@
 
 from analysis.compare import comparison
 from analysis.report.material import Material
-from analysis.table import table, text
+from analysis.table import listed, table, text
 from analysis.text import machines
 from analysis.units import count
 
@@ -14,9 +14,7 @@ def section(runs: "list[Material]") -> list[str]:
     if len(runs) < 2:
         return []
     first, *others = runs
-    lines = [f"## {HEADING}", ""]
-    lines += [f"- {text(s)}" for s in machines.crossing([(of.name, of.answers) for of in runs])]
-    lines += [""] if len(lines) > 2 else []
+    lines = [f"## {HEADING}", "", *listed(machines.crossing([(of.name, of.answers) for of in runs]))]
     for of in others:
         lines += _pair(first, of)
     return lines

@@ -16,6 +16,7 @@ from analysis.report.pictures.style import (
     label_right,
     note,
     picture,
+    shaded,
     unit_axis,
 )
 from analysis.roofline import data_sheets, links, memory_levels, overheads
@@ -66,13 +67,10 @@ def memory(measurements: "Iterable[Measurement]", machine: "Machine | None" = No
         for i, ((device, threads, operation), curve) in enumerate(shown.items()):
             gpu = device.startswith("gpu")
             color = (_GPU_COLORS if gpu else _CPU_COLORS)[i % (2 if gpu else 3)]
-            x, y = [p.nbytes for p in curve], [p.rate.value for p in curve]
-            axes.plot(x, y, color=color, marker=MARKERS[i % len(MARKERS)], ms=4, lw=1.2, zorder=3)
-            axes.fill_between(
-                x, [p.rate.low for p in curve], [p.rate.high for p in curve], color=color, alpha=0.2, lw=0
-            )
+            x, y = [p.nbytes for p in curve], [p.rate for p in curve]
+            shaded(axes, x, y, color, 0.2, marker=MARKERS[i % len(MARKERS)], ms=4, lw=1.2, zorder=3)
             where = where_words(device, shown) + (f", {count(threads, 'thread')}" if threads else "")
-            labels.append((y[-1], f"{where}, {operation}", color))
+            labels.append((y[-1].value, f"{where}, {operation}", color))
             for p in (p for p in found if (p.device, p.threads, p.operation) == (device, threads, operation)):
                 axes.plot(
                     [p.from_bytes, p.to_bytes], [p.rate.value] * 2, color=color, lw=9, alpha=0.28, solid_capstyle="butt"

@@ -6,7 +6,17 @@ from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.crossover.crossover import Answer
-from analysis.report.pictures.style import BLUE, DASHES, MARKERS, RED, label_right, picture, sizes_axis, unit_axis
+from analysis.report.pictures.style import (
+    BLUE,
+    DASHES,
+    MARKERS,
+    RED,
+    label_right,
+    picture,
+    shaded,
+    sizes_axis,
+    unit_axis,
+)
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu
 from analysis.table import image, listed, table, text
@@ -53,16 +63,7 @@ def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
             every += x
             for color, name, side in ((BLUE, "CPU", "cpu"), (RED, "GPU", "gpu")):
                 y = [getattr(p, side).seconds for p in a.points]
-                axes.plot(
-                    x,
-                    [e.value for e in y],
-                    color=color,
-                    marker=MARKERS[i % len(MARKERS)],
-                    ms=4.5,
-                    lw=1.4,
-                    dashes=DASHES[i % len(DASHES)],
-                )
-                axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=0.15, lw=0)
+                shaded(axes, x, y, color, 0.15, marker=MARKERS[i % 7], ms=4.5, lw=1.4, dashes=DASHES[i % 7])
                 labels.append((y[-1].value, f"{name}, {_short(a)}", color))
         unit_axis(axes, seconds)
         sizes_axis(axes, every)
