@@ -8,8 +8,6 @@ import numpy as np
 from kernels.problems import Launch
 from kernels.registry import kernel
 
-_TRAINS = ("step", "epoch", "train_on_batch")
-
 
 def tiny_model(jit_compile: bool | str):
     """Dense(1) on one feature with weight 1 and shift 0, compiled with SGD."""

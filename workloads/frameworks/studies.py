@@ -58,10 +58,6 @@ def forms(device: str, gpu_here: bool, words: Iterable[str] = CPU_FORMS) -> list
     return [CPU_FORMS[word] for word in words if word != "visible" or gpu_here]
 
 
-def _loops() -> list[str]:
-    return [kernel for kernel in LOOPS if kernel.split("/")[1] != "jax" or available("jax")]
-
-
 def seeds(on: list[str]) -> list[Row]:
     """The articles' trainings at their own batch, samples and type; S4 both ways. S0 runs all its epochs on both devices, the
     others theirs on a GPU and three on the CPU, since what an epoch costs there, S0 has shown to be what the next one does.
