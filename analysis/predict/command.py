@@ -113,7 +113,7 @@ def print_predictions(args: argparse.Namespace) -> int:
 
     Raises: options.Usage for what cannot be predicted or saved.
     """
-    from analysis.predict import prediction
+    from analysis.predict import prediction, profile
 
     if args.save and pathlib.PurePath(args.save).suffix == ".jsonl":
         given = [
@@ -131,7 +131,7 @@ def print_predictions(args: argparse.Namespace) -> int:
     every = settings(args, of)
     try:
         made = [prediction.predict(t, s, of) for t in trainings(args) for s in every]
-    except prediction.Lacking as error:
+    except profile.Lacking as error:
         raise options.Usage(str(error), tip=error.commands[0]) from error
     except ValueError as error:
         raise options.Usage(str(error)) from error

@@ -8,21 +8,9 @@ import pathlib
 import msgspec
 
 from analysis.predict.calibration import calibration
-from analysis.predict.combine import (
-    DEVICE,
-    HIDDEN,
-    HOST,
-    PARTS,
-    PIPELINE,
-    Calibration,
-    casting,
-    combined,
-    compiling,
-    fitting,
-    within,
-)
-from analysis.predict.components import FIT, components, execution_of
-from analysis.predict.profile import COMPILED, OP_BY_OP, Lacking, Profile, all_of, launches
+from analysis.predict.combine import Calibration, casting, combined, compiling, fitting, within
+from analysis.predict.components import FIT, components
+from analysis.predict.profile import Profile, all_of, launches
 from analysis.predict.step_work import RULES
 from analysis.stats import NOTHING, Estimate, total
 from analysis.units import join
@@ -31,23 +19,6 @@ from kernels.networks import Network
 from kernels.problems import Training
 from workloads import options
 from workloads.records import Settings
-
-__all__ = [
-    "COMPILED",
-    "DEVICE",
-    "HIDDEN",
-    "HOST",
-    "OP_BY_OP",
-    "PARTS",
-    "PIPELINE",
-    "RULES",
-    "Lacking",
-    "Prediction",
-    "execution_of",
-    "load",
-    "predict",
-]
-
 
 MAKES = "python -m analysis.predict --model cifar10-cnn --profile reports/nvidia-h200 --save foretold.ndjson"
 

@@ -8,14 +8,12 @@ import msgspec
 from analysis.roofline.roofs import (
     BEST_MATMUL,
     QUEUED,
-    TENSOR_MATHS,
     TOLERANCE,
     WAITED,
     Roof,
     describe,
     last_cache_bytes,
     roofs,
-    sheet_roofs,
 )
 from analysis.stats import Estimate, clock_of, is_gpu, quick_seconds, seconds_of
 from analysis.units import count
@@ -26,7 +24,6 @@ __all__ = [
     "ABOVE",
     "BEST_MATMUL",
     "NO_CACHE_ROOF",
-    "TENSOR_MATHS",
     "TOLERANCE",
     "Bound",
     "Judged",
@@ -41,7 +38,6 @@ __all__ = [
     "ridge",
     "roof_fraction",
     "roofs",
-    "sheet_roofs",
 ]
 
 ABOVE = "above-roof"

@@ -26,8 +26,8 @@ from analysis.predict import (
     step_work,
     what_if,
 )
-from analysis.predict.combine import DEVICE, HOST, Calibration
-from analysis.predict.prediction import HIDDEN, RULES
+from analysis.predict.combine import DEVICE, HIDDEN, HOST, Calibration
+from analysis.predict.step_work import RULES
 from analysis.stats import Estimate
 from analysis.text import prediction_errors
 from analysis.training import costs
@@ -332,13 +332,13 @@ def test_a_profile_that_lacks_rows_says_what_to_measure(whole):
         ("stream", "workloads.stream"),
         ("transfer", "workloads.transfer"),
     ):
-        with pytest.raises(prediction.Lacking) as missing:
+        with pytest.raises(profile.Lacking) as missing:
             seconds(lacking(op), GPU)
         assert words in missing.value.commands[0] and missing.value.commands[0] in str(missing.value)
-    with pytest.raises(prediction.Lacking) as missing:
+    with pytest.raises(profile.Lacking) as missing:
         seconds(lacking("conv"), what=Training("cifar10-cnn", 32, 2048))
     assert "workloads.conv" in missing.value.commands[0]
-    with pytest.raises(prediction.Lacking) as missing:  # all of it at once, each command once
+    with pytest.raises(profile.Lacking) as missing:  # all of it at once, each command once
         seconds(lacking("conv", "matmul", "launch"), what=Training("cifar10-cnn", 32, 2048))
     needs = "no conv rows of cpu, no matmul rows of cpu and no step with almost no work on cpu"
     assert str(missing.value).startswith(f"the profile has {needs}; measure with: ")
@@ -364,7 +364,7 @@ def test_a_bare_loop_has_a_call_and_no_epoch(whole):
     fed = seconds(whole, GPU, kernel="training/tensorflow/loop")
     assert fed.parts["dispatch"].value == pytest.approx(CALL + OPERATION, rel=0.05)  # no copy is in a call
     assert fed.parts["transfer calls"].value == pytest.approx(2 * LATENCY, rel=0.01)
-    with pytest.raises(prediction.Lacking):
+    with pytest.raises(profile.Lacking):
         seconds(whole, kernel="training/jax/loop")
 
 

@@ -128,7 +128,7 @@ def test_faster_than_the_data_sheet_is_an_error_even_for_the_best_matmul_seen():
 
 
 def test_data_sheets_are_dense_and_only_for_the_exact_product():
-    sheet = {r.name: r.rate.value for r in bounds.sheet_roofs(fake.GPU_MACHINE)}
+    sheet = {r.name: r.rate.value for r in making.sheet_roofs(fake.GPU_MACHINE)}
     assert sheet == {
         "float64 vector": 34e12,
         "float64": 67e12,
@@ -140,7 +140,7 @@ def test_data_sheets_are_dense_and_only_for_the_exact_product():
         "HBM": 4.8e12,
     }
     assert "NVIDIA H200 NVL" not in data_sheets.SHEETS
-    assert not bounds.sheet_roofs(fake.CPU_MACHINE) and not bounds.sheet_roofs(None)
+    assert not making.sheet_roofs(fake.CPU_MACHINE) and not making.sheet_roofs(None)
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
