@@ -5,11 +5,10 @@ wgmma needs compute capability 9.0; elsewhere float32 alone is compared.
 
 import functools
 import sys
-import time
 
 import numpy as np
-from gpu_bench import geometric_mean, on_gpu, same, take
-from must_reach import Figure, exactly, table
+from gpu_bench import geometric_mean, longest_compilation, on_gpu, same, take
+from must_reach import Figure, table
 
 from analysis import stats
 from kernels import registry
@@ -28,7 +27,7 @@ SHAPES = (
     (4096, 16384, 1024),
 )
 ROUNDS, SAMPLE_S = 15, 8e-3
-FLOAT32, BFLOAT16, COMPILE_S = 0.95, 1.0, 2.0
+FLOAT32, BFLOAT16 = 0.95, 1.0
 
 
 def main() -> int:
@@ -81,13 +80,7 @@ def compile_seconds(hopper: bool) -> Figure:
         for of in hoppers
         if of.fits(layout)
     ]
-    seconds = []
-    for load in loads:
-        compiled, begin = load(), time.perf_counter()
-        compiled.compile()
-        seconds.append(time.perf_counter() - begin)
-    longest = exactly(max(seconds))
-    return Figure(f"longest of {len(loads)} compilations", "below 2 s", longest, longest.value < COMPILE_S, "s")
+    return longest_compilation(loads)
 
 
 def compared(name: str, own, library, problems: list[Matmul], target: float, stream) -> list[Figure]:

@@ -252,11 +252,12 @@ def test_sums_stay_in_registers(file, of, more):
     assert spilled(file, {**of.macros(), **more}) <= (MAY_SPILL if by_items else 0)
 
 
-def test_every_wait_gives_up():
-    text = loader.source(WGMMA)
+@pytest.mark.parametrize("wgmma", [WGMMA, "conv/cuda_wgmma"])
+def test_every_wait_gives_up(wgmma):
+    text = loader.source(wgmma)
     wait = re.search(r"__device__ void wait\(.*?\n}", text, re.DOTALL)[0]
     assert text.count("try_wait") == wait.count("try_wait") == 2 and "while (" not in text
-    assert wait.index("bra AGAIN") < wait.index("trap;") and "setp.lt.u64 early, now, 4000000000" in wait
+    assert wait.index("bra AGAIN") < wait.index("trap;") and "setp.lt.u64 early, now, 4000000000;" in wait
     for path in (WARP, TENSOR, PLAIN):
         assert "try_wait" not in loader.source(path) and "while (" not in loader.source(path)
 

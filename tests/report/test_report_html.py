@@ -27,11 +27,6 @@ from analysis.training import break_even
 SIZES = (64, 128, 256, 512, 1024)
 
 
-def plain(text: str) -> str:
-    """The text of HTML."""
-    return re.sub(r"<[^>]+>", "", text)
-
-
 @pytest.fixture(scope="module")
 def of():
     loaded = fake.whole_run(sizes=SIZES)

@@ -3,8 +3,10 @@
 import os
 import sys
 import tempfile
+import time
 
 import numpy as np
+from must_reach import Figure, exactly
 
 from analysis import stats
 from kernels import registry
@@ -61,6 +63,17 @@ def geometric_mean(ratios: list[stats.Estimate]) -> stats.Estimate:
     """Of the values, and of each end."""
     ends = (float(np.exp(np.mean([np.log(getattr(r, end)) for r in ratios]))) for end in ("value", "low", "high"))
     return stats.Estimate(*ends)
+
+
+def longest_compilation(loads: list) -> Figure:
+    """Seconds of the slowest of some kernels' compilations."""
+    seconds = []
+    for load in loads:
+        compiled, begin = load(), time.perf_counter()
+        compiled.compile()
+        seconds.append(time.perf_counter() - begin)
+    longest = exactly(max(seconds))
+    return Figure(f"longest of {len(loads)} compilations", "below 2 s", longest, longest.value < 2, "s")
 
 
 def alternating(*sides, rounds: int = 0) -> list[list[float]]:
