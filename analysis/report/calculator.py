@@ -129,7 +129,7 @@ def products(measurements: "Iterable[Measurement]", squared: Iterable[Tool]) -> 
     rows = [
         m
         for m in comparable(measurements, "matmul")
-        if m.status == "ok"
+        if m.ok
         and m.problem.layout == "nn"
         and (m.settings.mode, m.settings.reuse) == ("resident", 1)
         and m.on("host-latency")

@@ -150,8 +150,7 @@ def letter(i: int) -> str:
 def _again(a: "Loaded", b: "Loaded") -> bool:
     """Whether most of the smaller one's timed rows are in both."""
     keys = [
-        {m.key for m in loaded.measurements if m.status == "ok" and m.samples and m.problem.op not in _ROOFS}
-        for loaded in (a, b)
+        {m.key for m in loaded.measurements if m.ok and m.samples and m.problem.op not in _ROOFS} for loaded in (a, b)
     ]
     least = min(map(len, keys))
     return bool(least) and len(keys[0] & keys[1]) > AGAIN * least

@@ -50,7 +50,7 @@ def how_section(loaded: "Loaded") -> list[str]:
     run = loaded.runs[-1] if loaded.runs else None
     ops = _measured(ms)
     software = software_words(loaded.runs)
-    checks = Counter(m.check or "not checked" for m in ms if m.status == "ok")
+    checks = Counter(m.check or "not checked" for m in ms if m.ok)
     told = [
         f"{n} {text(check)}" + (f" ({_CHECKS[check]})" if check in _CHECKS else "") for check, n in checks.most_common()
     ]
@@ -95,12 +95,12 @@ def how_section(loaded: "Loaded") -> list[str]:
 
 
 def _measured(measurements: "Iterable[Measurement]") -> set[str]:
-    return {m.problem.op for m in measurements if m.status == "ok"}
+    return {m.problem.op for m in measurements if m.ok}
 
 
 def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
     """What S0 and its like behind a model's name mean."""
-    models = {m.problem.model for m in measurements if m.problem.op == "training" and m.status == "ok"}
+    models = {m.problem.model for m in measurements if m.problem.op == "training" and m.ok}
     seeds = {network.seed for model in models if (network := networks.known(model))}
     named = [f"{case.name} {case.title}" for case in CASES if case.name in seeds]
     return [f"Behind a model's name stands the article that it is from: {text('; '.join(named))}."] if named else []
@@ -108,7 +108,7 @@ def _seeds(measurements: "Iterable[Measurement]") -> list[str]:
 
 def not_shown(measurements: "Iterable[Measurement]", machine: "Machine | None") -> str:
     """What a reader might look for in vain, given what there is."""
-    ok = [m for m in measurements if m.status == "ok"]
+    ok = [m for m in measurements if m.ok]
     ops = _measured(ok)
     gpu = [m for m in ok if m.on_gpu]
     left = ["other machines"]

@@ -36,7 +36,7 @@ _WHERE_TIME_GOES = (
 
 def noisy(measurements: "Iterable[Measurement]") -> tuple[int, int]:
     """(rows with flags or a wide interval, rows with a time); a CPU clock that moved counts by the interval it made."""
-    timed = [(m, s) for m in measurements if m.status == "ok" and (s := m.on("host-latency")) and s.seconds]
+    timed = [(m, s) for m in measurements if m.ok and (s := m.on("host-latency")) and s.seconds]
     bad = [bool(set(m.flags) - {"cpu-clock"}) or of(s).noise > NOISY_WIDTH for m, s in timed]
     return sum(bad), len(timed)
 
@@ -136,7 +136,7 @@ def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, 
                 f'under "{several_gpus.TITLE}".',
                 "",
             ]
-        there = any(m.on_gpu and m.status == "ok" for m in measurements)
+        there = any(m.on_gpu and m.ok for m in measurements)
         why = "The GPU has no square products here" if there else "No GPU was measured"
         return [*lines, f"{why}, so there is no crossover.", ""]
     heads = ("precision", "a call", "answer, CPU at its best", "answer, default threads", "measured")

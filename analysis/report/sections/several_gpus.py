@@ -19,7 +19,7 @@ def section(measurements: "list[Measurement]") -> list[str]:
 
 
 def _copies(measurements: "list[Measurement]") -> list[str]:
-    rows = [m for m in measurements if isinstance(m.problem, PeerCopy) and m.status == "ok"]
+    rows = [m for m in measurements if isinstance(m.problem, PeerCopy) and m.ok]
     if not rows:
         return []
     heads = ("copy", "kernel", "waited for", "+-", "queued", "rate")
@@ -41,7 +41,7 @@ def _copies(measurements: "list[Measurement]") -> list[str]:
 
 
 def _sums(measurements: "list[Measurement]") -> list[str]:
-    rows = [m for m in measurements if isinstance(m.problem, AllReduce) and m.status == "ok"]
+    rows = [m for m in measurements if isinstance(m.problem, AllReduce) and m.ok]
     kernels = list(dict.fromkeys(m.kernel for m in rows))
     lines = []
     for p in dict.fromkeys(m.problem for m in rows):

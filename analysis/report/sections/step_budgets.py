@@ -36,7 +36,7 @@ def section(made: list[Budget], measurements: "Iterable[Measurement]", said: Ite
         "losses",
         "flags",
     )
-    lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if m.status != "ok")]
+    lines = ["## Training with Keras", "", *listed(budget.lost(m) for m in rows if not m.ok)]
     told = [*side_by_side.lines(every), *whole_training.start_sentences(rows)]  # whose question is not a step's time
     lines += listed(line for line in told if line not in set(said))
     if made:
