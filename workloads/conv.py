@@ -182,7 +182,7 @@ def refine(done: list, varies: str) -> list:
 def _order(row) -> tuple:
     p = row.problem
     precision = (p.math != "float32", p.math)
-    return (p.n, p.h, p.c_in, p.c_out, p.direction, *precision, row.settings.cache != "warm", row.settings.device)
+    return (p.n, p.h, p.c_in, p.c_out, p.direction, *precision, row.settings.cache != "warm", row.device)
 
 
 def table(args: argparse.Namespace, here):

@@ -143,8 +143,8 @@ def trials(here) -> list:
             *(Row("stream/cupy/wide", Stream("triad", quarter), s) for s in (on, cold)),
         ]
     done = []
-    for device in dict.fromkeys(row.settings.device for row in rows):
-        own = [row for row in rows if row.settings.device == device]
+    for device in dict.fromkeys(row.device for row in rows):
+        own = [row for row in rows if row.device == device]
         with contextlib.closing(Worker(environment(own[0], here.uuids))) as worker:
             done += [
                 worker.ask(Order("measure", row, Limits(0.02, 10, 0.05, 0.25)), health.CHILD_LIMIT_S) for row in own

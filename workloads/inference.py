@@ -126,7 +126,7 @@ def refine(done: list) -> list:
         row = msgspec.structs.replace(winner.row, problem=msgspec.structs.replace(winner.problem, batch=batch))
         found[row.key] = row
     left = (row for key, row in found.items() if key not in tried)
-    return sorted(left, key=lambda row: (row.problem.model, row.problem.batch, row.settings.device))
+    return sorted(left, key=lambda row: (row.problem.model, row.problem.batch, row.device))
 
 
 def _measured(args: argparse.Namespace, command: str, shown, run):

@@ -135,7 +135,7 @@ def refine(done: list, in_batch: bool = False) -> list:
 def _order(row) -> tuple:
     p = row.problem
     shape = (p.n,) if p.m == p.n == p.k else (0, p.layout, p.m, p.n, p.k)
-    return (*shape, p.math != "float32", p.math, row.settings.cache != "warm", row.settings.device)
+    return (*shape, p.math != "float32", p.math, row.settings.cache != "warm", row.device)
 
 
 def table(args: argparse.Namespace, here):
@@ -156,7 +156,7 @@ def answer(args: argparse.Namespace, outcome) -> None:
     done, works_ = outcome.measurements, works(args)
     if works_:
         said = answers.together(works_, done, f"products of the dense layers of {args.model}")
-    elif square_rows(done) or not any(m.settings.device != "cpu" for m in done):
+    elif square_rows(done) or not any(m.device != "cpu" for m in done):
         said = sentences.answer(done, outcome.run.machine)
     else:
         said = []

@@ -153,7 +153,7 @@ class Table(Lines):
         from analysis.text import peers
 
         p = m.problem
-        what = peers.words(p) + (f" on {m.settings.device}" if p.op == "at-once" else "")
+        what = peers.words(p) + (f" on {m.device}" if p.op == "at-once" else "")
         head = [m.kernel, what]
         if m.status != "ok":
             return [*head, m.status, "", "", "", m.reason]

@@ -354,7 +354,7 @@ def said(outcome, workload: str, example: str, names: list[str] | None = None) -
     }
     for model, m in sorted(failed.items()):
         tip = example if settings.is_user_model(model) else _DOCTOR
-        print(f"error: {model} on {m.settings.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
+        print(f"error: {model} on {m.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)
     if outcome.exit_code != options.MISSING:
         return
     skipped = [m for m in outcome.measurements if m.status == "skipped"]

@@ -200,7 +200,7 @@ def _kind(p: Problem, cache: str) -> str:
 def _side(m: Measurement) -> str:
     if m.backend in FRAMEWORKS:
         return "framework"
-    return "CPU" if m.settings.device == "cpu" else "GPU"
+    return "CPU" if m.device == "cpu" else "GPU"
 
 
 def _together(m: Measurement) -> tuple:
@@ -216,7 +216,7 @@ def _shape(problem: Problem) -> tuple:
 def _column(m: Measurement) -> str:
     backend, variant = m.backend, m.variant
     if _side(m) == "framework":
-        return f"{backend} {variant} {m.settings.device.partition(':')[0].upper()}"
+        return f"{backend} {variant} {m.device.partition(':')[0].upper()}"
     if _side(m) == "GPU":
         return _MODE_WORDS[m.settings.mode]
     return backend if variant in ("operator", "blas", "parallel", "gemm", "im2col") else f"{backend} {variant}"

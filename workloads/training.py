@@ -96,8 +96,8 @@ def products(here, done: list) -> list:
     found = {}
     for m in done:
         if m.problem.op == "training" and m.status == "ok":
-            cpu = m.settings.device == "cpu"
-            settings = Settings(m.settings.device, (m.settings.threads or here.cores) if cpu else None)
+            cpu = m.device == "cpu"
+            settings = Settings(m.device, (m.settings.threads or here.cores) if cpu else None)
             for problem in budget.gemms(m):
                 row = Row("matmul/numpy/blas" if cpu else "matmul/cupy/cublas", problem, settings)
                 found[row.key] = row

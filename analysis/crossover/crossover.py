@@ -17,7 +17,7 @@ from analysis.crossover.families import (
     framework_of,
     square_rows,
 )
-from analysis.stats import Estimate, is_gpu, middle, of
+from analysis.stats import Estimate, middle, of
 from kernels.problems.arrays import ARITHMETIC
 from workloads.records import Measurement
 
@@ -221,9 +221,7 @@ def _answer(precision: str, form: Form, sizes: dict, instead: dict, family: Fami
 def _is_form(m: "Measurement", form: Form) -> bool:
     s = m.settings
     return (
-        is_gpu(s.device)
-        and (s.mode, s.reuse) == (form.mode, form.reuse)
-        and (not form.as_written or m.variant == "operator")
+        m.on_gpu and (s.mode, s.reuse) == (form.mode, form.reuse) and (not form.as_written or m.variant == "operator")
     )
 
 

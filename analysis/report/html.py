@@ -169,7 +169,7 @@ def list_rows(page: Page) -> None:
 
 def _hint(m: Measurement) -> str:
     """Words that find a row: `fit cifar10-cnn cpu`."""
-    return " ".join((m.kernel.rpartition("/")[2], row_words.problem(m).split()[0].rstrip(","), m.settings.device))
+    return " ".join((m.variant, row_words.problem(m).split()[0].rstrip(","), m.device))
 
 
 def how_measured(page: Page) -> None:

@@ -65,7 +65,7 @@ def guarded(row: Row, work) -> Measurement:
         where = traceback.extract_tb(error.__traceback__)[-1]
         reason = f"{type(error).__name__}: {cause(str(error))} ({where.name}, line {where.lineno})"
         if any(name in type(error).__name__ for name in ("OutOfMemory", "ResourceExhausted")):
-            where_ = "host" if row.settings.device == "cpu" else "GPU"
+            where_ = "host" if row.device == "cpu" else "GPU"
             status, reason = "skipped", f"out of {where_} memory: {error}"[:300]
         elif refused := not_locked(row.problem, str(error)):
             status, reason = "skipped", refused
@@ -148,7 +148,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         return startup.measure(row)
     framework = row.backend in registry.FRAMEWORKS
     # a framework holds the GPU's memory itself
-    require_memory(row.problem, "cpu" if framework else row.settings.device)
+    require_memory(row.problem, "cpu" if framework else row.device)
     kernel = registry.find(row.kernel)
     _use_threads(row)
     check, first_call = checked(kernel, row, seed)
@@ -161,7 +161,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         return row.result("wrong", "the answer is not the reference's", at=now(), **about)
     timed = inputs(row.problem, seed, False)
     prepared = _prepared(kernel, row, timed)
-    watch = telemetry.watch(row.settings.device, row.problem.op == "transfer", framework)
+    watch = telemetry.watch(row.device, row.problem.op == "transfer", framework)
     samples, values, flags = clocks(kernel, row, prepared, limits, watch)
     if samples:
         flags += raised(kernel, row, prepared, timed, min(samples[0].seconds))
@@ -260,7 +260,7 @@ def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measure
     _use_threads(row)
     if row.key not in _blocks:
         framework = row.backend in registry.FRAMEWORKS
-        require_memory(row.problem, "cpu" if framework else row.settings.device)
+        require_memory(row.problem, "cpu" if framework else row.device)
         check, _ = checked(kernel, row, seed)
         if not check.passed:
             return row.result("wrong", "the answer is not the reference's")
@@ -296,7 +296,7 @@ def _controller(backend: str):
 
 def _use_threads(row: Row) -> None:
     """Gives BLAS and Numba the row's number of threads (all of them when it names none)."""
-    if row.settings.device != "cpu":
+    if row.device != "cpu":
         return
     import numba
 

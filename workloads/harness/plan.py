@@ -236,7 +236,7 @@ def note(args: argparse.Namespace, text: str) -> None:
 def name(row: Row) -> str:
     """A row in a few words."""
     shape = " ".join(f"{k}={v}" for k, v in msgspec.structs.asdict(row.problem).items() if isinstance(v, int))
-    how = row.settings.device if row.settings.device != "cpu" else f"{row.settings.threads or 'default'} threads"
+    how = row.device if row.device != "cpu" else f"{row.settings.threads or 'default'} threads"
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
     where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.settings.mode
     return f"{row.kernel} {what} {shape} {getattr(row.problem, 'math', '')} {how} {where}".rstrip()
@@ -251,7 +251,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
         raise options.Usage(f"--dry-run has nothing measured for --format {args.format}; it prints a list, or JSON")
     rows = list(rows)
     limits = options.limits(args)
-    clocks = sum(1 if r.settings.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows)
+    clocks = sum(1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows)
     own = sum(getattr(r.problem, "patience_s", 0.0) for r in rows)
     seconds = (clocks * limits["max_time"] + len(rows) * 0.2 + own) * (RIGOROUS_PROCESSES if args.rigorous else 1)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)

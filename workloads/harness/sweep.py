@@ -200,7 +200,7 @@ class _Runner:
 
 def _short(row: Row) -> bool:
     """Whether a row needs more of its device's memory than lies idle now, with room for what is made beside its arrays."""
-    return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.settings.device)
+    return _ROOM * row.problem.footprint_bytes > facts.memory_available(row.device)
 
 
 def _way(row: Row) -> str:

@@ -34,7 +34,7 @@ class Order(msgspec.Struct, frozen=True):
 
 def environment(row: Row, gpu_uuids: dict[str, str]) -> dict[str, str]:
     """The variables that must be set before the row's libraries are imported. Rows with the same share a worker."""
-    device = row.settings.device
+    device = row.device
     sees = device if device != "cpu" else "gpu:0" if row.settings.switches.get("gpu") == "visible" else ""
     gpus = [f"gpu:{i}" for i in getattr(row.problem, "members", ())] or _spread(sees, settings.replicas(row))
     gpu = ",".join(gpu_uuids.get(each, each.rpartition(":")[2]) for each in gpus)

@@ -97,12 +97,12 @@ def environment_for(row: Row) -> dict[str, str]:
     wanted = {"KERAS_BACKEND": backend}
     if backend == "jax":
         wanted |= {
-            "JAX_PLATFORMS": "cpu" if row.settings.device == "cpu" else "cuda",
+            "JAX_PLATFORMS": "cpu" if row.device == "cpu" else "cuda",
             "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         }
-    if row.settings.device != "cpu" and row.settings.switches.get("tf32") == "off":
+    if row.device != "cpu" and row.settings.switches.get("tf32") == "off":
         wanted["NVIDIA_TF32_OVERRIDE"] = "0"  # TensorFlow keeps plans by shape alone: with TF32 is another process
-    if (count := replicas(row)) > 1 and row.settings.device == "cpu":  # parts of the CPU in the devices' place
+    if (count := replicas(row)) > 1 and row.device == "cpu":  # parts of the CPU in the devices' place
         wanted |= (
             {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
             if backend == "jax"

@@ -15,7 +15,7 @@ def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str
         for n in sorted(sizes):
             for m in sizes[n]:
                 if m.settings.mode == "resident" and quick_seconds(m):
-                    at = found.setdefault((m.settings.device, precision), {})
+                    at = found.setdefault((m.device, precision), {})
                     at[n] = min(at.get(n, m), m, key=_preference)
     return {key: _one_clock(at) for key, at in found.items()}
 

@@ -217,7 +217,7 @@ def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Mea
                 or m.settings.cache != "warm"
             ):
                 continue
-            at = best.setdefault((batch_family(p), m.settings.device), {})
+            at = best.setdefault((batch_family(p), m.device), {})
             size = layers.size_of(p)
             at[size] = min(at.get(size, m), m, key=call_s)
     kept = {key: [at[size] for size in sorted(at)] for key, at in best.items() if len(at) >= _LEAST}

@@ -109,7 +109,7 @@ def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
     best: dict = {}
     for m in (m for op in _MARKS for m in layers.largest(measurements, op)):
         if not layers.framework_of(m):
-            key = (m.problem, m.settings.device)
+            key = (m.problem, m.device)
             best[key] = min(best.get(key, m), m, key=call_s)
     return list(best.values())
 

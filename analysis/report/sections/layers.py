@@ -262,7 +262,7 @@ def _direction(problem: "Problem") -> str:
 def _rank(best: dict, name: str) -> tuple:
     """Libraries before frameworks, the CPU's before the GPU's."""
     m = next(at[name] for at in best.values() if name in at)
-    return bool(layers.framework_of(m)), m.on_gpu, m.settings.device, name
+    return bool(layers.framework_of(m)), m.on_gpu, m.device, name
 
 
 def _cell(m: "Measurement | None", roofs: tuple[Roof, ...]) -> str:

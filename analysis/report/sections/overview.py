@@ -248,7 +248,7 @@ def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) 
     lines = ["## Kernels", ""]
     lines += [*image("rates.svg", says), *table(heads, best, 2, ("of its roof",))] if ranked else []
     rows = [
-        (m.kernel, row_words.problem(m), m.settings.device, cells.threads(m), row_words.rate(m))
+        (m.kernel, row_words.problem(m), m.device, cells.threads(m), row_words.rate(m))
         for m in measurements
         if m.problem.op in ("stream", "peak") and quick_seconds(m)
     ]

@@ -57,7 +57,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
         rows.problem(m),
         rows.how(m),
         getattr(m.problem, "math", "-"),
-        m.settings.device,
+        m.device,
         table.threads(m),
         table.time(host),
         table.width(host),

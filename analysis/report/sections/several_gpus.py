@@ -64,7 +64,7 @@ def _at_once(measurements: "list[Measurement]") -> list[str]:
             (
                 peers.words(alone.problem).removesuffix(" alone"),
                 m.settings.mode,
-                m.settings.device,
+                m.device,
                 *took,
                 digits(ratio.value),
                 f"{digits(ratio.low)} .. {digits(ratio.high)}",
