@@ -4,7 +4,7 @@ import contextlib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def picture(
         yield figure, axes
 
 
-def shaded(axes, x, y: list[Estimate], color: str, alpha: float, **how) -> None:
+def shaded(axes, x, y: Sequence[Estimate], color: str, alpha: float, **how) -> None:
     """A line through estimates with their intervals shaded."""
     axes.plot(x, [e.value for e in y], color=color, **how)
     axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=alpha, lw=0)
