@@ -41,7 +41,7 @@ if [ -z '$(filter $(2),$(NAME))' ]; then \
 	echo 'error: $(if $(NAME),no $(1) "$(NAME)",NAME is missing); $(if $(2),one that works: make $(1) NAME=$(firstword $(2)); all: $(2),there is none in tests/ yet)' >&2; exit 2; fi
 endef
 
-run bench: NEEDS = keras,report
+run bench: NEEDS = keras,report,dev
 test golden lint: NEEDS = keras,report,fleet,dev
 stress: NEEDS = keras,report,referee,dev
 screenshots: NEEDS = report,dev

@@ -23,7 +23,7 @@ class Figure(msgspec.Struct, frozen=True):
 
 def cells(f: Figure) -> list[str]:
     def text(value: float) -> str:
-        return f"{value:.4g}"
+        return f"{value:,.0f}" if float(value).is_integer() and abs(value) < 1e12 else f"{value:.4g}"
 
     interval = "" if f.figure.low == f.figure.high else f"{text(f.figure.low)} .. {text(f.figure.high)}"
     return [f.what, f.target, f"{text(f.figure.value)} {f.unit}".strip(), interval, "pass" if f.reached else "short"]

@@ -1,0 +1,121 @@
+"""make bench NAME=house: the project's size, structure and speed beside their targets and beside commit af57aea."""
+
+import argparse
+import contextlib
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+
+import house
+import numpy as np
+import recipes
+from must_reach import Figure, exactly, table
+
+from analysis.stats import Estimate
+
+BASE = "af57aea"
+PAIRS = 3
+TIMED = {  # what -> (words of the command, target)
+    "explain --case S4": (["-m", "analysis.explain", "--case", "S4", "reports/nvidia-h200"], 0.6),
+    "report of the H200 machine": (["-m", "analysis.report", "reports/nvidia-h200", "-o", "{out}"], 0.5),
+    "load of the H200 machine": (["-c", "from workloads import results; results.load('reports/nvidia-h200')"], 0.5),
+}
+# At af57aea, counted by the same functions on its formatted files.
+BEFORE = {"product lines": 50673, "product tokens": 360710, "test lines": 29333}
+
+
+def counted() -> list[Figure]:
+    """Sizes and structure; every figure is a count."""
+    budget = house.budgets()
+    product = [p for package in house.PRODUCT for p in house.files(package) if p.suffix in (".py", ".cu", ".cuh")]
+    tests = [p for p in house.files("tests") if p.suffix == ".py"]
+    rows = [
+        ("product lines, formatted", 46_000, house.product_lines()),
+        ("product tokens", 325_000, house.product_tokens()),
+        ("test lines, formatted", 28_000, house.test_lines()),
+        ("modules in import cycles", 0, sum(map(len, house.cycles(house.imports(house.modules()))))),
+        ("broken import contracts", 0, house.broken_contracts()[0]),
+        ("modules of the fullest folder", budget["modules_a_folder"], max(house.folders().values())),
+        ("lines of the longest .py, .cu or .cuh", budget["file_lines"], max(map(house.lines, product))),
+        ("lines of the longest test file", budget["test_file_lines"], max(map(house.lines, tests))),
+        ("lines of the longest README of a machine", 200, max(map(house.lines, readmes()))),
+        ("other generated pages that are committed", 0, len(pages())),
+    ]
+    rows += [
+        (f"files to touch for {name}", most, len(recipes.files(name)))
+        for name, most in (("a kernel", 1), ("a backend", 2), ("a Keras study", 1), ("an option", 3), ("a dtype", 3))
+    ]
+    return [Figure(what, f"<= {most}", exactly(value), value <= most) for what, most, value in rows]
+
+
+def readmes() -> list[pathlib.Path]:
+    return sorted((house.ROOT / "reports").glob("*/README.md"))
+
+
+def pages() -> list[str]:
+    """Markdown under reports/ that is neither a machine's README nor a table of a bench or a stress run."""
+    listed = subprocess.run(["git", "ls-files", "reports/*.md"], cwd=house.ROOT, capture_output=True, text=True).stdout
+    own = re.compile(r"reports/[^/]+/(README|(bench|stress)-[\w-]+)\.md")
+    return [path for path in listed.split() if not own.fullmatch(path)]
+
+
+@contextlib.contextmanager
+def base() -> Iterator[pathlib.Path]:
+    """A checkout of the commit that times are compared with."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "base"
+        subprocess.run(["git", "worktree", "add", "--detach", "-q", path, BASE], cwd=house.ROOT, check=True)
+        try:
+            yield path
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", path], cwd=house.ROOT, check=True)
+
+
+def seconds(words: list[str], where: pathlib.Path) -> float:
+    with tempfile.TemporaryDirectory() as out:
+        begin = time.perf_counter()
+        filled = [word.replace("{out}", f"{out}/page") for word in words]
+        subprocess.run([sys.executable, *filled], cwd=where, check=True, capture_output=True)
+        return time.perf_counter() - begin
+
+
+def timed() -> list[Figure]:
+    """Seconds of commands over those of the base, in turns; the median of the pairs' ratios, from its least to its greatest."""
+    figures = []
+    with base() as old:
+        for what, (words, most) in TIMED.items():
+            for where in (old, house.ROOT):
+                seconds(words, where)  # fills the caches of bytecode and files
+            ratios = [seconds(words, house.ROOT) / seconds(words, old) for _ in range(PAIRS)]
+            ratio = Estimate(float(np.median(ratios)), min(ratios), max(ratios))
+            figures.append(Figure(f"time of {what} / {BASE}'s", f"<= {most}", ratio, ratio.value <= most))
+    return figures
+
+
+def suite() -> list[Figure]:
+    """The whole test suite on two processes, and the goldens."""
+    begin = time.perf_counter()
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope"], cwd=house.ROOT)
+    taken = time.perf_counter() - begin
+    golden = subprocess.run([sys.executable, "tests/golden.py"], cwd=house.ROOT, env=recipes.environment())
+    return [
+        Figure("the suite, seconds", "<= 330", exactly(taken), taken <= 330 and not done.returncode, "s"),
+        Figure("goldens that differ", "0", exactly(golden.returncode), not golden.returncode),
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--suite", action="store_true", help="run the tests and the goldens too (about 8 minutes)")
+    args = parser.parse_args()
+    figures = counted() + timed() + (suite() if args.suite else [])
+    before = ", ".join(f"{value:,} {what}" for what, value in BEFORE.items())
+    return table("house", "The house: size, structure, speed", figures, [f"At {BASE}, formatted: {before}."])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

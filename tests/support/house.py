@@ -1,0 +1,147 @@
+"""Counts the project's size and structure: lines, code tokens, sizes of files, folders and functions, import cycles.
+
+`make bench NAME=house` prints the counts and tests/test_house.py holds them to the budgets in pyproject.toml.
+"""
+
+import ast
+import collections
+import io
+import pathlib
+import re
+import subprocess
+import sys
+import tokenize
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+PRODUCT = ("kernels", "workloads", "analysis")
+CODE = {".py", ".cu", ".cuh", ".h", ".js", ".css", ".j2", ".html"}
+_LAYOUT = {
+    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT),
+    *(tokenize.ENDMARKER, tokenize.ENCODING),
+}
+# Functions that become machine code: their arguments are pointers and sizes, their length is that of the loop they unroll.
+_COMPILED = {"njit", "jit", "vectorize", "intrinsic", "overload"}
+
+
+def budgets() -> dict:
+    """The table [tool.house] of pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["house"]
+
+
+def files(package: str) -> list[pathlib.Path]:
+    """A package's source files of any language, caches left out."""
+    found = (ROOT / package).rglob("*")
+    return sorted(p for p in found if p.suffix in CODE and "__pycache__" not in p.parts and "_planted" not in p.name)
+
+
+def lines(path: pathlib.Path) -> int:
+    return len(path.read_text(errors="replace").splitlines())
+
+
+def tokens(path: pathlib.Path) -> int:
+    """Code tokens of a Python file: comments and line ends count nothing, a docstring counts one."""
+    return sum(t.type not in _LAYOUT for t in tokenize.generate_tokens(io.StringIO(path.read_text()).readline))
+
+
+def product_lines() -> int:
+    return sum(lines(path) for package in PRODUCT for path in files(package))
+
+
+def product_tokens() -> int:
+    return sum(tokens(path) for package in PRODUCT for path in files(package) if path.suffix == ".py")
+
+
+def test_lines() -> int:
+    return sum(lines(path) for path in files("tests"))
+
+
+def modules() -> dict[str, pathlib.Path]:
+    """Dotted name -> file, of the product's Python."""
+    python = [path for package in PRODUCT for path in files(package) if path.suffix == ".py"]
+    return {".".join(p.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): p for p in python}
+
+
+def imports(known: dict[str, pathlib.Path]) -> dict[str, set[str]]:
+    """What each module imports of the others, anywhere in its file; packages' `__init__` are not followed."""
+    graph: dict[str, set[str]] = {}
+    for module, path in known.items():
+        names: set[str] = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        graph[module] = {n for n in names if n in known and n != module and known[n].name != "__init__.py"}
+    return graph
+
+
+def cycles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Groups of modules that import each other, by Kosaraju's two passes over the graph."""
+    seen: set[str] = set()
+    order: list[str] = []
+
+    def visit(start: str, edges: dict[str, set[str]]) -> list[str]:
+        stack, done = [(start, iter(edges[start]))], []
+        seen.add(start)
+        while stack:
+            rest = stack[-1][1]
+            following = next((n for n in rest if n not in seen), None)
+            if following is None:
+                done.append(stack.pop()[0])
+            else:
+                seen.add(following)
+                stack.append((following, iter(edges[following])))
+        return done
+
+    for module in graph:
+        if module not in seen:
+            order += visit(module, graph)
+    backward = collections.defaultdict(set, {m: set() for m in graph})
+    for module, targets in graph.items():
+        for target in targets:
+            backward[target].add(module)
+    seen.clear()
+    groups = [visit(module, backward) for module in reversed(order) if module not in seen]
+    return [sorted(group) for group in groups if len(group) > 1]
+
+
+def folders() -> dict[str, int]:
+    """Folder -> its Python modules, without `__init__` and `__main__`."""
+    own = (p for p in modules().values() if p.name not in ("__init__.py", "__main__.py"))
+    return dict(collections.Counter(str(p.parent.relative_to(ROOT)) for p in own))
+
+
+def functions(path: pathlib.Path) -> list[tuple[str, int, int]]:
+    """(name, lines, parameters) of a file's functions, but for those that are compiled and those that hold such a one."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and not _compiled(node):
+            a = node.args
+            counted = [n.arg for n in (*a.posonlyargs, *a.args, *a.kwonlyargs) if n.arg not in ("self", "cls")]
+            found.append((node.name, (node.end_lineno or 0) - node.lineno + 1, len(counted)))
+    return found
+
+
+def _compiled(function: ast.AST) -> bool:
+    names = {
+        name.id if isinstance(name, ast.Name) else getattr(name, "attr", "")
+        for node in ast.walk(function)
+        for decorator in getattr(node, "decorator_list", [])
+        for name in ast.walk(decorator)
+    }
+    return bool(names & _COMPILED)
+
+
+def sentences(docstring: str) -> int:
+    """How many sentences a docstring has; dots inside names, numbers and code do not end one."""
+    text = re.sub(r"`[^`]*`", "x", " ".join(docstring.split()))
+    return len(re.findall(r"[.!?](?=\s+[A-Z(\"']|$)", text)) or 1
+
+
+def broken_contracts() -> tuple[int, str]:
+    """How many import contracts of pyproject.toml are broken, and what import-linter prints of them."""
+    words = [sys.executable, "-c", "import importlinter.cli as c; c.lint_imports_command()", "--no-cache"]
+    made = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    found = re.search(r"(\d+) kept, (\d+) broken", made.stdout)
+    return (int(found[2]) if found else 1), made.stdout + made.stderr

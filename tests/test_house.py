@@ -1,0 +1,81 @@
+"""The house stays in order: sizes, layers and words, held to the budgets in pyproject.toml."""
+
+import ast
+
+import house
+import pytest
+
+BUDGET = house.budgets()
+MODULES = house.modules()
+GRAPH = house.imports(MODULES)
+
+
+@pytest.mark.parametrize("what", ["product_lines", "product_tokens", "test_lines"])
+def test_the_whole_is_within_its_budget(what):
+    counted = getattr(house, what)()
+    assert counted <= BUDGET[what], f"{counted} {what}; raising the budget needs its reason in CHANGELOG.md"
+
+
+def test_no_file_is_too_long():
+    product = [p for package in house.PRODUCT for p in house.files(package) if p.suffix in (".py", ".cu", ".cuh")]
+    tests = [p for p in house.files("tests") if p.suffix == ".py"]
+    long = {str(p): n for p in product if (n := house.lines(p)) > BUDGET["file_lines"]}
+    long |= {str(p): n for p in tests if (n := house.lines(p)) > BUDGET["test_file_lines"]}
+    assert not long
+
+
+def test_no_folder_is_too_full():
+    assert not {folder: n for folder, n in house.folders().items() if n > BUDGET["modules_a_folder"]}
+
+
+def test_no_function_is_too_long_or_takes_too_much():
+    large = {
+        f"{module}.{name}": (lines, parameters)
+        for module, path in MODULES.items()
+        for name, lines, parameters in house.functions(path)
+        if lines > BUDGET["function_lines"] or parameters > BUDGET["function_parameters"]
+    }
+    assert not large
+
+
+def test_no_modules_import_each_other():
+    assert not house.cycles(GRAPH)
+
+
+def test_cycles_are_found():
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
+    assert sorted(house.cycles(graph)) == [["a", "b", "c"], ["e", "e2"]]
+
+
+def test_every_package_says_in_two_sentences_what_it_holds():
+    for module, path in MODULES.items():
+        text = ast.get_docstring(ast.parse(path.read_text()))
+        assert text, f"{module} has no docstring"
+        assert house.sentences(text) <= BUDGET["docstring_sentences"], module
+
+
+def test_sentences_are_counted():
+    assert house.sentences("One thought. Then 2.5 more, see `a. B`.") == 2
+    assert house.sentences("No dot at the end") == 1
+
+
+FRAMEWORKS = {"tensorflow", "keras", "jax"}
+# What runs in worker processes alone; a framework that another process imports would take its GPU and its threads.
+IN_WORKERS = ("workloads.frameworks.", "workloads.harness.startup", "workloads.harness.cache_state")
+
+
+def test_frameworks_are_imported_in_workers_only():
+    for module, path in MODULES.items():
+        own = module.startswith(IN_WORKERS) or (module.startswith("kernels.") and "tensorflow" in module)
+        taken = {
+            name.split(".")[0]
+            for node in ast.walk(ast.parse(path.read_text()))
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in ([node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names])
+        }
+        assert own or not taken & FRAMEWORKS, module
+
+
+def test_contracts_of_imports_are_kept():
+    broken, printed = house.broken_contracts()
+    assert not broken, printed
