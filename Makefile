@@ -5,7 +5,8 @@ BENCHES = $(sort $(patsubst tests/bench/%.py,%,$(wildcard tests/bench/*.py)))
 STRESSES = $(sort $(patsubst tests/stress/%.py,%,$(wildcard tests/stress/*.py)))
 comma := ,
 # What tests, benches and stress runs import of each other; their own folder is not on the path: cudnn.py there is a bench.
-SEEN = $(CURDIR)$(foreach room,support kernels workloads analysis report,:$(CURDIR)/tests/$(room))
+TESTS = $(CURDIR)/tests
+SEEN = $(CURDIR):$(TESTS)/support:$(TESTS)/kernels:$(TESTS)/workloads:$(TESTS)/analysis:$(TESTS)/report
 
 help:
 	@echo 'make run               set up once, then the quick suite: where the GPU starts to win on this machine'
