@@ -4,10 +4,8 @@ import msgspec
 
 GROUP_ROWS = 2048  # of a product, whose tiles are worked on together
 HOPPER_SHARED_BYTES = 227 << 10  # what a block may have, from the CUDA C programming guide
-LINE, STORED_BYTES = (
-    128,
-    64 * 128,
-)  # of a row of a stage, and of a part of the results on their way, as the .cu of wgmma have them
+# Bytes of a row of a stage, and of a part of the results on their way, as the wgmma sources have them.
+LINE, STORED_BYTES = 128, 64 * 128
 
 
 class Tiles(msgspec.Struct, frozen=True):
@@ -18,8 +16,8 @@ class Tiles(msgspec.Struct, frozen=True):
 
     @property
     def tile(self) -> tuple[int, int]:
-        """Rows and columns of the product that a block works on."""
-        raise NotImplementedError
+        """Rows and columns of the product that a block works on; each kind of tiles has its own."""
+        raise NotImplementedError(type(self).__name__)
 
     def count(self, rows: int, columns: int) -> int:
         """Tiles that cover a product."""
