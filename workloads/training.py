@@ -190,14 +190,7 @@ class Table(Lines):
         from analysis.training import break_even
 
         p = m.problem
-        start = [
-            p.model,
-            str(p.batch),
-            str(p.samples),
-            str(p.epochs),
-            training.where_word(m),
-            training.way_word(m),
-        ]
+        start = [p.model, str(p.batch), str(p.samples), str(p.epochs), training.where_word(m), training.way_word(m)]
         once = [m.phases_s[name] for name in ("import", "device_start") if name in m.phases_s]
         began = number(sum(once)) if once else "-"
         if m.status != "ok":

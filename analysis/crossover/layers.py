@@ -212,14 +212,7 @@ def grouped(compared, key) -> "dict[tuple, Spread]":
 
 def by_size(m: "Measurement") -> tuple:
     """Sorts and names a group of rows: device, arithmetic, what ran it, size."""
-    return (
-        m.device,
-        m.problem.math != "float32",
-        m.problem.math,
-        m.kernel,
-        size_of(m.problem),
-        size_words(m.problem),
-    )
+    return (m.device, m.problem.math != "float32", m.problem.math, m.kernel, size_of(m.problem), size_words(m.problem))
 
 
 def rate_sentences(measurements: "Iterable[Measurement]", op: str, roofs: "tuple[Roof, ...]" = ()) -> list[str]:

@@ -13,17 +13,7 @@ from analysis.predict.curves import Curve, Point, curve
 from analysis.predict.fusion import Kernel
 from analysis.predict.profile import COMPILED, JIT, OP_BY_OP, Lacking, Profile, once
 from analysis.predict.step_work import RULES, Path, kernels_of, step_works, work_parts
-from analysis.stats import (
-    NOTHING,
-    Estimate,
-    exact,
-    independent_sum,
-    median,
-    middle,
-    plus_minus,
-    total,
-    within_factor,
-)
+from analysis.stats import NOTHING, Estimate, exact, independent_sum, median, middle, plus_minus, total, within_factor
 from kernels import networks
 from kernels.networks.layers import Layer, Network
 from kernels.problems import Stream, Training

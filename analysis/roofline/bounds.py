@@ -5,16 +5,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from analysis.roofline.roofs import (
-    BEST_MATMUL,
-    QUEUED,
-    TOLERANCE,
-    WAITED,
-    Roof,
-    describe,
-    last_cache_bytes,
-    roofs,
-)
+from analysis.roofline.roofs import BEST_MATMUL, QUEUED, TOLERANCE, WAITED, Roof, describe, last_cache_bytes, roofs
 from analysis.stats import Estimate, clock_of, is_gpu, quick_seconds, seconds_of
 from analysis.units import count
 from kernels.problems import Problem
@@ -100,12 +91,7 @@ def level(roofs: "Iterable[Roof]", device: str, footprint: int, threads: int | N
     return memory if memory and footprint > memory.floor_bytes else None
 
 
-def attainable(
-    roofs: "Iterable[Roof]",
-    problem: "Problem",
-    settings: "Settings",
-    clock: str = "",
-) -> Bound | None:
+def attainable(roofs: "Iterable[Roof]", problem: "Problem", settings: "Settings", clock: str = "") -> Bound | None:
     """The least seconds that the measured roofs allow a problem; None when the roof that matters was not measured.
 
     The memory's roof counts for cold rows and for working sets that no cache holds; for others it is that of the smallest

@@ -183,17 +183,11 @@ def _once(m: Measurement) -> Constant:
 
 
 def find(
-    constants: Iterable[Constant],
-    name: str,
-    device: str,
-    *,
-    clock: str = "host-latency",
-    jit: str | None = None,
+    constants: Iterable[Constant], name: str, device: str, *, clock: str = "host-latency", jit: str | None = None
 ) -> Constant | None:
     """The constant of that name on a device and clock, or None; `jit` where several differ by it."""
     return next(
-        (c for c in constants if (c.name, c.device, c.clock) == (name, device, clock) and jit in (None, c.jit)),
-        None,
+        (c for c in constants if (c.name, c.device, c.clock) == (name, device, clock) and jit in (None, c.jit)), None
     )
 
 

@@ -83,11 +83,7 @@ def _compared(case: Case, claim: Claim, pair: Pair, found: list[Pair]) -> Compar
         *_traps(pair, by, gpu),
     ]
     return Comparison(
-        case,
-        claim,
-        training.way_word(pair.gpu.row),
-        here,
-        tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",),
+        case, claim, training.way_word(pair.gpu.row), here, tuple(told) or (f"{NOT_MEASURED}: {case.unknown}",)
     )
 
 

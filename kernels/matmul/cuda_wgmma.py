@@ -44,13 +44,7 @@ def placed(array: cupy.ndarray, out: bool = False) -> Placed:
 
 
 def call(
-    problem: Matmul,
-    of: matmul_tiles.Groups,
-    a: Placed,
-    b: Placed,
-    c: Placed,
-    result,
-    group_rows: int = GROUP_ROWS,
+    problem: Matmul, of: matmul_tiles.Groups, a: Placed, b: Placed, c: Placed, result, group_rows: int = GROUP_ROWS
 ):
     """The call of matmul/cuda_wgmma.cu with those tiles."""
     m, n, k = problem.m, problem.n, problem.k

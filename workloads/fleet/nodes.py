@@ -104,12 +104,7 @@ def _uuids(run: Run) -> list[str]:
 
 
 def gather(
-    ray,
-    parts: list[Part],
-    order: bytes,
-    limit_s: float,
-    seen: Callable[[Part, str], None],
-    stopped: list[str],
+    ray, parts: list[Part], order: bytes, limit_s: float, seen: Callable[[Part, str], None], stopped: list[str]
 ) -> None:
     """Runs every node's suite at once and copies its folder as it grows, until all have ended, died, or said nothing for
     `limit_s`, or something is in `stopped`. `seen` gets each line that a suite says."""

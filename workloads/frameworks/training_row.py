@@ -61,9 +61,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
         if row.settings.device == "cpu":
             raise MemoryError from None
         raise OutOfMemory(" ".join(str(error).split())[:200]) from None
-    return row.result(
-        **{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()},
-    )
+    return row.result(**{"status": "ok", **fields, "phases_s": phases, "values": values, "at": now()})
 
 
 def _trained(row: Row, limits: Limits, seed: int, phases: dict, values: dict) -> dict:

@@ -45,11 +45,7 @@ def _one(parts: list[tuple[int, str, Chart]]) -> Chart:
             rows.append((letter, *(at.get(head, "-") for head in heads)))
     shown = list(views.values())
     return msgspec.structs.replace(
-        first,
-        views=shown,
-        heads=("run", *heads),
-        rows=rows,
-        chooses=first.chooses or "View",
+        first, views=shown, heads=("run", *heads), rows=rows, chooses=first.chooses or "View"
     )
 
 
