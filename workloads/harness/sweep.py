@@ -20,7 +20,8 @@ from workloads.harness.plan import RIGOROUS_PROCESSES, name
 from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, Worker, environment
 from workloads.machine import facts
-from workloads.records import Measurement, Row, Run, Samples, row_flags
+from workloads.records import Measurement, Row, Run, row_flags
+from workloads.records.visits import joined, merged
 
 LOCAL = ROOT / "reports" / "local"
 _LONGEST_ROW_S = 120.0  # beyond what the clocks may take: inputs, compilation, the check
@@ -208,36 +209,6 @@ def _way(row: Row) -> str:
     return row.kernel + getattr(row.problem, "math", "") + msgspec.json.encode(row.settings, order="sorted").decode()
 
 
-def merged(parts: list[Measurement], reason: str = "") -> Measurement:
-    """One measurement from several: each becomes one block, so intervals are over processes (or alternating blocks). What
-    happened once in each process is a series (`import_s`, `first_call_s`), and so are the short fits of each."""
-    bad = next((m for m in parts if m.status != "ok"), None)
-    if bad:
-        return bad
-    clocks = [s.clock for s in parts[0].samples]
-    epochs = records.EPOCHS_OF * all(map(records.by_epochs, parts))
-    samples = tuple(
-        joined([s for m in parts for s in m.samples if s.clock == c], reason or f"{epochs}{len(parts)} processes")
-        for c in clocks
-    )
-    flags = tuple(dict.fromkeys(f for m in parts for f in m.flags))
-    once = (
-        {}
-        if reason
-        else {
-            f"{name}_s": tuple(m.phases_s[name] for m in parts if name in m.phases_s)
-            for name in dict.fromkeys(name for m in parts for name in m.phases_s)
-        }
-    )
-    for i, m in enumerate(parts):
-        once |= (
-            {}
-            if reason
-            else {records.of_process(name, i): taken for name, taken in m.series.items() if records.tells(name)}
-        )
-    return msgspec.structs.replace(parts[-1], samples=samples, flags=flags, series={**parts[-1].series, **once})
-
-
 def alternate(
     rows: list[Row],
     limits: Limits,
@@ -292,13 +263,6 @@ def _one_cpu() -> set[int] | None:
 def _told_apart(taken: list[list[Measurement]], noise: float) -> bool:
     first, *others = ([m.samples[0] for m in side] for side in taken)
     return all(stats.verdict(joined(first), joined(o), paired=True).ratio.noise <= noise for o in others)
-
-
-def joined(parts: list[Samples], reason: str = "") -> Samples:
-    """Samples of the same clock from several processes or blocks, each a block of its own."""
-    seconds = tuple(s for part in parts for s in part.seconds)
-    block = tuple(i for i, part in enumerate(parts) for _ in part.seconds)
-    return Samples(parts[0].clock, seconds, parts[0].calls, block, reason)
 
 
 @contextlib.contextmanager

@@ -1,6 +1,6 @@
 """Result files: one JSON object a line, append-only; a Run first, then a Measurement for each row.
 
-A resumed sweep adds another Run line before its own rows, and of one row key the last line wins.
+A resumed sweep adds another Run line before its own rows. The visits of a row are one; of whole lines the last wins.
 """
 
 import fcntl
@@ -16,6 +16,7 @@ from workloads import ROOT
 from workloads.options import Usage
 from workloads.records import baselines
 from workloads.records.rows import SAMPLES, SCHEMA, Line, Measurement, Run, finite, sound
+from workloads.records.visits import together
 
 _decoder = msgspec.json.Decoder(Line)
 
@@ -102,12 +103,13 @@ class Writer:
 
 
 def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
-    """(runs, measurements, bad lines counted) of a result file's lines; of one row key the last line wins.
+    """(runs, measurements, bad lines counted) of a result file's lines: the visits of a row joined, of whole rows the last.
 
-    A row with losses and no note of its samples gets one: `as of sources HASH`, those of its run.
+    A visit continues those before it whose number is lower; any other begins the row anew, as a whole line does. A row with
+    losses and no note of its samples gets one: `as of sources HASH`, those of its run.
     """
     runs: list[Run] = []
-    rows: dict[str, Measurement] = {}
+    rows: dict[str, list[Measurement]] = {}
     bad = 0
     for text in lines:
         try:
@@ -122,9 +124,13 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
         else:
             if "loss" in line.series and SAMPLES not in line.notes and runs:
                 line = msgspec.structs.replace(line, notes={**line.notes, SAMPLES: f"as of sources {runs[-1].sources}"})
-            rows.pop(line.key, None)
-            rows[line.key] = line
-    return runs, list(rows.values()), bad
+            before = rows.get(line.key)
+            if before and 0 < before[-1].visit < line.visit:
+                before.append(line)
+            else:
+                rows.pop(line.key, None)
+                rows[line.key] = [line]
+    return runs, [together(parts) if parts[-1].visit else parts[-1] for parts in rows.values()], bad
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -156,7 +162,7 @@ def files_of(run: str | os.PathLike) -> list[pathlib.Path]:
 
 
 def read(*runs: str | os.PathLike) -> Loaded:
-    """Reads result files, run folders or machine folders; of one row key the newest line wins.
+    """Reads result files, run folders or machine folders; of one row key the newest wins, by its own time.
 
     Raises: FileNotFoundError when a run has no result file.
     """
@@ -166,8 +172,12 @@ def read(*runs: str | os.PathLike) -> Loaded:
         key=lambda part: part[0][0].started_at if part[0] else "",
     )
     rows: dict[str, Measurement] = {}
-    for _, measurements, _ in parts:
-        rows.update({m.key: m for m in measurements})
+    times: dict[str, str] = {}
+    for runs, measurements, _ in parts:
+        for m in measurements:
+            at = m.at or (runs[-1].started_at if runs else "")
+            if at >= times.get(m.key, ""):
+                rows[m.key], times[m.key] = m, at
     runs_read = tuple(r for part in parts for r in part[0])
     return Loaded(runs_read, tuple(rows.values()), sum(part[2] for part in parts), tuple(map(str, files)))
 

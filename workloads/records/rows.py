@@ -22,6 +22,7 @@ FITS = re.compile(r"fit_s (\d+)x(\d+)")
 EPOCHS = "epoch_s"
 OF_PROCESS = " process "
 EPOCHS_OF = "epochs of "  # how the reason begins why a row stopped whose samples are its epochs
+VISITS_AT = "visit_at_s"  # the series of when each visit of a row ended, in Unix seconds
 STATUSES = ("ok", "skipped", "failed", "wrong")
 # Seconds of a call, numbers of any unit, counts: nothing that was measured comes near.
 _LONGEST_S, _LARGEST, _MOST = 1e9, 1e30, 1 << 60
@@ -108,6 +109,7 @@ class Measurement(Row, frozen=True, tag="measurement"):
 
     phases_s: seconds of what happens once (first_call, import, ...). values: further numbers, the unit in the name.
     check: how the answer was checked. flags: what makes the number doubtful. notes: what the kernel chose (its plan).
+    visit: 0 for a whole row; in a result file and a worker's answer i for what was timed in the i-th round, to be joined.
     """
 
     status: str
@@ -121,6 +123,7 @@ class Measurement(Row, frozen=True, tag="measurement"):
     max_error: float | None = None
     at: str = ""
     notes: dict[str, str] = {}
+    visit: int = 0
 
     @property
     def ok(self) -> bool:
@@ -137,6 +140,17 @@ class Measurement(Row, frozen=True, tag="measurement"):
     def on(self, clock: str) -> Samples | None:
         """The samples of that clock, if they were taken."""
         return next((s for s in self.samples if s.clock == clock), None)
+
+    @property
+    def visits(self) -> int:
+        """How many visits it was joined from; 0 of a row that was timed in one go."""
+        return len(self.series.get(VISITS_AT, ()))
+
+    @property
+    def span_s(self) -> float | None:
+        """Seconds from the end of its first visit to the end of its last; None without visits."""
+        taken = self.series.get(VISITS_AT)
+        return max(taken) - min(taken) if taken else None
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -246,6 +260,7 @@ def sound(line) -> bool:
         and all(kernel)
         and line.status in STATUSES
         and min(counts[:2]) >= 1
+        and 0 <= line.visit < _MOST
         and max(counts) < _MOST
         and len({s.clock for s in samples}) == len(samples)
         and all(

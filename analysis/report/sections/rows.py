@@ -11,7 +11,7 @@ from analysis.report.terminal import fraction_words
 from analysis.roofline.bounds import Judged
 from analysis.stats import is_gpu, of
 from analysis.text import training as rows
-from workloads.records import Measurement, Samples
+from workloads.records import Measurement, Samples, visits
 
 QUANTILES = 50  # of a row at most, over all its clocks
 FEWER, MANY = 20, 1000  # of each row where there are many
@@ -94,7 +94,7 @@ def record(m: "Measurement", judged: Judged, most: int = QUANTILES) -> dict:
     made |= {"status": m.status} | ({"reason": m.reason} if m.reason else {})
     taken = [x for x in m.samples if x.seconds]
     if taken:
-        made["clocks"] = {x.clock: _clock(x, max(2, most // len(taken))) for x in taken}
+        made["clocks"] = {x.clock: _clock(x, visits.span(m), max(2, most // len(taken))) for x in taken}
     if judged.fraction:
         made["roof_fraction"] = rounded(judged.fraction.value)
     flags = [*m.flags, *([judged.flag] if judged.flag else [])]
@@ -114,7 +114,7 @@ def _finite(numbers: dict[str, float]) -> dict[str, float]:
     return {name: rounded(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
-def _clock(samples: "Samples", most: int) -> dict:
+def _clock(samples: "Samples", span: str, most: int) -> dict:
     """Seconds a call: the median with its interval, how many samples, why they ended, quantiles from least to most."""
     middle, n = of(samples), len(samples.seconds)
     at = np.sort(samples.seconds)[np.unique(np.linspace(0, n - 1, min(most, n)).round().astype(int))]
@@ -124,6 +124,6 @@ def _clock(samples: "Samples", most: int) -> dict:
         "high_s": rounded(middle.high),
         "samples": n,
         "calls": samples.calls,
-        "stopped": samples.stop_reason,
+        "stopped": samples.stop_reason + span,
         "quantiles_s": [float(f"{v:.4g}") for v in at],
     }

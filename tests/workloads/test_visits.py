@@ -1,0 +1,111 @@
+"""Visits of a row: one line each in a result file, one row on reading."""
+
+import msgspec
+import pytest
+
+from kernels.problems import Matmul
+from workloads import records
+from workloads.records import Machine, Measurement, Run, Samples, Settings, visits
+
+HERE = Machine("intel-avx512-2c", "a CPU", "intel", "avx512", 2, 1, 1 << 34)
+ROW = Measurement("matmul/numpy/blas", Matmul(8, 8, 8), Settings(threads=1), "ok", at="2026-01-01T00:00:00Z")
+
+
+def visit(i, *seconds, clock="host-latency", at=None, **fields):
+    """The row's visit of round i, which ended at second 100 + 2 i."""
+    samples = (Samples(clock, seconds, 4, (0,) * len(seconds), "visit"),) if seconds else ()
+    series = {"visit_at_s": (100.0 + 2 * i if at is None else at,)}
+    return msgspec.structs.replace(ROW, samples=samples, series=series, visit=i, **fields)
+
+
+def run(at="2026-01-01T00:00:00Z"):
+    return Run(records.SCHEMA, HERE, {}, "python -m workloads.matmul", 1, "abc", "def", at)
+
+
+def decoded(*lines):
+    return records.decode([msgspec.json.encode(line) for line in lines])[1]
+
+
+def test_the_visits_of_a_row_are_one_measurement_by_hand():
+    one = visit(1, 1.0, 2.0, check="exact", max_error=0.0, phases_s={"first_call": 9.0}, values={"w": 1.0})
+    two, three = visit(2, 4.0, flags=("other-load",), values={"w": 5.0}), visit(3, 3.0, 5.0, values={"w": 2.0})
+    (row,) = decoded(one, two, three)
+    assert row.samples == (Samples("host-latency", (1.0, 2.0, 4.0, 3.0, 5.0), 4, (0, 0, 1, 2, 2), "3 visits"),)
+    assert (row.visit, row.visits, row.span_s, row.series) == (0, 3, 4.0, {"visit_at_s": (102.0, 104.0, 106.0)})
+    assert (row.check, row.max_error, row.phases_s) == ("exact", 0.0, {"first_call": 9.0})
+    assert row.flags == ("other-load",) and row.values == {"w": 2.0} and row.key == ROW.key
+
+
+def test_each_clock_has_the_visits_that_took_it():
+    both = msgspec.structs.replace(visit(2, 3.0), samples=visit(2, 3.0).samples + visit(2, 0.5, clock="device").samples)
+    (row,) = decoded(visit(1, 1.0), both)
+    assert row.on("host-latency").block == (0, 1) and row.on("device").block == (1,)
+
+
+def test_a_visit_that_failed_is_the_rows_reason():
+    (row,) = decoded(visit(1, 1.0), visit(2, status="failed", reason="died"))
+    assert (row.status, row.reason, row.visit) == ("failed", "died", 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "seconds"),
+    [
+        ([visit(1, 1.0), visit(2, 2.0), visit(1, 3.0)], (3.0,)),  # a round not above the last one begins anew
+        ([visit(2, 1.0), visit(3, 2.0)], (1.0, 2.0)),  # a size added after the first round
+        ([visit(1, 1.0), visit(4, 2.0)], (1.0, 2.0)),  # a torn line between them
+        ([visit(1, 1.0), msgspec.structs.replace(visit(1, 7.0), visit=0)], (7.0,)),  # a whole row replaces visits
+        ([msgspec.structs.replace(visit(1, 7.0), visit=0), visit(1, 1.0)], (1.0,)),
+    ],
+)
+def test_which_visits_are_one_series(lines, seconds):
+    (row,) = decoded(*lines)
+    assert row.samples[0].seconds == seconds
+
+
+def test_rows_stay_in_the_order_of_their_first_visits():
+    other = msgspec.structs.replace(visit(1, 5.0), problem=Matmul(9, 9, 9))
+    assert [m.problem.n for m in decoded(visit(1, 1.0), other, visit(2, 1.0))] == [8, 9]
+
+
+def test_visits_in_processes_of_their_own_are_processes():
+    alone = [
+        msgspec.structs.replace(m, samples=(msgspec.structs.replace(m.samples[0], stop_reason="process"),))
+        for m in (visit(1, 1.0, phases_s={"import": 2.0}), visit(2, 2.0, phases_s={"import": 3.0}))
+    ]
+    (row,) = decoded(*alone)
+    assert row.samples[0].stop_reason == "2 processes" and row.series["import_s"] == (2.0, 3.0)
+    assert row.phases_s == {"import": 3.0}
+
+
+def test_whole_rows_are_as_they_were():
+    whole = msgspec.structs.replace(visit(1, 1.0, 2.0), visit=0, series={})
+    assert decoded(whole) == [whole] and (whole.visits, whole.span_s) == (0, None)
+
+
+@pytest.mark.parametrize(
+    ("taken", "said"), [((100.0, 103.2), " within 3 s"), ((1.0, 1.2), " within 1 s"), ((0, 31), "")]
+)
+def test_a_short_span_is_said(taken, said):
+    (row,) = decoded(*(visit(i + 1, 1.0, at=float(at)) for i, at in enumerate(taken)))
+    assert visits.span(row) == said and visits.span(ROW) == ""
+
+
+def test_a_resumed_files_newer_row_wins_over_a_run_begun_between(tmp_path):
+    """File a begins first and is resumed last: what was added then is the newest, though the other run began later."""
+    for name, at, rows in (
+        ("a", "2026-01-01T00:00:00Z", [("2026-01-01T00:00:01Z", 8, 1.0), ("2026-01-03T00:00:00Z", 9, 3.0)]),
+        ("b", "2026-01-02T00:00:00Z", [("2026-01-02T00:00:01Z", 8, 2.0), ("2026-01-02T00:00:02Z", 9, 2.0)]),
+    ):
+        with records.Writer(tmp_path / name / "matmul.jsonl", run(at)) as writer:
+            for when, n, seconds in rows:
+                row = msgspec.structs.replace(visit(1, seconds, at=1.0), problem=Matmul(n, n, n), at=when)
+                writer.append(row)
+    loaded = records.read(tmp_path).measurements
+    assert {m.problem.n: m.samples[0].seconds for m in loaded} == {8: (2.0,), 9: (3.0,)}
+
+
+def test_a_row_without_a_time_is_as_old_as_its_run(tmp_path):
+    for name, at in (("b", "2026-01-01T00:00:00Z"), ("a", "2026-01-02T00:00:00Z")):
+        with records.Writer(tmp_path / name / "matmul.jsonl", run(at)) as writer:
+            writer.append(ROW.row.result("skipped", f"in {name}"))
+    assert records.read(tmp_path).measurements[0].reason == "in a"

@@ -1,0 +1,75 @@
+"""Rows timed at several moments: one line a visit in a result file, one Measurement on reading."""
+
+import statistics
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from analysis import units
+from workloads.records.rows import EPOCHS_OF, VISITS_AT, Measurement, Samples, by_epochs, of_process, tells
+
+PROCESS = "process"  # the stop reason of a visit in a process of its own; of others it is anything else
+SHORT_S = 30.0  # visits within so many seconds have seen one mood of the host
+
+
+def joined(parts: Iterable[Samples], reason: str = "", blocks: Iterable[int] | None = None) -> Samples:
+    """Samples of one clock from several processes, visits or blocks, each a block of its own, numbered from 0 or as given."""
+    parts = list(parts)
+    numbers = range(len(parts)) if blocks is None else blocks
+    seconds = tuple(s for part in parts for s in part.seconds)
+    block = tuple(i for i, part in zip(numbers, parts, strict=True) for _ in part.seconds)
+    return Samples(parts[0].clock, seconds, parts[0].calls, block, reason)
+
+
+def merged(parts: Sequence[Measurement], reason: str = "") -> Measurement:
+    """One measurement of a row from several; the first that is not ok where one is not.
+
+    Each part is a block, so intervals are over visits (numbered by their round) or processes. Values are the median of the
+    parts', flags those of any; what happened once in each process is a series (`import_s`), and so are its short fits; else
+    the newest part that says something is believed.
+    """
+    bad = next((m for m in parts if m.status != "ok"), None)
+    if bad:
+        return msgspec.structs.replace(bad, visit=0)
+    reason = reason or f"{EPOCHS_OF * all(map(by_epochs, parts))}{len(parts)} processes"
+    clocks = dict.fromkeys(s.clock for m in parts for s in m.samples)
+    taken = {c: {m.visit - 1 if m.visit else i: s for i, m in enumerate(parts) if (s := m.on(c))} for c in clocks}
+    phases, values = (_listed(getattr(m, name) for m in parts) for name in ("phases_s", "values"))
+    series = {name: seconds for m in parts for name, seconds in m.series.items()}
+    series |= {f"{name}_s": tuple(own) for name, own in phases.items() if len(own) > 1}
+    series |= {of_process(n, i): own for i, m in enumerate(parts) for n, own in m.series.items() if tells(n)}
+    if VISITS_AT in series:
+        series[VISITS_AT] = tuple(at for m in parts for at in m.series.get(VISITS_AT, ()))
+    return msgspec.structs.replace(
+        parts[-1],
+        samples=tuple(joined(own.values(), reason, own) for own in taken.values()),
+        phases_s={name: own[-1] for name, own in phases.items()},
+        values={name: statistics.median(own) for name, own in values.items()},
+        series=series,
+        flags=tuple(dict.fromkeys(flag for m in parts for flag in m.flags)),
+        check=next((m.check for m in reversed(parts) if m.check), ""),
+        max_error=next((m.max_error for m in reversed(parts) if m.max_error is not None), None),
+        notes={name: text for m in parts for name, text in m.notes.items()},
+        visit=0,
+    )
+
+
+def together(visits: Sequence[Measurement]) -> Measurement:
+    """The row that its visits come to, in the order they were made."""
+    alone = any(s.stop_reason == PROCESS for m in visits for s in m.samples)
+    count = len(visits)
+    return merged(visits, units.count(count, "visit") if not alone else f"{count} process{'es' * (count > 1)}")
+
+
+def span(m: Measurement) -> str:
+    """In how few seconds a row's visits were made, for a table: ` within 3 s`; empty where they are far enough apart."""
+    return f" within {max(m.span_s, 1):.0f} s" if m.span_s is not None and m.span_s < SHORT_S else ""
+
+
+def _listed(parts: Iterable[dict[str, float]]) -> dict[str, list[float]]:
+    """Name -> what each part that has it says."""
+    found: dict[str, list[float]] = {}
+    for part in parts:
+        for name, value in part.items():
+            found.setdefault(name, []).append(value)
+    return found
