@@ -73,7 +73,7 @@ def load(path: str) -> list[Prediction]:
     """
     try:
         found = [msgspec.json.decode(line, type=Prediction) for line in pathlib.Path(path).read_bytes().splitlines()]
-    except (OSError, msgspec.DecodeError, ValueError) as error:
+    except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
         raise options.Usage(f"{path or repr(path)} holds no predictions: {error}", MAKES) from error
     if not found:
         raise options.Usage(f"{path} holds no predictions: it is empty", MAKES)

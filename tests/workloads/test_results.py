@@ -45,9 +45,9 @@ def test_garbage_lines_are_counted_and_skipped(tmp_path):
     path = tmp_path / "matmul.jsonl"
     write(path, row(1))
     with open(path, "ab") as file:
-        file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n')
+        file.write(b'garbage\n{"type":"matmul"}\n\xff\xfe\n{"type":"measurement"}\n[]\n' + b'{"a":' * 10_000 + b"\n")
     loaded = records.read(path)
-    assert loaded.measurements == (row(1),) and loaded.bad_lines == 5
+    assert loaded.measurements == (row(1),) and loaded.bad_lines == 6
 
 
 def test_the_last_line_of_a_key_wins(tmp_path):

@@ -114,7 +114,7 @@ def decode(lines: Iterable[bytes]) -> tuple[list[Run], list[Measurement], int]:
     for text in lines:
         try:
             line = _decoder.decode(text)
-        except (msgspec.DecodeError, ValueError):
+        except (msgspec.DecodeError, ValueError, RecursionError):
             bad += 1
             continue
         if not sound(line):
