@@ -38,11 +38,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def guarded(command: str, job, arguments: argparse.Namespace) -> int:
     """Runs the job; what is wrong with the runs or the folder becomes a Usage."""
+    from analysis.report import page
+
     elsewhere = f"python -m {command} {arguments.runs[0]} -o DIR"
     try:
         return job(arguments)
     except ValueError as error:
-        raise options.Usage(str(error), f"python -m {command} {arguments.runs[0]}") from error
+        raise options.Usage(str(error), f"python -m {command} {page.folder_of(arguments.runs[0])}") from error
     except BrokenPipeError:
         raise
     except OSError as error:

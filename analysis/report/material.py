@@ -121,11 +121,13 @@ _ROOFS = ("peak", "stream")  # what every command measures for its own roofs
 def shown(paths: "Iterable[str | os.PathLike]") -> list[Material]:
     """What the page shows, the first machine first; several of them have a letter and a name each.
 
-    Raises: FileNotFoundError when there is no result file; ValueError for an unreadable one.
+    Raises: FileNotFoundError when there is no result file; ValueError for a file that holds none.
     """
     groups: list[tuple[str, list[str], Loaded, str]] = []  # machine, files, what they hold, a name
     for path in paths:
         for key, loaded in by_machine(path).items():
+            if not (loaded.runs or loaded.measurements) and os.path.isfile(path):
+                raise ValueError(f"{path} is no result file")
             own = [i for i, group in enumerate(groups) if group[0] == key]
             if own and not any(_again(groups[i][2], loaded) for i in own):
                 _, files, _, name = groups[own[0]]

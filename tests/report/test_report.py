@@ -166,17 +166,21 @@ def test_bad_input_is_one_error_line_and_exit_2(entry, tmp_path, capsys):
     other.mkdir()
     write(other, fake.gpu_run(sizes=(64,)))
     (tmp_path / "file").write_text("")
+    (kept := other / "report.md").write_text("# A page")
     bad = [
         ([str(tmp_path / "nowhere")], "no result file"),
         ([str(other), "-o", str(tmp_path / "file" / "x")], "cannot write"),
     ]
     if entry is roofline_command.main:
         bad.append(([str(tmp_path / "0.jsonl"), str(other)], "machines (intel-avx512-2c, nvidia-h200)"))
+    else:
+        bad.append(([str(kept)], "report.md is no result file"))
     for words, message in bad:
         assert entry(words) == 2
         error = capsys.readouterr().err.splitlines()
         assert len(error) == 2 and message in error[0]
         assert error[1].startswith(f"  try: {options.python()} -m ")
+    assert kept.read_text() == "# A page" and (entry is roofline_command.main or error[1].endswith(f".report {other}"))
 
 
 def test_the_badge_is_noisy_when_more_than_a_tenth_of_the_rows_are():
