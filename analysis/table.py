@@ -13,9 +13,9 @@ from workloads.records import Measurement
 
 
 def text(value: object) -> str:
-    """Text that Markdown shows as it is, also inside a table."""
-    flat = " ".join(str(value).split())
-    return flat.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
+    """Text that Markdown shows as it is, also inside a table: no HTML, no link."""
+    flat = re.sub(r"\](?=[(\[:])", "&rbrack;", " ".join(str(value).split()).replace("&", "&amp;"))
+    return flat.replace("<", "&lt;").replace(">", "&gt;").replace("|", "\\|")
 
 
 def table(
@@ -68,8 +68,9 @@ def image(name: str, says: str) -> list[str]:
 
 
 def portable(command: str) -> str:
-    """A command without folders of the machine that ran it: absolute paths keep their last name."""
-    return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", command)
+    """A command in one line without folders of the machine that ran it: absolute paths keep their last name. Without
+    backticks, which would end it on a page."""
+    return re.sub(r"(?<![\w.])/(?:[^\s/]+/)*([^\s/]+)", r"\1", " ".join(command.replace("`", "").splitlines()))
 
 
 def threads(m: "Measurement") -> str:

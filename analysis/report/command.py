@@ -64,7 +64,7 @@ def _report(arguments: argparse.Namespace) -> int:
     opened = report.to_open(path) if html.has_libraries() else path
     print(opened)
     if arguments.readme:
-        answer = [f"- {sentence}" for sentence in shown[0].said]
+        answer = [f"- {table.text(sentence)}" for sentence in shown[0].said]
         blocks = {"answer": answer, "page": page.short(path, arguments.runs[0])}
         command = f"analysis.report {arguments.runs[0]} --readme {arguments.readme}"
         table.put_blocks(pathlib.Path(arguments.readme), blocks, arguments.runs[0], command)

@@ -8,6 +8,7 @@ import fake_measurements as fake
 import msgspec
 import pytest
 from fake_measurements import laws, row, square
+from markdown_it import MarkdownIt
 from test_crossover import cpu_law, gpu_law, only
 from test_results_load import write
 
@@ -112,9 +113,18 @@ def test_hostile_names_show_as_text(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "has_matplotlib", lambda: False)
     machine = msgspec.structs.replace(fake.CPU_MACHINE, cpu='<script>alert("x")</script> | a\n# b')
     torn = row("matmul/numpy/blas", square(9), None, status="failed", reason="a | b\n<i>")
-    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), runs=(fake.run(machine),), measurements=(torn,)))
+    lured = [
+        row(f"matmul/numpy/{name}", square(9), 1e-3 if status == "ok" else None, status=status, reason=name, threads=1)
+        for status, name in (("ok", "[a](evil)"), ("failed", "\\](evil)"), ("skipped", "<b>![a][b]\n[b]: evil"))
+    ]
+    runs = [msgspec.structs.replace(fake.run(machine), command=f"{i}\n```\n<script>[a](evil)") for i in range(4)]
+    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), runs=tuple(runs), measurements=(torn, *lured)))
     text = report.render(tmp_path, with_html=False).read_text()
-    assert "<script>" not in text and "&lt;script&gt;" in text
+    shown = MarkdownIt().enable("table").render(text)
+    assert "evil" in shown and "[a](evil)" in shown and shown.count("&lt;b&gt;") == 2 and "<b>" not in shown
+    assert [one for one in re.findall('(?:href|src)="([^"]*)', shown) if one != "#commands"] == []
+    text, _, typed = text.rpartition("## Commands")
+    assert "<script>" not in text and "&lt;script&gt;" in text and typed.count("```") == 2
     assert "\n# b" not in text
     assert "| failed: a \\| b &lt;i&gt; |" in text
 

@@ -75,7 +75,7 @@ def header(loaded: "Loaded") -> list[str]:
         "",
         f"- Machine: {text(rates.machine_words(run.machine))}, {size(run.machine.memory_bytes)} of memory"
         + (", virtual" if run.machine.virtual else ""),
-        f"- Date: {join(dates)}; {text(versions(loaded.runs))}",
+        f"- Date: {text(join(dates))}; {text(versions(loaded.runs))}",
         f"- {badge(loaded.measurements)}",
         f"- Run again with {typed}; measured in {join(files)}",
         "- As one page to open: `python -m analysis.report --open RUN`, RUN being this folder",
@@ -279,7 +279,7 @@ def numbers_section(
     for m in (m for m in measurements if m.status == "skipped"):
         key = (m.kernel, m.reason)
         skipped[key] = skipped.get(key, 0) + 1
-    left = [f"- {kernel}: {count(n, 'row')} skipped ({reason})" for (kernel, reason), n in skipped.items()]
+    left = [f"- {text(kernel)}: {count(n, 'row')} skipped ({text(reason)})" for (kernel, reason), n in skipped.items()]
     said = [f"A time of `{several[0]}` is that of all of them."] if (several := _several(timed)) else []
     said += (
         ["By all at once: the seconds over the steps of all processes together."]
