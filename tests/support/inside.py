@@ -364,21 +364,3 @@ def xla_compiles_no_mirrored_step():
     assert found, "it was compiled"
     assert data_parallel.refused(row, *found).startswith("XLA compiles no step of a MirroredStrategy"), found
     assert data_parallel.refused(mirrored(2)[0], *found) == ""
-
-
-@made
-def a_real_trace():
-    """Two dense layers: two products forward, three backward (none for the first one's input), Adam's updates. Those of 64 x 256
-    weights take a quick CPU less than the 8000 cycles from which on TensorFlow traces an operation; of 64 x 2048 they do not."""
-    from tests.validation import traces, xspace
-    from workloads.harness.timing import Limits
-
-    row = Row("training/keras/fit", Training("mlp-64-2048x1-10", 64, 128), Settings(switches={"data": "synthetic"}))
-    m = traces.measured(row, Limits(max_time=0.01))
-    found = traces.trace_of(m)
-    assert found, m.notes
-    products = [op for op in found.ops if op.where == xspace.OP and traces.part_of(op) == "matmul"]
-    for scope, count in (("forward", 2), ("backward", 3)):
-        assert round(sum(op.calls for op in products if op.scope == scope)) == count, found
-    assert any(op.scope == xspace.OPTIMIZER for op in found.ops)
-    assert found.busy_s[xspace.OP] < found.traced_s and found.steps >= traces.FEWEST - 2

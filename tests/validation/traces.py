@@ -1,7 +1,6 @@
 """The parts of trainings' budgets beside where TensorFlow's profiler saw the time go: an account that knows nothing of ours.
 
 python -m tests.validation.traces [MACHINE ...]         the stored rows: reports/*/training-trace
-python -m tests.validation.traces --measure MACHINE     measures them anew into MACHINE/training-trace: --device cpu gpu:0
 
 On the CPU operations that run at the same time take longer, as they share the cores. So their own seconds are those of a trace
 with one operation at a time, and what that one's step is longer is what others run beside. On a GPU kernels and copies are on
@@ -9,17 +8,10 @@ its own clock, and what is left of the step is what it waits for the host.
 """
 
 import argparse
-import dataclasses
-import math
-import os
 import pathlib
 import re
-import subprocess
 import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterable
-from unittest import mock
+from collections.abc import Iterable
 
 import msgspec
 
@@ -31,25 +23,13 @@ from analysis.predict.prediction import predict
 from analysis.predict.profile import Lacking
 from analysis.text.budget import subject, where
 from analysis.units import join, percent, seconds
-from kernels.problems import Training
-from tests.validation import xspace
-from tests.validation.xspace import COPY, KERNEL, OP, Op, Trace
-from workloads.frameworks import studies, trainers, training_row
-from workloads.harness import sweep
-from workloads.harness.timing import Limits
-from workloads.harness.worker import environment
-from workloads.records import Measurement, Row, Writer
+from workloads.records import Measurement
 
 REPORTS, FOLDER = pathlib.Path(__file__).parents[2] / "reports", "training-trace"
-NOTE, UNTOLD = "trace", "untraced"  # the notes of a row that hold its trace, or say why there is none
+NOTE = "trace"  # the note of a row that holds its trace
 SWITCH = {"trace": "on"}  # what tells such a row from an ordinary one
 ONE_AT_A_TIME = ("TF_NUM_INTEROP_THREADS", "1")
-STEPS = 16  # an epoch
-CASES = dict.fromkeys(("mnist-cnn", "lenet", "vgg-small", "resnet-small"), (32,))
-CASES |= {"cifar10-cnn": (32, 256), "cifar10-mlp": (32,), "fashion-mlp": (32, 256)}
-CASES |= dict.fromkeys(("mlp-784-500x2-10", "mlp-784-2048x2-10"), (128,))
-FEWEST, MOST, SECONDS = 6, 60, 0.7  # steps and seconds of a traced fit
-ROUNDS = 4  # of traced and untraced fits in turn; the quickest of each count: what disturbs only adds
+OP, KERNEL, COPY = "op", "kernel", "copy"
 
 MATMUL, CONV, ELEMENT_WISE, OPTIMIZER = DEVICE
 HOST_PART, COPIES, WORK = "dispatch and launches", "copies", "work"
@@ -63,6 +43,43 @@ _NAMED = {
     CONV: re.compile(r"conv(?!ert)|fprop|wgrad|(?<!d)dgrad|winograd|cudnn(?!.*bn_)"),
     MATMUL: re.compile("matmul|gemm|dot|nvjet|cutlass|splitk|xmma"),
 }
+
+
+class Op(msgspec.Struct, frozen=True, array_like=True):
+    """Operations of one kind that take about as long each, added up over a step.
+
+    where: op (on the host), kernel or copy (on a GPU). scope: forward, backward, optimizer, "" where it cannot be told. name:
+    TensorFlow's type of the operation; of XLA's its opcode or what it calls, a fusion's followed by the products or reductions
+    in it; else the kernel's. calls, seconds: a step, each operation's own.
+    """
+
+    where: str
+    scope: str
+    name: str
+    calls: float
+    seconds: float
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """The traced steps of a fit. steps: how many; step_s: seconds of an untraced step, fits of both kinds taking turns;
+    traced_s: of a traced one; of both the quickest fit. busy_s: op or device -> seconds a step in which at least one operation
+    of the host, or one kernel or copy, ran."""
+
+    steps: int
+    step_s: float
+    traced_s: float
+    busy_s: dict[str, float]
+    ops: tuple[Op, ...]
+
+    @property
+    def quickest_s(self) -> float:
+        """Seconds of a step, traced or not: what disturbs either only adds to it."""
+        return min(self.step_s, self.traced_s)
+
+    @property
+    def slower(self) -> float:
+        """What tracing adds to a step, relative to it."""
+        return self.traced_s / self.step_s - 1
 
 
 class Beside(msgspec.Struct, frozen=True):
@@ -101,7 +118,7 @@ def part_of(op: Op) -> str:
     for part, named in _NAMED.items():
         if named.search(name):
             return part
-    if op.scope == xspace.OPTIMIZER:
+    if op.scope == OPTIMIZER:
         return OPTIMIZER
     return ELEMENT_WISE if op.scope or op.where == OP else ""
 
@@ -233,104 +250,12 @@ def _signed(value: float) -> str:
     return ("-" if value < 0 else "") + seconds(abs(value))
 
 
-def rows(devices: Iterable[str]) -> list[Row]:
-    """The trainings to trace; on the CPU each once more with one operation at a time, whose seconds are then its own."""
-    return [
-        studies.row(Training(name, batch, STEPS * batch), device, **way)
-        for name, batches in CASES.items()
-        for batch in batches
-        for device in devices
-        for way in ({}, dict([ONE_AT_A_TIME]))[: 1 + (device == "cpu")]
-    ]
-
-
-def measured(row: Row, limits: Limits) -> Measurement:
-    """The row, measured in this process as ever, and its steps once more under the profiler when all else has been timed."""
-
-    def fit(order: trainers.Order) -> trainers.Trainer:
-        made, about = trainers.keras_fit(order), (row.problem.batch, len(order.x), order.network.optimizer)
-        return dataclasses.replace(made, also=lambda: also(made.fit, *about))
-
-    with mock.patch.object(trainers, "way", return_value=fit):
-        made = training_row.measure(row, limits, 1)
-    return _switched(made, made.settings.switches | SWITCH)
-
-
-def also(fit: Callable, batch: int, held: int, optimizer: str) -> dict[str, dict]:
-    """The trace as notes of a row, or why there is none."""
-    try:
-        return {"notes": {NOTE: msgspec.json.encode(traced(fit, batch, held, optimizer)).decode()}}
-    except Exception as error:  # a profiler may raise anything; the training stands without its trace
-        return {"notes": {UNTOLD: f"{type(error).__name__}: {' '.join(str(error).split())[:240]}"}}
-
-
-def traced(fit: Callable[[int, int], object], batch: int, held: int, optimizer: str) -> Trace:
-    """The trace of a Trainer's warm fit: fit(samples, epochs), of so many samples a step and in all.
-
-    Raises: xspace.Untold where the trace has no steps.
-    """
-
-    def timed(steps: int) -> float:
-        begin = time.perf_counter()
-        fit(steps * batch, 1)
-        return time.perf_counter() - begin
-
-    most, few = held // batch, 2
-    if most < FEWEST:
-        raise xspace.Untold(f"{most} steps are too few to trace: {FEWEST}")
-    timed(FEWEST)
-    each = max(1e-6, (timed(FEWEST) - timed(few)) / (FEWEST - few))
-    steps = max(FEWEST, min(most, MOST, math.ceil(SECONDS / each)))
-    _written(lambda: timed(few))  # the profiler's own start, a GPU's tracing library among it
-    rounds = [(timed(few), timed(steps), _written(lambda: timed(steps))) for _ in range(ROUNDS)]
-    short, long, (_, quickest) = map(min, zip(*rounds, strict=True))
-    made = xspace.steps_of(xspace.parsed(quickest), optimizer)
-    return msgspec.structs.replace(made, step_s=max(1e-9, long - short) / (steps - few))
-
-
-def _written(work: Callable[[], float]) -> tuple[float, bytes]:
-    """(what some work gives, the trace of it as TensorFlow's profiler writes it)."""
-    from tensorflow.profiler import experimental
-
-    options = experimental.ProfilerOptions(host_tracer_level=2, python_tracer_level=0, device_tracer_level=1)
-    with tempfile.TemporaryDirectory() as folder:
-        with experimental.Profile(folder, options):
-            given = work()
-        (file,) = pathlib.Path(folder).rglob("*.xplane.pb")
-        return given, file.read_bytes()
-
-
-def measure(machine: pathlib.Path, devices: list[str]) -> None:
-    """Every row in a process of its own, into the machine's folder of traces; those that are there already are left out."""
-    command = f"python -m tests.validation.traces --measure {machine} --device {' '.join(devices)}"
-    path = machine / FOLDER / "training.jsonl"
-    with Writer(path, sweep.header(argparse.Namespace(seed=1), command), resume=path.exists()) as writer:
-        done = {m.key for m in writer.done}
-        for row in rows(devices):
-            if _switched(row, row.settings.switches | SWITCH).key in done:
-                continue
-            child = [sys.executable, "-m", "tests.validation.traces", "--row", msgspec.json.encode(row).decode()]
-            given = {**os.environ, **environment(row, {})}
-            ended = subprocess.run(child, env=given, stdout=subprocess.PIPE, check=True)
-            m = msgspec.json.decode(ended.stdout.splitlines()[-1], type=Measurement)
-            writer.append(m)
-            print(subject(m), m.settings.device, m.status, m.reason, m.notes.get(UNTOLD, ""), flush=True)
-
-
 def main(argv: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("machines", nargs="*", type=pathlib.Path)
-    parser.add_argument("--measure", type=pathlib.Path)
-    parser.add_argument("--device", nargs="+", default=["cpu"])
-    parser.add_argument("--row", help=argparse.SUPPRESS)
     args = parser.parse_args(argv)
-    if args.row:
-        print(msgspec.json.encode(measured(msgspec.json.decode(args.row, type=Row), Limits(max_time=0.5))).decode())
-        return
-    if args.measure:
-        measure(args.measure, args.device)
     stored = sorted(f.parent for f in REPORTS.glob(f"*/{FOLDER}") if f.parent.name != "local")
-    for machine in args.machines or ([args.measure] if args.measure else stored):
+    for machine in args.machines or stored:
         print("\n".join([*lines(profile.read(str(machine))), ""]))
 
 
