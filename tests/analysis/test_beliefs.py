@@ -21,15 +21,12 @@ def checked(training=T, *more):
     }
 
 
-def test_flops_do_not_decide_a_small_step():
+def test_flops_do_not_decide_a_small_step_and_without_peaks_nothing_is_said_of_them():
     belief = checked()["flops"]
     # peaks of 100 and 1 TFLOP/s; steps of 1.64 and 2.164 ms
     assert belief.verdict == beliefs.FALSE
     assert "should be 100 times as fast" in belief.why and "its step is 1.32 times slower" in belief.why
     assert "28 to 56" in belief.why
-
-
-def test_without_peaks_nothing_is_said_of_flops():
     of = sources()
     bare = Sources(
         *[profile.profile([m for m in of.gpu.measurements if m.problem.op != "peak"], GPU_MACHINE)] * 2, predict

@@ -50,7 +50,7 @@ def test_the_parts_of_the_host_and_the_link(whole):
     assert part(cpu, "dispatch").why == "a Keras step of a model with almost no work"
 
 
-def test_a_products_part_is_the_sum_of_its_rows(whole):
+def test_a_products_part_is_the_sum_of_its_rows_and_models_without_a_table_have_a_budget_too(whole):
     of = training(problem=Training("mlp-784-4000x1-10", 32, 9600))
     products = [row("matmul/numpy/blas", p, p.flops / RATE["cpu"], threads=2) for p in budget.gemms(of)]
     made = budget.budget(of, products)
@@ -59,6 +59,12 @@ def test_a_products_part_is_the_sum_of_its_rows(whole):
     assert part(made, "matmul").why == "libraries' rows"
     numba = [msgspec.structs.replace(m, kernel="matmul/numba/parallel") for m in products]
     assert part(budget.budget(of, numba), "matmul").seconds is None  # kernels of our own stand for no library
+    own = training(ms=2.0, problem=Training("their.module:build", 32, 9600))
+    (made,) = budget.budgets([own])
+    assert made.remainder.value == pytest.approx(made.step.value)
+    assert "not in kernels.networks" in part(made, "matmul").why
+    assert budget.gemms(own) == ()
+    assert budget_words.sentence(made).startswith("their.module:build at batch 32 takes 2.00 ms a step on the CPU; ")
 
 
 def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
@@ -73,15 +79,8 @@ def test_what_no_row_tells_is_missing_with_the_command_that_measures_it():
         assert part(made, name).why.startswith(f"not measured: python -m workloads.{command} ")
     assert made.remainder == made.step
     assert "not measured yet" in budget_words.sentence(made)
-
-
-def test_a_part_of_which_some_is_measured_says_so(whole):
-    rows = [m for m in whole.measurements if m.problem.op != "conv" or m.problem.direction != "wgrad"]
-    made = budget.budget(training(), profile.profile(rows, GPU_MACHINE))
-    conv = part(made, "conv")
-    assert conv.partial
-    assert 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
-    assert "(in part)" in next(line for line in budget_words.table([made]) if line.startswith("| conv |"))
+    with pytest.raises(ValueError, match="no time: it broke"):
+        budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), [])
 
 
 def test_the_remainder_has_its_sign_and_its_interval(whole):
@@ -97,11 +96,17 @@ def test_the_remainder_has_its_sign_and_its_interval(whole):
     assert any(line.startswith("| remainder | -") for line in budget_words.table([made]))
 
 
-def test_the_largest_part(whole):
+def test_the_largest_part_and_what_some_rows_lack(whole):
     assert budget.budget(training(), whole).largest.name == "conv"
     tiny = training("gpu:0", problem=Training("mlp-784-100x2-10", 32, 9600))
     assert budget.budget(tiny, whole).largest.name == "dispatch"
     assert budget.budget(training(), []).largest is None
+    rows = [m for m in whole.measurements if m.problem.op != "conv" or m.problem.direction != "wgrad"]
+    made = budget.budget(training(), profile.profile(rows, GPU_MACHINE))
+    conv = part(made, "conv")
+    assert conv.partial
+    assert 0 < conv.seconds.value < part(budget.budget(training(), whole), "conv").seconds.value
+    assert "(in part)" in next(line for line in budget_words.table([made]) if line.startswith("| conv |"))
 
 
 def test_the_sentence_and_the_table_name_each_part(whole):
@@ -134,20 +139,14 @@ def test_lines_put_devices_side_by_side_and_failed_rows_into_words(whole):
     assert budget_words.lines([]) == []
 
 
-def test_models_without_a_table_have_a_budget_too():
-    own = training(ms=2.0, problem=Training("their.module:build", 32, 9600))
-    (made,) = budget.budgets([own])
-    assert made.remainder.value == pytest.approx(made.step.value)
-    assert "not in kernels.networks" in part(made, "matmul").why
-    assert budget.gemms(own) == ()
-    assert budget_words.sentence(made).startswith("their.module:build at batch 32 takes 2.00 ms a step on the CPU; ")
-
-
-def test_what_is_done_at_the_same_time_is_taken_off_in_words(whole):
+def test_what_is_done_at_the_same_time_and_flags_are_said(whole):
     made = budget.budget(training(), whole)
     less = abs(part(made, HIDDEN).seconds.value)
     assert f" less {budget_words.seconds(less)} that are done at the same time; " in budget_words.sentence(made)
     assert "time -" not in budget_words.sentence(made)
+    made = budget.budget(training(flags=("other-load",)), whole)
+    assert any("its row is flagged other-load" in line for line in budget_words.notes([made]))
+    assert budget_words.sentence(made).endswith(" (doubtful: its row is flagged other-load).")
 
 
 def test_a_budget_is_sound_where_every_steps_parts_are_measured_and_the_step_is_not_doubtful(whole):
@@ -159,17 +158,6 @@ def test_a_budget_is_sound_where_every_steps_parts_are_measured_and_the_step_is_
     assert any(line.startswith("cifar10-cnn (S0) at batch 32 takes 21.0 ms a step on the CPU") for line in said)
     assert not any("steal" in line for line in said)
     assert "| a step | CPU |" in said
-
-
-def test_flags_of_the_step_are_said(whole):
-    made = budget.budget(training(flags=("other-load",)), whole)
-    assert any("its row is flagged other-load" in line for line in budget_words.notes([made]))
-    assert budget_words.sentence(made).endswith(" (doubtful: its row is flagged other-load).")
-
-
-def test_a_row_without_samples_has_no_budget():
-    with pytest.raises(ValueError, match="no time: it broke"):
-        budget.budget(row("training/keras/fit", S0, None, status="failed", reason="it broke"), [])
 
 
 def test_copies_come_from_the_law_of_plain_ones_before_tensorflows(whole):
@@ -200,10 +188,7 @@ def test_a_fit_and_its_epochs_are_shared_by_their_steps(whole):
     below = made_profile.training("fashion-mlp", 32, 2e-3, epoch=-1.0, fit=-1.0)
     for none in (loop, below, training()):
         assert not {budget.EPOCH_SHARE, budget.FIT_SHARE} & {p.name for p in budget.budget(none, whole).parts}
-
-
-def test_what_the_own_fits_take_beyond_their_steps_is_shared_as_the_short_fits_say(whole):
-    """64 steps of 2 ms and 100 ms beyond them, where the short fits have 20 ms for a fit and 30 ms for an epoch."""
+    # 64 steps of 2 ms and 100 ms beyond them, where the short fits have 20 ms for a fit and 30 ms for an epoch
     made = made_profile.training("fashion-mlp", 32, 2e-3)
     (samples,) = made.samples
     slower = msgspec.structs.replace(samples, seconds=tuple(2e-3 + 0.1 / 64 for _ in samples.seconds))

@@ -113,23 +113,23 @@ def test_the_stored_machines_answer_goes_to_json_with_its_real_numbers(capsys):
     assert len(made["verdict"]) == 5 and made["explanation"]["gpu"]["step_s"]["value"] > 1e-4
 
 
-def test_a_narrow_network_flips_at_the_width_that_the_laws_say():
+def test_a_narrow_network_flips_where_the_laws_say_and_dispatch_is_set_against_the_link():
     # 1 + 2.56 w = 2.1 + 0.128 + 0.128 w: w = 0.505 hundred, at batch 128
     said = answered("so-42097115", sources())
     assert "By a step, the GPU wins from width = 51 on (predicted over width 16 to 8,000)." in said
     assert "A step on the GPU has a floor of 900 us" in said and "on the CPU 400 us" in said
-
-
-def test_dispatch_is_set_against_the_link_in_numbers():
     said = answered("tensorflow-5995", sources())
     # 2 ms against 16 us of bytes, of 2.121 ms; the 0.1 ms of the calls that copy are copying's
     assert (
         "starting the step and its kernels takes 2.00 ms (94.3 % of the step), the bytes on the link 16.0 us (0.754 %)"
         in said
     )
-
-
-def test_what_is_promised_below_or_not_measured_is_so():
+    said = answered("keras-249", sources())
+    assert (
+        "Copying each batch (196 KiB) takes 100 us for the calls and 64.0 us for the bytes: 7.36 % of the GPU's step of 2.23 ms."
+        in said
+    )
+    assert "Keeping the data on the device saves 1.86 ms of each step" in said  # 1.7 of dispatch, 0.164 of copies
     of = sources()
     asked = explanation.Request(published_cases.QUESTIONS_BY_NAME["S3e"].training)
     e = explanation.explain(asked, of)
@@ -139,15 +139,6 @@ def test_what_is_promised_below_or_not_measured_is_so():
     assert complaints._several(e, of)[-1] == (
         "What more GPUs buy is not in these rows; python -m workloads.training --study data-parallel measures it on two or more"
     )
-
-
-def test_keeping_the_data_saves_the_copies_and_the_fits_calls():
-    said = answered("keras-249", sources())
-    assert (
-        "Copying each batch (196 KiB) takes 100 us for the calls and 64.0 us for the bytes: 7.36 % of the GPU's step of 2.23 ms."
-        in said
-    )
-    assert "Keeping the data on the device saves 1.86 ms of each step" in said  # 1.7 of dispatch, 0.164 of copies
 
 
 # ---------------------------------------------------------------- complaints about no training
@@ -213,7 +204,7 @@ def both(cpu: float, gpu: float, model: str = MLP.model, batch: int = 128, sampl
     ]
 
 
-def test_the_measured_winner_and_largest_part():
+def test_the_measured_winner_and_largest_part_and_why_a_finding_does_not_come_back():
     found = verdicts.measured(
         Reported(MLP, "cpu", "slower"), [*both(0.5 * MS, 1.2 * MS), *launch_rows(0.0), *transfer_rows(0.0)]
     )
@@ -228,9 +219,6 @@ def test_the_measured_winner_and_largest_part():
         in said
     )
     assert "the largest part of the GPU's step is starting the step: 75" in said
-
-
-def test_a_finding_that_does_not_come_back_says_so_and_why():
     found = verdicts.measured(Reported(MLP, "cpu", "slower on the GPU"), [*both(5 * MS, 1.2 * MS), *launch_rows(0.0)])
     assert (found.faster, found.comes_back) == ("gpu", False)
     said = verdicts.sentence(found.reported, found)

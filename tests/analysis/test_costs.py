@@ -27,24 +27,25 @@ def about(e: Estimate) -> tuple[float, float, float]:
     return (round(e.value, 9), round(e.low, 9), round(e.high, 9))
 
 
-def test_each_part_comes_from_fits_that_vary_it_alone():
+def test_fits_that_vary_one_thing_tell_each_part():
     series = {**LAW, "epoch_s": (9.0,), "loss": (1.0,)}
     c = costs.costs(trained(series, {"build": 0.5, "compile": 3.0, "first_call": 9.0}))
     assert [about(e) for e in (c.fit, c.epoch, c.step)] == [(0.1,) * 3, (0.02,) * 3, (0.005,) * 3]
     assert (about(c.build), about(c.compile), c.compile_last, c.start) == ((0.5,) * 3, (3.0,) * 3, None, None)
     assert about(c.fit_seconds(3, 10)) == (0.31, 0.31, 0.31)
-
-
-def test_of_several_fits_those_farthest_apart_are_taken():
-    """The short pairs, 1x1 with 1x2 and 2x1, lie: from them a step would take 0.1 s and an epoch 0.5."""
+    # the short pairs, 1x1 with 1x2 and 2x1, lie: from them a step would take 0.1 s and an epoch 0.5
     found = costs.law({(1, 1): (0.125,), (1, 2): (0.225,), (2, 1): (0.73,), (1, 41): (0.325,), (3, 1): (0.175,)})
     assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
-
-
-def test_steps_may_be_varied_over_several_epochs():
-    """2 x 10 and 2 x 60 steps: 0.1 + 2 x (0.02 + 0.05) and 0.1 + 2 x (0.02 + 0.3); 6 x 10 steps: 0.1 + 6 x 0.07."""
+    # 2 x 10 and 2 x 60 steps: 0.1 + 2 x (0.02 + 0.05) and 0.1 + 2 x (0.02 + 0.3); 6 x 10 steps: 0.1 + 6 x 0.07
     found = costs.law({(2, 10): (0.24,), (2, 60): (0.74,), (6, 10): (0.52,)})
     assert [about(e)[0] for e in found] == [0.1, 0.02, 0.005]
+    # step: (1.011 - 0.011) / 100; epoch: (0.030 - 0.011) / 2 - 0.01; fit: 0.011 - 0.0095
+    fit, epoch, _ = costs.law(
+        {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
+    )
+    assert epoch.value == pytest.approx(-0.0005) and epoch.low < epoch.value < 0 < epoch.high
+    assert fit.value == pytest.approx(0.0015) and fit.low < 0 < fit.high
+    assert costs.costs(trained(LAW, status="failed")) is None
 
 
 def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancels():
@@ -57,15 +58,6 @@ def test_the_interval_is_that_of_the_rounds_and_what_shifts_a_whole_round_cancel
     fit, epoch, step = costs.law({size: tuple(time + s for s in shifts) for size, time in times.items()})
     assert (about(step), about(epoch)) == ((0.005,) * 3, (0.02,) * 3)
     assert fit.value == pytest.approx(0.4) and fit.low < 0.1 < 0.8 < fit.high
-
-
-def test_a_part_smaller_than_its_noise_is_reported_as_it_is():
-    """Step: (1.011 - 0.011) / 100; epoch: (0.030 - 0.011) / 2 - 0.01; fit: 0.011 - 0.0095."""
-    fit, epoch, _ = costs.law(
-        {(1, 1): (0.010, 0.012, 0.011), (1, 101): (1.010, 1.011, 1.012), (3, 1): (0.030, 0.029, 0.031)}
-    )
-    assert epoch.value == pytest.approx(-0.0005) and epoch.low < epoch.value < 0 < epoch.high
-    assert fit.value == pytest.approx(0.0015) and fit.low < 0 < fit.high
 
 
 @pytest.mark.parametrize(
@@ -81,10 +73,6 @@ def test_a_part_smaller_than_its_noise_is_reported_as_it_is():
 )
 def test_nothing_is_said_of_what_was_not_varied_alone(series):
     assert costs.costs(trained(series)) is None
-
-
-def test_a_row_that_failed_has_no_costs():
-    assert costs.costs(trained(LAW, status="failed")) is None
 
 
 def test_a_job_is_start_up_build_every_compilation_and_one_fit():
@@ -146,9 +134,6 @@ def test_few_processes_have_the_spread_of_five_and_two_reach_both():
     assert about(costs._taken([9.5, 10.0, 30.0])) == (10.0, 8.8, 11.2)
     five = costs._taken([10.0, 10.0, 10.0, 10.0, 10.0])
     assert about(five) == (10.0,) * 3  # five tell their own
-
-
-def test_five_fresh_processes_give_an_interval():
     each = {"import_s": (4.0, 4.1, 4.2, 4.3, 4.4), "device_start_s": (1.0,) * 5, "compile_s": (2.0, 2.2, 2.1, 2.3, 2.4)}
     c = costs.costs(trained({**LAW, **each}, {"import": 4.4, "device_start": 1.0, "compile": 2.4}, process="fresh"))
     assert c.start.value == pytest.approx(5.2) and c.start.low < 5.2 < c.start.high
@@ -169,27 +154,18 @@ def test_long_epochs_tell_the_step_better_than_short_fits():
     assert [about(e) for e in (c.step, c.epoch, c.fit)] == [(0.006,) * 3, (0.019,) * 3, (0.1,) * 3]
     assert about(c.feed) == (0.0,) * 3
     assert c.epoch.value + 1000 * c.step.value == pytest.approx(6.019)
-
-
-def test_the_noise_of_a_short_fit_is_spread_over_the_steps_of_a_long_epoch():
     noisy = own_epochs((0.006019,) * 2)
     short = {**LAW, "fit_s 1x1": (0.105, 0.125, 0.145)}  # an epoch's 25 ms are 15 to 35, before they are widened
     c = costs.costs(msgspec.structs.replace(noisy, series=short))
     assert c.step.noise < 0.01 and c.epoch.noise > 0.5
-
-
-def test_what_a_fit_does_to_its_samples_before_it_begins_grows_with_them():
-    """The first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step."""
+    # of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides
+    c = costs.costs(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
+    assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)
+    # the first fit took 24.357 s: 4 to compile, 18.257 in its epochs, 0.1 as a short one does, and 2 more: 2 ms a step
     c = costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019, 6.019), 24.357))
     assert c.feed.value == pytest.approx(0.002) and c.fit_beyond(1000).value == pytest.approx(2.1)
     assert c.fit_seconds(3, 1000).value == pytest.approx(2.1 + 3 * 6.019)
     assert costs.costs(own_epochs((0.006019,) * 2, (6.219, 6.019), 24.357)).feed.value == 0  # an epoch is not known
-
-
-def test_short_epochs_tell_what_an_epoch_takes():
-    """Of 41 steps, no more than the short fits have: a step is theirs, 5 ms; the epoch of 0.246 s has 41 ms besides."""
-    c = costs.costs(msgspec.structs.replace(own_epochs((0.006,) * 5), problem=Training("cifar10-cnn", 32, 1312, 3)))
-    assert (about(c.step), about(c.epoch)) == ((0.005,) * 3, (0.041,) * 3)
 
 
 def own_fits(seconds: tuple[float, ...], series: dict = LAW) -> Measurement:
@@ -209,9 +185,6 @@ def test_whole_fits_tell_the_step_too():
     c = costs.costs(own_fits((0.006019, 0.006119, 0.006219), noisy))
     assert 0.0059 < c.step.value < 0.006 and c.step.noise < 0.06
     assert costs.costs(own_fits((0.006119,))).step.value == pytest.approx(0.005)  # of one fit nothing is known
-
-
-def test_two_numbers_that_tell_the_same_are_weighed_by_the_squares_of_their_intervals():
     a, b = Estimate(1.0, 0.9, 1.1), Estimate(2.0, 1.8, 2.2)
     both = costs._together(a, b)
     assert both.value == pytest.approx((4 * 1.0 + 1 * 2.0) / 5)

@@ -30,11 +30,6 @@ def rough(factor):
     return curve([point(*sides, law(*sides) * (factor if i % 2 else 1 / factor)) for i, sides in every])
 
 
-def test_a_measured_shape_is_given_back_as_it_was():
-    p = point(32, 512, 128)
-    assert made().seconds(p.at, p.flops, p.nbytes).value == law(32, 512, 128)
-
-
 @pytest.mark.parametrize("sides", [(16, 256, 100), (64, 1000, 300), (1500, 20, 900), (300, 300, 300)])
 def test_between_measured_shapes_it_follows_the_law(sides):
     p = point(*sides)
@@ -46,18 +41,9 @@ def test_the_error_is_that_of_rows_read_off_from_the_others():
     assert made().errors == (pytest.approx(0, abs=1e-6), pytest.approx(math.log(4)))
     assert 0.1 < rough(1.1).errors[0] < 0.5
     assert rough(1.5).errors[0] > 2 * rough(1.1).errors[0]
-
-
-def test_an_interval_grows_with_the_distance_to_the_nearest_row():
     near, far = point(36, 512, 128), point(32, 512, 500_000)
     widths = [math.log(r.high / r.low) for p in (near, far) for r in [rough(1.2).seconds(p.at, p.flops, p.nbytes)]]
     assert widths[1] > 2 * widths[0]
-
-
-def test_of_one_shape_the_least_seconds_stand_and_of_no_rows_there_is_no_curve():
-    both = curve([point(8, 8, 8, 5e-6), point(8, 8, 8, 3e-6)])
-    assert both.seconds(point(8, 8, 8).at, 1024.0, 768.0).value == 3e-6
-    assert curve([]) is None
 
 
 def test_the_form_is_the_law_where_the_rows_follow_one():
@@ -66,9 +52,11 @@ def test_the_form_is_the_law_where_the_rows_follow_one():
     assert made(False).floor == 0
     far = point(4000, 3000, 5000)
     assert form.seconds(far.at, far.flops, far.nbytes).value == pytest.approx(law(4000, 3000, 5000), rel=0.01)
-
-
-def test_rows_whose_time_does_not_grow_have_a_form_too():
     flat = curve([point(n, n, n, 1e-5) for n in SIDES], False)
     p = point(16, 16, 16)
     assert 0 < flat.seconds(p.at, p.flops, p.nbytes).value < 1
+    p = point(32, 512, 128)
+    assert made().seconds(p.at, p.flops, p.nbytes).value == law(32, 512, 128)
+    both = curve([point(8, 8, 8, 5e-6), point(8, 8, 8, 3e-6)])
+    assert both.seconds(point(8, 8, 8).at, 1024.0, 768.0).value == 3e-6
+    assert curve([]) is None

@@ -46,7 +46,7 @@ def said(capsys, *words):
     return code, caught.out, caught.err.splitlines()
 
 
-def test_a_case_brings_its_training_and_flags_change_it():
+def test_a_case_a_table_or_a_users_model_bring_a_training_and_flags_change_it(monkeypatch):
     made, case = asked("--case", "S0", "--epochs", "3", "--dtype", "float32", "--price-gpu", "4", "--jit", "off")
     assert made.training == Training("cifar10-cnn", 32, 50_000, 3) and case.name == "S0"
     assert (made.prices, made.switches) == ({"gpu": 4.0}, {"jit_compile": "off"})
@@ -55,15 +55,9 @@ def test_a_case_brings_its_training_and_flags_change_it():
     assert (made.varies, made.sizes[0]) == ("width", 16)
     assert asked("--case", "S4", "--samples", "1000")[0].training == Training("peaks", 1000, 1000, 2000)
     assert asked("--case", "cupy-2902") == (None, explain._case("cupy-2902"))
-
-
-def test_a_table_brings_its_articles_settings(monkeypatch):
     made, case = asked("--model", "fashion-mlp", "--batch", "64", "--input", "tf.data", "--validation", "100")
     assert (made.training, case, made.network) == (Training("fashion-mlp", 64, 60_000, 5), None, None)
     assert made.switches == {"residence": "tf.data"} and made.validation == 100
-
-
-def test_a_users_model_is_described_elsewhere(monkeypatch):
     monkeypatch.setattr(explain, "describe", lambda name, seconds: OWN)
     made, _ = asked("--model", "own:build", "--samples", "5000", "--epochs", "2")
     assert made.network is OWN and made.training == Training("own:build", 32, 5000, 2)
@@ -139,11 +133,13 @@ def explained():
     return explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
 
 
-def test_the_training_and_its_best_what_ifs_are_verified():
+def test_what_is_verified_is_short_and_the_best():
     plan = verify.plan(explained())
     # the CPU saves most of this job
     assert [change.words.split()[0] for change, _ in plan] == ["as", "use", "batch", "the"]
     assert plan[0][1] is None and plan[2][1].value == pytest.approx(2.164 * MS - 3.124 * MS / 16)
+    assert verify.short(60_000, 32) == 2048 and verify.short(100, 32) == 100
+    assert verify.short(60_000, 512) == 8 * 512 and verify.short(60_000, 4096) == 8 * 4096
 
 
 def test_what_was_predicted_stands_beside_what_was_measured():
@@ -167,11 +163,6 @@ def test_what_was_predicted_stands_beside_what_was_measured():
     assert any("not measured: no memory" in s for s in lines)
 
 
-def test_verification_is_short_and_of_whole_batches():
-    assert verify.short(60_000, 32) == 2048 and verify.short(100, 32) == 100
-    assert verify.short(60_000, 512) == 8 * 512 and verify.short(60_000, 4096) == 8 * 4096
-
-
 def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, monkeypatch):
     from test_jobs import trained
 
@@ -193,7 +184,7 @@ def test_a_measurement_runs_the_training_command_and_reads_its_file(tmp_path, mo
     assert verify.measure(change, 2048, tmp_path / "none") == "error: no GPU here"
 
 
-def test_the_sections_stand_in_order():
+def test_the_sections_stand_in_order_and_json_has_the_numbers():
     made = explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
     lines = explanation_words.lines(made, "seen", (("More", ["of it"]),), ["a belief"])
     titles = [line for line in lines if line and not line.startswith(" ")]
@@ -201,9 +192,6 @@ def test_the_sections_stand_in_order():
     parts = ["Verdict", "More", "Where a step's time goes (predicted)", "Where the winner changes", "Memory"]
     assert titles == [*first, *parts, "Cost of the job", "What if", "What people believe, checked"]
     assert lines[0] == titles[0] and "" not in (lines[0], lines[-1])
-
-
-def test_an_explanation_goes_to_json_and_back_as_numbers():
     of = explanation.explain(Request(Training("cifar10-cnn", 32, 3200, 10)), sources())
     made = msgspec.json.decode(msgspec.json.encode(of))
     assert made["gpu"]["step_s"]["value"] == pytest.approx(2.164 * MS) and made["what_ifs"][0]["change"]["words"]

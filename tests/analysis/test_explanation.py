@@ -46,7 +46,7 @@ def test_both_sides_and_the_whole_job():
     assert told[1] == f"The largest part of a step is {gpu} and {cpu}."
 
 
-def test_the_batch_at_which_the_winner_changes_is_where_the_laws_meet():
+def test_the_width_the_batch_and_the_samples_at_which_the_winner_changes():
     e = explained()
     (batch,) = [a for a in e.crossovers if a.family.varies == "batch"]
     # 1 + 0.02 b = 2.1 + 0.002 b at 61.1
@@ -54,9 +54,18 @@ def test_the_batch_at_which_the_winner_changes_is_where_the_laws_meet():
     assert batch.crossings[0].at.value == pytest.approx(61.1, rel=0.002)
     said = explanation_words.answer_sentence(batch)
     assert said == "By a step, the GPU wins from batch = 62 on (predicted over batch 1 to 1,024)."
+    t = Training("mlp-784-100x2-10", 128, 60_000, 10)
+    e = explained(t, varies="width", sizes=(10, 30, 50, 100))
+    (width,) = [a for a in e.crossovers if a.family.varies == "width"]
+    # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
+    assert width.crossings[0].at.value == pytest.approx(50.5, rel=0.002)
+    with pytest.raises(ValueError, match="has no width"):
+        explanation._of_width("cifar10-cnn", 30)
+    e = explained(Training("peaks", 1000, 1000, 5))
+    assert {a.family.varies: a.form.mode for a in e.crossovers} == {"batch": "a step", "samples": "a step"}
 
 
-def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
+def test_what_cannot_be_told_for_sure_is_still_said():
     def wide(*args, **keywords):
         return predict(*args, spread=0.3, **keywords)
 
@@ -65,6 +74,12 @@ def test_what_cannot_be_told_for_sure_is_still_said_with_where_it_is_open():
     said = explanation_words.answer_sentence(batch)
     open_at = "too close to be sure at batch 16 to 64; predicted over batch 1 to 1,024"
     assert said == f"By a step, the GPU wins from batch = 62 on ({open_at})."
+    of = msgspec.structs.replace(sources(), predict=lambda *a, **k: predict(*a, spread=0.3, **k))
+    assert explanation_words.verdict(explained(of=of))[0].startswith(
+        "It is too close to be sure, but likely the CPU finishes first, 1.62 times as fast: a step takes 2.16 ms"
+    )
+    late = explained(Training("cifar10-cnn", 128, 1280, 2))  # 3.56 against 2.36 ms a step, but start-up decides
+    assert "1.75 times as fast (by the step alone the GPU is ahead): " in explanation_words.verdict(late)[0]
 
 
 def along(*ratios) -> crossover.Answer:
@@ -130,30 +145,6 @@ def test_that_it_does_not_flip_is_said_where_a_winner_is_sure():
         assert bool(words) == ("flip" in said)
 
 
-def test_a_winner_that_is_not_sure_is_called_likely():
-    of = msgspec.structs.replace(sources(), predict=lambda *a, **k: predict(*a, spread=0.3, **k))
-    assert explanation_words.verdict(explained(of=of))[0].startswith(
-        "It is too close to be sure, but likely the CPU finishes first, 1.62 times as fast: a step takes 2.16 ms"
-    )
-    late = explained(Training("cifar10-cnn", 128, 1280, 2))  # 3.56 against 2.36 ms a step, but start-up decides
-    assert "1.75 times as fast (by the step alone the GPU is ahead): " in explanation_words.verdict(late)[0]
-
-
-def test_the_width_at_which_the_winner_changes():
-    t = Training("mlp-784-100x2-10", 128, 60_000, 10)
-    e = explained(t, varies="width", sizes=(10, 30, 50, 100))
-    (width,) = [a for a in e.crossovers if a.family.varies == "width"]
-    # 1 + 2.56 w = 2.228 + 0.128 w at w = 0.505 hundred
-    assert width.crossings[0].at.value == pytest.approx(50.5, rel=0.002)
-    with pytest.raises(ValueError, match="has no width"):
-        explanation._of_width("cifar10-cnn", 30)
-
-
-def test_a_training_in_one_batch_varies_its_samples_with_it():
-    e = explained(Training("peaks", 1000, 1000, 5))
-    assert {a.family.varies: a.form.mode for a in e.crossovers} == {"batch": "a step", "samples": "a step"}
-
-
 def test_payback_in_epochs():
     late = explained(Training("cifar10-cnn", 640, 6400, 10))
     # GPU: 6 + 3 against 5 s; an epoch 10 steps of 3.38 ms against 13.8 ms
@@ -165,10 +156,7 @@ def test_payback_in_epochs():
     assert apart.high == float("inf")  # its epochs may be longer
     assert explained().payback is None
     assert explanation_words._pays(explained()).endswith("its epochs are no shorter: it never catches up.")
-
-
-def test_where_epochs_may_be_shorter_that_it_never_catches_up_is_not_said():
-    """A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s."""
+    # A CPU's step of 1.64 ms that may take 6.164: an epoch of 100 steps is 0.4 s shorter at most: 10 of them are 4 s
     e = explained()
     slow = msgspec.structs.replace(e.cpu, step_s=Estimate(1.64 * MS, 1.5 * MS, 6.164 * MS))
     paid = explanation.payback(slow, e.gpu)
@@ -249,7 +237,7 @@ def test_a_budgets_parts_add_up_to_the_step():
     assert any("the bytes of the batch" in line and line.rstrip().endswith("64.0 us (2.9 %)") for line in lines)
 
 
-def test_validation_is_part_of_each_epoch():
+def test_validation_money_and_joules():
     plain, more = explained(), explained(validation=320)
     share = networks.inference_flops(networks.find("cifar10-cnn")) / networks.training_flops(
         networks.find("cifar10-cnn")
@@ -258,9 +246,6 @@ def test_validation_is_part_of_each_epoch():
     assert more.validation_s["gpu:0"].value == pytest.approx(10 * max(1.066 * MS, share * 2.164 * MS))
     expected = pytest.approx(plain.gpu.job_s.value + 10 * more.validation_s["gpu:0"].value)
     assert explanation.job_s(more, more.gpu).value == expected
-
-
-def test_money_and_joules():
     values = {"gpu_power_w": 200.0}
     e = explained(prices={"gpu": 3.6}, of=sources(row("training/keras/fit", T, 1e-3, device="gpu:0", values=values)))
     cpu, gpu = e.costs
@@ -374,6 +359,23 @@ def test_a_stored_gpu_is_driven_by_this_machines_host():
     assert e.borrowed == "nvidia-h200" and e.cpu.step_s.value == pytest.approx(1.64 * MS)
     said = " ".join(explanation_words.caveats(e))
     assert "those stored of nvidia-h200" in said and "is taken as 2.00" in said and "not a laptop's" in said
+    made = predict(T, Settings("gpu:0", switches={}), borrowed().gpu)
+    wide = stored.rescaled(made, Estimate(2.0, 1.0, 3.0))
+    assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
+    assert (wide.step_s.low, wide.step_s.high) == pytest.approx((2.164 * MS, 6.364 * MS))
+    parts = {
+        "dispatch": exactly(2 * MS),
+        "matmul": exactly(3 * MS),
+        "input pipeline": exactly(1 * MS),
+        HIDDEN: exactly(-3 * MS),
+    }
+    made = Prediction(T, Settings("gpu:0"), parts, exactly(3 * MS), *[exactly(0.0)] * 4, "compiled", (), "m")
+    assert stored.rescaled(made, exactly(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
+    of = borrowed()
+    bare = Sources(profile.profile((), GPU_MACHINE), of.gpu, predict)
+    e = explained(of=bare)
+    assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
+    assert any("no call was measured on both" in line for line in explanation_words.caveats(e))
 
 
 def test_a_start_is_scaled_by_what_importing_takes():
@@ -387,24 +389,6 @@ def test_a_start_is_scaled_by_what_importing_takes():
     made = explained(of=Sources(here, there, predict))
     assert made.gpu.start_s.value == pytest.approx(6 * 3 / 4)
     assert made.gpu.parts["dispatch"].value == pytest.approx(4 * MS)
-
-
-def test_constants_that_disagree_widen_the_interval():
-    made = predict(T, Settings("gpu:0", switches={}), borrowed().gpu)
-    wide = stored.rescaled(made, Estimate(2.0, 1.0, 3.0))
-    assert (wide.parts["dispatch"].low, wide.parts["dispatch"].high) == pytest.approx((2 * MS, 6 * MS))
-    assert (wide.step_s.low, wide.step_s.high) == pytest.approx((2.164 * MS, 6.364 * MS))
-
-
-def test_what_hides_behind_the_host_is_worked_out_anew():
-    parts = {
-        "dispatch": exactly(2 * MS),
-        "matmul": exactly(3 * MS),
-        "input pipeline": exactly(1 * MS),
-        HIDDEN: exactly(-3 * MS),
-    }
-    made = Prediction(T, Settings("gpu:0"), parts, exactly(3 * MS), *[exactly(0.0)] * 4, "compiled", (), "m")
-    assert stored.rescaled(made, exactly(2.0)).step_s.value == pytest.approx(4 * MS)  # the host is the longest now
 
 
 def test_what_this_machines_rows_do_not_tell_of_a_job_is_the_stored_cpus():
@@ -431,14 +415,6 @@ def test_without_its_start_nobody_is_said_to_finish_first():
     (said, *_) = explanation_words.verdict(explained(of=msgspec.structs.replace(sources(), predict=bare)))
     assert said.startswith("By the step the ")
     assert said.endswith("Who finishes a whole job first cannot be told: start-up was not measured.")
-
-
-def test_without_a_common_constant_the_hosts_times_stay_and_it_is_said():
-    of = borrowed()
-    bare = Sources(profile.profile((), GPU_MACHINE), of.gpu, predict)
-    e = explained(of=bare)
-    assert e.host_factor is None and e.gpu.step_s.value == pytest.approx(2.164 * MS)
-    assert any("no call was measured on both" in line for line in explanation_words.caveats(e))
 
 
 # ---------------------------------------------------------------- what is missing
@@ -491,9 +467,6 @@ def test_what_two_sides_lack_is_named_at_once():
     assert str(missing.value) == (
         "the profile has no rows of cpu and no rows of gpu:0; measure with: measure cpu; measure both; measure gpu:0"
     )
-
-
-def test_a_machine_without_a_gpu_is_explained_and_told_how_to_borrow_one():
     e = explained(of=sources(with_gpu=False))
     assert e.gpu is None and not e.crossovers and e.lacks == ()
     assert any("--gpu-profile reports/nvidia-h200" in line for line in explanation_words.caveats(e))

@@ -50,11 +50,11 @@ def test_bencher_and_github():
     assert (one["name"], one["unit"]) == (NAME, "ns")
     assert one["value"] == pytest.approx(2050) and one["range"].startswith("± ")
     assert one["extra"] == "host-latency, 6 samples in 3 blocks\nsteal"
-
-
-def test_a_gpus_row_has_its_device_clock():
     m = row("matmul/cupy/cublas", square(64), {"host-latency": 1e-3, "device": 1e-6})
     assert export.github([m])[0]["value"] == pytest.approx(1000)
+    bad = msgspec.structs.replace(ROW, samples=(msgspec.structs.replace(ROW.samples[0], seconds=(math.inf,) * 6),))
+    with pytest.raises(ValueError):
+        export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")
 
 
 def test_names_have_no_blanks_and_are_never_the_same():
@@ -80,12 +80,6 @@ def test_every_format_of_a_whole_run(to):
         count = len(export.timed(loaded.measurements))
         names = {e["run_name"] for e in told["benchmarks"]} if to == "google-benchmark" else told
         assert len(names) == count
-
-
-def test_a_number_that_json_cannot_say_is_an_error():
-    bad = msgspec.structs.replace(ROW, samples=(msgspec.structs.replace(ROW.samples[0], seconds=(math.inf,) * 6),))
-    with pytest.raises(ValueError):
-        export.text(Loaded((RUN,), (bad,), 0, ()), "bencher")
 
 
 def test_the_command(tmp_path, capsys):

@@ -39,7 +39,7 @@ def test_passes_between_products_are_one_and_pools_end_them():
     assert "conv1 dgrad" not in kernels
 
 
-def test_op_by_op_nothing_is_fused():
+def test_op_by_op_nothing_is_fused_and_a_fused_kernel_does_all_operations():
     works = networks.step(networks.find("cifar10-cnn"), 32)
     kernels = fusion.op_by_op(works)
     assert [k.name for k in kernels] == [w.name for w in works]
@@ -48,6 +48,11 @@ def test_op_by_op_nothing_is_fused():
     # Adam's 10 variables 28, the loss, its gradient and the accuracy 41
     simple = sum(w.kind in ("dense", "conv", "pass") and w.direction != "dropout" for w in works)
     assert fusion.operations(kernels) == simple + 3 * 12 + 3 + 10 * 28 + 41
+    works = networks.step(networks.find("cifar10-cnn"), 32)
+    assert fusion.operations(fusion.compiled(works)) == fusion.operations(fusion.op_by_op(works))
+    assert sum(
+        k.problem.flops for k in fusion.compiled(works) if k.part in ("matmul", "conv")
+    ) == 32 * networks.training_flops(networks.find("cifar10-cnn"))
 
 
 def test_on_a_cpu_bias_and_activation_are_inside_their_product():
@@ -63,14 +68,6 @@ def test_on_a_cpu_bias_and_activation_are_inside_their_product():
     convs = {f"conv{i} {what}" for i in (1, 2) for what in ("bias", "bias_grad")}  # a tanh does after a convolution
     assert names("lenet") == convs | dense | {"classes bias"}
     assert not any("relu" in name for name in names("resnet-small"))  # behind a normalization
-
-
-def test_a_fused_kernel_does_the_operations_of_all_its_passes():
-    works = networks.step(networks.find("cifar10-cnn"), 32)
-    assert fusion.operations(fusion.compiled(works)) == fusion.operations(fusion.op_by_op(works))
-    assert sum(
-        k.problem.flops for k in fusion.compiled(works) if k.part in ("matmul", "conv")
-    ) == 32 * networks.training_flops(networks.find("cifar10-cnn"))
 
 
 @pytest.mark.parametrize(

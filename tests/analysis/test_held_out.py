@@ -41,7 +41,7 @@ def uncalibrated(of):
     return held_out.leave_one_out(of, held_out.RULES - {"calibrated"})
 
 
-def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
+def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base, monkeypatch):
     of = measured(base, {("mlp-784-100x2-10", 8): 1.0, ("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     cases = {c.seen.row.problem.model: c for c in uncalibrated(of)}
     assert cases["mlp-784-100x2-10"].error == pytest.approx(0, abs=1e-6)
@@ -53,10 +53,7 @@ def test_errors_are_of_the_step_and_told_apart_by_what_it_is_bound_by(base):
     assert (overhead.cases, work.cases, every.cases, every.models) == (1, 2, 3, 3)
     assert work.median == pytest.approx(0.15)
     assert every.mean == pytest.approx(0.1) and every.floor is None
-
-
-def test_what_a_fit_does_with_its_samples_bounds_no_step(base, monkeypatch):
-    """A step of which so much is the fit's that its floor is two thirds of the rest."""
+    # A step of which so much is the fit's that its floor is two thirds of the rest
     of = measured(base, {("fashion-mlp", 128): 1 / 1.2, ("cifar10-cnn", 128): 1 / 1.1})
     case = next(c for c in uncalibrated(of) if c.seen.row.problem.model == "fashion-mlp")
     floor = sum(
@@ -119,20 +116,17 @@ def test_the_simpler_predictions_know_the_other_models_alone(base):
         assert case.baselines[held_out.LINE] == pytest.approx(case.seen.step.value, rel=0.05)
     (one,) = held_out.leave_one_out(profile.profile([*base.measurements, training(WIDE[0], 32, 1e-3)], GPU_MACHINE))
     assert not {held_out.CONSTANT, held_out.LINE} & set(one.baselines)
+    of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
+    (case,) = uncalibrated(of)
+    sheet, own = case.baselines[held_out.SPEC], case.predicted.step_s.value
+    assert 0 < sheet < 0.2 * own
+    assert sheet >= 128 * _flops("cifar10-cnn") / 32 / 494.7e12
 
 
 def _flops(model):
     from kernels import networks
 
     return 32 * networks.training_flops(networks.find(model))
-
-
-def test_the_data_sheets_roofline_is_the_least_that_the_gpu_needs(base):
-    of = measured(base, {("cifar10-cnn", 128): 1.0}, "gpu:0")
-    (case,) = uncalibrated(of)
-    sheet, own = case.baselines[held_out.SPEC], case.predicted.step_s.value
-    assert 0 < sheet < 0.2 * own
-    assert sheet >= 128 * _flops("cifar10-cnn") / 32 / 494.7e12
 
 
 def test_the_table_says_what_is_reached(base):

@@ -80,7 +80,7 @@ def one(answers: list[Answer], by: str) -> Answer:
     return found
 
 
-def test_a_batch_crossover_by_the_step_lies_where_the_laws_meet():
+def test_a_batch_crossover_lies_where_the_laws_meet():
     found = one(break_even.answers(batches(), ["batch"]), BY_STEP)
     assert (found.kind, found.low_n, found.high_n, found.family.varies) == ("gpu-from", 50, 800, "batch")
     (crossing,) = found.crossings
@@ -90,16 +90,25 @@ def test_a_batch_crossover_by_the_step_lies_where_the_laws_meet():
     said = whole_training.answer_sentence(found)
     assert said.startswith("cifar10-cnn (S0), float32 inputs, Keras's fit: by a step, the GPU wins from batch = 178")
     assert said.endswith("(measured 50..800).")
+    # S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
+    # the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole batches, as the rows compiled no other), 5
+    # + 6.2 against 8.5 + 2.48
+    found = one(break_even.answers(batches(), ["batch"]), BY_JOB)
+    expected = [(50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]
+    assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
+    assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
+    said = "by the whole job of 50,000 samples and 10 epochs, put together from these costs, the GPU wins from batch = "
+    assert said in whole_training.answer_sentence(found)
+    noisy = [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3 + (b - 100) * 1e-7), noise=0.1) for b in (100, 200)]
+    noisy += [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3), device="gpu:0", noise=0.1) for b in (100, 200)]
+    assert one(break_even.answers(noisy, ["batch"]), BY_STEP).kind == "cant-tell"
 
 
 def test_a_planned_job_has_a_smaller_last_batch_where_its_row_compiled_one():
     assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 320, "float32"), 50_000) == 1562
     assert break_even.planned_steps(break_even.Setup(FIT, "cifar10-cnn", 32, 330, "float32"), 50_000) == 1563
     assert break_even.planned_steps(break_even.Setup(FIT, "peaks", 100, 100, "float32"), 40) == 1
-
-
-def test_compiling_for_a_smaller_last_batch_is_said_where_it_is_a_part_of_the_job():
-    """Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100."""
+    # Keras compiles once a batch shape: 5 of 5 + 3.5 + 5 + 0.04 s (10 epochs of 4 steps) for the last 4 samples of 100
     rows = [trained("cifar10-cnn", 32, 100, (0.0, 0.0, 1e-3), device=d, once=(5.0, 0.0, 3.5)) for d in ("cpu", "gpu:0")]
     assert not any(map(whole_training.last_batch_sentence, break_even.pairs(rows)))  # no such phase
     rows[1].phases_s["compile_last"] = 5.0
@@ -108,24 +117,6 @@ def test_compiling_for_a_smaller_last_batch_is_said_where_it_is_a_part_of_the_jo
     assert said in whole_training.lines(rows)
     rows[1].phases_s["compile_last"] = 0.2
     assert not any(map(whole_training.last_batch_sentence, break_even.pairs(rows)))
-
-
-def test_by_the_whole_job_compilation_counts_against_the_steps_that_it_saves():
-    """S0's job at batch 50: 10 x 1000 steps; CPU 5 + 25 s, GPU 8.5 + 40. At 400: 1250 steps, CPU 5 + 7.5, GPU 8.5 + 5:
-    the GPU, faster by the step, loses the job; at 800: 620 steps (62 whole
-    batches, as the rows compiled no other), 5 + 6.2 against 8.5 + 2.48."""
-    found = one(break_even.answers(batches(), ["batch"]), BY_JOB)
-    expected = [(50, 30.0, 48.5), (100, 20.0, 28.5), (400, 12.5, 13.5), (800, 11.2, 10.98)]
-    assert [(p.n, round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in found.points] == expected
-    assert (found.kind, found.crossings[0].below, found.crossings[0].above) == ("gpu-from", 400, 800)
-    said = "by the whole job of 50,000 samples and 10 epochs, put together from these costs, the GPU wins from batch = "
-    assert said in whole_training.answer_sentence(found)
-
-
-def test_an_interval_that_holds_1_is_no_win():
-    noisy = [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3 + (b - 100) * 1e-7), noise=0.1) for b in (100, 200)]
-    noisy += [trained("cifar10-cnn", b, 8 * b, (0.0, 0.0, 4e-3), device="gpu:0", noise=0.1) for b in (100, 200)]
-    assert one(break_even.answers(noisy, ["batch"]), BY_STEP).kind == "cant-tell"
 
 
 def small_data() -> list[Measurement]:
@@ -148,6 +139,11 @@ def test_samples_move_the_crossover_by_epoch_and_by_job():
     expected = [(6.6, 16.5), (10.2, 17.4), (46.2, 26.4), (406.2, 116.4)]
     assert [(round(p.cpu.seconds.value, 6), round(p.gpu.seconds.value, 6)) for p in by_job.points] == expected
     assert (by_job.kind, by_job.crossings[0].below, by_job.crossings[0].above) == ("gpu-from", 3200, 32_000)
+    pair = next(p for p in break_even.pairs(small_data()) if p.setup.samples == 3200)
+    split = break_even.split(pair.gpu, 5, pair.steps)
+    expected = [("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]
+    assert [(name, round(e.value, 6)) for name, e in split.parts] == expected
+    assert split.total.value == pytest.approx(17.4)
 
 
 @pytest.mark.parametrize(("samples", "epochs"), [(320, 10 / 0.02), (3200, 10 / 0.56), (32_000, 10 / 5.96)])
@@ -188,14 +184,6 @@ def test_a_gpu_whose_epochs_are_longer_never_pays_back_and_one_that_begins_soone
     assert whole_training.payback_sentence(pair).endswith("ahead from the first epoch.")
 
 
-def test_a_jobs_parts_add_up_and_are_named():
-    pair = next(p for p in break_even.pairs(small_data()) if p.setup.samples == 3200)
-    split = break_even.split(pair.gpu, 5, pair.steps)
-    expected = [("start-up", 9.0), ("build and compile", 7.0), ("per fit", 0.1), ("per epoch", 0.3), ("per step", 1.0)]
-    assert [(name, round(e.value, 6)) for name, e in split.parts] == expected
-    assert split.total.value == pytest.approx(17.4)
-
-
 def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
     law = (0.0, 0.0, 4e-3)
     every = [
@@ -220,10 +208,7 @@ def test_the_best_form_of_the_cpu_stands_and_the_others_are_a_trap():
         "4.00 ms with the GPU hidden (1.33 times) and 9.00 ms with the GPU visible (3.00 times); the GPU's 1.00 ms"
         in said
     )
-
-
-def test_a_form_that_may_be_as_quick_as_the_best_is_no_trap():
-    """4.04, 4.13 and 4.17 ms are one number where they are known to some 50 %: no sentence, and no factor in the table."""
+    # 4.04, 4.13 and 4.17 ms are one number where they are known to some 50 %: no sentence, and no factor in the table
     every = [
         trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.13e-3), noise=0.1),
         trained("fashion-mlp", 32, 2048, (0.0, 0.0, 4.17e-3), noise=0.1, jit_compile="on"),
@@ -317,10 +302,7 @@ def test_each_change_stands_beside_the_plain_row():
     assert found == expected
     (said,) = whole_training.change_sentences(made)
     assert "takes 6.00 ms as Keras does it by itself; jit off: 10.0 ms (1.67 times as long)" in said
-
-
-def test_a_change_that_saves_time_is_said_as_how_many_times_as_fast():
-    """10 ms a step as Keras does it; resident 2 ms: 5 times as fast; and a page of switches alone answers with them."""
+    # 10 ms a step as Keras does it; resident 2 ms: 5 times as fast; and a page of switches alone answers with them
     made = [
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 10e-3)),
         trained("cifar10-cnn", 32, 320, (0.0, 0.0, 2e-3), kernel="training/keras/resident", residence="resident"),

@@ -63,9 +63,6 @@ def test_each_rung_beside_the_library_under_the_peak_and_over_the_one_before():
     later = one.at(square(512))
     assert [s.of_library for s in later] == [None, None] and later[1].over_before.value == pytest.approx(2)
     assert ladder.deciding(one) == square(256)
-
-
-def test_words_name_the_gain_and_what_made_it():
     (one,) = ladder.ladders(cpu_rows(), CPU_MACHINE)
     said = ladder.sentences(one)
     assert said[0].startswith("numba/naive starts with 1.00 GFLOP/s at n = 256. Loops in i-j-k order")
@@ -73,12 +70,14 @@ def test_words_name_the_gain_and_what_made_it():
     expected = "At n = 256 the fastest rung, numba/tiled, reaches 16.0 % of numpy/blas and 8.00 % of the measured peak."
     assert expected in said
     assert "At n = 512 the fastest rung, numba/tiled, reaches 8.00 % of the measured peak." in said
-
-
-def test_rungs_whose_intervals_meet_are_not_called_different():
     rows = [at("matmul/numba/naive", 64, 1e9, spread=0.2), at("matmul/numba/reordered", 64, 1.01e9, spread=0.2)]
     (one,) = ladder.ladders(rows, CPU_MACHINE)
     assert ladder.sentences(one)[1].startswith("numba/reordered cannot be told from numba/naive. ")
+    reason = "minutes a call"
+    rows = [*cpu_rows(), row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason=reason)]
+    said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
+    assert "numba/naive has no row at n = 512: minutes a call." in said
+    assert not any("naive is missing" in line or "naive was not measured" in line for line in said)
 
 
 def test_a_gpu_has_a_ladder_for_each_arithmetic_on_its_own_clock():
@@ -90,34 +89,25 @@ def test_a_gpu_has_a_ladder_for_each_arithmetic_on_its_own_clock():
     assert len(bfloat16.steps) == 1 and bfloat16.steps[0].of_library is None
 
 
-def test_without_a_teaching_rung_there_is_no_ladder():
+def test_who_has_a_ladder():
     rows = [
         m for m in cpu_rows() if m.kernel not in ("matmul/numba/naive", "matmul/numba/reordered", "matmul/numba/tiled")
     ]
     rows.append(at("matmul/numba/parallel", 256, 20e9))
     assert ladder.ladders(rows, CPU_MACHINE) == [] and overview.ladder_section(rows, CPU_MACHINE) == []
-
-
-def test_a_device_whose_rungs_were_not_asked_for_has_no_ladder():
     rows = [*cpu_rows(), at("matmul/cuda/warp_tiled", 256, 50e12), at("matmul/cuda/wgmma", 256, 50e12)]
     assert [one.device for one in ladder.ladders(rows, GPU_MACHINE)] == ["cpu"]
-
-
-def test_more_threads_with_a_rung_alone_stay_out():
     rows = [*cpu_rows(), row("matmul/numba/parallel", square(256), 1e-3, threads=2)]
     assert [one.threads for one in ladder.ladders(rows, CPU_MACHINE)] == [1]
 
 
-def test_the_text_for_a_terminal_is_aligned_and_ends_with_the_library():
+def test_the_text_for_a_terminal_and_the_page_have_the_ladder():
     text = ladder.lines(ladder.ladders(cpu_rows(), CPU_MACHINE))
     begin = text.index("Ladder, cpu, 1 thread, float32, n = 256")
     table = text[begin + 1 : begin + 6]
     assert table[0].split("  ")[0] == "rung" and table[4].startswith("library: numpy/blas")
     assert len({len(line) for line in table}) == 1
     assert table[4].split()[-4:] == ["%", "50.0", "%", "-"]
-
-
-def test_the_page_has_the_ladder():
     lines = overview.ladder_section(cpu_rows(), CPU_MACHINE)
     assert lines[0] == "## From three loops to the library"
     assert "| n = 256 | numba/reordered | 8.00 GFLOP/s | 8.00 % | 4.00 % | 8.00 times |" in lines
@@ -195,11 +185,3 @@ def test_on_one_thread_a_rung_of_threads_is_not_praised_and_missing_onednn_is_sa
     onednn = row("conv/tensorflow/eager", p, 1e-4, threads=1)
     said = ladder.sentences(ladder.ladders([*convs, onednn], CPU_MACHINE, "conv")[0])
     assert not any(line.startswith("oneDNN") for line in said)
-
-
-def test_a_rung_that_is_skipped_at_one_size_says_why():
-    reason = "minutes a call"
-    rows = [*cpu_rows(), row("matmul/numba/naive", square(512), None, threads=1, status="skipped", reason=reason)]
-    said = ladder.sentences(ladder.ladders(rows, CPU_MACHINE)[0])
-    assert "numba/naive has no row at n = 512: minutes a call." in said
-    assert not any("naive is missing" in line or "naive was not measured" in line for line in said)

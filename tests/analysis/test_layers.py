@@ -135,7 +135,7 @@ def test_faster_than_the_best_matmul_is_an_error_of_a_matmul_only():
     assert bounds.judge(quick, peak).flag == bounds.ABOVE
 
 
-def test_a_framework_beside_the_best_library_of_its_own_device():
+def test_a_framework_and_cold_caches_beside_the_best_library():
     rows = [
         row("conv/numpy/im2col", conv(), 2e-3, threads=1),
         row("conv/numpy/im2col", conv(), 1e-3, threads=2),
@@ -158,15 +158,9 @@ def test_a_framework_beside_the_best_library_of_its_own_device():
         "long: 3.00 in a tf.function and 0.500 with its layouts held ("
     )
     assert "on the GPU" in said[1] and "4.00 in a tf.function" in said[1]
-
-
-def test_the_middle_of_ratios_with_the_least_and_the_most():
     assert layers.spread([3.0, 1.0, 8.0]) == layers.Spread(3.0, 1.0, 8.0, 3)
     assert layers.spread([3.0, 1.0, 8.0]).words() == "3.00 (1.00 to 8.00)"
     assert layers.spread([2.0]).words() == "2.00" and layers.spread([]) is None
-
-
-def test_cold_beside_warm_each_with_its_fastest_threads():
     rows = [
         row("conv/numpy/im2col", conv(), 1e-3, threads=2),
         row("conv/numpy/im2col", conv(), 2e-3, threads=1),
@@ -226,7 +220,7 @@ def test_the_layers_of_the_runs_networks_and_what_a_step_comes_to():
     assert {w.direction for _, works in network_steps.steps(runs, partial, "matmul") for w in works} == expected
 
 
-def test_one_product_is_not_called_all_one():
+def test_one_product_and_all_families_in_words():
     from kernels import networks as tables_of
 
     works = [w for w in tables_of.step(tables_of.find("mnist-cnn"), 8) if w.kind == "dense" and w.direction == "fprop"]
@@ -234,10 +228,7 @@ def test_one_product_is_not_called_all_one():
     (said,) = answers.together(works, rows, "products of the dense layers of mnist-cnn")
     assert said.startswith("float32, batch 8: the one product of the dense layers of mnist-cnn (fprop, ")
     assert ") takes 1.00 ms on the CPU, " in said
-
-
-def test_how_all_families_fare_in_one_sentence():
-    """Three layers: the GPU wins from 20, from 40 and never."""
+    # three layers: the GPU wins from 20, from 40 and never
     rows = [m for n in (8, 64) for m in law(n)] + [m for n in (8, 64) for m in law(n, c_in=4)]
     rows += [row("conv/numpy/im2col", conv(n, c_in=2), 1e-9, threads=1) for n in (8, 64)]
     rows += [m for n in (8, 64) for m in law(n, c_in=2)[1:]]
@@ -347,10 +338,16 @@ def test_layers_are_points_of_the_roofline_at_their_largest_batch():
     assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6])
 
 
-def test_an_empty_roofline_is_left_out(tmp_path):
+def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
     write(tmp_path, msgspec.structs.replace(fake.gpu_run(), measurements=tuple(fake.transfer_rows())))
     text = report.render([tmp_path], with_html=False).read_text()
     assert not (tmp_path / "roofline.svg").exists() and "roofline.svg" not in text and "](transfers.svg)" in text
+    monkeypatch.setattr(page, "has_matplotlib", lambda: False)
+    rows = fake.launch_rows()
+    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
+    text = report.render([tmp_path], with_html=False).read_text()
+    assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
+    assert row_words.problem(row("launch/cupy/rawkernel", Launch("empty"), 1.0)) == "empty"
 
 
 def test_the_memorys_ceiling_says_where_it_comes_from():
@@ -368,29 +365,32 @@ def test_the_memorys_ceiling_says_where_it_comes_from():
     assert [r.note for r in quick] == [""] and rates.unflat_sentences(quick) == []
 
 
-def test_the_software_of_all_runs_with_every_version():
+def test_software_and_versions_of_libraries(monkeypatch):
     first = fake.run(fake.CPU_MACHINE)
     more = {**{f"library{i}": str(i) for i in range(15)}, "numpy": "2.4.7"}
     said = method.software_words([first, msgspec.structs.replace(first, software=more)])
     assert "numpy 2.4.6 or 2.4.7" in said and "numba 0.68.1" in said and "library14 14" in said and len(said) == 3 + 15
+    installed = {"mkl": "2026.0.0", "nvmath-python": "0.7.0", "nvidia-cudnn-frontend": "1.28.0", "jax": "0.9"}
+    monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
+    found = machine.software()
+    expected = ("2026.0.0", "0.7.0", "1.28.0", "0.9")
+    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected
+    assert "keras" not in found
 
 
-def test_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "has_matplotlib", lambda: False)
-    rows = fake.launch_rows()
-    write(tmp_path, msgspec.structs.replace(fake.cpu_run(), measurements=tuple(rows)))
-    text = report.render([tmp_path], with_html=False).read_text()
-    assert "A time of `step x10 together` is that of all of them." in text and "| empty x64 together |" in text
-    assert row_words.problem(row("launch/cupy/rawkernel", Launch("empty"), 1.0)) == "empty"
-
-
-def test_the_part_of_a_roof_is_a_column_only_where_there_is_a_roof(capsys):
+def test_columns_of_roofs_are_there_only_where_there_is_a_roof(capsys):
     for rows, there in (([], False), ([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)], True)):
         table = tables.Convs(fake.CPU_MACHINE)
         for m in (*rows, row("conv/numpy/im2col", conv(), 1e-3, threads=1)):
             table.shown(m)
         table.finish()
         assert ("CPU % of roof" in capsys.readouterr().out) is there
+    table = session.Lines()
+    table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
+    table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
+    head, first, second = capsys.readouterr().out.splitlines()
+    assert "roof" not in head
+    assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]
 
 
 def test_a_plan_is_text_or_json_and_nothing_else(capsys):
@@ -406,21 +406,3 @@ def test_a_plan_is_text_or_json_and_nothing_else(capsys):
         assert capsys.readouterr().err.startswith(f"error: --dry-run has nothing measured for --format {other}")
     with pytest.raises(options.Usage):
         plan.dry_run([], command.parser().parse_args(["--format", "md"]))
-
-
-def test_versions_of_the_libraries_that_are_installed(monkeypatch):
-    installed = {"mkl": "2026.0.0", "nvmath-python": "0.7.0", "nvidia-cudnn-frontend": "1.28.0", "jax": "0.9"}
-    monkeypatch.setattr(machine, "version", lambda package: installed.get(package, ""))
-    found = machine.software()
-    expected = ("2026.0.0", "0.7.0", "1.28.0", "0.9")
-    assert (found["mkl"], found["nvmath"], found["cudnn_frontend"], found["jax"]) == expected
-    assert "keras" not in found
-
-
-def test_rows_that_are_roofs_have_no_column_of_roofs(capsys):
-    table = session.Lines()
-    table.shown(row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=2))
-    table.shown(row("peak/numba/fma", Peak("float64", 10**9), None, threads=2, status="failed", reason="it died"))
-    head, first, second = capsys.readouterr().out.splitlines()
-    assert "roof" not in head
-    assert first.split()[-2:] == ["100", "GFLOP/s"] and second.split()[-3:] == ["failed", "it", "died"]

@@ -47,6 +47,12 @@ def test_a_straight_line_is_one_piece_with_its_latency_bandwidth_and_half():
     assert not link.extrapolates(4) and not link.extrapolates(1 << 30)
     assert link.extrapolates(3) and link.extrapolates((1 << 30) + 1)
     assert link.seconds(1 << 31).value == pytest.approx(straight(1 << 31)), "the last piece goes on"
+    link = one(copies(straight, SIZES[20:]))
+    assert link.half_bytes is None
+    assert "half" not in links.sentence(link)
+    latency, slope = links._line(np.array([4.0, 8.0]), np.array([11e-6, 10e-6]))
+    assert slope == 0 and 10e-6 < latency < 11e-6
+    assert links._line(np.array([10.0, 30.0]), np.array([2.0, 4.0])) == pytest.approx((1.0, 0.1))
 
 
 @pytest.mark.parametrize("law", [straight, h200])
@@ -62,15 +68,12 @@ def test_the_law_holds_at_sizes_it_has_not_seen(law, spread):
             assert error <= (0.10 if 16 << 10 <= n <= 4 << 20 else 0.05), (n, predicted, measured)
 
 
-def test_one_line_would_be_wrong_where_the_law_needs_pieces():
+def test_pieces_are_where_the_law_needs_them_and_the_chain_has_no_gap():
     """So the pieces are no ornament: one line over the same points misses the target."""
     one_piece = links._error(np.array(SIZES, float), np.array([h200(n) for n in SIZES]))
     link = one(copies(h200))
     assert one_piece > 0.10 > 3 * max(e for *_, e in links.errors(link, copies(h200)))
     assert len(link.pieces) > 1
-
-
-def test_a_step_is_kept_apart_and_the_chain_has_no_gap():
     link = one(copies(stepped))
     assert max(e for *_, e in links.errors(link, copies(stepped))) < 0.02
     for a, b in zip(link.pieces, link.pieces[1:], strict=False):
@@ -88,12 +91,6 @@ def test_intervals_hold_the_truth_and_grow_with_the_noise():
     assert loud.bandwidth.noise > 3 * calm.bandwidth.noise > 0
     assert loud.half_bytes.noise > 3 * calm.half_bytes.noise > 0
     assert len(loud.pieces) <= 3, "noise makes no pieces"
-
-
-def test_more_bytes_never_take_less_time():
-    latency, slope = links._line(np.array([4.0, 8.0]), np.array([11e-6, 10e-6]))
-    assert slope == 0 and 10e-6 < latency < 11e-6
-    assert links._line(np.array([10.0, 30.0]), np.array([2.0, 4.0])) == pytest.approx((1.0, 0.1))
 
 
 @pytest.mark.parametrize(
@@ -132,12 +129,6 @@ def test_each_way_and_clock_has_its_own_law():
     assert links.find(found, "d2h", "pinned") is None
 
 
-def test_half_is_left_out_where_the_smallest_copy_is_beyond_it():
-    link = one(copies(straight, SIZES[20:]))
-    assert link.half_bytes is None
-    assert "half" not in links.sentence(link)
-
-
 def test_the_words():
     rows = [msgspec.structs.replace(m, values={"pcie_generation": 5.0, "pcie_width": 16.0}) for m in copies(straight)]
     rows[0] = msgspec.structs.replace(rows[0], values={"pcie_generation": 1.0, "pcie_width": 16.0})  # an idle look
@@ -150,9 +141,6 @@ def test_the_words():
     ]
     told = links.lines(copies(straight, direction="both"))
     assert "50.0 GB/s each way" in told[1] and told[-1] == "  the PCIe link was not told"
-
-
-def test_pcie_rates():
     assert bytes_rate(data_sheets.pcie_bytes_per_s(5, 16)) == "63.0 GB/s"
     assert bytes_rate(data_sheets.pcie_bytes_per_s(3, 16)) == "15.8 GB/s" and data_sheets.pcie_bytes_per_s(1, 16) == 4e9
     assert data_sheets.pcie_bytes_per_s(9, 16) is None

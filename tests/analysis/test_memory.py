@@ -14,14 +14,11 @@ T = Training("own", 10, 100)
 WEIGHTS = 16 * 8 + 8 + 8 * 3 + 3  # 163
 
 
-def test_weights_gradients_and_the_optimizers_arrays_do_not_grow_with_the_batch():
+def test_what_grows_with_the_batch_and_what_does_not():
     assert fixed_bytes(OWN) == 4 * WEIGHTS * 4  # weights, gradients, two moments
     assert fixed_bytes(msgspec.structs.replace(OWN, optimizer="sgd")) == 4 * WEIGHTS * 2
     frozen = (*OWN.layers[:1], msgspec.structs.replace(OWN.layers[1], trainable=False), OWN.layers[2])
     assert fixed_bytes(msgspec.structs.replace(OWN, layers=frozen)) == 4 * (WEIGHTS + 27 * 3)
-
-
-def test_a_sample_holds_itself_its_outputs_and_two_gradients():
     assert batch_bytes(OWN) == 4 * (16 + 8 + 3 + 2 * 8)
     assert batch_bytes(OWN, "float64") == 8 * 16 + 4 * (8 + 3 + 16)
     # the data set in float32 on the device itself; on the CPU the arrays too

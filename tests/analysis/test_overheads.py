@@ -17,15 +17,12 @@ KERAS = [launch("tensorflow/fit", "step", n, 40e-3 + 20e-3 + 1e-3 * n) for n in 
 KERAS += [launch("tensorflow/fit", "epoch", n, 40e-3 + 21e-3 * n) for n in (1, 8)]
 
 
-def test_a_line_through_two_points_is_worked_out_by_hand():
+def test_a_line_through_points_is_worked_out_by_hand():
     """Half-widths 1.96 and 3.92 are sigmas of 1 and 2: the slope's is sqrt(1 + 4) / 10, the base's follows from both."""
     base, slope = overheads.line([(10, Estimate(30.0, 28.04, 31.96)), (20, Estimate(50.0, 46.08, 53.92))])
     assert (slope.value, base.value) == (pytest.approx(2.0), pytest.approx(10.0))
     assert slope.high - slope.value == pytest.approx(1.96 * 5**0.5 / 10)
     assert base.high - base.value == pytest.approx(1.96 * (2**2 * 1 + 1 * 4) ** 0.5)  # base = 2 y1 - y2
-
-
-def test_a_third_point_off_the_line_widens_the_interval():
     straight = [(n, Estimate(float(n), n - 0.1, n + 0.1)) for n in (1, 2, 3)]
     bent = [*straight[:2], (3, Estimate(4.0, 3.9, 4.1))]
     widths = [slope.high - slope.low for _, slope in (overheads.line(straight), overheads.line(bent))]
@@ -38,9 +35,6 @@ def test_steps_epochs_and_fits_are_told_apart():
     assert {name: c.seconds.value for name, c in found.items()} == expected
     assert {c.jit for c in found.values()} == {"auto"}
     assert found["keras-epoch"].source == "launch/tensorflow/fit epoch x1,8, host-latency, less keras-step"
-
-
-def test_an_epoch_without_the_step_rows_is_no_constant():
     assert [c.name for c in constants(KERAS[2:])] == ["keras-fit"]
     assert constants(KERAS[:1]) == ()
 
@@ -71,16 +65,13 @@ def test_clocks_threads_and_devices_are_kept_apart():
     text = "\n".join(lines(made))
     assert "an empty GPU kernel: 10.3 us waited for and 5.10 us to issue" in text
     assert "1.00 us (1.00 us to 1.00 us) on 1 thread and 2.00 us (2.00 us to 2.00 us) on 2 threads" in text
-
-
-def test_rows_that_name_no_threads_stand_beside_those_that_do():
     made = constants(
         [launch("tensorflow/eager", "elementwise", n, 1e-5 * n, threads=t) for t in (None, 2) for n in (1, 64)]
     )
     assert lines(made)[1].endswith("on the threads it takes by itself and 10.0 us (10.0 us to 10.0 us) on 2 threads")
 
 
-def test_what_happens_once_is_named_by_backend_and_jit():
+def test_what_happens_once_and_what_may_be_nothing_in_words():
     rows = [
         launch("numba/once", "import", 1, 0.3),
         launch("tensorflow/once", "compile", 1, 0.2),
@@ -90,9 +81,6 @@ def test_what_happens_once_is_named_by_backend_and_jit():
     assert [c.name for c in made] == ["import-numba", "compile-tensorflow"]
     assert find(made, "import-numba", "cpu").source == "launch/numba/once import, 20 fresh processes"
     assert lines(made)[1] == "  importing Numba, once in a process: 300 ms"
-
-
-def test_a_slope_that_may_be_nothing_is_said_to_be_below_its_upper_end():
     inside, outside = "a further operation inside a tf.function", "a TensorFlow operation outside a function"
     at = ("cpu", "host-latency")
     flat = overheads.Constant("tf-op-in-jit", *at, Estimate(1e-9, -5e-9, 7e-9), jit="on", words=inside)

@@ -33,18 +33,23 @@ def test_four_levels_are_found_with_their_bandwidths_and_the_transitions_left_ou
     )
 
 
-def test_noise_alone_makes_no_levels():
+def test_noise_and_slopes_make_no_levels():
     (one,) = memory_levels.plateaus(
         stream_curve("stream/numba/loop", lambda n: 1e10, STREAM_SIZES[6:], spread=0.08), None
     )
     assert one.points == len(STREAM_SIZES) - 6 and one.rate.value == pytest.approx(1e10, rel=0.05)
-
-
-def test_a_slope_is_no_level():
     falling = stream_curve("stream/numba/loop", lambda n: 1e15 / n**0.4, STREAM_SIZES)
     assert memory_levels.plateaus(falling, SAPPHIRE) == ()
     gentle = stream_curve("stream/numba/loop", lambda n: 1e12 / n**0.14, STREAM_SIZES)  # 9 % from size to size
     assert memory_levels.plateaus(gentle, SAPPHIRE) == ()
+    assert memory_levels.plateaus(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == ()
+    assert memory_levels.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == []
+    two_in_l1 = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[1:])
+    assert "L1" not in found(two_in_l1)
+    assert any(
+        "no L1 plateau found" in s and "2 sizes between 0 bytes and 48.0 KiB, a plateau needs 3" in s
+        for s in memory_levels.missing(two_in_l1, SAPPHIRE)
+    )
 
 
 def test_a_curve_without_a_flat_end_has_no_dram_plateau_and_says_why():
@@ -95,22 +100,8 @@ def test_a_gpu_has_its_l2_and_hbm_and_the_calls_own_cost_is_no_level():
     assert list(seen) == ["L2", "HBM"] and seen["L2"].rate.value == pytest.approx(7e12)
     assert seen["HBM"].rate.value == pytest.approx(4.2e12)
     assert seen["HBM"].from_bytes == pytest.approx(128 * MIB, rel=0.01) and seen["L2"].threads is None
-
-
-def test_the_device_clock_counts_on_a_gpu():
     rows = stream_curve("stream/cupy/wide", lambda n: 4e12, STREAM_SIZES[-5:], None)
     assert {round(p.rate.value) for p in memory_levels.plateaus(rows, SAPPHIRE)} == {4 * 10**12}
-
-
-def test_too_few_sizes_have_no_plateau():
-    assert memory_levels.plateaus(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == ()
-    assert memory_levels.missing(stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[-3:]), SAPPHIRE) == []
-    two_in_l1 = stream_curve("stream/numba/loop", ONE_CORE, STREAM_SIZES[1:])
-    assert "L1" not in found(two_in_l1)
-    assert any(
-        "no L1 plateau found" in s and "2 sizes between 0 bytes and 48.0 KiB, a plateau needs 3" in s
-        for s in memory_levels.missing(two_in_l1, SAPPHIRE)
-    )
 
 
 def test_the_best_variant_at_each_size_counts_and_is_named():

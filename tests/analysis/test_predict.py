@@ -143,7 +143,7 @@ def test_on_a_gpu_the_step_is_the_longer_of_host_and_device(whole):
     assert large.step_s.value == pytest.approx(device + large.parts["transfer bytes"].value)
 
 
-def test_jit_and_the_visible_gpu_choose_the_execution(whole):
+def test_jit_and_switches_choose_the_execution(whole):
     def of(**switches):
         return seconds(whole, Settings("cpu", switches=switches))
 
@@ -151,6 +151,14 @@ def test_jit_and_the_visible_gpu_choose_the_execution(whole):
     assert of(gpu="visible", jit_compile="off").execution == "op by op"
     assert of(jit_compile="on").parts["dispatch"].value == pytest.approx(STEP["cpu", "on"])
     assert seconds(whole, Settings("gpu:0", switches={"jit_compile": "off"})).execution == "op by op"
+    resident = seconds(whole, Settings("gpu:0", switches={"residence": "resident"}))
+    assert "transfer calls" not in resident.parts
+    S0 = Training("cifar10-cnn", 32, 2048)
+    with_, without = (seconds(whole, Settings("cpu", switches={"dropout": d}), S0) for d in ("on", "off"))
+    assert without.parts["element-wise"].value < with_.parts["element-wise"].value
+    assert without.parts["conv"] == with_.parts["conv"]
+    threads = seconds(whole, Settings("cpu", threads=4))
+    assert "its 4 threads" in threads.partial[0]
 
 
 def test_the_epoch_the_fit_and_the_job(whole):
@@ -160,6 +168,18 @@ def test_the_epoch_the_fit_and_the_job(whole):
     assert made.epoch_total_s.value == pytest.approx(made.epoch_s.value + 65 * made.step_s.value)
     whole_job = made.start_s.value + made.compile_s.value + made.fit_s.value + 3 * made.epoch_total_s.value
     assert made.job_s.value == pytest.approx(whole_job)
+    made = seconds(whole, Settings("gpu:0", switches={"steps_per_execution": "4"}))
+    parts = made.parts["dispatch"].value + made.parts["transfer calls"].value
+    own = CALL + OPERATION  # of a compiled call
+    assert parts == pytest.approx(own + (STEP["gpu:0", "on"] - own) / 4, rel=0.01)
+    made = seconds(whole, kernel="training/tensorflow/loop")
+    assert made.parts["dispatch"].value == pytest.approx(CALL, rel=0.05)
+    assert made.epoch_s.value == made.fit_s.value == 0
+    fed = seconds(whole, GPU, kernel="training/tensorflow/loop")
+    assert fed.parts["dispatch"].value == pytest.approx(CALL + OPERATION, rel=0.05)  # no copy is in a call
+    assert fed.parts["transfer calls"].value == pytest.approx(2 * LATENCY, rel=0.01)
+    with pytest.raises(profile.Lacking):
+        seconds(whole, kernel="training/jax/loop")
 
 
 def test_a_smaller_last_batch_is_compiled_for_too(whole):
@@ -188,24 +208,6 @@ def test_a_smaller_last_batch_is_compiled_for_too(whole):
     assert traced == [pytest.approx(0.1 * 224)] * 2
 
 
-def test_several_steps_in_one_call_share_the_call(whole):
-    made = seconds(whole, Settings("gpu:0", switches={"steps_per_execution": "4"}))
-    parts = made.parts["dispatch"].value + made.parts["transfer calls"].value
-    own = CALL + OPERATION  # of a compiled call
-    assert parts == pytest.approx(own + (STEP["gpu:0", "on"] - own) / 4, rel=0.01)
-
-
-def test_switches_that_leave_something_out(whole):
-    resident = seconds(whole, Settings("gpu:0", switches={"residence": "resident"}))
-    assert "transfer calls" not in resident.parts
-    S0 = Training("cifar10-cnn", 32, 2048)
-    with_, without = (seconds(whole, Settings("cpu", switches={"dropout": d}), S0) for d in ("on", "off"))
-    assert without.parts["element-wise"].value < with_.parts["element-wise"].value
-    assert without.parts["conv"] == with_.parts["conv"]
-    threads = seconds(whole, Settings("cpu", threads=4))
-    assert "its 4 threads" in threads.partial[0]
-
-
 @pytest.mark.parametrize(
     ("rule", "device", "part", "more"),
     [
@@ -227,16 +229,13 @@ def test_each_rule_can_be_left_out(whole, rule, device, part, more):
         assert without.parts[part].value - made.parts[part].value == pytest.approx(more + OPERATION, rel=0.3)
 
 
-def test_fused_passes_move_less_than_each_by_itself(whole):
+def test_fused_passes_move_less_and_arrays_beyond_the_last_cache_run_at_the_memorys_bandwidth(whole):
     jit = Settings("cpu", switches={"jit_compile": "on"})
     made, without = (
         seconds(whole, jit, rules=rules).parts["element-wise"].value for rules in (RULES, RULES - {"fused"})
     )
     # bias and activation are one pass of two arrays over the hidden units, not two; so are those of the classes
     assert without - made == pytest.approx((2 * 8 * 3200 + 8 * 320) / BYTES["cpu"], rel=0.02)
-
-
-def test_passes_beyond_the_last_cache_run_at_the_memorys_bandwidth():
     rows = [*made_profile.everything(), row("stream/numba/loop", Stream("triad", 2**28), 2**28 / 2e9)]
     of = profile.profile(rows, GPU_MACHINE)
     big = Training("mlp-784-2000x3-10", 32, 2048)
@@ -357,17 +356,6 @@ def test_a_users_own_network_is_predicted_as_one_from_the_tables(whole):
         seconds(whole, what=Training("their.module:build", 32, 2048))
 
 
-def test_a_bare_loop_has_a_call_and_no_epoch(whole):
-    made = seconds(whole, kernel="training/tensorflow/loop")
-    assert made.parts["dispatch"].value == pytest.approx(CALL, rel=0.05)
-    assert made.epoch_s.value == made.fit_s.value == 0
-    fed = seconds(whole, GPU, kernel="training/tensorflow/loop")
-    assert fed.parts["dispatch"].value == pytest.approx(CALL + OPERATION, rel=0.05)  # no copy is in a call
-    assert fed.parts["transfer calls"].value == pytest.approx(2 * LATENCY, rel=0.01)
-    with pytest.raises(profile.Lacking):
-        seconds(whole, kernel="training/jax/loop")
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     trained = [training("mlp-784-100x2-10", 32, 1e-3), training("fashion-mlp", 32, 5e-3)]
@@ -414,13 +402,16 @@ def test_what_a_profile_lacks_is_the_commands_tip(tmp_path, capsys):
     assert "workloads." in tip
 
 
-def test_a_profile_without_starts_says_so_and_its_numbers_are_pythons_own():
+def test_a_profile_without_starts_says_so_and_no_interval_ends_below_zero_seconds():
     rows = made_profile.everything()
     assert seconds(profile.profile(rows, GPU_MACHINE)).start_s.value == made_profile.IMPORT
     made = seconds(profile.profile([m for m in rows if getattr(m.problem, "call", "") != "import"], GPU_MACHINE))
     assert made.untold == ("start-up",)
     assert made.partial[-1].startswith("of the whole job start-up: python -m workloads.launch")
     assert msgspec.json.decode(msgspec.json.encode(made), type=prediction.Prediction) == made
+    # 2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5
+    assert combine.within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
+    assert combine.within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)
 
 
 def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatch):
@@ -443,9 +434,3 @@ def test_the_error_table_is_put_between_the_readmes_markers(tmp_path, monkeypatc
         Usage, match=r"has no lines to write between: <!-- errors: .* reports/there --readme README\.md -->"
     ):
         put("reports/there")
-
-
-def test_no_interval_of_a_prediction_ends_below_zero_seconds():
-    """2 s known to -1..5, by a calibration wrong by half: 0 to 5; known exactly: 2 / 1.5 to 2 * 1.5."""
-    assert combine.within(Estimate(2.0, -1.0, 5.0), 0.5) == Estimate(2.0, 0.0, 5.0)
-    assert combine.within(Estimate(2.0, 2.0, 2.0), 0.5) == Estimate(2.0, 2.0 / 1.5, 3.0)

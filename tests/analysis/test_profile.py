@@ -15,28 +15,24 @@ from workloads.options import Usage
 P = Matmul(32, 100, 784)
 
 
-def test_a_product_is_read_without_the_call_around_it(whole):
+def test_a_product_is_read_without_its_call_on_a_gpu_by_the_device_clock_and_else_priced_as_another(whole):
     read = operations.product(whole, P, "cpu", OP_BY_OP)
     assert read.seconds.value == pytest.approx(P.flops / RATE["cpu"] + OPERATION, rel=1e-6)
     assert read.source == "TensorFlow's rows in a tf.function"
     assert operations.product(whole, P, "cpu", COMPILED).source == "TensorFlow's rows compiled by XLA"
-
-
-def test_on_a_gpu_it_is_the_device_clock_of_libraries(whole):
     tf32 = msgspec.structs.replace(P, math="tf32")
     read = operations.product(whole, tf32, "gpu:0", COMPILED)
     assert read.seconds.value == pytest.approx(tf32.flops / RATE["gpu:0"], rel=1e-6)
     assert (read.source, read.instead) == ("libraries' rows", "")
-
-
-def test_an_arithmetic_without_rows_is_priced_as_another_and_says_so(whole):
     read = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "gpu:0", COMPILED)
     assert read.instead == "bfloat16 priced as tf32, of which there are rows"
     on_cpu = operations.product(whole, msgspec.structs.replace(P, dtype="bfloat16", math="bfloat16"), "cpu", OP_BY_OP)
     assert on_cpu.instead == "bfloat16 priced as float32, of which there are rows"
+    rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 1.1)]
+    assert operations.product(profile.profile(rows), P, "cpu", OP_BY_OP) is None
 
 
-def test_a_pass_grows_with_its_bytes_and_has_no_call_in_it(whole):
+def test_a_pass_grows_with_its_bytes_and_libraries_stand_for_tensorflows(whole):
     for elements in (5_000, 1_000_000):
         p = Stream("relu", 8 * elements, "float32")
         assert operations.pass_seconds(whole, p, "cpu", OP_BY_OP).seconds.value == pytest.approx(
@@ -44,10 +40,7 @@ def test_a_pass_grows_with_its_bytes_and_has_no_call_in_it(whole):
         )
     other = operations.pass_seconds(whole, Stream("triad", 12_000_000, "float32"), "cpu", OP_BY_OP)
     assert other.seconds.value == pytest.approx(12e6 / BYTES["cpu"], rel=0.02)  # by an addition's curve, as it has none
-
-
-def test_passes_of_libraries_stand_for_tensorflows_with_all_the_arrays_of_its_formula():
-    """Adam fused moves 7 arrays; step by step 8 for the first moment, 10 for the second, 12 for the weights."""
+    # adam fused moves 7 arrays; step by step 8 for the first moment, 10 for the second, 12 for the weights
     rows = [row("stream/numba/loop", Stream("scale", n, "float32"), n / 1e10) for n in made_profile.SIZES]
     whole = profile.profile(rows)
     adam = Stream("adam", 28 * 2**16, "float32")
@@ -122,7 +115,7 @@ def test_passes_inside_a_graph_and_larger_ones_in_calls_of_their_own():
     assert operations.together(whole, Stream("relu", 2**20, "float32"), "cpu") is None
 
 
-def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
+def test_gradients_of_pools_and_normalizations_are_read_off_those():
     """A pool at 1e10 bytes a second, its gradient behind it at 5e9 of its own, twice as many; by itself at 1e9. Two dispatches
     are in each row, and that of the pool too where it is there."""
     sizes = (2**18, 2**21, 2**24)
@@ -144,10 +137,7 @@ def test_the_gradient_of_a_pool_is_read_off_those_behind_their_pools():
         assert operations.pass_seconds(whole, grad, "cpu", OP_BY_OP).seconds.value == pytest.approx(
             grad.bytes_moved / rate, rel=0.1
         )
-
-
-def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
-    """24 passes over arrays where that has 14, of as many bytes an array."""
+    # 24 passes over arrays where that has 14, of as many bytes an array
     rows = [
         row("stream/tensorflow/function", Stream(op, n, "float32"), CALL + n / rate)
         for op, rate in (("batchnorm", 1e9), ("add", 1e10))
@@ -159,34 +149,20 @@ def test_the_gradient_of_a_normalization_is_read_off_the_normalization():
     assert read == pytest.approx(24 / 14 * 2 / 3 * grad.bytes_moved / 1e9, rel=0.1)
 
 
-def test_a_row_that_is_hardly_more_than_its_call_tells_nothing():
-    rows = [*made_profile.launches(), row("matmul/tensorflow/function", P, CALL * 1.1)]
-    assert operations.product(profile.profile(rows), P, "cpu", OP_BY_OP) is None
-
-
-def test_keras_step_is_what_a_step_more_takes(whole):
+def test_steps_operations_issuing_and_copies_by_their_laws(whole):
     for (device, jit), step in STEP.items():
         assert whole.step_floor(device, jit).value == pytest.approx(step)
     assert profile.profile([]).step_floor("cpu", "on") is None
-
-
-def test_a_further_operation_is_what_longer_formulas_take_on_small_arrays(whole):
     assert operations.operating(whole, "cpu").value == pytest.approx(OPERATION, rel=0.05)
     bare = profile.profile(made_profile.launches())
     assert operations.operating(bare, "cpu").value == pytest.approx(OPERATION)  # of the chain of launch rows
     assert operations.operating(profile.profile([]), "cpu") is None
-
-
-def test_what_the_host_takes_to_issue_is_of_rows_that_leave_the_device_waiting(whole):
     assert whole.issuing("matmul", "gpu:0") is None
     rows = [
         row("matmul/cupy/cublas", Matmul(n, n, n), {"device": own, "host-throughput": queued})
         for n, own, queued in ((32, 2e-6, 8e-6), (64, 3e-6, 9e-6), (128, 4e-6, 10e-6), (4096, 3e-3, 3e-3))
     ]
     assert profile.profile(rows).issuing("matmul", "gpu:0") == pytest.approx(9e-6)
-
-
-def test_a_copy_goes_by_the_law_of_tensorflows_own_copies(whole):
     assert whole.copying(10**6, "gpu:0").value == pytest.approx(LATENCY + 10**6 / LINK, rel=0.01)
     assert profile.profile([]).copying(10**6, "gpu:0") is None
 

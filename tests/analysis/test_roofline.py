@@ -37,13 +37,14 @@ def test_compute_roofs_are_the_best_peak_of_each_thread_count():
     assert find(roofs, "compute", "float32").rate.value == pytest.approx(110e9)
     assert find(roofs, "compute", "float64").rate.value == pytest.approx(30e9)
     assert find(roofs, "compute", "float32", threads=1).source == "peak/numba/fma, float32, 1 thread"
-
-
-def test_a_thread_count_without_a_peak_gets_the_lowest_that_it_cannot_exceed():
     roofs = bounds.roofs([peak(60e9), peak(400e9, 16)])
     scaled = find(roofs, "compute", "float32", threads=4)
     assert (scaled.rate.value, scaled.note) == (pytest.approx(240e9), "that of 1 thread, scaled")
     assert find(roofs, "compute", "float32", threads=12).rate.value == pytest.approx(400e9)
+    amx = row("peak/numba/amx", Peak("bfloat16", GFLOP), GFLOP / 3e12, threads=1)
+    dot = row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1)
+    (roof,) = bounds.roofs([dot, amx])
+    assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
 
 
 def test_the_memory_roof_is_the_best_stream_beyond_the_caches():
@@ -56,23 +57,17 @@ def test_the_memory_roof_is_the_best_stream_beyond_the_caches():
     assert find(bounds.roofs(rows, machine), "memory", "DRAM").floor_bytes == 4 * 32 * 2**20 - 1
 
 
-def test_fractions_and_the_ridge_point():
+def test_fractions_ridge_point_and_memory_bound_problems():
     rows = [peak(100e9), triad(10e9)]
     roofs = bounds.roofs(rows)
     assert bounds.ridge(find(roofs, "compute", "float32"), find(roofs, "memory", "DRAM")) == pytest.approx(10.0)
     half = row("matmul/numpy/blas", square(1000), 2e9 / 50e9, threads=1)
     assert bounds.roof_fraction(half, roofs) == pytest.approx(0.5)
     assert bounds.roof_fraction(triad(5e9), roofs) == pytest.approx(0.5)
-
-
-def test_a_memory_bound_problem_is_judged_by_memory_once_no_cache_holds_it():
     thin = Matmul(10000, 10000, 1)  # 2e8 FLOP, 4.0008e8 bytes: half a FLOP for each byte
     roofs = bounds.roofs([peak(100e9), triad(10e9)])
     bound = bounds.attainable(roofs, thin, Settings("cpu", threads=1))
     assert bound.roof.kind == "memory" and bound.seconds.value == pytest.approx(0.040008)
-
-
-def test_a_small_problem_faster_than_memory_is_no_error_but_has_no_cache_roof():
     roofs = bounds.roofs([peak(100e9), triad(10e9)])
     small = row("matmul/numpy/blas", square(8), 1024 / 60e9, threads=1)  # 768 bytes at 45 GB/s, 60 % of the peak
     judged = bounds.judge(small, roofs)
@@ -80,6 +75,13 @@ def test_a_small_problem_faster_than_memory_is_no_error_but_has_no_cache_roof():
     assert judged.fraction.value == pytest.approx(0.6)
     cached = bounds.judge(triad(90e9, problem=Stream("triad", 24_000)), roofs)
     assert (cached.fraction, cached.flag, cached.note) == (None, "", bounds.NO_CACHE_ROOF)
+    roofs = bounds.roofs([peak(100e9)])
+    judged = bounds.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
+    assert isinstance(judged.fraction, Estimate)
+    assert judged.fraction.low < judged.fraction.value < judged.fraction.high
+    roofs = bounds.roofs([peak(100e9)])
+    wide = row("matmul/numpy/blas", square(1000), 2e9 / 104e9, threads=1, spread=0.2)
+    assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
 
 
 @pytest.mark.parametrize(("rate", "flag"), [(99e9, ""), (101.9e9, ""), (102.1e9, "above-roof"), (300e9, "above-roof")])
@@ -89,18 +91,17 @@ def test_above_the_roof_by_more_than_2_percent_is_an_error(rate, flag):
     assert bounds.judge(m, roofs).flag == flag and bounds.is_above(m, roofs) == bool(flag)
 
 
-def test_above_the_roof_within_the_interval_is_no_error():
-    roofs = bounds.roofs([peak(100e9)])
-    wide = row("matmul/numpy/blas", square(1000), 2e9 / 104e9, threads=1, spread=0.2)
-    assert bounds.judge(wide, roofs).fraction.value > 1.02 and bounds.judge(wide, roofs).flag == ""
-
-
-def test_gpu_rows_are_judged_on_the_device_clock_where_there_is_one():
+def test_gpu_rows_other_problems_and_copying_rows():
     roofs = bounds.roofs([peak(60e12, backend="cupy")])
     clocks = {"host-latency": 4e-3, "device": 2e9 / 30e12}
     assert bounds.roof_fraction(row("matmul/cupy/cublas", square(1000), clocks), roofs) == pytest.approx(0.5)
     host = row("matmul/cupy/operator", square(1000), 2e9 / 6e12)
     assert bounds.roof_fraction(host, roofs) == pytest.approx(0.1)
+    roofs = bounds.roofs([peak(100e9)])
+    assert bounds.roof_fraction(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs) is None
+    assert bounds.judge(row("matmul/cupy/cublas", square(64), 1e-5), roofs).note == "no roof measured"
+    assert bounds.roof_fraction(row("matmul/numpy/blas", square(64, "float16"), 1e-3), roofs) is None
+    assert bounds.roofs([row("matmul/cupy/cublas", square(64, "float16"), {"device": 1e-9}, mode="roundtrip")]) == ()
 
 
 def test_tensor_arithmetic_has_the_best_matmul_as_its_roof_and_says_so():
@@ -110,9 +111,6 @@ def test_tensor_arithmetic_has_the_best_matmul_as_its_roof_and_says_so():
     assert find(roofs, "compute", "float16", "gpu:0").rate.value == pytest.approx(700e12)
     assert find(roofs, "compute", "float16", "gpu:0").note == bounds.BEST_MATMUL
     assert not bounds.roofs([row("matmul/numpy/blas", n, 1e-3)])
-
-
-def test_float64_tensor_cores_beyond_the_fma_peak_are_a_roof_of_their_own_and_no_error():
     matmul = row("matmul/cupy/cublas", square(1000, "float64"), {"device": 2e9 / 62e12, "host-latency": 1.0})
     roofs = bounds.roofs([peak(33e12, math="float64", backend="cupy"), matmul], fake.GPU_MACHINE)
     assert find(roofs, "compute", "float64", "gpu:0").rate.value == pytest.approx(62e12)
@@ -120,14 +118,7 @@ def test_float64_tensor_cores_beyond_the_fma_peak_are_a_roof_of_their_own_and_no
     assert bounds.judge(matmul, roofs).flag == ""
 
 
-def test_faster_than_the_data_sheet_is_an_error_even_for_the_best_matmul_seen():
-    matmul = row("matmul/cupy/cublas", square(1000, "float16"), {"device": 2e9 / 1500e12, "host-latency": 1.0})
-    roofs = bounds.roofs([matmul], fake.GPU_MACHINE)
-    assert bounds.judge(matmul, roofs).fraction.value == pytest.approx(1.0)
-    assert bounds.judge(matmul, roofs).flag == "above-roof" and bounds.is_above(matmul, roofs)
-
-
-def test_data_sheets_are_dense_and_only_for_the_exact_product():
+def test_data_sheets_are_dense_for_the_exact_product_and_faster_than_them_is_an_error():
     sheet = {r.name: r.rate.value for r in making.sheet_roofs(fake.GPU_MACHINE)}
     assert sheet == {
         "float64 vector": 34e12,
@@ -141,30 +132,16 @@ def test_data_sheets_are_dense_and_only_for_the_exact_product():
     }
     assert "NVIDIA H200 NVL" not in data_sheets.SHEETS
     assert not making.sheet_roofs(fake.CPU_MACHINE) and not making.sheet_roofs(None)
+    matmul = row("matmul/cupy/cublas", square(1000, "float16"), {"device": 2e9 / 1500e12, "host-latency": 1.0})
+    roofs = bounds.roofs([matmul], fake.GPU_MACHINE)
+    assert bounds.judge(matmul, roofs).fraction.value == pytest.approx(1.0)
+    assert bounds.judge(matmul, roofs).flag == "above-roof" and bounds.is_above(matmul, roofs)
 
 
 @pytest.mark.parametrize("status", ["failed", "wrong", "skipped"])
 def test_rows_that_are_not_ok_make_no_roof_and_have_no_fraction(status):
     bad = row("peak/numba/fma", Peak("float32", GFLOP), 1e-3, threads=1, status=status, reason="x")
     assert bounds.roofs([bad]) == () and bounds.judge(bad, bounds.roofs([peak(1e9)])).fraction is None
-
-
-def test_other_problems_and_devices_without_a_roof_are_tolerated():
-    roofs = bounds.roofs([peak(100e9)])
-    assert bounds.roof_fraction(row("training/keras/fit", Training("m", 1, 1), 1.0, device="cpu"), roofs) is None
-    assert bounds.judge(row("matmul/cupy/cublas", square(64), 1e-5), roofs).note == "no roof measured"
-    assert bounds.roof_fraction(row("matmul/numpy/blas", square(64, "float16"), 1e-3), roofs) is None
-
-
-def test_copying_rows_are_no_roof():
-    assert bounds.roofs([row("matmul/cupy/cublas", square(64, "float16"), {"device": 1e-9}, mode="roundtrip")]) == ()
-
-
-def test_an_estimate_carries_over_from_times_to_the_fraction():
-    roofs = bounds.roofs([peak(100e9)])
-    judged = bounds.judge(row("matmul/numpy/blas", square(1000), 0.04, threads=1, spread=0.05), roofs)
-    assert isinstance(judged.fraction, Estimate)
-    assert judged.fraction.low < judged.fraction.value < judged.fraction.high
 
 
 LEVELS = fake.stairs((48 * 2**10, 400e9), (2 * 2**20, 150e9), (105 * 2**20, 36e9), last=12e9)
@@ -185,9 +162,6 @@ def test_every_plateau_is_a_roof_with_the_working_sets_that_it_holds():
         assert held[name][1] == pytest.approx(rate)
     assert held["DRAM"][3] == 0 and held["DRAM"][2] == pytest.approx(0.95 * 256 * 2**20, rel=1e-3)
     assert held["L1"][2] == 0 and held["L1"][3] == pytest.approx(0.95 * 128 * 2**10, rel=1e-2)
-
-
-def test_the_smallest_level_that_holds_a_warm_working_set_is_its_roof():
     _, roofs = levels()
     held = {"L1": (1, 20_000, 70_000), "L2": (500_000, 3 << 20), "L3": (50 << 20,), "DRAM": (1 << 30, 8 << 30)}
     for name, footprints in held.items():
@@ -219,15 +193,12 @@ def test_a_warm_row_above_its_levels_roof_is_an_error_by_more_than_2_percent(rat
     assert bounds.judge(fast, roofs).flag == flag
 
 
-def test_where_the_smaller_levels_were_not_measured_nothing_is_said_of_what_they_hold():
+def test_levels_that_were_not_measured_hold_nothing_and_the_largest_sizes_still_count():
     _, roofs = levels(sizes=[n for n in fake.STREAM_SIZES if n >= 8 << 20])
     assert {r.name for r in roofs if r.kind in ("cache", "memory") and r.measured} == {"L3", "DRAM"}
     assert bounds.level(roofs, "cpu", 20_000, 1) is None
     bound = bounds.attainable(roofs, square(40), Settings("cpu", threads=1))
     assert (bound.roof.kind, bound.note) == ("compute", bounds.NO_CACHE_ROOF)
-
-
-def test_without_a_dram_plateau_the_largest_sizes_beyond_the_claimed_cache_still_count():
     rows = [*fake.stream_curve("stream/numba/loop", LEVELS, [16 << 10, 32 << 10, 2 << 30]), peak(1e12)]
     assert find(bounds.roofs(rows, fake.GPU_MACHINE), "memory", "DRAM", threads=1).rate.value == pytest.approx(12e9)
 
@@ -251,13 +222,6 @@ def test_a_tensor_peak_is_the_roof_and_the_best_matmul_only_the_fallback():
     assert compute["float64 vector"][0] == pytest.approx(33e12)
     assert compute["bfloat16"][1] == bounds.BEST_MATMUL and len(compute) == 5
     assert bounds.judge(rows[-1], roofs).flag == "above-roof"  # 500 against tensor cores' 450 TFLOP/s: it cannot be
-
-
-def test_an_amx_peak_is_the_cpus_bfloat16():
-    amx = row("peak/numba/amx", Peak("bfloat16", GFLOP), GFLOP / 3e12, threads=1)
-    dot = row("peak/numba/avx512bf16", Peak("bfloat16", GFLOP), GFLOP / 4e11, threads=1)
-    (roof,) = bounds.roofs([dot, amx])
-    assert (roof.name, roof.source) == ("bfloat16", "peak/numba/amx, bfloat16, 1 thread")
 
 
 def test_copying_rows_are_bounded_by_the_link_both_ways():

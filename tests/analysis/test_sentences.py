@@ -18,18 +18,12 @@ from analysis.text import crossings, rates, sentences, training_answers
 from kernels.problems import Peak, Stream, Training
 
 
-def test_three_significant_digits():
+def test_digits_times_rates_percents_and_sizes():
     values = 131.0, 24.14, 0.0012345, 771234.0, 999.6, 0.9996, 0.0, -3.14159
     assert " ".join(map(units.digits, values)) == "131 24.1 0.00123 771000 1000 1.00 0 -3.14"
-
-
-def test_times_have_the_unit_that_fits():
     values = 24.1e-6, 0.00123456, 2.5, 3e-9, 999.96e-6, 3600.0, 0.0, -4e-6, 1e-12
     texts = "24.1 us, 1.23 ms, 2.50 s, 3.00 ns, 1.00 ms, 3600 s, 0 s, -4.00 us, 0.00100 ns"
     assert ", ".join(map(units.seconds, values)) == texts
-
-
-def test_rates_percents_and_sizes():
     assert units.flops_rate(85.24e9) == "85.2 GFLOP/s" and units.flops_rate(0.9e9) == "0.900 GFLOP/s"
     assert units.flops_rate(51.04e12) == "51.0 TFLOP/s" and units.bytes_rate(4.14e12) == "4140 GB/s"
     assert units.bytes_rate(12.34e9) == "12.3 GB/s" and units.percent(0.8213) == "82.1 %"
@@ -75,29 +69,25 @@ def test_every_kind_of_answer_in_words(times, words):
     assert said == f"float32, data already on the GPU, one call at a time: {words}."
 
 
-def test_forms_are_named():
+def test_forms_and_crossings_are_named():
     names = {crossings.form_name(form) for form in (*crossover.FORMS, Form("roundtrip", reuse=10))}
     assert len(names) == len(crossover.FORMS) + 1
     assert crossings.form_name(THROUGHPUT) == "data already on the GPU, many calls queued"
     assert "each copy used 10 times" in crossings.form_name(Form("roundtrip", reuse=10))
     assert "cp.asarray and cp.asnumpy" in crossings.form_name(Form("roundtrip"))
-
-
-def test_an_interval_is_printed_with_the_crossing():
     at = Estimate(131.2, 128.4, 135.6)
     assert crossings.n_words(crossover.Crossing(at, 128, 134, "gpu")) == "n = 131 (128..136)"
+    expected = ["1", "2", "20", "25", "100", "786"]
+    assert [crossings.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == expected
 
 
-def test_why_names_the_largest_part_and_all_numbers_add_up():
+def test_why_names_the_largest_part_and_what_is_not_explained():
     rows = resident_and_copies()
     said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert said == (
         "Why: at n = 64 a GPU call with its copies costs 100 us, most of it copies (76.0 us), the rest 19.0 us launch "
         "and Python and 5.00 us arithmetic on the device; the CPU (numpy/blas, 1 thread) needs 50.0 us."
     )
-
-
-def test_why_prints_what_is_not_explained():
     rows = [m for m in resident_and_copies() if m.settings.mode != "resident" or m.settings.device == "cpu"]
     said = crossings.why_sentence(why(rows, only(rows, Form("roundtrip")))[0], Form("roundtrip"))
     assert "all of it not explained (100 us)" in said
@@ -139,7 +129,7 @@ def test_the_answer_without_a_gpu_says_so_and_what_can_be_said():
     assert said[4].startswith("At n = 1000 2 threads are 1.60 times as fast as one")
 
 
-def test_a_cached_product_is_not_called_memory_bound():
+def test_products_in_caches_are_not_called_memory_bound():
     rows = [
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
         row("stream/numba/loop", Stream("triad", 240_000_000), 0.024, threads=1),
@@ -147,9 +137,16 @@ def test_a_cached_product_is_not_called_memory_bound():
     for n, words in ((30, "fit a cache, whose roof was not measured"), (600, "it is compute-bound")):
         matmul = row("matmul/numpy/blas", square(n), 2 * n**3 / 50e9, threads=1)
         assert any(words in s for s in sentences.answer([*rows, matmul], fake.CPU_MACHINE))
+    rows = [
+        *fake.memory_rows(0.0),
+        row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
+        row("matmul/numpy/blas", square(60), 1e-5, threads=1),
+    ]
+    (said,) = rates.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
+    assert said.endswith("it would be memory-bound, but its 42.2 KiB fit L1, which gives 400 GB/s.")
 
 
-def test_a_gpu_that_only_failed_is_no_crossover_and_the_reason_is_said():
+def test_a_gpu_that_was_not_timed_or_only_failed_is_no_crossover():
     rows = [
         row("matmul/numpy/blas", square(64), 1e-5, threads=1),
         row("matmul/cupy/cublas", square(64), None, status="failed", reason="CUDA error 2"),
@@ -157,9 +154,6 @@ def test_a_gpu_that_only_failed_is_no_crossover_and_the_reason_is_said():
     said = sentences.answer(rows, fake.GPU_MACHINE)
     assert said[0].startswith("No GPU time was measured on this machine") and "CUDA error 2" in said[0]
     assert said[-1] == "1 row failed: matmul/cupy/cublas, n = 64 (CUDA error 2)."
-
-
-def test_where_there_is_no_crossover_it_says_which_side_is_missing():
     cpu = row("matmul/numpy/blas", square(64), 1e-5, threads=1)
     gpu = row("matmul/cupy/cublas", square(128), 1e-5, device="gpu:0")
     failed = row("matmul/cupy/cublas", square(64), None, device="gpu:0", status="failed", reason="CUDA error 2")
@@ -184,16 +178,13 @@ def test_failed_and_wrong_rows_always_have_the_last_of_five_sentences():
     assert "and 2 more; 1 row gave a wrong answer: matmul/cupy/cublas, n = 99 (off by 3)." in said[-1]
 
 
-def test_a_row_above_its_roof_is_an_error_in_the_answer_and_not_a_win():
+def test_a_row_above_its_roof_is_an_error_but_on_a_virtual_cpu_a_detail():
     rows = [
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
         row("matmul/numpy/blas", square(1000), 0.01, threads=1),
     ]
     said = sentences.answer(rows, fake.CPU_MACHINE)
     assert "1 row lies above the roof, which is impossible" in said[-1]
-
-
-def test_a_virtual_cpu_may_pass_its_roof_and_the_details_say_so():
     rows = [
         row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1),
         row("matmul/numpy/blas", square(1000), 0.01, threads=1),
@@ -239,17 +230,7 @@ def test_levels_launches_and_links_have_a_sentence_each_in_the_details_only():
     assert not any(words in s for s in less for words in ("Memory of", "computes nothing", "Large copies"))
 
 
-def test_a_product_in_a_measured_cache_names_it():
-    rows = [
-        *fake.memory_rows(0.0),
-        row("peak/numba/fma", Peak("float32", 10**9), 1e-3, threads=1),
-        row("matmul/numpy/blas", square(60), 1e-5, threads=1),
-    ]
-    (said,) = rates.bound_sentences(rows, roofs(rows, fake.GPU_MACHINE))
-    assert said.endswith("it would be memory-bound, but its 42.2 KiB fit L1, which gives 400 GB/s.")
-
-
-def test_training_rows_are_compared_only_where_samples_can_tell():
+def test_training_rows_and_roofs_alone_give_an_answer():
     p = Training("m", 32, 320)
     sides = [row("training/keras/fit", p, t, device=d) for d, t in (("cpu", 2e-3), ("gpu:0", 1e-3))]
     told = "Training m at batch 32: a step takes 2.00 ms on the CPU and 1.00 ms on the GPU"
@@ -258,9 +239,6 @@ def test_training_rows_are_compared_only_where_samples_can_tell():
     assert "can't tell which is faster" in training_answers.training_sentences(close)[0]
     expected = ["Training m at batch 32: a step takes 2.00 ms on the CPU."]
     assert training_answers.training_sentences(sides[:1]) == expected
-
-
-def test_only_roofs_or_only_training_still_give_an_answer():
     expected = ["Measured ceilings of the CPU: 100 GFLOP/s in float32."]
     assert sentences.answer([row("peak/numba/fma", Peak("float32", 10**9), 1e-2, threads=1)]) == expected
     assert len(sentences.answer(fake.training_rows())) == 1 and sentences.answer([]) == []
@@ -291,11 +269,6 @@ def test_two_thousand_measurements_are_answered_in_well_under_two_seconds():
     start = time.process_time()
     sentences.answer(rows, fake.GPU_MACHINE)
     assert time.process_time() - start < 2
-
-
-def test_a_size_where_something_begins_is_whole():
-    expected = ["1", "2", "20", "25", "100", "786"]
-    assert [crossings.whole(size) for size in (1.0, 1.26, 20.0, 24.1, 99.2, 786.4)] == expected
 
 
 def test_a_cpu_above_its_own_peak_says_that_the_peak_was_measured_in_a_slower_moment():

@@ -28,16 +28,13 @@ def cost(measurements, data, dtype, batch, way="ndarray.set"):
     return found
 
 
-def test_the_data_sets_are_the_networks_own():
+def test_the_data_sets_are_the_networks_own_and_hold_what_the_articles_say():
     """A network trained on a data set takes samples of its shape."""
     seeds = {seed: d for d in transfer_study.DATA for seed in d.seeds}
     fitting = [n for n in networks.NETWORKS.values() if n.seed in seeds]
     assert "cifar10-cnn" in {n.name for n in fitting}
     for network in fitting:
         assert prod(network.input) == prod(seeds[network.seed].shape), network.name
-
-
-def test_the_data_sets_hold_what_the_articles_say():
     sizes = {d.name: (d.nbytes("float32", d.samples), d.nbytes("float32", d.batch)) for d in transfer_study.DATA}
     assert sizes["CIFAR-10"] == (614_400_000, 393_216)  # 50,000 x 32 x 32 x 3 x 4; 32 of them 384 KiB
     assert sizes["MNIST"] == (188_160_000, 100_352)  # 60,000 x 28 x 28 x 4; 32 of them 98 KiB
@@ -46,9 +43,6 @@ def test_the_data_sets_hold_what_the_articles_say():
     cifar = transfer_study.DATA[0]
     assert cifar.nbytes("float64", 50_000) == 1_228_800_000  # the 1.2 GB of the article's inputs
     assert cifar.nbytes("uint8", 1) == 3072
-
-
-def test_each_size_is_measured_once_and_is_a_copy():
     found = transfer_study.sizes()
     assert found == sorted(set(found)) and found[0] == transfer_study.CALL_ALONE
     assert {100_352, 188_160_000, 376_320_000, 47_040_000, 196_608} <= set(found), (
@@ -66,26 +60,17 @@ def test_costs_by_hand():
     assert c.calls_alone.value == pytest.approx(18.75e-3, rel=1e-3)
     assert c.whole.value == pytest.approx(18.826e-3) and c.training.value == pytest.approx(5 * 37.566e-3)
     assert c.epoch.low <= c.epoch.value <= c.epoch.high
-
-
-def test_a_last_smaller_batch_costs_less():
-    """50,000 images in batches of 32 are 1,562 whole ones and one of 16: 196,608 bytes."""
+    # 50,000 images in batches of 32 are 1,562 whole ones and one of 16: 196,608 bytes
     c = cost(rows(), transfer_study.DATA[0], "float32", 32)
     assert c.calls == 1563 and c.calls_alone.value == pytest.approx(1563 * 10e-6, rel=1e-4)
     assert c.epoch.value == pytest.approx(1562 * (10e-6 + 393_216 / 10e9) + 10e-6 + 196_608 / 10e9)
     assert c.how == "measured"
-
-
-def test_in_between_the_law_is_read_and_beyond_it_is_said():
     c = cost(rows(), MNIST, "float32", 64)
     assert c.how == "interpolated" and c.call.value == pytest.approx(10e-6 + 200_704 / 10e9, rel=1e-3)
     small = [1 << power for power in range(2, 27)]
     c = cost(rows(sizes=small), MNIST, "float32", 32)
     assert c.how == "extrapolated" and c.whole.value == pytest.approx(18.826e-3, rel=1e-2)
     assert "Extrapolated" in transfer_study.sentence(c)
-
-
-def test_without_a_law_there_are_only_the_sizes_measured():
     few = rows(sizes=[4, 100_352])
     c = cost(few, MNIST, "float32", 32)
     assert c.whole is None and c.calls_alone.value == pytest.approx(18.75e-3, rel=1e-3)
@@ -96,7 +81,7 @@ def test_without_a_law_there_are_only_the_sizes_measured():
     assert "themselves" not in transfer_study.sentence(large)
 
 
-def test_the_sentence():
+def test_the_sentences_for_ways_batches_and_types():
     assert transfer_study.sentence(cost(rows(), MNIST, "float32", 32)) == (
         "60,000 float32 MNIST images in batches of 32 by ndarray.set: 1,875 calls of 98.0 KiB cost 37.6 ms an epoch, 18.8 ms of "
         "it the calls themselves; in one piece 18.8 ms. Over 5 epochs: 188 ms batch by batch, 94.1 ms in one piece an epoch, "
@@ -106,9 +91,6 @@ def test_the_sentence():
         "40,000 float32 peaks points in one piece by ndarray.set: a call of 312 KiB costs 42.0 us an epoch, 10.0 us of it the "
         "call itself. Over 2,000 epochs: 84.0 ms in one piece an epoch, 42.0 us once for all."
     )
-
-
-def test_ways_batches_and_types_side_by_side():
     both = [*rows(), *rows(TENSORFLOW, call=90e-6), *rows(memory="pinned", rate=50e9)]
     told = "\n".join(transfer_study.sentences(both, (MNIST,)))
     assert (
@@ -118,6 +100,8 @@ def test_ways_batches_and_types_side_by_side():
     assert "one image at a time 619 ms (97.0 % calls)" in told  # 60,000 x (10 us + 3136 B / 10 GB/s)
     assert "as float64 1.50 times that (56.4 ms)" in told  # 18.75 + 37.632 ms
     assert "as uint8 0.624 times that (23.5 ms)" in told  # 18.75 + 4.704 ms
+    (way,) = transfer_study.ways(rows("transfer/cupy/memcpy_async", "pinned"))
+    assert way.name == "cupy/memcpy_async of pinned memory"
 
 
 def test_the_table_has_a_line_for_each_way_and_data_set():
@@ -129,15 +113,7 @@ def test_the_table_has_a_line_for_each_way_and_data_set():
     assert "20.0 us | 37.6 ms | 49.9 % | 18.8 ms | 188 ms (5 epochs) | 18.8 ms | measured |" in line
     assert transfer_study.lines(both)[: len(table)] == table
     assert all(x.startswith("- ") for x in transfer_study.lines(both)[len(table) + 1 :])
-
-
-def test_other_rows_are_no_copies_of_the_study():
     others = [row(CUPY, Transfer("d2h", n, "pageable"), 1e-5) for n in transfer_study.sizes()]
     others += [row("transfer/cupy/overlap_both", Transfer("h2d", 1 << 20, "pinned", "fma", 32), 1e-3)]
     others += rows(status="failed")
     assert transfer_study.lines(others) == [] and transfer_study.lines([]) == []
-
-
-def test_a_way_without_a_name_is_named_by_its_kernel():
-    (way,) = transfer_study.ways(rows("transfer/cupy/memcpy_async", "pinned"))
-    assert way.name == "cupy/memcpy_async of pinned memory"

@@ -47,6 +47,11 @@ def test_only_what_ran_while_all_were_at_work_counts():
     assert concurrent.inside({0: first, 1: second}) == {0: [1.0, 0.5], 1: [1.0, 2.5]}
     assert concurrent.inside({0: first}) == {0: [0.5, 1.0, 0.5, 0.5]}
     assert concurrent.inside({0: [window((0, 9))], 1: [window((1, 2), (2, 3))]}) == {0: [], 1: []}
+    alone, both, other = (
+        msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": data, "beside": beside}))
+        for data, beside in (("synthetic", "nothing"), ("synthetic", "teacher"), ("real", "teacher"))
+    )
+    assert windows.key(alone) == windows.key(both) != windows.key(other)
 
 
 @pytest.mark.parametrize(
@@ -61,15 +66,7 @@ def test_a_unit_is_as_many_calls_as_take_its_time(each, unit, first, count):
     assert windows.counted(work, unit, first, lambda: clock.now) == count
 
 
-def test_the_same_preparation_serves_alone_and_together():
-    alone, both, other = (
-        msgspec.structs.replace(STUDENT, settings=Settings("gpu:0", switches={"data": data, "beside": beside}))
-        for data, beside in (("synthetic", "nothing"), ("synthetic", "teacher"), ("real", "teacher"))
-    )
-    assert windows.key(alone) == windows.key(both) != windows.key(other)
-
-
-def test_all_are_asked_at_the_same_time():
+def test_all_are_asked_at_the_same_time_and_work_on_until_the_slowest_is_done():
     """Each call ends only when all have begun: one after another they would wait for ever."""
     barrier = threading.Barrier(3)
 
@@ -79,10 +76,7 @@ def test_all_are_asked_at_the_same_time():
 
     found = concurrent.at_once({n: (lambda n=n: call(n)) for n in range(3)}, 1.0)
     assert [m.values["n"] for n in range(3) for m in found[n]] == [0, 1, 2]
-
-
-def test_all_work_on_until_the_slowest_has_done_its_share():
-    """A unit of 1 s beside one of 10 s, in windows of 5 s: three of the slow one's are needed after its first, so 40 s."""
+    # A unit of 1 s beside one of 10 s, in windows of 5 s: three of the slow one's are needed after its first, so 40 s
 
     def worker(unit: float):
         stamps = itertools.count()
@@ -259,7 +253,7 @@ def test_a_page_of_a_teacher_beside_a_student_says_nothing_that_is_not_so():
     assert "| inference/keras/call | vgg-small, batch 4 | resident, GPU hidden, alone | cpu | 30.0 ms |" in text
 
 
-def test_a_slowdown_that_may_be_none_says_so():
+def test_a_slowdown_that_may_be_none_says_so_and_a_fast_study_has_rounds_enough():
 
     def of(row: Row, *seconds: float, **given: str) -> Measurement:
         one = timed(row, {"host-latency": 1.0}, **given)
@@ -268,6 +262,12 @@ def test_a_slowdown_that_may_be_none_says_so():
     slower, gain = said.lines(four(of, (0.010, 0.012, 0.011), (0.03,) * 3, (0.011, 0.011, 0.0115), (0.09,) * 3))
     assert " times as long as alone (can't tell), the teacher's answer 3.00 (3.00..3.00) times." in slower
     assert gain.endswith(" times as long.") and "at once: 2.20 (" in gain  # 90 ms against 41
+    # three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide
+    slow = (0.0162, 0.01535, 0.0126, 0.0150)
+    told = [
+        said.slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)
+    ]
+    assert told[0].low < 1 < told[1].low
 
 
 def rounds(row: Row, *seconds: float, clock: str = "host-latency", **given: str) -> Measurement:
@@ -291,15 +291,6 @@ def test_ratios_are_those_of_the_medians_in_the_table_with_the_rounds_intervals(
     assert "queued" not in shown and "2 at once make 1.79 (" in shown
     rows = four(rounds, (0.003, 0.0031, 0.0029), (0.010,) * 3, (0.004,) * 3, (0.0108,) * 3)
     assert said.lines(rows)[1].endswith("10.8 ms at once: 1.20 (1.18..1.23) times as fast.")
-
-
-def test_a_fast_study_has_rounds_enough_to_tell_one_and_a_half_times_as_long():
-    """Three of rounds 1.26 to 1.62 times as long tell nothing, however far apart the samples: their interval is too wide."""
-    slow = (0.0162, 0.01535, 0.0126, 0.0150)
-    told = [
-        said.slowdown(rounds(STUDENT, *(0.01,) * n), rounds(STUDENT, *slow[:n])) for n in (3, side_by_side.FAST_ROUNDS)
-    ]
-    assert told[0].low < 1 < told[1].low
 
 
 def test_a_page_of_both_says_what_a_teacher_beside_a_student_costs():
@@ -347,9 +338,6 @@ def test_the_first_trial_of_a_process_stands_apart_and_a_trial_is_no_step():
     cells = training.Table().cells(warm)
     assert cells[6:9] == ["-"] * 3 and cells[-1].endswith("3 trials one process 5.00 s each")
     assert training.Table().cells(fresh)[-1].endswith("3 trials a process each 6.00 s each")
-
-
-def test_a_phase_that_one_trial_had_is_zero_in_the_others():
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings())
     taken = [made(row, phases_s=phases, values=VALUES) for phases in ({"import": 3.0, "build": 1.0}, {"build": 2.0})]
     m = side_by_side.tried(row, taken, [9.0, 4.0])
@@ -426,25 +414,19 @@ def test_what_cannot_be_studied_is_refused(words, message, tmp_path):
             side_by_side.rows(study, arguments(tmp_path, *words), GPU_MACHINE)
 
 
-def test_a_teacher_takes_the_students_samples(tmp_path):
+def test_a_teacher_takes_the_students_samples_and_no_study_has_ordinary_rows(tmp_path):
     found = side_by_side.rows("teacher", arguments(tmp_path, "--model", "lenet"), GPU_MACHINE)
     assert {row.problem.model for row in found} == {"lenet"}
-
-
-def test_rows_of_these_studies_are_no_ordinary_rows():
     assert switches.ordinary(STUDENT)
     for study in (["--device", "cpu"], []):
         for name in ("teacher", "together", "trials"):
             assert not any(map(switches.ordinary, side_by_side.rows(name, arguments("nowhere", *study), GPU_MACHINE)))
 
 
-def test_the_plan_has_a_time(tmp_path):
+def test_the_plan_has_a_time_and_names_a_process_for_each_trial(tmp_path):
     args = arguments(tmp_path)
     assert side_by_side.seconds("trials", args, GPU_MACHINE) == 2 * 3 * (10 + 10 + 25)
     assert side_by_side.seconds("teacher", args, GPU_MACHINE) == pytest.approx(4 * 4 * (2 * 1.3 + 0.5) + 4 * 20)
-
-
-def test_the_plan_names_a_process_for_each_trial(tmp_path):
     named = [
         forecast.name(row) for row in side_by_side.rows("trials", arguments(tmp_path, "--device", "cpu"), GPU_MACHINE)
     ]
@@ -472,7 +454,7 @@ def test_a_window_of_answers_in_a_real_worker(train):
     assert m.values["steps"] >= 1
 
 
-def test_trials_in_a_real_worker_trace_anew_each_time(train):
+def test_trials_in_a_real_worker_trace_anew_each_time_and_a_refusal_has_its_reason(train):
     row = Row(said.TRIAL, Training("lenet", 4, 8), Settings(switches={"clear_session": "off"}))
     first, second = (train.worker.ask(order("trial", row), 120) for _ in range(2))
     assert (second.status, second.reason, second.check) == ("ok", "", "weights")
@@ -481,9 +463,6 @@ def test_trials_in_a_real_worker_trace_anew_each_time(train):
     assert second.values["functions"] > first.values["functions"]
     assert {"data", "clear", "build", "first_call"} <= set(second.phases_s)
     assert second.values["rss_bytes"] > 2**20
-
-
-def test_a_refusal_is_skipped_with_its_reason(train):
     row = Row(said.TRIAL, Training("nobody", 4, 8), Settings())
     m = train.worker.ask(order("trial", row), 60)
     assert (m.status, "unknown model 'nobody'" in m.reason) == ("skipped", True)

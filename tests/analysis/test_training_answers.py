@@ -10,12 +10,19 @@ from analysis.text import training_answers
 ONE = trained("cifar10-cnn", 32, 1000, (0.1, 0.05, 15e-3), epochs=2, once=(10.0, 0.5, 4.0))
 
 
-def test_a_job_of_one_device_is_told_by_its_parts_which_add_up():
+def test_a_job_of_one_device_is_told_by_its_parts_and_without_a_start_up_says_so():
     last = msgspec.structs.replace(ONE, phases_s=ONE.phases_s | {"compile_last": 1.0})
     assert training_answers.lines([last]) == [
         "cifar10-cnn (S0) on the CPU: the job of 1,000 samples and 2 epochs takes 16.7 s: 10.0 s start-up, 5.50 s building and "
         "compiling and 1.16 s training (64 steps of 15.0 ms)."
     ]
+    phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
+    series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
+    later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
+    assert "takes 5.66 s, without its start-up, which no row has: 4.50 s building" in training_answers.single_job(later)
+    assert "takes 15.7 s: 10.0 s start-up" in training_answers.single_job(later, [ONE, later])
+    bare = msgspec.structs.replace(ONE, series={})
+    assert training_answers.single_job(bare) == "cifar10-cnn (S0) on the CPU: a step of 32 samples takes 18.1 ms."
 
 
 def test_what_is_beside_the_steps_noise_flags_and_settings_are_said():
@@ -34,16 +41,6 @@ def test_what_is_beside_the_steps_noise_flags_and_settings_are_said():
     assert training_answers._doubt(Estimate(1.0, 0.5, 2.6)) == ", hardly known"
     busy = msgspec.structs.replace(ONE, flags=("steal",))
     assert training_answers.single_job(busy).endswith(" (doubtful: its row is flagged steal).")
-
-
-def test_a_row_that_no_start_up_is_known_of_says_so_and_one_without_its_law_tells_its_step():
-    phases = {name: s for name, s in ONE.phases_s.items() if name not in ("import", "device_start")}
-    series = {name: taken for name, taken in ONE.series.items() if name.startswith("fit_s")}
-    later = msgspec.structs.replace(ONE, phases_s=phases, series=series)
-    assert "takes 5.66 s, without its start-up, which no row has: 4.50 s building" in training_answers.single_job(later)
-    assert "takes 15.7 s: 10.0 s start-up" in training_answers.single_job(later, [ONE, later])
-    bare = msgspec.structs.replace(ONE, series={})
-    assert training_answers.single_job(bare) == "cifar10-cnn (S0) on the CPU: a step of 32 samples takes 18.1 ms."
 
 
 def test_trainings_of_both_devices_are_told_side_by_side_elsewhere_and_of_each_other_the_plainest_row():

@@ -26,7 +26,7 @@ def wide(samples: int, cpu: float, gpu: float) -> list[Measurement]:
     return made
 
 
-def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
+def test_a_page_says_one_job_of_a_training():
     """60,000 samples and 10 epochs are 4680 steps of 128: at width 100 5 + 4.68 s and 15 + 9.36, at 1000 5 + 46.8 and
     15 + 9.36; of the row's own 2,048 samples and 10 epochs, 160 steps, the CPU wins both."""
     every = wide(2048, 1e-3, 2e-3)
@@ -51,9 +51,6 @@ def test_a_page_says_one_job_of_a_training_whose_rows_are_shorter():
         s for s in map(whole_training.payback_sentence, break_even.pairs(every)) if s.startswith("mlp-784-1000x2-10")
     ]
     assert "the GPU pays its start back after 78.1 epochs of 2,048 samples" in paid
-
-
-def test_a_row_of_the_articles_own_samples_is_put_together_from_nothing():
     every = [trained("mnist-cnn", 32, 60_000, (0.0, 0.0, s), device=d) for s, d in ((2e-3, "cpu"), (1e-3, "gpu:0"))]
     (said,) = training_answers.training_sentences(every)
     assert said.startswith("Training mnist-cnn (S2), batch 32, 60,000 samples, ")
@@ -104,7 +101,7 @@ def test_the_best_form_is_that_of_the_job_that_is_told():
     assert "start-up and compilation included, 17.4 s on the CPU and 46.9 s on the GPU" in said
 
 
-def test_an_epoch_that_takes_longer_than_its_steps_is_said_beside_the_step():
+def test_steps_beside_epochs_and_of_one_device():
     """S4: the GPU's step is the shorter one, its epoch of one step the longer one."""
     every = [
         trained("peaks", 100, 100, (0.0, e, s), device=d) for e, s, d in ((33e-3, 5e-3, "cpu"), (44e-3, 3e-3, "gpu:0"))
@@ -117,15 +114,20 @@ def test_an_epoch_that_takes_longer_than_its_steps_is_said_beside_the_step():
     assert "an epoch takes 33.0 ms and 44.0 ms; the whole job of 100 samples and 2000 epochs" in said
     little = [trained("peaks", 100, 100, (0.0, 1e-3, s), device=d) for s, d in ((5e-3, "cpu"), (3e-3, "gpu:0"))]
     assert "beside its" not in training_answers.training_sentences(little)[0]
+    # A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1
+    # ms
+    made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
+    expected = ["Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."]
+    assert training_answers.training_sentences([made]) == expected
+    bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
+    expected = ["Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."]
+    assert training_answers.training_sentences([bare]) == expected
 
 
-def test_a_part_of_a_job_that_may_be_nothing_is_less_than_its_upper_end():
+def test_what_is_noisy_or_may_be_nothing_is_said_so():
     assert section._known(Estimate(1e-3, -2e-3, 4e-3)) == "<4.00 ms"
     assert section._known(Estimate(3e-3, -2e-3, 4e-3)) == "3.00 ms"
     assert section._known(Estimate(-3e-3, -4e-3, 2e-3)) == "<2.00 ms"
-
-
-def test_who_is_faster_is_not_told_because_of_the_noisier_side():
     every = [
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 2e-3), epochs=2),
         trained("mnist-cnn", 32, 60_000, (0.0, 0.0, 1e-3), device="gpu:0", epochs=2, noise=0.4),
@@ -205,13 +207,3 @@ def test_losses_of_other_samples_are_not_compared_and_tf32_is_not_blamed_where_i
     assert said(off) == blamed
     cpu.notes["samples"] = "1"
     assert said() == ""
-
-
-def test_the_step_of_a_training_on_one_device_is_that_of_its_law():
-    """A fit of few steps: 50 ms an epoch and 1 ms a step, so its ten steps' epoch takes 6 ms a step, and a step takes 1 ms."""
-    made = trained("cifar10-cnn", 32, 320, (0.0, 0.05, 1e-3), device="gpu:0")
-    expected = ["Training cifar10-cnn at batch 32: a step takes 1.00 ms on the GPU."]
-    assert training_answers.training_sentences([made]) == expected
-    bare = msgspec.structs.replace(made, series={})  # no short fits: an epoch's seconds a step are all that is known
-    expected = ["Training cifar10-cnn at batch 32: a step takes 6.00 ms on the GPU."]
-    assert training_answers.training_sentences([bare]) == expected

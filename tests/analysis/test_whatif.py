@@ -33,7 +33,7 @@ def by(found_, words):
     return one
 
 
-def test_each_change_saves_what_the_laws_say_and_the_most_stands_first():
+def test_each_change_saves_what_the_laws_say_and_a_bigger_batch_changes_what_is_learned():
     made = found()
     # 1000 steps of 2.164 ms. Batch 128: 250 steps of 2.356 ms; batch 512: 70 of 3.124 (7 an epoch, the last one smaller)
     assert by(made, "batch 128").job_saved.value == pytest.approx(2.164 - 250 * 2.356 * MS)
@@ -48,9 +48,6 @@ def test_each_change_saves_what_the_laws_say_and_the_most_stands_first():
     assert by(made, "prefetched").job_saved.value == 0
     ranked = [w.job_saved.value for w in made.values()]
     assert ranked == sorted(ranked, reverse=True) and next(iter(made)) == "batch 512 instead of 32"
-
-
-def test_a_bigger_batch_says_that_it_changes_what_is_learned():
     made = found()
     expected = ["batch 512 instead of 32", "batch 128 instead of 32"]
     assert [name for name, w in made.items() if w.change.learns] == expected
@@ -72,26 +69,26 @@ def test_a_smaller_last_batch_is_dropped_where_xla_compiles_for_it_once_more():
     assert not [c for changes in other for c in changes if "whole batches" in c.words]
 
 
-def test_batches_never_pass_the_samples():
+def test_batches_never_pass_the_samples_and_nothing_is_offered_twice():
     grown = {
         n: [c.training.batch for c in what_if.changes(Training("peaks", 100, n), GPU) if c.learns]
         for n in (300, 400, 1600)
     }
     assert grown == {300: [], 400: [400], 1600: [400, 1600]}
-
-
-def test_the_cpu_is_offered_what_a_cpu_has():
     words = list(found(CPU))
     assert any("XLA (jit_compile=True)" in w for w in words)
     assert not any("GPU" in w or "TF32" in w or "precision" in w for w in words)
     assert by(found(CPU), "XLA").job_saved.value == pytest.approx(-3.0)
-
-
-def test_what_is_on_already_is_not_offered_and_tf32_only_where_it_is_off():
     switches = {"tf32": "off", "residence": "resident", "steps_per_execution": "8", "jit_compile": "off"}
     chosen = Settings("gpu:0", switches=switches)
     words = [c.words for c in what_if.changes(msgspec.structs.replace(T, model="saved.keras"), chosen)]
     assert words == ["batch 128 instead of 32", "batch 512 instead of 32", "XLA (jit_compile=True)", "TF32 allowed"]
+    gpu, cpu = of()(T, GPU), of()(T, CPU)
+    # 9 + 0.1 + 0.5 + 2.164 against 5 + 0.1 + 0.5 + 1.64
+    offered = what_if.other_device(gpu, cpu)
+    assert offered.change.words == "use the CPU" and offered.job_saved.value == pytest.approx(11.764 - 7.24)
+    assert "CUDA_VISIBLE_DEVICES=-1" in offered.change.note
+    assert what_if.other_device(cpu, gpu) is None and what_if.other_device(gpu, None) is None
 
 
 def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
@@ -105,15 +102,6 @@ def test_a_change_that_cannot_be_predicted_says_why_and_stands_last():
     assert not made[-1].helps and all(w.job_saved for w in made[:-1])
 
 
-def test_the_other_device_is_offered_only_when_it_is_faster():
-    gpu, cpu = of()(T, GPU), of()(T, CPU)
-    # 9 + 0.1 + 0.5 + 2.164 against 5 + 0.1 + 0.5 + 1.64
-    offered = what_if.other_device(gpu, cpu)
-    assert offered.change.words == "use the CPU" and offered.job_saved.value == pytest.approx(11.764 - 7.24)
-    assert "CUDA_VISIBLE_DEVICES=-1" in offered.change.note
-    assert what_if.other_device(cpu, gpu) is None and what_if.other_device(gpu, None) is None
-
-
 def test_what_both_are_wrong_by_alike_cancels():
     a, b = Estimate(2.0, 1.0, 3.0), Estimate(1.5, 0.75, 2.25)
     assert what_if._less(a, b, alike=True) == Estimate(0.5, 0.25, 0.75)  # both off by half: so is what lies between
@@ -123,7 +111,7 @@ def test_what_both_are_wrong_by_alike_cancels():
     assert what_if._less(a, a, alike=True) == what_if._less(a, a, alike=False) == Estimate(0, 0, 0)
 
 
-def test_commands_measure_what_a_change_says():
+def test_commands_measure_what_a_change_says_and_the_training_command_takes_them():
     made = found(Settings("gpu:0", switches={"data": "synthetic", "tf32": "off"}))
     words = what_if.command(by(made, "batch 128").change, epochs=1, samples=1024)
     flags = "--model cifar10-cnn --batch 128 --samples 1024 --epochs 1 --dtypes float32 --device gpu:0"
@@ -131,9 +119,6 @@ def test_commands_measure_what_a_change_says():
     expected = ["--variants", "resident", "--residence", "resident"]
     assert what_if.command(by(made, "kept on the GPU").change)[-6:-2] == expected
     assert what_if.command(by(made, "without XLA").change)[-4:] == ["--jit", "off", "--tf32", "off"]
-
-
-def test_every_command_is_one_that_the_training_command_takes():
     from workloads import training
 
     for change in (
