@@ -112,7 +112,7 @@ def test_what_never_ends_and_what_breaks_the_context_cost_one_row_and_a_process_
     ] == [False, True, False]
 
 
-def test_what_graphs_and_gpus_say_when_they_fail():
+def test_of_a_graphs_error_the_cause_is_said_and_a_broken_all_reduce_costs_the_process():
     class InvalidArgumentError(Exception):
         pass
 
@@ -130,6 +130,8 @@ def test_what_graphs_and_gpus_say_when_they_fail():
     assert (m.status, m.flags) == ("failed", ("context-lost",))
     assert one_row.cause("no\n\nsuch thing") == "no such thing"
 
+
+def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
     class OutOfMemoryError(Exception):
         pass
 
@@ -177,9 +179,9 @@ def test_an_answer_that_cannot_be_read_is_a_failed_row(monkeypatch):
 def test_a_clock_that_steps_backward_is_an_error_and_never_a_time():
     steps = iter([0.001, 0.001, -0.5])
     with pytest.raises(ArithmeticError, match=r"stepped backward, by 0\.5 s"):
-        timing.collect(lambda calls: next(steps), Limits(0.0001, 3, 0.5, 1.0), "host-latency")
+        timing.visits(lambda calls: next(steps), Limits(0.0001, 3, 0.5, 1.0), "host-latency")
     with pytest.raises(ArithmeticError):
-        timing.one_block(lambda calls: -1.0, QUICK, "host-latency", 1e-3)
+        timing.visit(lambda calls: -1.0, QUICK, "host-latency", 1e-3)
     with pytest.raises(ArithmeticError):
         timing.call_seconds(lambda calls: -1e-3, QUICK)
 

@@ -15,8 +15,8 @@ FORMATS = ("table", "md", "csv", "json")
 MOST_SIZES = 10_000
 BYTE_UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
-FINE = {"min_time": 0.05, "min_samples": 20, "max_noise": 0.01, "max_time": 2.0}
-FAST = {"min_time": 0.02, "min_samples": 10, "max_noise": 0.05, "max_time": 0.25}
+FINE = {"visit_s": 0.075, "rounds": 5, "max_noise": 0.01, "max_time": 2.0}
+FAST = {"visit_s": 0.075, "rounds": 3, "max_noise": 0.05, "max_time": 0.25}
 
 
 class Stop(Exception):
@@ -136,10 +136,6 @@ def _whole(text: str, least: int, most: int) -> int:
     return int(text)
 
 
-def _samples(text: str) -> int:
-    return _whole(text, 1, 200)
-
-
 def _seed(text: str) -> int:
     return _whole(text, 0, 1 << 31)
 
@@ -187,8 +183,7 @@ def add_measuring(made: Parser) -> None:
     add(
         how,
         f"""
---min-time S     seconds in a block ({FINE["min_time"]})
---min-samples N  so many samples unless --max-time comes first, at most 200 ({FINE["min_samples"]})
+--min-time S     seconds of a visit to a row ({FINE["visit_s"]})
 --max-noise F    stop when the interval's half-width is below this share ({FINE["max_noise"]})
 --max-time S     seconds a row and clock ({FINE["max_time"]})
 --fast           a quick look: short blocks, 5 %% noise allowed
@@ -196,7 +191,6 @@ def add_measuring(made: Parser) -> None:
                  of this moment (another hour may differ by more)""",
         S=_positive,
         F=_positive,
-        N=_samples,
     )
     add(how, "--seed N =1  seed of the data and of the order (1)", N=_seed)
     add(
@@ -218,9 +212,9 @@ def add_measuring(made: Parser) -> None:
 
 
 def limits(args: argparse.Namespace) -> dict[str, Any]:
-    """min_time, min_samples, max_noise, max_time: as given, else of --fast, else of the default."""
-    preset = FAST if args.fast else FINE
-    return {name: preset[name] if getattr(args, name) is None else getattr(args, name) for name in preset}
+    """visit_s (--min-time), rounds, max_noise, max_time: as given, else of --fast, else of the default."""
+    given = {"visit_s": args.min_time, "max_noise": args.max_noise, "max_time": args.max_time}
+    return (FAST if args.fast else FINE) | {name: value for name, value in given.items() if value is not None}
 
 
 def namespace(made: Parser, **keywords) -> argparse.Namespace:

@@ -17,7 +17,7 @@ LONG = """Roofs, memory levels, launches, copies, matrix products, their crossov
 --quick leaves all but the products and the Keras row out and takes about a minute. --device all measures every GPU alone, then
 what several do with each other and what they take from each other at once."""
 STORED = ROOT / "reports"
-SHARED = "device threads require_gpu min_time min_samples max_noise max_time fast rigorous seed resume quiet verbose"
+SHARED = "device threads require_gpu min_time max_noise max_time fast rigorous seed resume quiet verbose"
 
 
 def parser() -> options.Parser:

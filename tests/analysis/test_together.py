@@ -434,7 +434,7 @@ def test_the_plan_has_a_time_and_names_a_process_for_each_trial(tmp_path):
 
 
 def order(verb: str, row: Row) -> Order:
-    return Order(verb, row, Limits(min_time=0.05))
+    return Order(verb, row, Limits(visit_s=0.05))
 
 
 def test_a_window_of_answers_in_a_real_worker(train):

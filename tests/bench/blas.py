@@ -28,7 +28,7 @@ def compare(takes: dict, limits: Limits) -> dict[str, Samples]:
     for turn in range(ROUNDS):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
             telemetry.settle()
-            found[name].append(timing.one_block(takes[name], limits, "host-latency", lengths[name]))
+            found[name].append(timing.visit(takes[name], limits, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 
 
@@ -41,7 +41,7 @@ def peak(threads: int, limits: Limits):
 
 
 def main() -> int:
-    limits, figures, notes = Limits(min_time=0.1), [], []
+    limits, figures, notes = Limits(visit_s=0.1), [], []
     try:
         kernels = {name: registry.find(kernel) for name, kernel in SIDES.items()}
     except registry.NotInstalled as error:

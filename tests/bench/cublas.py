@@ -15,7 +15,7 @@ ROUNDS = 25
 
 
 def main() -> int:
-    kernel, limits, figures = "matmul/cupy/cublas", Limits(min_time=0.05), []
+    kernel, limits, figures = "matmul/cupy/cublas", Limits(visit_s=0.05), []
     stream = copy_modes.gpu_stream()
     # keeps the device busy while the plain loop's calls are issued
     ahead = bound(kernel, Matmul(4096, 4096, 4096), stream).run

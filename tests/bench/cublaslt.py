@@ -74,7 +74,7 @@ def compared(torch, kernel, problem: Matmul, stream) -> list[Figure]:
         )
         rows.append(Figure(f"{what}: {name}, median", "printed", middle, True, "TFLOP/s"))
         rows.append(Figure(f"{what}: {name}, best", "printed", best, True, "TFLOP/s"))
-    steady = timing.collect(timing.device(run, stream), Limits(), "device")
+    steady = timing.visits(timing.device(run, stream), Limits(), "device")
     rows.append(Figure(f"{what}: ours, back to back", "printed", rate / stats.of(steady), True, "TFLOP/s"))
     return rows
 

@@ -26,7 +26,7 @@ PLANTED = (1, 2, 3, 4, 6, 8)
 SHARE = 0.0625  # of the SMs: 8 of an H200's 132
 SIDES = (2048, 3072, 4096, 6144, 8192)
 LONGEST_NS = 15_000_000_000
-LIMITS = Limits(min_time=0.02, min_samples=20, max_noise=0.01, max_time=0.25)
+LIMITS = Limits(visit_s=0.02, max_noise=0.01, max_time=0.25)
 ROWS = [
     Row("matmul/cupy/cublas", Matmul(n, n, n, dtype), Settings("gpu:0"))
     for dtype in ("float32", "bfloat16")
@@ -95,7 +95,7 @@ def clocked(row: Row, prepared: copy_modes.Prepared) -> Measurement:
     watch = telemetry.watch("gpu:0")
     for _ in range(3):
         prepared.run()
-    samples = timing.collect(timing.device(prepared.run, prepared.stream), LIMITS, "device", watch.before_block)
+    samples = timing.visits(timing.device(prepared.run, prepared.stream), LIMITS, "device", watch.before_block)
     values, flags = watch.seen()
     return Measurement(row.kernel, row.problem, row.settings, "ok", samples=(samples,), values=values, flags=flags)
 

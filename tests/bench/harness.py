@@ -47,7 +47,7 @@ def main() -> int:
             for side in ("ours", "bare") if round_ % 2 else ("bare", "ours"):
                 if side == "ours":
                     watch.before_block()
-                    sides[side] = float(np.mean(timing.one_block(take, limits, "host-latency", once).seconds))
+                    sides[side] = float(np.mean(timing.visit(take, limits, "host-latency", once).seconds))
                 else:
                     sides[side] = bare(run, calls * per_block)
             pairs.append(sides)

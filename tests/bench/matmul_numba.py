@@ -38,7 +38,7 @@ AVX2 = {
     "NUMBA_CPU_FEATURES": "+avx,+avx2,+fma,+sse2,+bmi,+bmi2,+f16c,+movbe,+popcnt,+lzcnt",
     "OPENBLAS_CORETYPE": "Haswell",
 }
-LIMITS = Limits(min_time=0.03)
+LIMITS = Limits(visit_s=0.03)
 ROUNDS, FEWER, LONG_S = 8, 5, 0.3  # blocks a side, and for calls longer than that
 
 
@@ -50,7 +50,7 @@ def compare(takes: dict) -> dict[str, Samples]:
     for turn in range(FEWER if max(lengths.values()) > LONG_S else ROUNDS):
         for name in list(takes)[:: 1 if turn % 2 else -1]:
             telemetry.settle()
-            found[name].append(timing.one_block(takes[name], LIMITS, "host-latency", lengths[name]))
+            found[name].append(timing.visit(takes[name], LIMITS, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 
 

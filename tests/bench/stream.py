@@ -85,7 +85,7 @@ def compare(runs: dict, limits: Limits) -> dict[str, Samples]:
     found: dict[str, list[Samples]] = {name: [] for name in runs}
     for turn in range(ROUNDS):
         for name in list(runs)[:: 1 if turn % 2 else -1]:
-            found[name].append(timing.one_block(takes[name], limits, "host-latency", lengths[name]))
+            found[name].append(timing.visit(takes[name], limits, "host-latency", lengths[name]))
     return {name: joined(blocks) for name, blocks in found.items()}
 
 
@@ -95,7 +95,7 @@ def joined(blocks: list[Samples]) -> Samples:
 
 
 def main() -> int:
-    limits, figures, notes = Limits(min_time=0.05), [], []
+    limits, figures, notes = Limits(visit_s=0.05), [], []
     with tempfile.TemporaryDirectory() as folder:
         try:
             library = compiled(folder)

@@ -161,7 +161,7 @@ def reads(stream) -> list[Figure]:
 def model(stream) -> list[Figure]:
     """The law of pinned copies, fitted to every second size and judged at all of them."""
     figures = []
-    limits = Limits(min_time=0.01, min_samples=20, max_noise=0.01, max_time=0.15)
+    limits = Limits(visit_s=0.01, max_noise=0.01, max_time=0.15)
     for way in ("h2d", "d2h"):
         parts: dict[int, list] = {}
         for _ in range(MODEL_ROUNDS):  # all sizes in turn: what disturbs one round does not stay with one size
@@ -169,7 +169,7 @@ def model(stream) -> list[Figure]:
                 prepared = bound("transfer/cupy/memcpy_async", Transfer(way, n, "pinned"), stream)
                 wait_until_clocked(prepared, stream)
                 take = timing.latency(prepared.run, stream.synchronize)
-                parts.setdefault(n, []).append(timing.collect(take, limits, "host-latency"))
+                parts.setdefault(n, []).append(timing.visits(take, limits, "host-latency"))
         kernel, taken = "transfer/cupy/memcpy_async", {n: (sweep.joined(t, "rounds"),) for n, t in parts.items()}
         rows = [Measurement(kernel, Transfer(way, n, "pinned"), GPU, "ok", samples=s) for n, s in taken.items()]
         for name, fitted in (("held-out", rows[::2]), ("in-sample", rows)):

@@ -28,7 +28,7 @@ def main() -> int:
     flags = argparse.ArgumentParser(description=__doc__)
     flags.add_argument("--pairs", type=int, default=200)
     args = flags.parse_args()
-    limits = Limits(min_time=0.02, max_noise=0.008)
+    limits = Limits(visit_s=0.02, max_noise=0.008)
     false, found, words, lines = [], 0, [], []
     begin = time.monotonic()
     for i in range(args.pairs):

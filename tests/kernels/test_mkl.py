@@ -146,6 +146,6 @@ def test_threads_are_set_in_libraries_that_the_kernel_brings(monkeypatch):
     one_row._controller.cache_clear()
     row = Row("matmul/mkl/gemm", Matmul(2, 2, 2), Settings(threads=2))
     one_row.measure(row, one_row.Limits(), 1)
-    one_row.block(row, one_row.Limits(), 1)
+    one_row.visit(row, one_row.Limits(), 1)
     one_row._controller.cache_clear()
     assert seen == ["loads", "looks", "sets 2", "loads", "sets 2"]

@@ -16,7 +16,7 @@ from workloads.harness.timing import Limits
 from workloads.harness.worker import Order, environment
 from workloads.records import Row, Settings
 
-QUICK = Limits(min_time=1e-4, min_samples=1, max_noise=1.0, max_time=1e-3)
+QUICK = Limits(visit_s=1e-4, rounds=1, max_noise=1.0, max_time=1e-3)
 WAYS = ("eager", "function", "jit")
 SEEDS = [network for network in networks.NETWORKS.values() if network.seed]
 

@@ -53,7 +53,7 @@ def take(kernel, problem, inputs: tuple, stream, sample_s: float, min_time: floa
     """What gives the seconds of a call: the mean of as many as fill a sample."""
     run = copy_modes.prepare(kernel, problem, GPU, inputs).run
     device = timing.device(run, stream)
-    seconds = timing.call_seconds(device, Limits(min_time=min_time))
+    seconds = timing.call_seconds(device, Limits(visit_s=min_time))
     clock = device if seconds >= timing.HELD_BELOW_S else timing.held(run, stream)
     calls = max(1, round(sample_s / seconds))
     return lambda: clock(calls) / calls

@@ -48,9 +48,7 @@ def test_limits_take_the_flag_before_the_preset():
     assert options.limits(made.parse_args(["--fast", "--max-time", "7"])) == {**options.FAST, "max_time": 7.0}
 
 
-@pytest.mark.parametrize(
-    "words", ["max-time 0", "max-time inf", "nope", "form csv", "min-samples x", "min-samples 201", "seed -1"]
-)
+@pytest.mark.parametrize("words", ["max-time 0", "max-time inf", "nope", "form csv", "min-time x", "seed -1"])
 def test_usage_errors_exit_2_with_a_command_that_works(words, capsys):
     made = options.parser("workloads.x", "", "python -m workloads.x --fast")
     options.add_measuring(made)

@@ -305,7 +305,7 @@ def test_a_fleet_names_what_its_gpus_do_with_each_other():
 def test_rows_at_once_are_prepared_and_run_as_what_they_are():
     """In this process, on the CPU: a unit of calls, each waited for, until the window is over; a wrong answer is no row."""
     alone = Row("matmul/numpy/blas", AtOnce("matmul", 33, "0"), Settings("cpu", 1))
-    limits = Limits(min_time=0.02)
+    limits = Limits(visit_s=0.02)
     made = windows.prepare(alone, limits, 1)
     assert (made.status, made.check, made.problem) == ("ok", "exact", alone.problem) and "first_call" in made.phases_s
     taken = windows.window(alone, limits, 1)

@@ -96,7 +96,7 @@ def _answered(row: Row, limits: Limits, seed: int, phases: dict, values: dict, n
             samples: tuple[Samples, ...] = (latencies, answers)
         else:
             samples = tuple(
-                timing.collect(take, limits, clock, watch.before_block)
+                timing.visits(take, limits, clock, watch.before_block)
                 for clock, take in _clocks(row, ready, call).items()
             )
         seen, flags = watch.seen()

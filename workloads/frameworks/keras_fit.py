@@ -10,12 +10,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from analysis import stats
 from kernels.problems import Training
 from workloads.frameworks.trainers import Fitted, Trainer
-from workloads.harness.timing import MOST_BLOCKS, Limits, enough, rounded
+from workloads.harness.timing import Limits, rounded
 from workloads.records import Samples
 
-FEWEST_FITS, MOST_FITS = 3, MOST_BLOCKS
+FEWEST_FITS, MOST_FITS = 3, 20
 LONG_S = 10.0  # of fits that take so long two must do
 REPEATS = 5
 EPOCHS = 3  # of the fits that tell an epoch's cost
@@ -133,6 +134,17 @@ def _by_epochs(trainer: Trainer, problem: Training, first: Fitted, before: Calla
         )
     seconds_ = tuple(rounded(s / problem.steps) for s in kept(taken))
     return Samples("host-latency", seconds_, problem.steps, tuple(range(len(seconds_))), reason)
+
+
+def enough(seconds: list[float], spent: float, limits: Limits, fewest: int = 3, looked_at: int = 5) -> str:
+    """Why to stop after these long samples: time is up, or the interval is narrow enough; empty to go on."""
+    if len(seconds) < fewest:
+        return ""
+    if spent > limits.max_time:
+        return "max-time"
+    if len(seconds) >= looked_at and stats.median(seconds).noise <= limits.max_noise:
+        return "steady"
+    return "max-blocks" if len(seconds) == MOST_FITS else ""
 
 
 def _enough(taken: list[float], spent: float, limits: Limits) -> str:

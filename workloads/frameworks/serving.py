@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from workloads.frameworks.keras_fit import enough
 from workloads.harness import timing
 from workloads.harness.timing import Limits
 from workloads.records import Samples
@@ -72,7 +73,7 @@ def serve(
         each, wait = block(calls)
         seconds.append(timing.rounded(each))
         latencies.append(timing.rounded(wait))
-        reason = timing.enough(seconds, time.perf_counter() - begin, limits)
+        reason = enough(seconds, time.perf_counter() - begin, limits)
     blocks = tuple(range(len(seconds)))
     return (
         Samples("host-throughput", tuple(seconds), calls, blocks, reason),

@@ -49,10 +49,10 @@ def key(row: Row) -> str:
 
 def prepare(row: Row, limits: Limits, seed: int) -> Measurement:
     """Builds, compiles and checks the row's model and makes its unit of work: some calls, or a fit of some steps. A whole window
-    is to take `limits.min_time` seconds."""
+    is to take `limits.visit_s` seconds."""
     phases: dict[str, float] = {}
     make, units = {"inference": (_inference, UNITS), "at-once": (_raw, UNITS)}.get(row.problem.op, (_training, FITS))
-    unit = _prepared[key(row)] = make(row, limits.min_time / units, seed, phases)
+    unit = _prepared[key(row)] = make(row, limits.visit_s / units, seed, phases)
     return row.result("ok", phases_s=phases, values=unit.values, check=unit.check, at=now())
 
 
@@ -145,7 +145,7 @@ def counted(
 
 
 def window(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Units of the row's work one after another for `limits.min_time` seconds, at least one: series begin_s and end_s on the
+    """Units of the row's work one after another for `limits.visit_s` seconds, at least one: series begin_s and end_s on the
     clock that all processes share. values: steps of a unit.
 
     Raises: ValueError for a row that was not prepared.
@@ -155,7 +155,7 @@ def window(row: Row, limits: Limits, seed: int) -> Measurement:
     unit = _prepared[key(row)]
     begins: list[float] = []
     ends: list[float] = []
-    stop = time.monotonic() + limits.min_time
+    stop = time.monotonic() + limits.visit_s
     while not ends or ends[-1] < stop:
         begins.append(time.monotonic())
         unit.run()

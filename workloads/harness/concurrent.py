@@ -81,7 +81,7 @@ def in_turns(
     parties: list[Row], workers: list[Worker], sets: Sequence[tuple[int, ...]], turns: Turns
 ) -> tuple[list[Measurement], list[dict[tuple[int, ...], Taken]], Measurement | None]:
     """What `alternated` gives, of workers that go on afterwards, one a party."""
-    limits, slice_ = Limits(min_time=turns.window_s), Limits(min_time=turns.window_s / SLICES)
+    limits, slice_ = Limits(visit_s=turns.window_s), Limits(visit_s=turns.window_s / SLICES)
     answers: list[Measurement] = []
     rounds: list[dict[tuple[int, ...], Taken]] = []
     for row, worker in zip(parties, workers, strict=True):
@@ -96,13 +96,13 @@ def in_turns(
                     p: functools.partial(workers[p].ask, Order("window", parties[p], slice_, turns.seed), _PATIENCE_S)
                     for p in members
                 },
-                limits.min_time,
+                limits.visit_s,
             )
             if bad := next((m for windows in taken.values() for m in windows if m.status != "ok"), None):
                 return answers, rounds, bad
             seen[members] = inside(taken)
             if not all(seen[members].values()):
-                return answers, rounds, too_long(parties[members[0]], limits.min_time)
+                return answers, rounds, too_long(parties[members[0]], limits.visit_s)
         rounds.append(seen)
     return answers, rounds, None
 

@@ -1,11 +1,11 @@
 """Inside a worker: one row from inputs to Measurement. Memory first, then the check, then the clocks."""
 
+import dataclasses
 import functools
 import gc
 import math
 import time
 import traceback
-from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -20,6 +20,8 @@ from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.machine.facts import now
 from workloads.records import Measurement, Row, Samples
+from workloads.records.rows import VISITS_AT
+from workloads.records.visits import together
 
 # What a row needs besides the problem's own arrays: the random and the whole-number inputs, the answer, its check.
 _HOST_COPIES = 3
@@ -37,15 +39,15 @@ _STICKY = (
 )
 # How the driver says that it will not lock host memory; CuPy has errors of its own for the device's.
 _NOT_LOCKED = ("cudaErrorMemoryAllocation", "cudaErrorOperatingSystem", "cudaErrorNotPermitted")
-_WARM_UP_S = 1.0
-_LONG_CALL_S = 0.3
+_RAMP_S, _BURST_S, _HELD_S = 1.0, 0.02, 0.25  # seconds of untimed calls
+_BATCH_S, _MOST_QUEUED = 0.005, 200  # of them at a time on a GPU
 
 
 def obey(order) -> Measurement:
     """Carries out one Order."""
     row, limits, seed = order.row, order.limits, order.seed
-    if order.verb == "block":
-        return guarded(row, lambda: block(row, limits, seed, order.handicap))
+    if order.verb == "visit":
+        return guarded(row, lambda: visit(row, limits, seed, order.visit, order.handicap))
     if order.verb == "measure":
         return guarded(row, lambda: measure(row, limits, seed))
     return guarded(row, lambda: _by_framework(order.verb, row, limits, seed))
@@ -85,7 +87,7 @@ def cause(error: str) -> str:
 
 def not_locked(problem: Problem, error: str) -> str:
     """Why page-locked memory was refused, naming the limit that a user can raise; "" when that is not what happened."""
-    locked = problem.locked_bytes
+    locked = getattr(problem, "locked_bytes", 0)
     if not locked or not any(name in error for name in _NOT_LOCKED):
         return ""
     limit = lock_limit()
@@ -125,7 +127,7 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
 
     Page-locked memory is taken from everybody until it is given back, so at most half of what is free is asked for.
     """
-    locked, most = problem.locked_bytes, free("cpu") // 2
+    locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
     if locked > most:
         raise DoesNotFit(
             f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
@@ -141,39 +143,73 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
 
 
 def measure(row: Row, limits: Limits, seed: int) -> Measurement:
-    """Checks the row's answer on whole numbers, then times it on N(0,1) data."""
+    """A row whole: what frameworks time in one go, and of a kernel its visits one after the other."""
     if row.problem.op in HANDLERS:
         return _by_framework(row.problem.op, row, limits, seed)
-    if row.problem.once:
+    if row.problem.op == "launch" and row.problem.once:
         return startup.measure(row)
-    framework = row.backend in registry.FRAMEWORKS
-    # a framework holds the GPU's memory itself
-    require_memory(row.problem, "cpu" if framework else row.device)
+    made: list[Measurement] = []
+    while len(made) < limits.rounds and (not made or made[-1].ok):
+        made.append(visit(row, limits, seed, len(made) + 1))
+    return together(made)
+
+
+@dataclasses.dataclass
+class Known:
+    """What this process has learned of a row: how its answer was checked, the seconds of its first call and of a warm one on each
+    clock."""
+
+    check: reference.Check
+    first_call_s: float
+    call_s: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bound:
+    """A row ready to be timed again: its call, the data it was bound to, and its clocks."""
+
+    prepared: copy_modes.Prepared
+    inputs: tuple[np.ndarray, ...]
+    takes: dict[str, timing.Take]
+
+
+_known: dict[str, Known] = {}
+_bound: dict[str, Bound] = {}
+
+
+def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float = 0.0) -> Measurement:
+    """The row's `number`-th visit, a block on each clock.
+
+    Where this process times the row for the first time, its answer is checked on whole numbers before, and the Measurement says
+    how; a wrong one is never timed.
+    """
     kernel = registry.find(row.kernel)
     _use_threads(row)
-    check, first_call = checked(kernel, row, seed)
-    about: dict[str, Any] = {
-        "check": check.how,
-        "max_error": _finite(check.max_error),
-        "phases_s": {"first_call": first_call},
-    }
-    if not check.passed:
+    first = row.key not in _known
+    if first:
+        # a framework holds the GPU's memory itself
+        require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device)
+        _known[row.key] = Known(*checked(kernel, row, seed))
+    known = _known[row.key]
+    about: dict[str, Any] = {"visit": number}
+    if first:
+        about |= {"check": known.check.how, "max_error": _finite(known.check.max_error)}
+        about |= {"phases_s": {"first_call": known.first_call_s}}
+    if not known.check.passed:
         return row.result("wrong", "the answer is not the reference's", at=now(), **about)
-    timed = inputs(row.problem, seed, False)
-    prepared = _prepared(kernel, row, timed)
-    watch = telemetry.watch(row.device, row.problem.op == "transfer", framework)
-    samples, values, flags = clocks(kernel, row, prepared, limits, watch)
-    if samples:
-        flags += raised(kernel, row, prepared, timed, min(samples[0].seconds))
-    return row.result(
-        "ok",
-        samples=samples,
-        values=values,
-        flags=flags,
-        at=now(),
-        notes=kernel.notes | prepared.notes,
-        **about,
-    )
+    if row.key not in _bound:
+        _bound.clear()
+        _bound[row.key] = _ready(kernel, row, inputs(row.problem, seed, False))
+    bound = _bound[row.key]
+    watch = telemetry.watch(row.device, row.problem.op == "transfer", row.backend in registry.FRAMEWORKS)
+    samples = clocks(row, bound, known, limits, watch, handicap)
+    values, flags = watch.seen()
+    if first and samples:
+        flags += raised(kernel, row, bound.prepared, bound.inputs, min(samples[0].seconds))
+        _quiet_for(())  # the check's product had threads of its own
+    notes = kernel.notes | bound.prepared.notes
+    about |= {"values": values, "flags": flags, "notes": notes, "series": {VISITS_AT: (time.time(),)}}
+    return row.result("ok", samples=samples, at=now(), **about)
 
 
 def _by_framework(what: str, row: Row, limits: Limits, seed: int) -> Measurement:
@@ -201,18 +237,29 @@ def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
     return reference.check(row.problem, whole, prepared.result(value), prepared.bound), first_call
 
 
-def clocks(
-    kernel, row: Row, prepared: copy_modes.Prepared, limits: Limits, watch
-) -> tuple[tuple[Samples, ...], dict, tuple]:
-    """Samples on every clock that makes sense for the row, with what the telemetry saw meanwhile."""
-    _warm_up(prepared, row.settings.threads or facts.usable_cores())
-    telemetry.settle()
-    takes = {"host-latency": lambda: _waited_for(prepared)}
+def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...]) -> Bound:
+    """The row bound to its data, with every clock that makes sense for it."""
+    prepared = _prepared(kernel, row, timed)
+    takes = {"host-latency": _waited_for(prepared)}
     if prepared.synchronize:
         takes |= _device_takes(kernel, row, prepared)
-    taken = [timing.collect(take(), limits, clock, watch.before_block) for clock, take in takes.items()]
-    values, flags = watch.seen()
-    return tuple(_a_pass(samples, prepared.passes) for samples in taken), values, flags
+    return Bound(prepared, timed, takes)
+
+
+def clocks(row: Row, bound: Bound, known: Known, limits: Limits, watch, handicap: float = 0.0) -> tuple[Samples, ...]:
+    """The samples of one visit on every clock, quiet and warm before it."""
+    _quiet_for((row.backend, row.settings.threads))
+    _ramp_up(bound.prepared, row.settings.threads or facts.usable_cores())
+    for clock, take in bound.takes.items():
+        if clock not in known.call_s:
+            known.call_s[clock] = timing.call_seconds(take, limits)
+    _warm_up(bound.prepared, row, known.call_s["host-latency"], limits)
+    taken = []
+    for clock, take in bound.takes.items():
+        watch.before_block()
+        samples = timing.visit(take, limits, clock, known.call_s[clock], handicap)
+        taken.append(_a_pass(samples, bound.prepared.passes))
+    return tuple(taken)
 
 
 def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
@@ -222,18 +269,18 @@ def _waited_for(prepared: copy_modes.Prepared) -> timing.Take:
     return timing.latency(prepared.run, prepared.synchronize) if prepared.synchronize else timing.host(prepared.run)
 
 
-def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared) -> dict[str, Callable[[], timing.Take]]:
+def _device_takes(kernel, row: Row, prepared: copy_modes.Prepared) -> dict[str, timing.Take]:
     """Clock -> how its samples are taken, beyond host-latency, for a call whose work is on a device."""
     run, wait, stream, before = prepared.run, prepared.synchronize, prepared.stream, prepared.before
     if before:
-        return {"device": lambda: timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
+        return {"device": timing.device_each(run, before, stream)} if stream and not kernel.waits else {}
     if row.settings.mode != "resident" or kernel.waits or not wait:
         return {}
-    takes = {"host-throughput": lambda: timing.throughput(run, wait)}
+    takes = {"host-throughput": timing.throughput(run, wait)}
     if row.problem.op in ("transfer", "launch"):
-        takes["host-issue"] = lambda: timing.issue(run, wait)
+        takes["host-issue"] = timing.issue(run, wait)
     if stream and not kernel.allocates:
-        takes["device"] = lambda: _on_device(prepared, getattr(row.problem, "count", 1))
+        takes["device"] = _on_device(prepared, getattr(row.problem, "count", 1))
     return takes
 
 
@@ -249,28 +296,6 @@ def _a_pass(samples: Samples, passes: int) -> Samples:
         return samples
     seconds = tuple(timing.rounded(s / passes) for s in samples.seconds)
     return msgspec.structs.replace(samples, seconds=seconds, calls=samples.calls * passes)
-
-
-_blocks: dict[str, tuple[timing.Take, float, int]] = {}
-
-
-def block(row: Row, limits: Limits, seed: int, handicap: float = 0.0) -> Measurement:
-    """One block of a row that stays prepared: the caller alternates blocks of two rows. Quiet before it answers."""
-    kernel = registry.find(row.kernel)
-    _use_threads(row)
-    if row.key not in _blocks:
-        framework = row.backend in registry.FRAMEWORKS
-        require_memory(row.problem, "cpu" if framework else row.device)
-        check, _ = checked(kernel, row, seed)
-        if not check.passed:
-            return row.result("wrong", "the answer is not the reference's")
-        prepared = _prepared(kernel, row, inputs(row.problem, seed, False))
-        take = _waited_for(prepared)
-        _blocks[row.key] = (take, timing.call_seconds(take, limits), prepared.passes)
-    take, call_seconds, passes = _blocks[row.key]
-    samples = _a_pass(timing.one_block(take, limits, "host-latency", call_seconds, handicap), passes)
-    telemetry.settle()
-    return row.result("ok", samples=(samples,), check="exact", at=now())
 
 
 @functools.lru_cache(maxsize=4)
@@ -306,22 +331,43 @@ def _use_threads(row: Row) -> None:
         numba.set_num_threads(threads)
 
 
+_ran: tuple = ()
+
+
+def _quiet_for(what: tuple) -> None:
+    """Waits until no thread spins that was not `what` runs next: the library and its number of threads."""
+    global _ran
+    telemetry.settle(own=_ran != what)
+    _ran = what
+
+
 _warm_threads = 0
 
 
-def _warm_up(prepared: copy_modes.Prepared, threads: int) -> None:
-    """Runs the call a few times, and for a second when more CPU threads are used than before in this process: cores
-    take that long to reach their clock, and idle ones have not begun."""
+def _ramp_up(prepared: copy_modes.Prepared, threads: int) -> None:
+    """Untimed calls for a second when more CPU threads are used than before in this process: cores take that long to reach their
+    clock, and idle ones have not begun."""
     global _warm_threads
     begin = time.perf_counter()
-    for _ in range(3):
-        prepared.run()
-        if time.perf_counter() - begin > _LONG_CALL_S:
-            break
-    while threads > _warm_threads and time.perf_counter() - begin < _WARM_UP_S:
+    while threads > _warm_threads and time.perf_counter() - begin < _RAMP_S:
         prepared.run()
         if prepared.synchronize:
             prepared.synchronize()
-    if prepared.synchronize:
-        prepared.synchronize()
     _warm_threads = max(threads, _warm_threads)
+
+
+def _warm_up(prepared: copy_modes.Prepared, row: Row, call_s: float, limits: Limits) -> None:
+    """An untimed call, and on a GPU for 20 ms, so that it leaves its idle clock; none of a call that fills a visit by itself. Of
+    a row that is `held` for 0.25 s, so that its clock is what power and heat allow: short batches, each waited for."""
+    held = row.settings.switches.get("load") == "held"
+    if call_s > limits.visit_s and not held:
+        return
+    batch = math.ceil(min(_BATCH_S / call_s, _MOST_QUEUED))
+    begin, least = time.perf_counter(), _HELD_S if held else _BURST_S if row.on_gpu else 0.0
+    while True:
+        for _ in range(batch if least else 1):
+            prepared.run()
+        if prepared.synchronize:
+            prepared.synchronize()
+        if time.perf_counter() - begin >= least:
+            return

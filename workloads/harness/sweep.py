@@ -177,12 +177,12 @@ class _Runner:
         return self._asked(self._workers[key], row)
 
     def _asked(self, worker: Worker, row: Row) -> Measurement:
-        own = row.problem.patience_s
+        own = getattr(row.problem, "patience_s", 0.0)
         timeout = _LONGEST_ROW_S + own + 6 * self._limits.max_time + 10 * self._foretell(row)
         return worker.ask(Order("measure", row, self._limits, self._args.seed), timeout)
 
     def learn(self, done: Measurement) -> None:
-        if done.status == "ok" and done.samples and done.problem.flops:
+        if done.status == "ok" and done.samples and getattr(done.problem, "flops", False):
             seconds = min(done.samples[0].seconds)
             self._seen[_way(done.row)] = (seconds, done.problem)
 
@@ -206,7 +206,7 @@ def _short(row: Row) -> bool:
 
 def _way(row: Row) -> str:
     """The row's kernel, arithmetic and settings, whatever the size."""
-    return row.kernel + row.problem.math + msgspec.json.encode(row.settings, order="sorted").decode()
+    return row.kernel + getattr(row.problem, "math", "") + msgspec.json.encode(row.settings, order="sorted").decode()
 
 
 def alternate(
@@ -242,7 +242,7 @@ def alternate(
             order = range(len(rows)) if count % 2 else reversed(range(len(rows)))
             for side in order:
                 row, worker, handicap = sides[side]
-                answer = worker.ask(Order("block", row, limits, seed, handicap), _LONGEST_ROW_S)
+                answer = worker.ask(Order("visit", row, limits, seed, max(1, count + 1), handicap), _LONGEST_ROW_S)
                 if answer.status != "ok":
                     return [answer] * len(rows)
                 if count >= 0:

@@ -155,16 +155,19 @@ def shares(wall_s: float, own_s: float, then: cpu.Ticks, now: cpu.Ticks, cpus: i
 
 def settle(
     limit_s: float = 0.5,
-    others_running: Callable[[], bool | None] = cpu.others_running,
+    others_running: Callable[[], bool | None] | None = None,
     cpu_time: Callable[[], float] = time.process_time,
     now: Callable[[], float] = time.perf_counter,
     sleep: Callable[[float], None] = time.sleep,
+    own: bool = True,
 ) -> float:
-    """Waits until no other thread of this process runs, at most `limit_s`; gives the seconds waited.
+    """Waits until no thread of the parent's other workers runs, and with `own` no other one of this process, at most `limit_s`;
+    gives the seconds waited.
 
     BLAS and OpenMP workers spin for 100 to 200 ms after a call and would halve the next threaded kernel. Where the
     system does not tell which threads run, the process's CPU time must stand still over a window instead.
     """
+    others_running = others_running or functools.partial(cpu.others_running, own=own)
     begin = now()
     while now() - begin < limit_s:
         running = others_running()

@@ -1,4 +1,4 @@
-"""Takes samples of a call, given as `take(calls) -> seconds`, on one clock until they are steady.
+"""The clocks, each a `take(calls) -> seconds` of so many calls, and a visit: the samples of a short while on one of them.
 
 Host clocks read time.perf_counter around `calls` calls; the device clock reads CUDA events around them.
 """
@@ -11,14 +11,13 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 
-from analysis import stats
 from kernels.cuda import loader
 from workloads.records import Samples
+from workloads.records.visits import joined
 
 Take = Callable[[int], float]
-SAMPLES_A_BLOCK = 10
-MOST_BLOCKS = 20
-LOOK_AT = (5, 7, 10, 14, 20)  # blocks after which the interval is looked at
+MOST_SAMPLES = 10  # a visit
+LONG_S = 1.0  # a first call so long is believed
 HELD_BELOW_S = 1e-3  # calls shorter than this are queued behind a held stream: no gaps of Python between them
 HELD_CALLS = 200  # fewer than a stream's launch queue takes, and issued well within the hold
 ISSUED_CALLS = 100
@@ -26,11 +25,14 @@ HOLD_NS = 50_000_000
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """When to stop: blocks of `min_time` seconds; `min_samples` at least, `max_time` seconds at most; steady when the
-    interval's half-width is below `max_noise` of the median twice in a row."""
+    """How long a row is timed: in `rounds` visits of `visit_s` seconds on each clock, or one call where that is longer.
 
-    min_time: float = 0.05
-    min_samples: int = 20
+    After those, rows whose interval's half-width is above `max_noise` of the median are visited again. `max_time`: seconds
+    after which what is timed in one go, such as trainings, is not begun again.
+    """
+
+    visit_s: float = 0.075
+    rounds: int = 5
     max_noise: float = 0.01
     max_time: float = 2.0
 
@@ -187,41 +189,27 @@ def held(run: Callable, stream, launches: int = 1) -> Take:
     return take
 
 
-def collect(take: Take, limits: Limits, clock: str, before_block: Callable[[], None] = lambda: None) -> Samples:
-    """Samples of `take` in blocks until steady or out of time.
+def visit(take: Take, limits: Limits, clock: str, call_s: float, handicap: float = 0.0) -> Samples:
+    """The samples of one visit to calls of about `call_s` seconds: each is the mean of as many calls as fill a tenth of it
+    (one, when a call takes longer), so reading the clock costs nothing that shows.
 
-    A sample is the mean of as many calls as fill a tenth of a block (one, when a call takes longer), so reading the
-    clock costs nothing that shows. Warm-up calls size the samples and are not kept.
+    handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts; of samples so long that the
+    share is a whole number of calls.
     """
-    calls, per_block = plan(call_seconds(take, limits), limits)
-    seconds: list[float] = []
-    block: list[int] = []
-    steady = 0
-    begin = time.perf_counter()
-    for index in range(MOST_BLOCKS):
-        before_block()
-        for _ in range(per_block):
-            seconds.append(rounded(forward(take(calls)) / calls))
-            block.append(index)
-            spent = time.perf_counter() - begin
-            if spent > limits.max_time and len(seconds) >= 3:
-                return Samples(clock, tuple(seconds), calls, tuple(block), "max-time")
-        if index + 1 in LOOK_AT and len(seconds) >= limits.min_samples:
-            steady = steady + 1 if stats.median(seconds, block).noise <= limits.max_noise else 0
-            if steady == 2:
-                return Samples(clock, tuple(seconds), calls, tuple(block), "steady")
-    return Samples(clock, tuple(seconds), calls, tuple(block), "max-blocks")
+    calls, count = plan(call_s, limits)
+    if handicap:
+        calls = round(math.ceil(calls * handicap) / handicap)
+    seconds = tuple(rounded(forward(take(round(calls * (1 + handicap)))) / calls) for _ in range(count))
+    return Samples(clock, seconds, calls, (0,) * count, "1 visit")
 
 
-def enough(seconds: list[float], spent: float, limits: Limits, fewest: int = 3, looked_at: int = 5) -> str:
-    """Why to stop after these long samples: time is up, or the interval is narrow enough; empty to go on."""
-    if len(seconds) < fewest:
-        return ""
-    if spent > limits.max_time:
-        return "max-time"
-    if len(seconds) >= looked_at and stats.median(seconds).noise <= limits.max_noise:
-        return "steady"
-    return "max-blocks" if len(seconds) == MOST_BLOCKS else ""
+def visits(take: Take, limits: Limits, clock: str, before: Callable[[], None] = lambda: None) -> Samples:
+    """A whole row's samples where no sweep makes its rounds: visits one after the other, a block each, `before` ahead of each."""
+    call_s, begin, made = call_seconds(take, limits), time.perf_counter(), list[Samples]()
+    while len(made) < limits.rounds and (len(made) < 3 or time.perf_counter() - begin <= limits.max_time):
+        before()
+        made.append(visit(take, limits, clock, call_s))
+    return joined(made, f"{len(made)} visits")
 
 
 def forward(seconds: float) -> float:
@@ -239,35 +227,22 @@ def rounded(seconds: float) -> float:
     return float(f"{seconds:.6g}")
 
 
-def one_block(take: Take, limits: Limits, clock: str, call_seconds: float, handicap: float = 0.0) -> Samples:
-    """The samples of a single block, for rows whose blocks alternate.
-
-    handicap: the share of calls made beyond those counted, a planted slow-down that tests verdicts; of samples so long that the
-    share is a whole number of calls.
-    """
-    calls, per_block = plan(call_seconds, limits)
-    if handicap:
-        calls = round(math.ceil(calls * handicap) / handicap)
-    seconds = tuple(rounded(forward(take(round(calls * (1 + handicap)))) / calls) for _ in range(per_block))
-    return Samples(clock, seconds, calls, (0,) * per_block, "one-block")
-
-
-def plan(call_seconds: float, limits: Limits) -> tuple[int, int]:
-    """(calls a sample, samples a block) for calls of that length."""
-    sample = limits.min_time / SAMPLES_A_BLOCK
-    calls = max(1, round(sample / call_seconds))
-    return calls, max(1, min(SAMPLES_A_BLOCK, round(limits.min_time / (calls * call_seconds))))
+def plan(call_s: float, limits: Limits) -> tuple[int, int]:
+    """(calls a sample, samples a visit) for calls of that length."""
+    calls = max(1, round(limits.visit_s / MOST_SAMPLES / call_s))
+    return calls, max(1, min(MOST_SAMPLES, round(limits.visit_s / (calls * call_s))))
 
 
 def call_seconds(take: Take, limits: Limits) -> float:
     """About how long one call takes once warm, with what is done untimed before it (a reset may take a thousand times the
-    call): the fastest of growing batches within a block's time."""
+    call): the fastest of growing batches within a visit's time, of two at least unless the first took a second."""
     calls, best, begin = 1, math.inf, time.perf_counter()
-    while True:
+    for batch in itertools.count():
         started = time.perf_counter()
         timed = forward(take(calls))
         spent = time.perf_counter() - started if getattr(take, "resets", False) else timed
         best = min(best, spent / calls)
-        if time.perf_counter() - begin >= limits.min_time:
-            return max(best, 1e-9)
-        calls = min(calls * 2, max(1, math.ceil(limits.min_time / SAMPLES_A_BLOCK / max(best, 1e-9))))
+        if time.perf_counter() - begin >= limits.visit_s and (batch or best >= LONG_S):
+            break
+        calls = min(calls * 2, max(1, math.ceil(limits.visit_s / MOST_SAMPLES / max(best, 1e-9))))
+    return max(best, 1e-9)

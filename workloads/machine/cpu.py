@@ -296,12 +296,25 @@ def ticks(cpus: frozenset[int], root: Path = ROOT) -> Ticks:
     return Ticks(busy / TICKS_A_SECOND, stolen / TICKS_A_SECOND)
 
 
-def others_running(root: Path = ROOT) -> bool | None:
-    """Does any other thread of this process run right now? None where the system does not tell."""
-    me = str(threading.get_native_id())
-    try:
-        tasks = [task for task in os.listdir(root / "proc/self/task") if task != me]
-    except OSError:
+def others_running(root: Path = ROOT, own: bool = True) -> bool | None:
+    """Does a thread of the parent's other child processes run right now, or with `own` another one of this process? None where
+    the system does not tell."""
+    me, parent = str(threading.get_native_id()), os.getppid()
+    beside = text(root / f"proc/{parent}/task/{parent}/children").split()
+    if own and not (root / "proc/self/task").is_dir():
         return None
+    states = [
+        text(root / f"proc/{process}/task/{task}/stat").rpartition(") ")[2]
+        for process in (*(pid for pid in beside if pid != str(os.getpid())), *(["self"] * own))
+        for task in _listed(root / f"proc/{process}/task")
+        if task != me
+    ]
     # The state follows the command in parentheses, which may hold any character.
-    return any(text(root / f"proc/self/task/{t}/stat").rpartition(") ")[2].startswith("R") for t in tasks)
+    return any(state.startswith("R") for state in states)
+
+
+def _listed(folder: Path) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:  # gone meanwhile
+        return []

@@ -101,7 +101,7 @@ def ours(row: Row, form: str, seed: int, limits: Limits) -> Samples:
 
     made = prepared(row, seed)
     take = flushed(made.run, made.stream) if form == COLD else timing.held(made.run, made.stream)
-    return timing.collect(take, limits, "device")
+    return timing.visits(take, limits, "device")
 
 
 def theirs(rows: list[tuple[str, Row]], seed: int) -> list[Timed]:
@@ -199,7 +199,7 @@ def restarts(row: Row, count: int, seed: int, reference_s: float) -> dict:
     told["reference_s"] = middle(times)
     for _ in range(count):
         begin = time.perf_counter()
-        samples = timing.collect(take, Limits(), "device")
+        samples = timing.visits(take, Limits(), "device")
         told["ours_wall_s"].append(time.perf_counter() - begin)
         told["ours_s"].append(middle(samples.seconds))
     import cuda.bench as bench

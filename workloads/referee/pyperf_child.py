@@ -45,13 +45,9 @@ class Both:
 
     def ours(self, limits: Limits) -> Measurement:
         """The call by our clocks."""
-        from workloads.harness import one_row, telemetry
+        from workloads.harness import one_row
 
-        row, watch = self._row, telemetry.watch(self._row.settings.device)
-        samples, values, flags = one_row.clocks(self._kernel, row, self._prepared, limits, watch)
-        return Measurement(
-            row.kernel, row.problem, row.settings, "ok", samples=samples, values=values, flags=flags, at=one_row.now()
-        )
+        return one_row.measure(self._row, limits, self._seed)
 
 
 def main() -> None:
