@@ -18,7 +18,7 @@ help:
 	@echo 'make screenshots       the pictures of README: RUN (reports/nvidia-h200/suite) as its page looks'
 	@echo 'make constraints       the newest versions into constraints.txt (CUDA 12) and constraints-cuda13.txt'
 	@echo
-	@echo 'ARGS="..."             more arguments               EXTRAS=referee,cuda13     more packages'
+	@echo 'ARGS="..."             more arguments               EXTRAS=bench,cuda13       more packages'
 	@echo 'PYTHON=python3.12      the interpreter              VENV=                     use it as it is, install nothing'
 
 # A name on PATH proves nothing (version managers leave stubs): a candidate counts when it runs and answers.
@@ -44,7 +44,7 @@ endef
 
 run bench: NEEDS = keras,report,dev
 test golden lint: NEEDS = keras,report,fleet,dev
-stress: NEEDS = keras,report,referee,dev
+stress: NEEDS = keras,report,dev
 screenshots: NEEDS = report,dev
 
 run:
@@ -71,7 +71,7 @@ screenshots:
 
 # The second starts from the first: what both flavors share has one version.
 constraints: COMPILE = -q pyproject.toml --universal --python-version 3.11 --fork-strategy fewest --only-binary :all: --no-header --no-annotate \
-	$(patsubst %,--extra %,keras jax report referee fleet dev fuzz)
+	$(patsubst %,--extra %,keras jax report bench fleet dev fuzz)
 constraints:
 	@$(find_python); work=$$(mktemp -d) && trap 'rm -rf "$$work"' EXIT && "$$python" -m venv "$$work" && "$$work/bin/python" -m pip install -q uv && \
 	"$$work/bin/uv" pip compile $(COMPILE) --extra cuda12 --upgrade -o constraints.txt >/dev/null && cp constraints.txt constraints-cuda13.txt && \

@@ -115,7 +115,7 @@ def set_up(venv, asked):
         return
     project = tomllib.loads(text)["project"]
     if unknown := asked - (known := project["optional-dependencies"]).keys():
-        raise Stop(f"no extra {', '.join(sorted(unknown))}; EXTRAS takes {', '.join(known)}: make run EXTRAS=referee")
+        raise Stop(f"no extra {', '.join(sorted(unknown))}; EXTRAS takes {', '.join(known)}: make run EXTRAS=bench")
     wanted, (gpu, words) = asked | there & known.keys(), gpu_extra(library, version)
     if wanted >= FLAVORS:
         raise Stop(f"{venv} cannot hold both CUDA flavors: make run VENV=.venv13 EXTRAS=cuda13")

@@ -296,7 +296,7 @@ def test_a_folder_that_is_no_venv_is_left_alone(machine):
 
 
 def test_an_unknown_extra_is_said_with_those_there_are(machine):
-    expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=referee", [])
+    expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=bench", [])
     assert machine.set_up("kears") == expected
 
 

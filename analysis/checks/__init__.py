@@ -1,4 +1,4 @@
-"""Whether rows can be trusted: what they show against themselves, and what the referee found.
+"""Whether rows can be trusted: what they show against themselves.
 
 Imports the ground, roofline, crossover and training.
 """

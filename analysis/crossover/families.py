@@ -9,7 +9,7 @@ import msgspec
 from kernels import registry
 from kernels.problems import Conv, Matmul, Problem
 from kernels.problems.arrays import precision
-from workloads.records import Measurement
+from workloads.records import Measurement, settings
 
 # What varies -> the fields of the problem that are that size.
 CONV_FIELDS = {"batch": ("n",), "channels": ("c_in", "c_out"), "size": ("h", "w")}
@@ -117,6 +117,7 @@ def comparable(
         if (m.problem.op, framework_of(m), m.settings.cache, m.settings.process) == wanted
         and not is_rung(m)
         and m.variant not in _ASIDE
+        and settings.ordinary(m)
     ]
 
 

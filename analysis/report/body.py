@@ -24,7 +24,6 @@ def parts(of: Material) -> dict[str, list[str]]:
     made["training"] = training.section(of)
     made["inference"] = inference.section(rows, of.said)
     made["details"] = overview.details_section(of.left_out)
-    made["trust"] = method.trust_section(rows, of.said)
     made["method"] = method.how_section(of.loaded)
     return made
 

@@ -173,8 +173,7 @@ def _hint(m: Measurement) -> str:
 
 
 def how_measured(page: Page) -> None:
-    """How far to trust it, how it was measured."""
-    page.add("trust", "How far to trust this", page.part("trust"))
+    """How it was measured."""
     page.add(
         "method",
         "How it was measured",

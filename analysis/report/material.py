@@ -5,7 +5,6 @@ import os
 import pathlib
 from collections.abc import Iterable
 
-from analysis.checks import referee
 from analysis.crossover.crossover import Answer, crossovers
 from analysis.predict import held_out
 from analysis.predict import profile as profiles
@@ -47,8 +46,8 @@ class Material:
 
     @functools.cached_property
     def answers(self) -> "tuple[Answer, ...]":
-        """Those of the square products; a referee's rows ask for none."""
-        return () if referee.alone(self.rows) else crossovers(self.rows)
+        """Those of the square products."""
+        return crossovers(self.rows)
 
     @functools.cached_property
     def said(self) -> list[str]:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 
-from analysis.checks import referee
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer, crossovers
 from analysis.crossover.time_split import why
 from analysis.roofline.bounds import Roof, roofs
@@ -28,8 +27,6 @@ def answer(
     measurements, machine = _parts(found, machine)
     ceilings = roofs(measurements, machine) if ceilings is None else ceilings
     trouble = rates.trouble_sentence(measurements, ceilings, machine)
-    if told := _of_a_referee(measurements):
-        return [*told[: MOST - 1 if trouble else MOST], *([trouble] if trouble else [])]
     answers = crossovers(measurements) if answers is None else answers
     told = _gpu_story(measurements, answers) if any(a.kind != "no-gpu" for a in answers) else []
     told = told or _cpu_story(measurements, answers, ceilings, machine)
@@ -128,11 +125,6 @@ def _of_their_own(measurements) -> list[str]:
         ]
     told += peers.story(measurements) if ops & {"peer", "collective", "at-once"} else []
     return told + (inference.lines(measurements) if "inference" in ops else [])
-
-
-def _of_a_referee(measurements) -> list[str]:
-    """How far timings can be trusted, where the rows are a referee's alone: who wins was not asked."""
-    return referee.sentences(measurements) if referee.alone(measurements) else []
 
 
 def _of_switches(measurements) -> list[str]:

@@ -1,6 +1,7 @@
 """Crossings of laws known in closed form, every kind of answer, refinement that ends, and reasons that add up."""
 
 import fake_measurements as fake
+import msgspec
 import pytest
 from fake_measurements import laws, row, square
 
@@ -141,6 +142,15 @@ def test_the_cpu_side_is_the_best_row_and_default_threads_stand_beside_it():
     answer = only(rows)
     assert [p.cpu.kernel for p in answer.points] == ["matmul/numpy/blas", "matmul/numba/parallel"]
     assert answer.kind == "cpu-throughout" and answer.default.kind == "gpu-at-smallest"
+
+
+def test_stored_matches_with_another_benchmark_stand_for_no_side():
+    rows = laws(cpu_law, gpu_law, [64, 256])
+    matches = [
+        msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, switches={"match": "turns"}))
+        for m in laws(lambda n: cpu_law(n) / 4, lambda n: gpu_law(n) / 4, [64, 128, 256])
+    ]
+    assert crossover.crossovers([*rows, *matches]) == crossover.crossovers(rows)
 
 
 def test_teaching_rungs_never_stand_for_the_cpu():

@@ -45,7 +45,7 @@ def main() -> int:
     try:
         kernels = {name: registry.find(kernel) for name, kernel in SIDES.items()}
     except registry.NotInstalled as error:
-        print(f"error: {error}\n  try: make bench NAME=blas EXTRAS=referee", file=sys.stderr)
+        print(f"error: {error}\n  try: make bench NAME=blas EXTRAS=bench", file=sys.stderr)
         return 3
     for threads in dict.fromkeys((1, facts.usable_cores())):
         numba.set_num_threads(threads)

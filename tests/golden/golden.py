@@ -373,7 +373,7 @@ TRAININGS = [
 ]
 MEASURING = ("matmul", "conv", "stream", "peak", "launch", "transfer", "training", "inference", "peers")
 COMMANDS = [
-    *(f"workloads.{name}" for name in (*MEASURING, "suite", "referee", "doctor", "describe")),
+    *(f"workloads.{name}" for name in (*MEASURING, "suite", "doctor", "describe")),
     *(f"analysis.{name}" for name in ("report", "roofline", "export", "compare", "explain", "predict", "fleet")),
 ]
 OF_ALL = "--max-time 0; --device tpu; --device gpu --dry-run; --backends nope --dry-run; --require-gpu"

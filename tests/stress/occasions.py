@@ -19,7 +19,6 @@ from workloads import matmul, records
 from workloads.harness import sweep
 from workloads.machine import facts
 from workloads.records import Loaded, Measurement, Row, Samples, Settings
-from workloads.referee import verdicts
 
 ONE, TWO = Settings(threads=1), Settings(threads=2)
 ROWS = [
@@ -112,7 +111,22 @@ def together(runs: list[dict[str, Measurement]]) -> noise.Stored:
     quiet: dict[str, list[Measurement]] = {}
     for m in (m for run in runs for m in run.values() if not noise.DISTURBED & {*m.flags}):
         quiet.setdefault(m.key, []).append(m)
-    return noise.Stored([functools.reduce(verdicts.grown, some) for some in quiet.values()])
+    return noise.Stored([functools.reduce(_grown, some) for some in quiet.values()])
+
+
+def _grown(old: Measurement, more: Measurement) -> Measurement:
+    """A row over processes with those of a later run added to it."""
+    one, two = old.samples[0], more.samples[0]
+    block = (*one.block, *(max(one.block) + 1 + b for b in two.block))
+    both = msgspec.structs.replace(one, seconds=(*one.seconds, *two.seconds), block=block)
+    series = {noise.TAKEN: (*_taken(old), *_taken(more))}
+    reason = f"{len(set(block))}{noise.PROCESSES}"
+    return msgspec.structs.replace(old, samples=(msgspec.structs.replace(both, stop_reason=reason),), series=series)
+
+
+def _taken(m: Measurement) -> tuple[float, ...]:
+    """When each process was taken, in Unix seconds."""
+    return m.series.get(noise.TAKEN) or (datetime.fromisoformat(m.at).timestamp(),) * len(set(m.samples[0].block))
 
 
 def pair(old: Measurement, new: Measurement, known: str, stored: noise.Stored | None) -> Pair:

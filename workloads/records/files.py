@@ -1,6 +1,6 @@
 """Result files: one JSON object a line, append-only; a Run first, then a Measurement for each row.
 
-A resumed sweep adds another Run line before its own rows. The visits of a row are one; of whole lines the last wins.
+A resumed sweep adds another Run line before its own rows; the visits of a row are one, of whole lines the last wins.
 """
 
 import fcntl

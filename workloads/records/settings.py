@@ -33,8 +33,8 @@ PARTS = "CROSSOVER_CPU_PARTS"  # the variable that tells TensorFlow's worker to 
 FOLDER = "CROSSOVER_FOLDER"  # the variable that tells a worker where the command was typed
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 VARIABLES = "TF_"  # switches that begin so are environment variables, set before TensorFlow is imported
-# trace: of stored rows, see tests/validation
-_STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace"}
+# trace, match: of stored rows, see tests/validation; a match is timed as another benchmark times it.
+_STUDIED = {"beside", "at_once", "clear_session", "strategy", "replicas", "trace", "match"}
 
 
 def ordinary(row: Row) -> bool:

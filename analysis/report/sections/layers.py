@@ -10,7 +10,6 @@ from analysis.crossover.crossover import LATENCY, Answer
 from analysis.crossover.families import batch_family
 from analysis.crossover.network_steps import Total
 from analysis.crossover.time_split import why
-from analysis.noise import MATCH
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words
 from analysis.roofline.bounds import Roof, judge
 from analysis.table import image, listed, table, text
@@ -18,7 +17,7 @@ from analysis.text import answers, crossings
 from analysis.text import training as row_words
 from analysis.units import count, digits, flops_rate, percent, seconds
 from kernels.problems import Problem
-from workloads.records import Loaded, Measurement
+from workloads.records import Loaded, Measurement, settings
 
 # op -> heading, one problem, the pictures' names begin with.
 SECTIONS = {
@@ -73,7 +72,7 @@ _DIRECTIONS = {"nn": "fprop", "nt": "dgrad", "tn": "wgrad"}
 
 def select(loaded: "Loaded", op: str, roofs: tuple[Roof, ...]) -> Layers:
     """The rows of an operation that have no section of their own, and what they answer; without rows both are empty."""
-    rows = tuple(m for m in loaded.measurements if m.problem.op == op and MATCH not in m.settings.switches)
+    rows = tuple(m for m in loaded.measurements if m.problem.op == op and settings.ordinary(m))
     if op == "matmul" and not any(_other(m) for m in rows):
         return Layers(op, (), (), {}, roofs)
     told = tuple(answers.every(rows, op))

@@ -3,9 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from analysis.checks import referee
-from analysis.table import listed, table, text
-from analysis.units import join, percent, seconds
+from analysis.table import listed, text
+from analysis.units import join
 from kernels import networks
 from workloads.records import Loaded, Machine, Measurement, Run, settings
 from workloads.records.published_cases import CASES
@@ -152,51 +151,3 @@ def software_words(runs: "Iterable[Run]") -> list[str]:
 
 def _counted(names: "Iterable[str]") -> str:
     return ", ".join(f"{n} {text(name)}" for name, n in Counter(names).most_common()) or "none"
-
-
-def trust_section(measurements: "list[Measurement]", said: "Iterable[str]" = ()) -> list[str]:
-    """Our clocks beside outsiders', verdicts on known truths, and what single processes differ by: the sentences that the page
-    has not `said` already, then tables; nothing without a referee."""
-    told = listed(s for s in referee.sentences(measurements) if s not in set(said))
-    beside, truths = referee.clock_ratios(measurements), referee.truths(measurements)
-    if not (beside or truths):
-        return []
-    lines = ["## How far to trust this", "", *told]
-    if beside:
-        heads: tuple[str, ...] = (
-            "row",
-            "outsider",
-            "form",
-            "theirs",
-            "ours / theirs",
-            "over the turns",
-            "their own runs differ by",
-            "allowed",
-            "",
-        )
-        rows = [
-            (
-                b.name,
-                b.outsider,
-                b.form or "-",
-                seconds(b.theirs),
-                f"{b.ratio.value:.4f}",
-                b.range,
-                percent(b.own),
-                percent(b.allowed),
-                b.doubts,
-            )
-            for b in beside
-        ]
-        lines += table(heads, rows, 3, ("form", ""))
-    if truths:
-        heads = ("row", "match", "pairs alike", "called different", "planted", "found", "least effect claimed")
-        lines += table(
-            heads,
-            [(t.name, t.match, t.pairs, t.false, percent(t.planted), t.found, percent(t.least)) for t in truths],
-            2,
-        )
-    if known := referee.spreads(measurements):
-        heads = ("row", "its processes ran", "two of them stay within", "processes")
-        lines += table(heads, [(d.name, d.how, percent(d.limit), d.processes) for d in known], 2)
-    return lines
