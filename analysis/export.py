@@ -108,7 +108,7 @@ def google_benchmark(measurements: "Iterable[Measurement]", run: "Run | None" = 
 
 
 def _counters(m: "Measurement", nanoseconds: float) -> dict[str, float]:
-    counts = {"flops_per_s": getattr(m.problem, "flops", 0), "bytes_per_second": getattr(m.problem, "bytes_moved", 0)}
+    counts = {"flops_per_s": m.problem.flops, "bytes_per_second": m.problem.bytes_moved}
     return {unit: _NS * count / nanoseconds for unit, count in counts.items() if count}
 
 
@@ -149,7 +149,7 @@ def bencher(measurements: "Iterable[Measurement]") -> dict:
     for m, samples in timed(measurements):
         time = of(samples)
         made[name(m)] = {"latency": _metric(*(_NS * t for t in (time.value, time.low, time.high)))}
-        if flops := getattr(m.problem, "flops", 0):
+        if flops := m.problem.flops:
             made[name(m)]["flops-per-second"] = _metric(*(flops / t for t in (time.value, time.high, time.low)))
     return made
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from analysis.stats import Estimate
+    from kernels.problems import Problem
 
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
@@ -55,6 +56,12 @@ def flops_rate(value: float) -> str:
 def bytes_rate(value: float) -> str:
     """A bandwidth in GB/s (1e9)."""
     return f"{digits(value / 1e9)} GB/s"
+
+
+def rate(problem: "Problem", seconds: float) -> str:
+    """What a problem's rate counts, FLOPs or bytes, a second; a dash of one that counts nothing."""
+    work = getattr(problem, problem.rated)
+    return (flops_rate if problem.rated == "flops" else bytes_rate)(work / seconds) if work else "-"
 
 
 def percent(fraction: float) -> str:

@@ -148,7 +148,7 @@ def _shaped(function: Callable) -> Callable:
     def bind(problem, *operands, **options):
         for given, wanted in zip(operands, problem.operand_shapes, strict=False):
             if (shape := tuple(getattr(given, "shape", wanted))) != wanted:
-                what = getattr(problem, "direction", "the product")
+                what = problem.direction or "the product"
                 raise ValueError(f"{what} wants an operand of shape {wanted}, not {shape}")
         return function(problem, *operands, **options)
 

@@ -112,7 +112,7 @@ def test_what_never_ends_and_what_breaks_the_context_cost_one_row_and_a_process_
     ] == [False, True, False]
 
 
-def test_of_a_graphs_error_the_cause_is_said_and_a_broken_all_reduce_costs_the_process():
+def test_what_graphs_and_gpus_say_when_they_fail():
     class InvalidArgumentError(Exception):
         pass
 
@@ -130,8 +130,6 @@ def test_of_a_graphs_error_the_cause_is_said_and_a_broken_all_reduce_costs_the_p
     assert (m.status, m.flags) == ("failed", ("context-lost",))
     assert one_row.cause("no\n\nsuch thing") == "no such thing"
 
-
-def test_out_of_gpu_memory_is_a_skip_that_names_the_gpu():
     class OutOfMemoryError(Exception):
         pass
 

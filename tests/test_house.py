@@ -16,19 +16,13 @@ def test_the_whole_is_within_its_budget(what):
     assert counted <= BUDGET[what], f"{counted} {what}; raising the budget needs its reason in CHANGELOG.md"
 
 
-def test_no_file_is_too_long():
+def test_files_folders_and_functions_are_within_their_budgets():
     product = [p for package in house.PRODUCT for p in house.files(package) if p.suffix in (".py", ".cu", ".cuh")]
     tests = [p for p in house.files("tests") if p.suffix == ".py"]
     long = {str(p): n for p in product if (n := house.lines(p)) > BUDGET["file_lines"]}
     long |= {str(p): n for p in tests if (n := house.lines(p)) > BUDGET["test_file_lines"]}
     assert not long
-
-
-def test_no_folder_is_too_full():
     assert not {folder: n for folder, n in house.folders().items() if n > BUDGET["modules_a_folder"]}
-
-
-def test_no_function_is_too_long_or_takes_too_much():
     large = {
         f"{module}.{name}": (lines, parameters)
         for module, path in MODULES.items()
@@ -40,9 +34,6 @@ def test_no_function_is_too_long_or_takes_too_much():
 
 def test_no_modules_import_each_other():
     assert not house.cycles(GRAPH)
-
-
-def test_cycles_are_found():
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": set(), "e": {"e2"}, "e2": {"e"}}
     assert sorted(house.cycles(graph)) == [["a", "b", "c"], ["e", "e2"]]
 
@@ -52,9 +43,6 @@ def test_every_package_says_in_two_sentences_what_it_holds():
         text = ast.get_docstring(ast.parse(path.read_text()))
         assert text, f"{module} has no docstring"
         assert house.sentences(text) <= BUDGET["docstring_sentences"], module
-
-
-def test_sentences_are_counted():
     assert house.sentences("One thought. Then 2.5 more, see `a. B`.") == 2
     assert house.sentences("No dot at the end") == 1
 

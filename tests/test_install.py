@@ -105,27 +105,27 @@ def packages(command):
     return command[command.index("-c") + 2 :]
 
 
-def test_first_set_up_makes_the_venv_then_installs_then_stamps(machine):
+def test_a_set_up_runs_once_and_leaves_the_gpu_asleep(machine):
     error, commands = machine.set_up("keras")
     assert not error
     assert commands[0][1:] == ["-m", "venv", "--clear", str(machine.venv)]
     assert packages(commands[1]) == ["numpy", "tensorflow"] and len(commands) == 2
     assert machine.stamp["extras"] == ["keras"]
-
-
-def test_a_finished_set_up_runs_nothing_and_leaves_the_gpu_asleep(machine):
     machine.driver = Driver(12080, devices=1)
     machine.set_up("keras")
     machine.driver.woken = 0
     assert machine.set_up("keras") == ("", []) and machine.driver.woken == 0
 
 
-def test_targets_with_other_extras_share_their_union(machine):
+def test_extras_share_their_union_and_one_that_is_gone_is_left_out(machine):
     machine.set_up("keras")
     _, commands = machine.set_up("keras,fleet")
     assert [packages(command) for command in commands] == [["numpy", "ray", "tensorflow"]]
     assert machine.stamp["extras"] == ["fleet", "keras"]
     assert machine.set_up("keras") == machine.set_up("fleet") == ("", [])
+    machine.set_up("keras,fleet")
+    (machine.folder / "pyproject.toml").write_text(PROJECT.replace('fleet = ["ray"]', ""))
+    assert [packages(command) for command in machine.set_up("keras")[1]] == [["numpy", "tensorflow"]]
 
 
 @pytest.mark.parametrize("name", ["pyproject.toml", "constraints.txt", "constraints-cuda13.txt"])
@@ -138,20 +138,17 @@ def test_a_changed_list_is_installed_into_the_same_venv(machine, name):
     assert machine.set_up("keras,fleet") == ("", [])
 
 
-def test_an_extra_that_is_gone_is_no_longer_installed(machine):
-    machine.set_up("keras,fleet")
-    (machine.folder / "pyproject.toml").write_text(PROJECT.replace('fleet = ["ray"]', ""))
-    assert [packages(command) for command in machine.set_up("keras")[1]] == [["numpy", "tensorflow"]]
-
-
-def test_another_python_starts_over(machine, monkeypatch):
+def test_what_starts_over(machine, monkeypatch):
     machine.set_up("keras")
     monkeypatch.setattr(platform, "python_version", lambda: "3.12.99")
     _, commands = machine.set_up("keras")
     assert "venv" in commands[0]
+    machine.set_up("keras")
+    (machine.venv / "bin" / "python").unlink()
+    assert "venv" in machine.set_up("keras")[1][0]
 
 
-def test_a_failed_installation_leaves_no_stamp_and_is_redone(machine):
+def test_a_failed_or_interrupted_installation_leaves_no_stamp_and_is_redone(machine, monkeypatch):
     machine.fails = lambda command: "tensorflow" in command
     error, _ = machine.set_up("keras")
     assert error == "the installation failed, see above; to try again: make run"
@@ -160,9 +157,6 @@ def test_a_failed_installation_leaves_no_stamp_and_is_redone(machine):
     error, commands = machine.set_up("keras")
     assert not error
     assert "venv" in commands[0]
-
-
-def test_an_interrupted_update_leaves_no_stamp(machine, monkeypatch):
     machine.set_up("keras")
 
     def interrupted(*command):
@@ -178,12 +172,6 @@ def test_an_interrupted_update_leaves_no_stamp(machine, monkeypatch):
 def test_a_broken_stamp_is_no_stamp(machine, text):
     machine.set_up("keras")
     machine.stamp_file.write_text(text)
-    assert "venv" in machine.set_up("keras")[1][0]
-
-
-def test_a_stamp_without_its_interpreter_is_no_stamp(machine):
-    machine.set_up("keras")
-    (machine.venv / "bin" / "python").unlink()
     assert "venv" in machine.set_up("keras")[1][0]
 
 
@@ -244,11 +232,15 @@ def test_what_the_driver_answers(machine, driver, extra, words):
     assert setup.gpu_extra(*setup.cuda_driver()) == (extra, words)
 
 
-def test_a_gpu_gets_its_packages(machine):
+def test_a_gpu_gets_its_packages_also_when_it_comes_later_or_is_hidden(machine, monkeypatch):
     machine.driver = Driver(13000, devices=1)
     _, commands = machine.set_up("keras")
     assert packages(commands[-1]) == ["cuda-bindings", "cupy-cuda12x", "numpy", "tensorflow"]
     assert machine.stamp["extras"] == ["cuda12", "keras"]
+    machine.driver = Driver(12080, devices=1)
+    machine.set_up("keras")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert machine.set_up("keras") == ("", []) and machine.stamp["extras"] == ["cuda12", "keras"]
 
 
 def test_a_gpu_that_comes_later_is_found(machine):
@@ -256,13 +248,6 @@ def test_a_gpu_that_comes_later_is_found(machine):
     machine.driver = Driver(12080, devices=1)
     _, commands = machine.set_up("keras")
     assert "cupy-cuda12x" in commands[-1]
-
-
-def test_hidden_devices_change_nothing_that_is_installed(machine, monkeypatch):
-    machine.driver = Driver(12080, devices=1)
-    machine.set_up("keras")
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert machine.set_up("keras") == ("", []) and machine.stamp["extras"] == ["cuda12", "keras"]
 
 
 def test_a_failed_gpu_installation_is_said_and_goes_on_with_the_cpu(machine, capsys):
@@ -287,17 +272,14 @@ def test_gpu_packages_asked_for_by_name_are_tried_again(machine, works):
     assert not works or machine.stamp["extras"] == ["cuda12", "keras"]
 
 
-def test_a_folder_that_is_no_venv_is_left_alone(machine):
+def test_an_unknown_extra_and_a_folder_that_is_no_venv_are_refused(machine):
+    expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=bench", [])
+    assert machine.set_up("kears") == expected
     machine.venv.mkdir()
     (machine.venv / "thesis.txt").touch()
     error, commands = machine.set_up("keras")
     assert "is left alone" in error and not commands
     assert [path.name for path in machine.venv.iterdir()] == ["thesis.txt"]
-
-
-def test_an_unknown_extra_is_said_with_those_there_are(machine):
-    expected = ("no extra kears; EXTRAS takes keras, fleet, cuda12, cuda13: make run EXTRAS=bench", [])
-    assert machine.set_up("kears") == expected
 
 
 @pytest.mark.parametrize("name", ["constraints.txt", "constraints-cuda13.txt"])

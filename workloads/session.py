@@ -65,22 +65,13 @@ class Lines:
         from analysis import stats, units
 
         p, s = m.problem, m.settings
-        peak = p.op == "peak"
-        problem = p.math if peak else f"{p.operation} {units.size(p.nbytes)} {p.dtype}"
+        problem = f"{p.operation} {units.size(p.nbytes)} {p.dtype}" if p.operation else p.math
         where = units.count(s.threads, "thread") if s.device == "cpu" and s.threads else s.device
         seconds = stats.seconds_of(m)
         if seconds is None:
             return [m.kernel, problem, where, m.status, "", "", m.reason]
-        rate = (units.flops_rate if peak else units.bytes_rate)((p.flops if peak else p.bytes_moved) / seconds.value)
-        return [
-            m.kernel,
-            problem,
-            where,
-            units.seconds(seconds.value),
-            number(100 * seconds.noise, 2),
-            rate,
-            " ".join(m.flags),
-        ]
+        time, noise = units.seconds(seconds.value), number(100 * seconds.noise, 2)
+        return [m.kernel, problem, where, time, noise, units.rate(p, seconds.value), " ".join(m.flags)]
 
     def finish(self) -> None:
         if self._headed and self.ABOUT:
@@ -347,11 +338,7 @@ def said(outcome, workload: str, example: str, names: list[str] | None = None) -
     """
     from workloads.records import settings
 
-    failed = {
-        m.problem.model: m
-        for m in reversed(outcome.measurements)
-        if m.status == "failed" and hasattr(m.problem, "model")
-    }
+    failed = {m.problem.model: m for m in reversed(outcome.measurements) if m.status == "failed" and m.problem.model}
     for model, m in sorted(failed.items()):
         tip = example if settings.is_user_model(model) else _DOCTOR
         print(f"error: {model} on {m.device}: {m.reason}\n  try: {options.typed(tip)}", file=sys.stderr)

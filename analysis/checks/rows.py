@@ -76,11 +76,7 @@ def _lent(m: Measurement, context: Context) -> bool:
 def _not_cold(m: Measurement, context: Context) -> str:
     """A cold row that is not slower than its warm twin, although memory decides and a cache would hold it all."""
     p, cold = m.problem, stats.quick_seconds(m)
-    if (
-        m.settings.cache != "cold"
-        or not cold
-        or getattr(p, "flops", 0) > _FEW_FLOPS_A_BYTE * getattr(p, "bytes_moved", 0)
-    ):
+    if m.settings.cache != "cold" or not cold or (p.flops or 0) > _FEW_FLOPS_A_BYTE * (p.bytes_moved or 0):
         return ""
     cache, low, high = bounds.last_cache_bytes(context.machine, m.device), *_IN_CACHE
     if not cache or not low * cache <= p.footprint_bytes <= high * cache:
@@ -280,7 +276,7 @@ def findings(rows: Iterable[Measurement], machine: Machine | None = None) -> lis
 def _fix(check: Check, m: Measurement) -> str:
     """What to type next for a check that saw this row: where it measures again, the row's own workload and model."""
     workload = m.problem.op if importlib.util.find_spec(f"workloads.{m.problem.op}") else "matmul"
-    model = getattr(m.problem, "model", "")
+    model = m.problem.model
     return check.fix.replace("{command}", f"python -m workloads.{workload}" + (f" --model {model}" if model else ""))
 
 

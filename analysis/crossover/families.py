@@ -62,7 +62,7 @@ class Family(msgspec.Struct, frozen=True):
             return False
         if not self.fixed:
             return problem.layout == "nn"
-        out = getattr(problem, "out", problem.dtype) == dict(self.fixed).get("out", problem.dtype)
+        out = problem.out == dict(self.fixed).get("out", problem.dtype)
         return out and all(getattr(problem, name) == value for name, value in self.fixed)
 
     @property
@@ -90,7 +90,7 @@ def batch_family(problem: Problem) -> Family:
 
 def precision_of(problem: Problem) -> str:
     """The arithmetic, and the output's type where it is another than the operands'."""
-    out = getattr(problem, "out", problem.dtype)
+    out = problem.out
     return problem.math if out == problem.dtype else f"{problem.math} to {out}"
 
 

@@ -235,7 +235,7 @@ def names(runs: "Iterable[Run]", measurements: "Iterable[Measurement]") -> "dict
                 layer = work.layer if len(wanted) == 1 else f"{model} {work.layer}"
                 found.setdefault(_any_layout(work.problem), {})[layer] = None
     made = {}
-    for problem in dict.fromkeys(m.problem for m in measurements if m.problem.op in ("conv", "matmul")):
+    for problem in dict.fromkeys(m.problem for m in measurements if m.problem.products):
         if not is_square(problem) and (layers := found.get(_any_layout(problem))):
             first, *more = layers
             made[problem] = f"{first} +{len(more)}" if more else first

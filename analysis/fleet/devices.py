@@ -82,7 +82,7 @@ def of_node(loaded: Loaded, node: str) -> list[Device]:
 def quantity(m: Measurement, machine: Machine) -> str:
     """What a row tells of its device, in words; "" for what happens once in a process, which differs from time to time."""
     p, gpu, seconds = m.problem, m.on_gpu, stats.quick_seconds(m) or 0.0
-    if m.settings.process == "fresh" or getattr(p, "once", False):
+    if m.settings.process == "fresh" or p.once:
         return ""
     if isinstance(p, Matmul | Conv):
         what = f"{p.math} {'products' if p.op == 'matmul' else 'convolutions'}"
@@ -103,7 +103,7 @@ def quantity(m: Measurement, machine: Machine) -> str:
         return f"{inner} while {p.gpus} work" if p.together > 1 else inner
     if isinstance(p, Transfer):
         return f"{p.host_memory} {p.direction} copies" if p.nbytes >= _LARGE_BYTES else f"short {p.direction} copies"
-    return {"peak": f"{getattr(p, 'math', '')} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")
+    return {"peak": f"{p.math} arithmetic", "launch": "launches"}.get(p.op, f"{p.op} steps")
 
 
 def plain_key(key: str, device: str) -> str:

@@ -1,6 +1,5 @@
 """How close every row comes to the ceiling that bounds it: its arithmetic, a level of memory, the link, or the launch."""
 
-import math
 from collections.abc import Iterable
 
 import msgspec
@@ -101,8 +100,8 @@ def attainable(roofs: "Iterable[Roof]", problem: "Problem", settings: "Settings"
     device, threads = settings.device, settings.threads
     if problem.op == "transfer":
         return _copying(roofs, problem, device)
-    flops, moved = getattr(problem, "flops", 0), getattr(problem, "bytes_moved", 0)
-    compute = pick(roofs, device, "compute", getattr(problem, "math", "?"), threads) if flops else None
+    flops, moved = problem.flops, problem.bytes_moved
+    compute = pick(roofs, device, "compute", problem.math, threads) if flops and problem.math else None
     memory = known = pick(roofs, device, "memory", "", threads) if moved else None
     if moved and settings.cache != "cold":
         memory = level(roofs, device, problem.footprint_bytes, threads)
@@ -137,28 +136,10 @@ def _link_times(roofs, problem, device: str, reuse: int) -> "list[tuple[Estimate
     """The seconds that a call's operands in and its result out need on the link, each copy used `reuse` times; the roof is
     that of the direction which takes longer."""
     h2d, d2h = (pick(roofs, device, "link", way) for way in ("h2d", "d2h"))
-    into, out = crossing_bytes(problem)
-    if not (h2d and d2h and into and out):
+    if not (h2d and d2h and problem.result_bytes):
         return []
-    first, last = into / reuse / h2d.rate, out / reuse / d2h.rate
+    first, last = problem.operand_bytes / reuse / h2d.rate, problem.result_bytes / reuse / d2h.rate
     return [(first + last, h2d if first.value >= last.value else d2h)]
-
-
-def crossing_bytes(problem: "Problem") -> tuple[int, int]:
-    """(bytes in, bytes out) of a problem whose operands come from the host and whose result goes back; 0 where unknown."""
-    from kernels.problems.arrays import ITEM_BYTES
-
-    if problem.op == "matmul":
-        out = problem.m * problem.n * ITEM_BYTES[problem.out]
-    elif problem.op == "stream":
-        read, written, _ = problem.WEIGHTS[problem.operation]
-        out = int(problem.bytes_moved * written / (read + written))
-    elif problem.op == "conv":  # whole arrays cross, also what no filter covers
-        out = math.prod(problem.out_shape) * ITEM_BYTES[problem.dtype]
-        return problem.footprint_bytes - out, out
-    else:
-        return 0, 0
-    return problem.bytes_moved - out, out
 
 
 def judge(measurement: "Measurement", roofs: "Iterable[Roof]", seconds: "Estimate | None" = None) -> Judged:
@@ -191,8 +172,8 @@ def _bound(measurement: "Measurement", roofs: "Iterable[Roof]", launches: bool =
 
 def _beyond_sheet(measurement: "Measurement", seconds: float, roofs: "Iterable[Roof]") -> bool:
     """Whether the row is faster than its maker says: the only check on a roof that is itself the best matmul seen."""
-    flops = getattr(measurement.problem, "flops", 0)
-    wanted = (measurement.device, "compute", getattr(measurement.problem, "math", ""))
+    flops = measurement.problem.flops
+    wanted = (measurement.device, "compute", measurement.problem.math)
     return any(
         flops / seconds > TOLERANCE * r.rate.value
         for r in roofs

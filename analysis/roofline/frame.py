@@ -90,7 +90,7 @@ def problem_fields(problem: "Problem") -> list[str]:
 
 def _record(m: "Measurement", roofs) -> dict:
     p, s = m.problem, m.settings
-    flops, moved = getattr(p, "flops", None), getattr(p, "bytes_moved", None)
+    flops, moved = p.flops, p.bytes_moved
     host, best = _median(m, "host-latency"), quick_seconds(m)
     judged = judge(m, roofs, exact(best) if best else None)
     if judged.flag:  # only the whole interval tells it for certain
@@ -100,8 +100,8 @@ def _record(m: "Measurement", roofs) -> dict:
         "backend": m.backend,
         "variant": m.variant,
         **{f: getattr(p, f) for f in problem_fields(p)},
-        "dtype": getattr(p, "dtype", None),
-        "math": getattr(p, "math", None),
+        "dtype": p.dtype or None,
+        "math": p.math or None,
         "mode": s.mode,
         "reuse": s.reuse,
         "device": s.device,

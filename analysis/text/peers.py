@@ -40,7 +40,7 @@ def bandwidth(m: "Measurement") -> Estimate:
 
 def rate(m: "Measurement") -> Estimate | None:
     """The bandwidth; None where bytes are not what is counted."""
-    return None if isinstance(m.problem, AtOnce) and m.problem.operation == "matmul" else bandwidth(m)
+    return bandwidth(m) if m.problem.rated == "bytes_moved" else None
 
 
 def words(p: PeerCopy | AllReduce | AtOnce) -> str:

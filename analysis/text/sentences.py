@@ -39,7 +39,7 @@ def answer(
         + _of_switches(measurements)
     )
     # a run of roofs, launches or copies answers with those
-    if not any(m.problem.op in ("matmul", "conv") for m in measurements):
+    if not any(m.problem.products for m in measurements):
         told += (
             rates.level_sentences(measurements, machine)
             + rates.launch_sentences(ceilings)

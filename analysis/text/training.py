@@ -1,18 +1,18 @@
 """Rows in words: what was computed, how, and how fast; of trainings their names, options, and what they learned."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
-from analysis import labels
+from analysis import labels, units
 from analysis.stats import of, quick_seconds
 from analysis.text import peers
 from analysis.training import break_even, side_by_side
 from analysis.training.break_even import Pair, Setup
-from analysis.units import bytes_rate, count, digits, flops_rate, percent, seconds, size, times
+from analysis.units import count, digits, percent, seconds, size, times
 from kernels import networks
-from kernels.problems import Inference, Training
+from kernels.problems import Conv, Inference, Matmul, Training, Transfer
 from workloads.records import SAMPLES, Measurement
 
 # Switches that have no words of their own: name -> how it is said, {} its text.
@@ -217,30 +217,37 @@ def _loss(value: float) -> str:
 
 def problem(m: "Measurement") -> str:
     """What was computed, in a few words: with the arithmetic beside it no two problems say the same."""
-    p = m.problem
-    if p.op == "matmul":
-        return labels.shape(p) + (f" to {p.out}" if p.out != p.dtype else "")
-    if p.op == "conv":
-        return labels.shape(p)
-    if p.op == "stream":
-        return f"{p.operation} {_exactly(p.nbytes)} {p.dtype}"
-    if p.op == "training":
-        sizes = (
-            f"batch {p.batch}, {p.samples:,} {'samples' if p.samples != 1 else 'sample'}, {count(p.epochs, 'epoch')}"
-        )
-        return f"{p.model}, {sizes}{_inputs(p)}"
-    if p.op == "inference":
-        return f"{p.model}, batch {p.batch}{_inputs(p)}"
-    if p.op == "transfer":
-        beside = (
-            f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
-        )
-        return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
-    if p.op == "launch":
-        return p.call if p.count == 1 else f"{p.call} x{p.count} together"
-    if p.op in ("peer", "collective", "at-once"):
-        return peers.words(p)
-    return f"{p.flops:,} FLOP" if p.op == "peak" else p.op
+    return _PROBLEMS[m.problem.op](m.problem)
+
+
+def _products(p: "Matmul | Conv") -> str:
+    return labels.shape(p) + f" to {p.out}" * (p.out != p.dtype)
+
+
+def _model(p: "Training | Inference") -> str:
+    inputs = f", {p.dtype} inputs" * (p.dtype != "float32")
+    if isinstance(p, Inference):
+        return f"{p.model}, batch {p.batch}{inputs}"
+    samples = f"{p.samples:,} {'samples' if p.samples != 1 else 'sample'}"
+    return f"{p.model}, batch {p.batch}, {samples}, {count(p.epochs, 'epoch')}{inputs}"
+
+
+def _copy(p: "Transfer") -> str:
+    beside = f"beside {p.compute} in {count(p.chunks, 'chunk')} on {count(p.streams, 'stream')}" if p.compute else ""
+    return " ".join(filter(None, (p.direction, p.host_memory, _exactly(p.nbytes), beside)))
+
+
+_PROBLEMS: dict[str, Callable] = {
+    "matmul": _products,
+    "conv": _products,
+    "stream": lambda p: f"{p.operation} {_exactly(p.nbytes)} {p.dtype}",
+    "peak": lambda p: f"{p.flops:,} FLOP",
+    "training": _model,
+    "inference": _model,
+    "transfer": _copy,
+    "launch": lambda p: p.call + f" x{p.count} together" * (p.count > 1),
+    **dict.fromkeys(("peer", "collective", "at-once"), peers.words),
+}
 
 
 def _exactly(nbytes: int) -> str:
@@ -250,14 +257,10 @@ def _exactly(nbytes: int) -> str:
     return size(nbytes) if whole == nbytes else f"{nbytes:,} bytes"
 
 
-def _inputs(of: "Training | Inference") -> str:
-    return f", {of.dtype} inputs" if of.dtype != "float32" else ""
-
-
 def how(m: "Measurement") -> str:
     """How it was run, beside device and threads: how data get there, what lies in the caches; of whole models the CPU's form and
     the switches that are not their default. `-` where nothing is but as usual."""
-    s, whole = m.settings, m.problem.op in ("training", "inference")
+    s, whole = m.settings, bool(m.problem.model)
     words = [s.mode] * (s.mode != "resident" or m.problem.op != "training") + [f"{s.reuse} uses"] * (s.reuse > 1)
     words += [s.cache] * (s.cache != "warm") + ["a fresh process each"] * (s.process == "fresh")
     form = break_even.form_of(m) if whole else ""
@@ -266,10 +269,6 @@ def how(m: "Measurement") -> str:
 
 
 def rate(m: "Measurement") -> str:
-    """GB/s for streams, FLOP/s for what computes, on the clock that rooflines use."""
-    p, time = m.problem, quick_seconds(m)
-    if time is None:
-        return "-"
-    if p.op in ("stream", "transfer"):
-        return bytes_rate(p.bytes_moved / time)
-    return flops_rate(p.flops / time) if getattr(p, "flops", 0) else "-"
+    """GB/s of what moves bytes, FLOP/s of what computes, on the clock that rooflines use."""
+    time = quick_seconds(m)
+    return "-" if time is None else units.rate(m.problem, time)

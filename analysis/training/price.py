@@ -34,7 +34,7 @@ def cost(
 def power(training: "Training", device: str, measurements: "Iterable[Measurement]") -> tuple[float | None, str]:
     """Watts of the device while it trained or answered, of this model's rows before others' and of the nearest batch, and which
     row they are of; None without one."""
-    rows = [m for m in measurements if m.device == device and m.problem.op in ("training", "inference")]
+    rows = [m for m in measurements if m.device == device and m.problem.model]
     for name, how in _POWERS.items():
         seen = [m for m in rows if name in m.values]
         if own := [m for m in seen if m.problem.model == training.model] or seen:

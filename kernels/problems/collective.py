@@ -2,16 +2,15 @@
 
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from kernels.problems.arrays import DTYPES, ITEM_BYTES, random_array
-from kernels.problems.fields import check_counts, check_word
+from kernels.problems.fields import Base, check_counts, check_word
 
 ONE_SHOT_BYTES = 1 << 20  # of the one-shot sums: they send each array whole to every other GPU, at twice its length
 
 
-class AllReduce(msgspec.Struct, frozen=True, tag="all-reduce"):
+class AllReduce(Base, frozen=True, tag="all-reduce"):
     """Arrays of `nbytes`, one on each of the `gpus` ("0,1"), added element by element; each GPU then has the whole sum.
 
     form: whether the sum replaces the array (`in-place`) or has a place of its own (`out-of-place`).
@@ -22,6 +21,7 @@ class AllReduce(msgspec.Struct, frozen=True, tag="all-reduce"):
     dtype: str = "float32"
     form: str = "out-of-place"
     op: ClassVar[str] = "collective"
+    rated = property(lambda self: "bytes_moved")
     DTYPES: ClassVar[tuple] = tuple(name for name, dtype in DTYPES.items() if dtype.summed)
     FORMS: ClassVar[tuple] = ("out-of-place", "in-place")
 

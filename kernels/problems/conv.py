@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
-from kernels.problems.fields import alignment, check_counts, check_word
+from kernels.problems.fields import Base, alignment, check_counts, check_word
 
 
 class Phase(NamedTuple):
@@ -29,7 +29,7 @@ def phase(size: int, taps: int, stride: int, pad: int, first: int) -> Phase:
     return Phase(max(0, -(-(size - first) // stride)), count, zeros, tap + stride * (count - 1))
 
 
-class Conv(msgspec.Struct, frozen=True, tag="conv"):
+class Conv(Base, frozen=True, tag="conv"):
     """A 2-D convolution (the cross-correlation of neural networks) of n images of h x w x c_in with c_out filters of r x s.
 
     `pad` is `same` or `valid` as Keras counts them (`same` with a stride pads the bottom and the right by one more, as
@@ -53,6 +53,7 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
     dtype: str = "float32"
     math: str = ""
     op: ClassVar[str] = "conv"
+    products = property(lambda self: True)
     LAYOUTS: ClassVar[tuple] = ("NHWC", "NCHW")
     DIRECTIONS: ClassVar[tuple] = ("fprop", "dgrad", "wgrad")
 
@@ -160,6 +161,10 @@ class Conv(msgspec.Struct, frozen=True, tag="conv"):
     def footprint_bytes(self) -> int:
         arrays = (self.x_shape, self.w_shape, self.y_shape)
         return sum(math.prod(shape) for shape in arrays) * ITEM_BYTES[self.dtype]
+
+    @property
+    def result_bytes(self) -> int:
+        return math.prod(self.out_shape) * ITEM_BYTES[self.dtype]
 
     @property
     def alignment(self) -> int:

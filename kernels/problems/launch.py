@@ -2,14 +2,13 @@
 
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from kernels.problems.arrays import random_array
-from kernels.problems.fields import check_counts, check_word
+from kernels.problems.fields import Base, check_counts, check_word
 
 
-class Launch(msgspec.Struct, frozen=True, tag="launch"):
+class Launch(Base, frozen=True, tag="launch"):
     """`count` times the same call on almost no data: what a call costs before any work.
 
     call: `empty` (nothing is computed), `elementwise` (x + 1 on 256 float32 values, each call on the result of the one

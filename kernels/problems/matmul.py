@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 
 from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
-from kernels.problems.fields import alignment, check_counts
+from kernels.problems.fields import Base, alignment, check_counts
 
 
-class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
+class Matmul(Base, frozen=True, tag="matmul"):
     """C = A B with A of m x k and B of k x n.
 
     `layout` says which operand is stored transposed, as the backward passes need it: `nn`, `nt` (B stored n x k),
@@ -24,6 +24,7 @@ class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
     out: str = ""
     layout: str = "nn"
     op: ClassVar[str] = "matmul"
+    products = property(lambda self: True)
 
     def __post_init__(self):
         check_counts(m=self.m, n=self.n, k=self.k)
@@ -44,7 +45,11 @@ class Matmul(msgspec.Struct, frozen=True, tag="matmul"):
     @property
     def bytes_moved(self) -> int:
         operands = (self.m * self.k + self.k * self.n) * ITEM_BYTES[self.dtype]
-        return operands + self.m * self.n * ITEM_BYTES[self.out]
+        return operands + self.result_bytes
+
+    @property
+    def result_bytes(self) -> int:
+        return self.m * self.n * ITEM_BYTES[self.out]
 
     @property
     def footprint_bytes(self) -> int:

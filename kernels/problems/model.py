@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar, NamedTuple
 
-import msgspec
-
-from kernels.problems.fields import check_counts
+from kernels.problems.fields import Base, check_counts
 
 
 class Costs(NamedTuple):
@@ -31,7 +29,7 @@ def _priced() -> Costs:
     return _costs[0]
 
 
-class Training(msgspec.Struct, frozen=True, tag="training"):
+class Training(Base, frozen=True, tag="training"):
     """`epochs` passes of `fit` over `samples` samples in batches of `batch`, for the model of that name."""
 
     model: str
@@ -62,7 +60,7 @@ class Training(msgspec.Struct, frozen=True, tag="training"):
         return 5 * self.epochs * (self.samples * sample_s + self.steps * 20e-3)
 
 
-class Inference(msgspec.Struct, frozen=True, tag="inference"):
+class Inference(Base, frozen=True, tag="inference"):
     """The answers of the model of that name to `batch` samples at a time."""
 
     model: str

@@ -2,14 +2,13 @@
 
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from kernels.problems.arrays import precision
-from kernels.problems.fields import check_counts
+from kernels.problems.fields import Base, check_counts
 
 
-class Peak(msgspec.Struct, frozen=True, tag="peak"):
+class Peak(Base, frozen=True, tag="peak"):
     """At least `flops` multiply-adds in registers, in the arithmetic `math`: the compute ceiling; no memory traffic.
 
     A kernel rounds its loop count up, so the rate is understated by at most one loop trip a thread.

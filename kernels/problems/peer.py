@@ -2,17 +2,16 @@
 
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from kernels.problems.arrays import precision, random_bytes
-from kernels.problems.fields import check_counts, check_word
+from kernels.problems.fields import Base, check_counts, check_word
 from kernels.problems.matmul import Matmul
 from kernels.problems.stream import Stream
 from kernels.problems.transfer import Transfer
 
 
-class PeerCopy(msgspec.Struct, frozen=True, tag="peer-copy"):
+class PeerCopy(Base, frozen=True, tag="peer-copy"):
     """A copy of `nbytes` from the memory of GPU `source` to that of GPU `target`; with ways = 2 as many back at the same time."""
 
     source: int
@@ -20,6 +19,7 @@ class PeerCopy(msgspec.Struct, frozen=True, tag="peer-copy"):
     nbytes: int
     ways: int = 1
     op: ClassVar[str] = "peer"
+    rated = property(lambda self: "bytes_moved")
 
     def __post_init__(self):
         check_counts(nbytes=self.nbytes, ways=self.ways)
@@ -48,7 +48,7 @@ class PeerCopy(msgspec.Struct, frozen=True, tag="peer-copy"):
         return tuple(random_bytes(self.nbytes, seed + i) for i in range(self.ways))
 
 
-class AtOnce(msgspec.Struct, frozen=True, tag="at-once"):
+class AtOnce(Base, frozen=True, tag="at-once"):
     """What one GPU does while the `gpus` ("0,1") all do the same; with one alone in `gpus`, by itself.
 
     operation: `matmul` (a square product of side `size` in the arithmetic `math`), `triad` (of `size` bytes), `h2d` and `d2h`
@@ -61,7 +61,6 @@ class AtOnce(msgspec.Struct, frozen=True, tag="at-once"):
     math: str = "float32"
     op: ClassVar[str] = "at-once"
     OPERATIONS: ClassVar[tuple] = ("matmul", "triad", "h2d", "d2h")
-    patience_s: ClassVar[float] = 0.0
 
     def __post_init__(self):
         check_counts(size=self.size)
@@ -87,9 +86,13 @@ class AtOnce(msgspec.Struct, frozen=True, tag="at-once"):
         )
 
     @property
+    def rated(self) -> str:
+        return self.inner.rated
+
+    @property
     def flops(self) -> int:
         """Of one GPU."""
-        return getattr(self.inner, "flops", 0)
+        return self.inner.flops or 0
 
     @property
     def bytes_moved(self) -> int:
@@ -104,4 +107,4 @@ class AtOnce(msgspec.Struct, frozen=True, tag="at-once"):
     @property
     def locked_bytes(self) -> int:
         """Host memory of each that may not be paged out meanwhile."""
-        return getattr(self.inner, "locked_bytes", 0)
+        return self.inner.locked_bytes

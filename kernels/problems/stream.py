@@ -3,14 +3,13 @@
 import math
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from kernels.problems.arrays import ITEM_BYTES, random_array
-from kernels.problems.fields import check_counts
+from kernels.problems.fields import Base, check_counts
 
 
-class Stream(msgspec.Struct, frozen=True, tag="stream"):
+class Stream(Base, frozen=True, tag="stream"):
     """An element-wise pass over arrays of `nbytes` in all: STREAM's copy, scale, add, triad, and read (a sum); then the
     passes of a training step: activations, pooling, normalization, optimizer updates.
 
@@ -21,6 +20,7 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
     nbytes: int
     dtype: str = "float64"
     op: ClassVar[str] = "stream"
+    rated = property(lambda self: "bytes_moved")
     # operation -> arrays read, arrays written, FLOPs an element. An array of a quarter is a pooled one.
     WEIGHTS: ClassVar[dict] = {
         "copy": (1, 1, 0),
@@ -82,6 +82,11 @@ class Stream(msgspec.Struct, frozen=True, tag="stream"):
     @property
     def footprint_bytes(self) -> int:
         return self.bytes_moved
+
+    @property
+    def result_bytes(self) -> int:
+        read, written, _ = self.WEIGHTS[self.operation]
+        return int(self.bytes_moved * written / (read + written))
 
     def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
         """The whole arrays read, each of `elements` values; the scalar is 3, as in STREAM.

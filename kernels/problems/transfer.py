@@ -6,10 +6,10 @@ import msgspec
 import numpy as np
 
 from kernels.problems.arrays import random_bytes
-from kernels.problems.fields import check_counts, check_word
+from kernels.problems.fields import Base, check_counts, check_word
 
 
-class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
+class Transfer(Base, frozen=True, tag="transfer"):
     """A copy of `nbytes` between host and device memory.
 
     direction: h2d, d2h, d2d (on the device), both (h2d and d2h at once, `nbytes` each way). host_memory: pageable, pinned,
@@ -25,6 +25,7 @@ class Transfer(msgspec.Struct, frozen=True, tag="transfer"):
     chunks: int = 1
     streams: int = 1
     op: ClassVar[str] = "transfer"
+    rated = property(lambda self: "bytes_moved")
     DIRECTIONS: ClassVar[tuple] = ("h2d", "d2h", "d2d", "both")
     HOST_MEMORIES: ClassVar[tuple] = ("pageable", "pinned", "write-combined", "registered", "managed")
     COMPUTES: ClassVar[tuple] = ("fma", "triad")

@@ -110,11 +110,13 @@ def test_a_family_holds_its_own_and_reasons_come_from_no_other():
 def test_whole_arrays_of_a_convolution_cross_the_link():
     """2 x 4 x 4 x 8 floats in, 8 x 4 filters; with stride 2 out 2 x 2 x 2 x 4. The compulsory bytes would be a quarter of x."""
     p = Conv(2, 4, 4, 8, 4, 1, 1, stride=2)
-    assert bounds.crossing_bytes(p) == (4 * (256 + 32), 4 * 32)
-    assert bounds.crossing_bytes(msgspec.structs.replace(p, direction="dgrad")) == (4 * (32 + 32), 4 * 256)
-    assert bounds.crossing_bytes(msgspec.structs.replace(p, direction="wgrad")) == (4 * (256 + 32), 4 * 32)
+    assert (p.operand_bytes, p.result_bytes) == (4 * (256 + 32), 4 * 32)
+    dgrad = msgspec.structs.replace(p, direction="dgrad")
+    assert (dgrad.operand_bytes, dgrad.result_bytes) == (4 * (32 + 32), 4 * 256)
+    wgrad = msgspec.structs.replace(p, direction="wgrad")
+    assert (wgrad.operand_bytes, wgrad.result_bytes) == (4 * (256 + 32), 4 * 32)
     half = msgspec.structs.replace(p, dtype="float16", math="float16")
-    assert bounds.crossing_bytes(half) == (2 * (256 + 32), 2 * 32)
+    assert (half.operand_bytes, half.result_bytes) == (2 * (256 + 32), 2 * 32)
     ceilings = roofs([*fake.transfer_rows(0.0), row("peak/cupy/fma", Peak("float32", 10**13), {"device": 0.1})])
     large = Conv(1024, 64, 64, 64, 64, 1, 1)
     bound = bounds.attainable(ceilings, large, Settings("gpu:0", mode="roundtrip"))

@@ -229,8 +229,9 @@ def test_copying_rows_are_bounded_by_the_link_both_ways():
     links = {r.name: r.rate.value for r in roofs if r.kind == "link"}
     assert links == {"h2d": pytest.approx(55e9, rel=1e-3), "d2h": pytest.approx(52e9, rel=1e-3)}
     p = square(1000)  # 8 MB in, 4 MB out, 2 GFLOP
-    assert bounds.crossing_bytes(p) == (8_000_000, 4_000_000)
-    assert bounds.crossing_bytes(Stream("triad", 240_000_000)) == (160_000_000, 80_000_000)
+    assert (p.operand_bytes, p.result_bytes) == (8_000_000, 4_000_000)
+    triad_ = Stream("triad", 240_000_000)
+    assert (triad_.operand_bytes, triad_.result_bytes) == (160_000_000, 80_000_000)
     both = 8e6 / 55e9 + 4e6 / 52e9
     bound = bounds.attainable(roofs, p, Settings("gpu:0", mode="roundtrip-pinned"))
     assert (bound.roof.kind, bound.roof.name, bound.seconds.value) == ("link", "h2d", pytest.approx(both, rel=1e-3))

@@ -184,7 +184,7 @@ def test_every_product_is_added_once_and_shares_an_operand_with_the_one_before(o
     assert all(a[0] == b[0] or a[1] == b[1] for a, b in itertools.pairwise(order))
 
 
-def test_what_tiles_take_of_a_multiprocessor():
+def test_what_tiles_take_of_a_multiprocessor_and_a_launch_of_its_clusters():
     first = matmul_tiles.Warps(128, 128, 64, 64, 16, 8, 16, 4, 1, 2, 8)  # 4 stages of 16 k's of 132 and of 128 floats
     assert (first.threads, first.shared_bytes) == (128, 4 * 4 * 16 * (132 + 128))
     sliced = matmul_tiles.Warps(128, 128, 64, 64, 8, 8, 16, 2, 2, 1, 8)  # C's tile is more than its ring
@@ -206,13 +206,11 @@ def test_what_tiles_take_of_a_multiprocessor():
     for of in (*matmul_tiles.WARPS, *(t for t in matmul_tiles.TENSORS)):
         expected = 228 << 10
         assert (of.shared_bytes(2) if isinstance(of, matmul_tiles.Tensors) else of.shared_bytes) * of.blocks <= expected
-
-
-def test_a_launch_has_whole_clusters_and_no_more_than_there_is_work():
     of = matmul_tiles.Groups(2, 64, 256, 4, 2, 1, 2)  # units of 256 x 256
     assert [of.blocks(n, n, 132) for n in (1, 256, 257, 2048, 8192)] == [2, 2, 8, 128, 132]
     assert matmul_tiles.Groups(2, 64, 256, 4, 1, 1, 2).blocks(8192, 8192, 133) == 133
     assert of.blocks(8192, 8192, 133) == 132
+    assert [matmul_tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]
 
 
 @pytest.mark.parametrize(
@@ -355,7 +353,7 @@ class Driver:
         return self.answer
 
 
-def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
+def test_a_tensor_map_counts_columns_first_is_passed_by_value_and_a_refusal_is_said(monkeypatch):
     driver = Driver()
     monkeypatch.setattr(loader, "_driver", lambda: driver)
     made = loader.tensor_map(0x7000, 100, 30, 32, (128, 64))
@@ -363,6 +361,9 @@ def test_a_tensor_map_counts_columns_first_and_is_passed_by_value(monkeypatch):
     assert driver.asked == (1, 2, 0x7000, [30, 100], [64], [64, 128], [1, 1], (0, 3, 3, 0))
     # CuPy passes arrays of one item by value
     assert made.size == 1 and made.nbytes == 128 and made.tobytes() == b"\x5a" * 128
+    monkeypatch.setattr(loader, "_driver", lambda: Driver(1))
+    with pytest.raises(ValueError, match="cuTensorMapEncodeTiled: error 1"):
+        loader.tensor_map(0x7000, 100, 30, 32, (64, 64))
 
 
 @pytest.mark.parametrize(("address", "pitch"), [(0x7008, 32), (0x7000, 33), (0x7000, 24)])
@@ -371,13 +372,7 @@ def test_rows_that_do_not_begin_on_16_bytes_have_no_tensor_map(address, pitch):
         loader.tensor_map(address, 100, 30, pitch, (64, 64))
 
 
-def test_what_the_driver_refuses_is_said(monkeypatch):
-    monkeypatch.setattr(loader, "_driver", lambda: Driver(1))
-    with pytest.raises(ValueError, match="cuTensorMapEncodeTiled: error 1"):
-        loader.tensor_map(0x7000, 100, 30, 32, (64, 64))
-
-
-def test_the_driver_s_numbers_are_those_of_its_bindings():
+def test_the_driver_s_numbers_and_layouts_are_those_of_its_bindings():
     driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed (extra dev)")
     assert (
         driver.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_UINT16.value,
@@ -386,10 +381,14 @@ def test_the_driver_s_numbers_are_those_of_its_bindings():
         driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B.value,
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE.value,
     ) == (loader.UINT16, *loader.SWIZZLED)
-
-
-def test_rows_of_a_wider_matrix_begin_on_16_bytes():
-    assert [matmul_tiles.pitch(n) for n in (1, 8, 9, 4095)] == [8, 8, 16, 4096]
+    launch, attribute = loader._Launch, loader._Attribute
+    expected = (56, 32, 40, 48)
+    assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == expected
+    assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
+    reason = "cuda-bindings is not installed (extra dev)"
+    ids = pytest.importorskip("cuda.bindings.driver", reason=reason).CUlaunchAttributeID
+    known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
+    assert known == (loader._IGNORED, loader._PROGRAMMATIC_STREAM_SERIALIZATION)
 
 
 class Launcher:
@@ -443,17 +442,6 @@ def test_a_launch_passes_its_arguments_and_overlaps_where_the_gpu_can(launcher, 
 def test_a_launch_that_the_driver_refuses_is_said(launcher):
     with pytest.raises(RuntimeError, match="cuLaunchKernelEx: error 701"):
         launcher("90", 701)[0]()
-
-
-def test_launches_are_laid_out_as_in_cuda_h():
-    launch, attribute = loader._Launch, loader._Attribute
-    expected = (56, 32, 40, 48)
-    assert (ctypes.sizeof(launch), launch.stream.offset, launch.attributes.offset, launch.count.offset) == expected
-    assert (ctypes.sizeof(attribute), attribute.value.offset) == (72, 8)
-    reason = "cuda-bindings is not installed (extra dev)"
-    ids = pytest.importorskip("cuda.bindings.driver", reason=reason).CUlaunchAttributeID
-    known = (ids.CU_LAUNCH_ATTRIBUTE_IGNORE.value, ids.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION.value)
-    assert known == (loader._IGNORED, loader._PROGRAMMATIC_STREAM_SERIALIZATION)
 
 
 def test_who_overlaps_waits_before_it_touches_memory():

@@ -14,13 +14,10 @@ def by_layer(values) -> dict:
     return dict(zip((layer.name for layer in S0.layers), values, strict=True))
 
 
-def test_s0_weights_by_layer_and_in_all():
+def test_s0_weights_and_shapes_by_layer():
     weights = {name: count for name, count in by_layer(networks.layer_weights(S0)).items() if count}
     assert weights == {"conv1": 896, "conv2": 18496, "conv3": 36928, "dense1": 1606144, "dense2": 5130}
     assert networks.parameters(S0) == 1_667_594
-
-
-def test_s0_shapes():
     shapes = " ".join(f"{name}:{'x'.join(map(str, shape))}" for name, shape in by_layer(networks.outputs(S0)).items())
     assert shapes == (
         "conv1:32x32x32 pool1:16x16x32 dropout1:16x16x32 conv2:16x16x64 conv3:14x14x64 pool2:7x7x64 dropout2:7x7x64 "
@@ -42,10 +39,7 @@ def test_s0_products_of_a_step_at_batch_32():
     flops = {w.name: w.flops for w in networks.step(S0, 32)}
     assert {flops[f"dense1 {d}"] for d in ("fprop", "dgrad", "wgrad")} == {102_760_448}
     assert {flops[f"dense2 {d}"] for d in ("fprop", "dgrad", "wgrad")} == {327_680}
-
-
-def test_the_operands_of_the_products_are_stored_as_the_layer_has_them():
-    """X is 32 x 3136, W 3136 x 512 and dY 32 x 512 wherever they appear."""
+    # X is 32 x 3136, W 3136 x 512 and dY 32 x 512 wherever they appear
     dense1 = [w for w in networks.step(S0, 32) if (w.layer, w.kind) == ("dense1", "dense")]
     shapes = {w.direction: [a.shape for a in w.problem.inputs(1)] for w in dense1}
     expected = {"fprop": [(32, 3136), (3136, 512)], "dgrad": [(32, 512), (3136, 512)], "wgrad": [(32, 3136), (32, 512)]}
@@ -135,28 +129,19 @@ def test_a_network_may_branch():
     assert {"b dgrad", "sum add", "both concat_grad", "mean globalpool_grad", "mean_squared_error loss"} <= set(names)
     assert "mean_squared_error accuracy" not in names
     assert not [n for n in names if n.startswith("input gradient")]
-
-
-def test_bytes_of_a_pass_that_only_moves():
-    """concat at batch 2: 4 x 4 of 4 and of 2 channels in, 6 out: 2 x 2 x 96 floats."""
+    # concat at batch 2: 4 x 4 of 4 and of 2 channels in, 6 out: 2 x 2 x 96 floats
     both = next(w for w in networks.step(FORK, 2) if w.name == "both concat")
     assert (both.problem, both.why) == (Stream("copy", 4 * 2 * 2 * 96, "float32"), "priced as a copy of the same bytes")
-
-
-def test_images_too_few_for_a_whole_stream_are_rounded_up():
     work = next(w for w in networks.step(FORK, 1) if w.name == "bn batchnorm")
     assert work.problem.elements == 8 * 8 * 32 and work.flops == 8 * 64
 
 
-def test_pools_that_are_not_measured_say_what_they_are_priced_as():
+def test_what_is_not_measured_says_what_it_is_priced_as():
     wide = Network(
         "m", "", (9, 9, 2), 2, (Layer("p", "pool", size=3, stride=2), Layer("f", "flatten"), Layer("d", "dense", 2))
     )
     assert networks.step(wide, 1)[0].why == "a window of 3 x 3 every 2, priced as 2 x 2 every 2"
     assert networks.outputs(wide)[0] == (4, 4, 2)
-
-
-def test_an_optimizer_without_a_stream_problem_says_so():
     work = networks.step(Network("m", "", (4,), 2, (Layer("d", "dense", 2),), "lamb"), 1)[-1]
     assert (work.problem, work.why) == (None, "no stream problem is a step of lamb")
 
@@ -203,7 +188,7 @@ def test_multiply_adds_of_an_image_as_published(name, billions):
     assert flops / 2e9 == pytest.approx(billions, rel=2e-3)
 
 
-def test_generators_by_name():
+def test_generators_by_name_and_unknown_models():
     assert networks.find("mlp-3072-500x3-10") == networks.mlp(3072, 500, 3, 10)
     assert [layer.units for layer in networks.mlp(8, 5, 2, 3).layers] == [5, 5, 3]
     assert networks.find("fashion-mlp-5").layers == networks.find("fashion-mlp").layers
@@ -212,6 +197,8 @@ def test_generators_by_name():
         ValueError, match="mlp-0-500x3-10: the numbers of mlp-INPUTS-WIDTHxDEPTH-OUTPUTS must be at least 1"
     ):
         networks.find("mlp-0-500x3-10")
+    with pytest.raises(ValueError, match=r"unknown model 'vgg'; known: cifar10-cnn, .*, inception-v3, mlp-INPUTS-W"):
+        networks.find("vgg")
 
 
 def test_how_the_articles_train():
@@ -266,24 +253,13 @@ def test_layers_that_cannot_be(layers, words):
         networks.outputs(Network("m", "", (4, 4, 1), 3, tuple(layers)))
 
 
-def test_unknown_models_are_named_with_those_known():
-    with pytest.raises(ValueError, match=r"unknown model 'vgg'; known: cifar10-cnn, .*, inception-v3, mlp-INPUTS-W"):
-        networks.find("vgg")
-
-
-def test_a_slow_models_row_is_waited_for_longer():
+def test_a_trainings_patience_footprint_and_json():
     """VGG-16: 3 x 15.47 G multiply-adds less the first layer's dgrad, 92.65 GFLOP a sample."""
     assert Training("cifar10-cnn", 32, 320).patience_s == pytest.approx(5 * (320 * 8.4867e-3 + 10 * 20e-3), rel=1e-4)
     assert Training("vgg-16", 1, 1).patience_s == pytest.approx(5 * (9.2648 + 0.02), rel=1e-4)
     assert Training("their.module:build", 1, 1).patience_s == pytest.approx(5 * 24e-3)
-
-
-def test_footprint_is_the_data_and_four_times_the_weights():
     assert Training("cifar10-cnn", 32, 100).footprint_bytes == 100 * 3072 * 4 + 4 * 1_667_594 * 4
     assert Training("cifar10-cnn", 32, 100, dtype="float64").footprint_bytes == 100 * 3072 * 8 + 4 * 1_667_594 * 4
-
-
-def test_a_training_row_keeps_its_fields_in_json():
     problem = Training("cifar10-cnn", 32, 9600, 2)
     assert problem.steps == 300
     assert msgspec.json.decode(msgspec.json.encode(problem), type=Training) == problem

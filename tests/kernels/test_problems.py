@@ -9,14 +9,11 @@ from kernels.problems import Conv, Matmul, Peak, Problem, Stream, Training
 from kernels.problems.arrays import ARITHMETIC, DTYPES, numpy_dtype, precision, random_array
 
 
-def test_matmul_counts():
+def test_matmul_counts_and_layouts():
     p = Matmul(2, 3, 4)
     assert (p.flops, p.bytes_moved) == (48, 4 * (8 + 12 + 6))
     assert Matmul(2, 3, 4, "bfloat16", out="float32").bytes_moved == 2 * (8 + 12) + 4 * 6
     assert Matmul(1, 1, 1, "float64").bytes_moved == 24
-
-
-def test_matmul_layouts_store_the_transposed_operand():
     shapes = {layout: [x.shape for x in Matmul(2, 3, 4, layout=layout).inputs(1)] for layout in ("nn", "nt", "tn")}
     assert shapes == {"nn": [(2, 4), (4, 3)], "nt": [(2, 4), (3, 4)], "tn": [(4, 2), (4, 3)]}
 
@@ -38,33 +35,26 @@ def test_stream_counts(operation, arrays, flops):
     assert p.bytes_moved == 2400
 
 
-def test_stream_leaves_out_the_bytes_that_fill_no_element():
-    assert Stream("triad", 2401).bytes_moved == 2400
-    with pytest.raises(ValueError, match="smallest is 24"):
-        Stream("triad", 23)
-
-
-def test_precision():
+def test_precisions_and_bytes_that_fill_no_element():
     assert precision("tf32") == ("float32", "tf32")
     assert precision("bfloat16") == ("bfloat16", "bfloat16")
     with pytest.raises(ValueError, match="unknown dtype 'float9'"):
         precision("float9")
+    assert Stream("triad", 2401).bytes_moved == 2400
+    with pytest.raises(ValueError, match="smallest is 24"):
+        Stream("triad", 23)
+    assert Training("cifar10-cnn", 32, 50_000).steps == 1563
+    assert Training("cifar10-cnn", 32, 9600).steps == 300
 
 
-def test_whole_numbers_are_whole_and_never_zero():
-    values = random_array((1000,), "bfloat16", 1, True)
-    assert values.dtype == ml_dtypes.bfloat16 and set(values.astype(float)) == {-2.0, -1.0, 1.0, 2.0}
-
-
-def test_random_data_is_standard_normal_and_follows_the_seed():
+def test_random_data_is_standard_normal_follows_the_seed_and_does_not_repeat():
     a, b = (random_array((100_000,), "float32", seed, False) for seed in (1, 1))
     assert np.array_equal(a, b) and not np.array_equal(a, random_array((100_000,), "float32", 2, False))
     assert abs(a.mean()) < 0.02 and abs(a.std() - 1) < 0.02 and (a != 0).all()
-
-
-def test_rows_of_a_large_matrix_do_not_repeat():
     values = random_array((4, 1 << 21), "float32", 1, False)
     assert not np.array_equal(values[0], values[2])
+    values = random_array((1000,), "bfloat16", 1, True)
+    assert values.dtype == ml_dtypes.bfloat16 and set(values.astype(float)) == {-2.0, -1.0, 1.0, 2.0}
 
 
 def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
@@ -75,11 +65,6 @@ def test_alignment_is_of_the_stored_rows_and_of_a_groups_channels():
         assert {p.alignment for p in (*products, *convolutions)} == {expected}
     assert Conv(1, 5, 5, 16, 64, 3, 3, groups=4).alignment == 4  # 4 and 16 channels
     assert Conv(1, 5, 5, 3, 64, 3, 3).alignment == 1  # color images
-
-
-def test_steps_count_the_short_last_batch():
-    assert Training("cifar10-cnn", 32, 50_000).steps == 1563
-    assert Training("cifar10-cnn", 32, 9600).steps == 300
 
 
 @pytest.mark.parametrize(

@@ -59,23 +59,17 @@ def test_wrong_answers_fail(p, fault):
     assert not reference.check(p, inputs, c).passed
 
 
-def test_the_full_answer_is_worked_out_by_hand():
+def test_answers_worked_out_by_hand():
     p = Matmul(1, 1, 2)
     inputs = (np.array([[1, 2]], np.float32), np.array([[-1], [2]], np.float32))
     assert reference.check(p, inputs, np.array([[3]], np.float32)).passed
     assert reference.check(p, inputs, np.array([[4]], np.float32)) == reference.Check("exact", False, 1.0)
-
-
-def test_stream_answers_by_hand():
     a, b = np.array([1.0, -2]), np.array([2.0, 1])
     answers = {
         op: reference.stream_answer(Stream(op, 48), (a, b)[: Stream.WEIGHTS[op][0]]).tolist()
         for op in ("copy", "scale", "add", "triad", "read")
     }
     assert answers == {"copy": [1, -2], "scale": [3, -6], "add": [3, -1], "triad": [7, 1], "read": [-1]}
-
-
-def test_peak_must_do_the_work_it_claims():
     p = Peak("float32", 2 * 4 * 100)
     inputs = p.inputs(1, True)
     assert reference.check(p, inputs, np.full(4, 100, np.float32)).passed

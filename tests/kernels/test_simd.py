@@ -82,15 +82,12 @@ def test_six_tiles_take_turns():
     assert sum("tilerelease" in line for line in lines) == 1
 
 
-def test_float32_sums_are_carried_over_before_they_stop_counting():
+def test_float32_sums_are_carried_over_and_no_operand_is_zero():
     # 2^36 FLOPs in trips of 2^16 are 2^20 trips; each adds 32 to a sum, 2^25 in all: two rounds
     assert peaks._plan(Peak("bfloat16", 1 << 36), 1 << 16, 32) == (2, 1 << 19)
     assert peaks._plan(Peak("bfloat16", 1 << 35), 1 << 16, 32) == (1, 1 << 19)
     with pytest.raises(ValueError, match="65536 FLOPs are too few"):
         peaks._plan(Peak("bfloat16", 1 << 16), 98304, 32)
-
-
-def test_no_operand_is_zero_and_ones_stay_ones():
     assert (peaks._operands(np.ones(2), 512).view(ml_dtypes.bfloat16) == 1).all()
     drawn = peaks._operands(Peak("bfloat16", 1).inputs(1)[0], 512).view(ml_dtypes.bfloat16).astype(float)
     assert np.isfinite(drawn).all() and (drawn != 0).all() and len(set(drawn)) > 10

@@ -65,12 +65,9 @@ def test_passes_in_a_row_are_right_and_counted(measured, operation):
     assert all(s.calls % (passes.UPDATES if operation in ("sgd", "adam") else passes.IN_A_ROW) == 0 for s in m.samples)
 
 
-def test_a_pools_gradient_behind_it_is_right(measured):
+def test_a_pools_gradient_behind_it_and_held_samples_are_right(measured):
     m = measured("stream/tensorflow/pooled", Stream("maxpool_grad", 1 << 18, "float32"))
     assert (m.status, m.reason, m.check) == ("ok", "", "each window's gradient on its largest")
-
-
-def test_samples_are_held_as_they_are(measured):
     m = measured("stream/tensorflow/dataset", Stream("copy", 1 << 18, "float32"))
     assert (m.status, m.reason, m.check) == ("ok", "", "exact")
 

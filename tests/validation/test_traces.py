@@ -98,10 +98,7 @@ def test_a_gpus_parts_are_held_against_its_own_clock(monkeypatch):
     expected = {"matmul": (2.1, 2.0, True), "copies": (0.7, 1.0, True), "dispatch and launches": (4.2, 6.5, False)}
     assert compared(h) == expected
     assert h.untold == ("5.00 % of the step in kernels whose names say nothing",)
-
-
-def test_a_gpus_step_is_the_untraced_one_with_what_its_fit_does_with_the_samples(monkeypatch):
-    """Tracing slows the host, not the GPU's clock: of 10 ms untraced the GPU is busy in 4, the host has the other 6."""
+    # tracing slows the host, not the GPU's clock: of 10 ms untraced the GPU is busy in 4, the host has the other 6
     monkeypatch.setattr(traces, "_fed", lambda m, of: 1.5 * MS)
     slow = made_trace(10, [Op("kernel", "backward", "__cublas$gemm", 3, 4 * MS)], device=4, slower=1.45)
     ((h,), _) = held(monkeypatch, {"dispatch": 4, "matmul": 4}, traced_row(slow, device="gpu:0"))
@@ -119,15 +116,12 @@ def test_what_tracing_made_much_longer_is_held_against_nothing(monkeypatch):
     assert held(monkeypatch, {"matmul": 4}, slow, apart[1]) == ([], [slow])
 
 
-def test_a_traced_row_is_no_ordinary_one_and_keeps_its_trace():
+def test_a_traced_row_is_no_ordinary_one_and_stored_traces_are_read():
     made = traced_row(made_trace(10))
     assert not switches.ordinary(made)
     assert traces.trace_of(made) == made_trace(10)
     assert traces.trace_of(row("training/keras/fit", made.problem, 1.0)) is None
-
-
-def test_stored_traces_are_read():
-    """Rows of schema 1, whose operations have a share of the time besides."""
+    # rows of schema 1, whose operations have a share of the time besides
     stored = profile.read(str(traces.REPORTS / "nvidia-h200" / traces.FOLDER)).trainings
     assert len(stored) == 5 and not any(map(switches.ordinary, stored))
     assert all(made and made.ops for made in map(traces.trace_of, stored))

@@ -152,7 +152,10 @@ INFERENCE = Inference("lenet", 1)
         (stream(1e-3, "warm"), "python -m workloads.stream --rigorous"),
         (spread(1, 1.0), "python -m workloads.training --model lenet --rigorous"),
         (row("inference/keras/call", INFERENCE, 0.1), "python -m workloads.inference --model lenet --rigorous"),
-        (row("collective/cupy/sum", types.SimpleNamespace(op="none"), 0.1), "python -m workloads.matmul --rigorous"),
+        (
+            row("collective/cupy/sum", types.SimpleNamespace(op="none", model=""), 0.1),
+            "python -m workloads.matmul --rigorous",
+        ),
     ],
 )
 def test_a_row_is_measured_again_by_its_own_workload(m, command):

@@ -31,7 +31,7 @@ def problems(*argv, of=conv):
     return of.problems(of.parser().parse_args(list(argv)))
 
 
-def test_a_models_convolutions_each_once_the_first_without_dgrad():
+def test_what_is_planned_of_models_shapes_and_what_is_varied():
     found = problems("--model", "cifar10-cnn", "--batch", "8", "--direction", "all")
     assert [(p.c_in, p.c_out, p.h, p.pad, p.direction) for p in found] == [
         (3, 32, 32, "same", "fprop"),
@@ -43,18 +43,12 @@ def test_a_models_convolutions_each_once_the_first_without_dgrad():
     assert len(set(problems("--model", "vgg-16"))) == len(problems("--model", "vgg-16")) == 9  # of 13 layers
     assert problems() == problems("--model", "cifar10-cnn", "--batch", "32", "--direction", "fprop")
     assert {p.layout for p in problems("--layout", "NCHW")} == {"NCHW"}
-
-
-def test_shapes_with_their_stride_padding_and_groups():
     (p,) = problems("--shapes", "2x9x7x6:9x3x2", "--stride", "2", "--pad", "1", "--groups", "3", "--layout", "NCHW")
     assert p == Conv(2, 9, 7, 6, 9, 3, 2, 2, 1, 3, "NCHW")
     assert problems("--shapes", "2x9x7x6:9x3x2x6")[0].pad == "same"
     both = problems("--shapes", "2x9x7x6:9x3x2", "--dtypes", "float32", "tf32", "--direction", "dgrad,wgrad")
     expected = [(way, math) for way in ("dgrad", "wgrad") for math in ("float32", "tf32")]
     assert [(p.direction, p.math) for p in both] == expected
-
-
-def test_what_is_varied_and_nothing_else():
     base = ["--shapes", "2x8x8x4:16x3x3"]
     assert [(p.n, p.c_in) for p in problems(*base, "--batch", "1:16:x4")] == [(1, 4), (4, 4), (16, 4)]
     expected = [(4, 4, 2), (8, 8, 2)]
@@ -63,14 +57,11 @@ def test_what_is_varied_and_nothing_else():
     assert [(p.h, p.w, p.c_out) for p in problems(*base, "--vary", "size", "--sizes", "8:16")] == expected
 
 
-def test_a_model_without_convolutions_is_sent_to_its_products(capsys):
+def test_a_model_without_convolutions_or_a_direction_is_refused_with_what_works(capsys):
     conv.main(["--model", "peaks", "--batch", "7"])
     assert capsys.readouterr().err.rstrip().endswith("-m workloads.matmul --model peaks --batch 7")
     dense = problems("--model", "peaks", "--batch", "7", of=matmul)
     assert {(p.m, p.n, p.k) for p in dense} == {(7, 20, 2), (7, 5, 20), (7, 1, 5)}
-
-
-def test_a_direction_that_no_layer_has():
     from kernels.networks import NETWORKS, Layer, Network
 
     layers = (Layer("conv1", "conv", 2, 3), Layer("flatten", "flatten"), Layer("classes", "dense", 2))
@@ -116,7 +107,7 @@ def test_a_crossover_known_in_closed_form_is_refined_in_batch_channels_and_size(
     assert crossing.fine and crossing.at.value == pytest.approx(true, rel=0.02) and len(sizes) < 30
 
 
-def test_families_hold_what_is_equal_in_all_else():
+def test_families_hold_what_is_equal_in_all_else_and_no_size_is_added_that_is_no_problem():
     rows = (
         [m for n in (1, 64) for m in law(n)] + law(1, direction="wgrad") + law(1, c_in=8, c_out=8) + law(1, h=16, w=16)
     )
@@ -130,9 +121,6 @@ def test_families_hold_what_is_equal_in_all_else():
     assert families.SQUARES.at(7, "bfloat16") == Matmul(7, 7, 7, "bfloat16")
     lone = [m for n in (1, 64) for m in law(n, c_in=3, h=9)]
     assert {f.varies for f in families.conv_rows(lone, least=dict.fromkeys(families.VARIES, 1))} == {"batch"}
-
-
-def test_a_size_that_is_no_problem_is_not_added():
     rows = [m for v in (8, 1024) for m in law(1, c_in=v, c_out=v, groups=8)]
     added = conv.refine(rows, "channels")
     assert added and all(r.problem.c_in % 8 == 0 for r in added)
@@ -281,14 +269,11 @@ def test_a_plan_and_its_bound_reach_the_measurement(monkeypatch):
             assert done.notes == ({"plan": "winograd"} if status == "ok" else {})
 
 
-def test_notes_are_kept_in_files():
+def test_notes_are_kept_in_files_and_outlive_the_copies_around_a_kernel():
     made = Measurement("conv/cudnn/plan", Conv(1, 4, 4, 1, 1, 3, 3), Settings("gpu:0"), "ok", notes={"plan": "eng0"})
     assert msgspec.json.decode(msgspec.json.encode(made), type=Measurement) == made
     old = msgspec.json.encode({k: v for k, v in msgspec.to_builtins(made).items() if k != "notes"})
     assert msgspec.json.decode(old, type=Measurement).notes == {}
-
-
-def test_what_a_kernel_says_of_itself_outlives_the_copies_around_it():
     from workloads.harness import copy_modes
 
     def compute():

@@ -64,12 +64,9 @@ def fed(seconds, count=2, model=FEED):
 USUAL = (two(), fit(4e-3), fit(2.2e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"), fed(1e-4))
 
 
-def test_a_gain_is_one_gpus_step_over_that_of_all():
+def test_gains_are_one_gpus_step_over_that_of_all_and_foretold_by_the_step_of_a_part():
     case = only(*USUAL)
     assert (case.count, case.gain.value, case.scaled.value) == (2, pytest.approx(2.0), pytest.approx(2.2))
-
-
-def test_foretold_is_the_step_of_a_part_under_the_strategy_and_the_all_reduce():
     case = only(*USUAL)
     assert case.foretold_step.value == pytest.approx(2.1e-3)  # 1.8 + 0.3
     assert case.foretold_gain.value == pytest.approx(4 / 2.1) and case.off == pytest.approx(4 / 2.1 / 2 - 1)
@@ -79,14 +76,8 @@ def test_foretold_is_the_step_of_a_part_under_the_strategy_and_the_all_reduce():
     assert only(*USUAL[:4]).foretold_step is None  # what feeding two GPUs takes is not known
     based = only(USUAL[0], USUAL[1], USUAL[3])  # no plain row of a part: the one under the strategy stands for it
     assert based.scaled.value == pytest.approx(2 * 1.8 / 2)
-
-
-def test_feeding_all_gpus_is_the_least_that_is_foretold():
     other = fed(9e-3, model="mlp-784-1x1-10")  # fed with smaller samples: of another case
     assert only(*USUAL[:4], other, fed(3e-3)).foretold_step.value == pytest.approx(3e-3)
-
-
-def test_a_step_that_waits_for_the_host_hides_the_all_reduce():
     waiting = (two(), fit(1.9e-3), fit(1.8e-3, 32), fit(1.8e-3, 32, strategy="DataParallel"))
     assert only(*waiting).waits
     assert only(*waiting).foretold_step is None and only(*waiting, fed(0.7e-3)).foretold_step is None
@@ -96,6 +87,10 @@ def test_a_step_that_waits_for_the_host_hides_the_all_reduce():
     quicker = (feeding[0], fed(0.4e-3))
     assert only(*waiting, *quicker).foretold_step.value == pytest.approx(1.8e-3)
     assert not only(*USUAL).waits
+    off = {**JAX, "jit_compile": "off"}
+    others = [fit(4e-3, given=off), fit(4e-3, given={**JAX, "dropout": "on"}), fit(4e-3, 64, device="gpu:1")]
+    case = only(two(), *others, fit(4e-3, model="lenet"), fit(4e-3, status="skipped"))
+    assert (case.one, case.part, case.gain, case.off) == (None, None, None, None)
 
 
 def test_bus_bandwidth_is_that_of_nccl_tests_and_a_stored_sum_stands_in():
@@ -109,13 +104,6 @@ def test_bus_bandwidth_is_that_of_nccl_tests_and_a_stored_sum_stands_in():
     told = data_parallel.all_reduce(only(two(summed=0), *stored))
     assert told.value == pytest.approx(1e-4 * (1 + 1670376 / 5000000))
     assert data_parallel.all_reduce(only(two(summed=0), *stored[:2])) is None  # larger than any that was measured
-
-
-def test_rows_of_another_setting_are_no_side_of_a_case():
-    off = {**JAX, "jit_compile": "off"}
-    others = [fit(4e-3, given=off), fit(4e-3, given={**JAX, "dropout": "on"}), fit(4e-3, 64, device="gpu:1")]
-    case = only(two(), *others, fit(4e-3, model="lenet"), fit(4e-3, status="skipped"))
-    assert (case.one, case.part, case.gain, case.off) == (None, None, None, None)
 
 
 LOSSES = (2.0, 1.0, 0.5)
@@ -146,7 +134,7 @@ def test_rounding_that_grows_from_step_to_step_is_no_fault():
     assert told in " ".join(data_parallel_words.lines([one, several]))
 
 
-def test_what_is_said_of_a_model():
+def test_what_is_said_of_a_model_and_of_those_that_gain_most_and_least():
     said = data_parallel_words.lines(USUAL)
     assert said[0] == (
         "2 GPUs train cifar10-cnn (S0) 2.00 (2.00..2.00) times as fast at batch 64 in all (foretold 1.90: "
@@ -162,9 +150,19 @@ def test_what_is_said_of_a_model():
     )
     assert len(said) == 3
     assert data_parallel_words.lines([fit(4e-3), fit(4e-3, 32)]) == []
+    four = fit(2e-3, 64, 4, "DataParallel", values={"jit_compile": 1.0})
+    less = fit(5e-3, 32, 4, "DataParallel", values={"jit_compile": 1.0})
+    said = data_parallel_words.lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
+    assert said[0] == (
+        "4 GPUs instead of one: of 2 trainings cifar10-cnn (S0) gains most, 2.00 (2.00..2.00) times as fast at "
+        "batch 64 in all; cifar10-cnn (S0) gains least, 0.800 (0.800..0.800) times as fast at batch 32 in all "
+        "(Keras on JAX, jit on)."
+    )
+    assert "instead of one" not in said[1]  # one training on two GPUs has no most and least
+    assert data_parallel_words.between(Estimate(2.0, 1.0, math.inf)) == "2.00 (at least 1.00)"
 
 
-def test_where_steps_tell_nothing_epochs_speak(monkeypatch):
+def test_where_steps_tell_nothing_epochs_speak_and_a_gain_that_may_be_none_is_said_to_be(monkeypatch):
     """Epochs of 3 ms a step on two GPUs, of 2 ms on one; a step of 1 ms on two that may be none at all."""
     rows, noisy = (two(3e-3), fit(2e-3)), Estimate(1e-3, -0.5e-3, 2.5e-3)
     known = {"2": noisy, "1": Estimate(2e-3, 1.9e-3, 2.1e-3)}
@@ -177,28 +175,12 @@ def test_where_steps_tell_nothing_epochs_speak(monkeypatch):
         "batch 64 in all (Keras on JAX, jit on)."
     )
     assert not any("times as fast at batch 64 in all (foretold" in s for s in said)
-
-
-def test_a_gain_that_may_be_none_is_said_to_be(monkeypatch):
     wide = {"1": Estimate(2e-3, 1.9e-3, 2.1e-3), "2": Estimate(1.5e-3, 1e-3, 2.5e-3)}
     monkeypatch.setattr(data_parallel, "step", lambda m: wide[m.settings.switches.get("replicas", "1")])
     said = data_parallel_words.lines((two(1.5e-3), fit(2e-3)))
     assert said[0].startswith(
         "2 GPUs train cifar10-cnn (S0) 1.33 (0.760..2.10) times as fast, or no faster, at batch 64 in all"
     )
-
-
-def test_the_trainings_that_gain_most_and_least_come_first_the_most_gpus_before_others():
-    four = fit(2e-3, 64, 4, "DataParallel", values={"jit_compile": 1.0})
-    less = fit(5e-3, 32, 4, "DataParallel", values={"jit_compile": 1.0})
-    said = data_parallel_words.lines([two(), fit(4e-3), fit(4e-3, 32), less, four])
-    assert said[0] == (
-        "4 GPUs instead of one: of 2 trainings cifar10-cnn (S0) gains most, 2.00 (2.00..2.00) times as fast at "
-        "batch 64 in all; cifar10-cnn (S0) gains least, 0.800 (0.800..0.800) times as fast at batch 32 in all "
-        "(Keras on JAX, jit on)."
-    )
-    assert "instead of one" not in said[1]  # one training on two GPUs has no most and least
-    assert data_parallel_words.between(Estimate(2.0, 1.0, math.inf)) == "2.00 (at least 1.00)"
 
 
 def held(state, temporary):
@@ -233,7 +215,7 @@ def test_memory_halves_for_activations_alone_and_depth_is_not_helped():
     assert "64.0 MiB and 60.0 MiB: shared in part." in " ".join(data_parallel_words.lines([rows[0], part]))
 
 
-def test_the_claims_of_s3c():
+def test_the_claims_of_s3c_and_xla_turned_off_by_a_second_gpu():
     small, large = (two(3.9e-3, 32), fit(4e-3, 32)), (two(10e-3, 2048), fit(19e-3, 2048))
     (said,) = [s for s in data_parallel_words.lines([*small, *large]) if s.startswith("S3c")]
     assert "with Keras on JAX the first holds at the smallest batch, the second holds" in said
@@ -244,9 +226,6 @@ def test_the_claims_of_s3c():
         if s.startswith("S3c")
     ]
     assert "the first does not hold at the smallest batch, the second does not hold for every model" in said
-
-
-def test_a_second_gpu_turns_xla_off_under_mirrored_strategy():
     own = {"data": "synthetic", "dropout": "off", "shuffle": "off"}
     rows = [
         fit(6e-3, 64, 2, "MirroredStrategy", given={**own, "jit_compile": "off"}, values={"jit_compile": 0.0}),
@@ -262,7 +241,7 @@ def test_a_second_gpu_turns_xla_off_under_mirrored_strategy():
     assert "refused" not in " ".join(data_parallel_words.lines(rows[:2]))
 
 
-def test_the_page_has_a_line_for_each_training_and_none_for_parts_of_a_cpu():
+def test_the_page_has_a_line_for_each_training_spread_over_gpus():
     lines = page.section([*USUAL[:4], fed(3e-3)])
     (cells,) = [line for line in lines if line.startswith("| cifar10-cnn")]
     assert cells.startswith(
@@ -273,9 +252,6 @@ def test_the_page_has_a_line_for_each_training_and_none_for_parts_of_a_cpu():
     assert lines == trainings_page.section(page_of([*USUAL[:4], fed(3e-3)]))[-len(lines) :]
     parts = [msgspec.structs.replace(m, settings=msgspec.structs.replace(m.settings, device="cpu")) for m in USUAL]
     assert page.section(parts) == [] and page.section([fit(4e-3)]) == []
-
-
-def test_rows_spread_over_gpus_are_no_rows_of_one_gpu():
     assert [switches.ordinary(m) for m in USUAL] == [False, True, True, False, False]
 
 
@@ -303,7 +279,7 @@ def test_the_study_has_all_that_a_prediction_takes_with_one_jit_setting():
     assert not [r for r in found if r.problem.samples % r.problem.batch]
 
 
-def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkeypatch):
+def test_the_study_has_both_jit_settings_and_libraries_that_are_here_and_no_more_gpus_than_there_are(monkeypatch):
     monkeypatch.setattr(studies, "available", lambda library: True)
     found = rows_of("--study data-parallel")
     several = [switches.of(r) for r in found if switches.replicas(r) > 1]
@@ -315,9 +291,12 @@ def test_the_study_has_both_jit_settings_and_both_libraries_that_are_here(monkey
     assert {switches.of(r)["keras_backend"] for r in rows_of("--study data-parallel")} == {"jax"}
     with pytest.raises(options.Missing, match="tensorflow is not installed"):
         rows_of("--study data-parallel --keras-backend tensorflow")
+    monkeypatch.setattr(studies, "available", lambda library: True)
+    assert not [r for r in rows_of("--study all", GPU_MACHINE) if switches.replicas(r) > 1]
+    assert [r for r in rows_of("--study all", TWO) if switches.replicas(r) > 1]
 
 
-def test_four_gpus_take_a_quarter_each():
+def test_four_gpus_take_a_quarter_each_and_gpus_on_the_command_line():
     four = msgspec.structs.replace(TWO, gpus=TWO.gpus * 2)
     counts = {
         switches.replicas(r): r.problem.batch
@@ -332,9 +311,6 @@ def test_four_gpus_take_a_quarter_each():
         if r.settings.switches.get("strategy") and switches.replicas(r) == 1
     }
     assert one == {("mnist-cnn", 8), ("mlp-784-1x1-10", 32)}
-
-
-def test_gpus_on_the_command_line():
     found = rows_of("--gpus 1 2 --keras-backend jax --batch 64 --dropout off")
     expected = [(1, None, "gpu:0"), (2, "DataParallel", "gpu:0")]
     assert [(switches.replicas(r), r.settings.switches.get("strategy"), r.settings.device) for r in found] == expected
@@ -363,12 +339,6 @@ def test_what_cannot_be_spread_is_one_error(words, here, code, message):
     with pytest.raises(options.Stop, match=re.escape(message)) as stop:
         rows_of(words, here)
     assert stop.value.code == code
-
-
-def test_all_studies_leave_out_what_takes_more_gpus_than_there_are(monkeypatch):
-    monkeypatch.setattr(studies, "available", lambda library: True)
-    assert not [r for r in rows_of("--study all", GPU_MACHINE) if switches.replicas(r) > 1]
-    assert [r for r in rows_of("--study all", TWO) if switches.replicas(r) > 1]
 
 
 # ---------------------------------------------------------------- the real thing, on parts of a CPU

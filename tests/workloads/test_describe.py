@@ -65,14 +65,13 @@ def test_an_unknown_layer_is_priced_as_a_dense_one_with_its_weights():
     assert ("odd", "dgrad") not in found and ("odd", "wgrad") in found  # nothing below it learns
     assert found["odd", "odd"].problem.bytes_moved == 4 * 2 * (6 * 4 + 5)
     assert found["odd", "adam weights"].problem.elements == 80
-
-
-def test_an_unknown_layer_without_weights_only_moves_its_arrays():
     found = works(Layer("odd", "Odd", shape=(5,)), Layer("out", "dense", 3))
     assert [direction for layer, direction in found if layer == "odd"] == ["odd"]
+    with pytest.raises(ValueError, match="unknown kind 'Odd'"):
+        networks.outputs(Network("own", "", (4,), 3, (Layer("odd", "Odd"),)))
 
 
-def test_a_frozen_layer_has_no_gradient_of_its_weights():
+def test_frozen_layers_have_no_gradients_of_weights_and_keep_their_running_values():
     frozen = Layer("a", "dense", 5, trainable=False)
     found = works(frozen, Layer("out", "dense", 3), shape=(4,))
     assert [d for layer, d in found if layer == "a"] == ["fprop", "bias"]
@@ -81,32 +80,21 @@ def test_a_frozen_layer_has_no_gradient_of_its_weights():
     assert [d for layer, d in between if layer == "a"] == ["fprop", "dgrad", "bias"]
     network = Network("own", "", (4,), 3, (frozen,))
     assert (networks.parameters(network), networks.trainable(network)) == (25, 0)
-
-
-def test_frozen_normalization_keeps_to_its_running_values():
     norm = Layer("bn", "batchnorm", trainable=False)
     found = works(norm, Layer("out", "dense", 3), shape=(4,))
     assert found["bn", "batchnorm"].problem.operation == "scale" and ("bn", "batchnorm_grad") not in found
     assert networks.parameters(Network("own", "", (4,), 4, (norm,))) == 16
 
 
-def test_an_embedding_moves_rows_of_its_table():
+def test_embeddings_and_relatives_of_adam_are_priced():
     network = Network("own", "", (6,), 3, (Layer("words", "embedding", 4, weights=200), Layer("flat", "flatten")))
     found = {(w.layer, w.direction): w for w in step(network, 2)}
     assert networks.outputs(network)[0] == (6, 4) and networks.parameters(network) == 200
     assert found["words", "lookup"].problem.bytes_moved == 2 * 4 * (2 * 6 * 4)
     assert found["words", "adam embeddings"].problem.elements == 200
-
-
-def test_relatives_of_adam_are_priced_as_adam():
     network = Network("own", "", (4,), 3, (Layer("out", "dense", 3),), "nadam")
     update = next(w for w in step(network, 2) if w.direction == "nadam kernel")
     assert update.problem.operation == "adam" and update.why == "priced as adam: the same arrays"
-
-
-def test_a_kind_without_a_shape_is_still_refused():
-    with pytest.raises(ValueError, match="unknown kind 'Odd'"):
-        networks.outputs(Network("own", "", (4,), 3, (Layer("odd", "Odd"),)))
 
 
 # ---------------------------------------------------------------- the command
@@ -129,7 +117,7 @@ class Answering:
         self.closed = True
 
 
-def test_a_model_is_printed_layer_by_layer(monkeypatch, capsys):
+def test_a_model_is_printed_layer_by_layer_and_a_table_needs_no_process(monkeypatch, capsys):
     made = (Layer("odd", "Odd", shape=(5,), weights=20), Layer("out", "dense", 3))
     own = Network("tests.support.own_models:classes", "", (4,), 3, made)
     answering = Answering("ok", notes={"layers": msgspec.json.encode(own).decode()})
@@ -140,9 +128,12 @@ def test_a_model_is_printed_layer_by_layer(monkeypatch, capsys):
     assert said.splitlines()[-1].startswith("not known: odd (Odd); what they take is estimated")
     assert describe.main(["--model", "tests.support.own_models:classes", "--format", "json"]) == options.OK
     assert msgspec.json.decode(capsys.readouterr().out, type=Network) == own
+    monkeypatch.setattr(worker, "Worker", None)
+    assert describe.main(["--model", "peaks", "--format", "json"]) == options.OK
+    assert json.loads(capsys.readouterr().out)["name"] == "peaks"
 
 
-def test_a_model_that_never_comes_ends_in_one_line(monkeypatch, capsys):
+def test_a_model_that_never_comes_or_raises_ends_in_one_line(monkeypatch, capsys):
     answering = Answering("failed", "stopped after its time limit of 7 s")
     monkeypatch.setattr(worker, "Worker", answering)
     assert describe.main(["--model", "tests.support.own_models:classes", "--time-limit", "7"]) == options.MISSING
@@ -153,18 +144,9 @@ def test_a_model_that_never_comes_ends_in_one_line(monkeypatch, capsys):
     )
     assert said[1].endswith("--model tests.support.own_models:classes --time-limit 35")
     assert len(said) == 2 and answering.timeout_s == 7
-
-
-def test_a_model_that_raises_says_what(monkeypatch, capsys):
     monkeypatch.setattr(
         worker, "Worker", Answering("failed", "tests.support.own_models:classes() fails: RuntimeError: no")
     )
     assert describe.main(["--model", "tests.support.own_models:classes"]) == options.MISSING
     expected = "error: tests.support.own_models:classes() fails: RuntimeError: no"
     assert capsys.readouterr().err.splitlines()[0] == expected
-
-
-def test_a_table_needs_no_process(monkeypatch, capsys):
-    monkeypatch.setattr(worker, "Worker", None)
-    assert describe.main(["--model", "peaks", "--format", "json"]) == options.OK
-    assert json.loads(capsys.readouterr().out)["name"] == "peaks"

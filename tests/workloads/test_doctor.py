@@ -30,31 +30,22 @@ def complains(finding: Finding, level: str, *words: str) -> bool:
     return finding.level == level and all(word in text for word in words) and bool(finding.why and finding.fix)
 
 
-def test_python(monkeypatch):
-    assert only(health.python()).level == "ok"
-    monkeypatch.setattr(health.sys, "version_info", (3, 10, 2))
-    assert complains(only(health.python()), "problem")
-
-
-def test_dependencies_are_the_projects():
+def test_python_and_dependencies(monkeypatch, tmp_path):
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(health.DEPENDENCIES.values()) == set(project["dependencies"])
-
-
-def test_a_missing_and_a_broken_dependency(monkeypatch):
     assert only(health.dependencies()).level == "ok"
     monkeypatch.setitem(sys.modules, "rich", None)
     missing, rest = health.dependencies()
     assert complains(missing, "problem", "rich", "pip install rich")
     assert "rich" not in rest.seen
-
-
-def test_another_package_called_kernels(monkeypatch, tmp_path):
     assert only(health.packages()).level == "ok"
     foreign = types.ModuleType("kernels")
     foreign.__file__ = str(tmp_path / "kernels" / "__init__.py")
     monkeypatch.setitem(sys.modules, "kernels", foreign)
     assert complains(only(health.packages()), "problem", foreign.__file__)
+    assert only(health.python()).level == "ok"
+    monkeypatch.setattr(health.sys, "version_info", (3, 10, 2))
+    assert complains(only(health.python()), "problem")
 
 
 @pytest.mark.parametrize(
@@ -191,7 +182,7 @@ def test_a_child_answers_fails_and_runs_out_of_time():
     assert health.child("import time; time.sleep(60)", limit_s=0.3)[0] is None
 
 
-def test_disk(monkeypatch, tmp_path):
+def test_disk_and_memory(monkeypatch, tmp_path):
     monkeypatch.setattr(health, "ROOT", tmp_path)
     usage = types.SimpleNamespace(free=1 << 40)
     monkeypatch.setattr(health.shutil, "disk_usage", lambda folder: usage)
@@ -200,9 +191,6 @@ def test_disk(monkeypatch, tmp_path):
     assert complains(only(health.disk()), "warn", "df -h")
     monkeypatch.setattr(health.os, "access", lambda *_: False)
     assert complains(only(health.disk()), "problem", "may not be written")
-
-
-def test_memory(monkeypatch):
     monkeypatch.setattr(facts, "memory_available", lambda device: 8 << 30)
     assert only(health.memory()).level == "ok"
     monkeypatch.setattr(facts, "memory_available", lambda device: 1 << 30)
@@ -227,7 +215,7 @@ def test_governor(tmp_path, governor, driver, level):
     assert only(health.governor(tmp_path / "none")).level == "ok"
 
 
-def test_a_busy_machine():
+def test_a_busy_machine_and_this_one(monkeypatch):
     values = {"cpu_clock_hz": 3e9, "steal_fraction": 0.08, "other_load_fraction": 0.5, "throttled_s": 0.2}
     assert [f.level for f in doctor.judged(values, ())] == ["ok"] * 4
     found = doctor.judged(values, ("cpu-clock", "steal", "quota", "other-load"))
@@ -235,9 +223,6 @@ def test_a_busy_machine():
     words = " ".join(finding.seen for finding in found)
     assert all(part in words for part in ("3.00 GHz", "50%", "8%", "0.200 s"))
     assert [f.level for f in doctor.judged({"cpu_clock_hz": 3e9}, ())] == ["ok"] * 4, "a kernel that does not count"
-
-
-def test_quiet_looks_at_this_machine(monkeypatch):
     monkeypatch.setattr(doctor, "_WATCH_S", 0.08)
     assert [finding.check for finding in doctor.quiet()] == ["clock", "load", "steal", "quota"]
 

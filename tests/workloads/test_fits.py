@@ -111,14 +111,11 @@ def test_when_to_stop(seconds, spent, reason):
     assert keras_fit._enough([float(s) for s in seconds], spent, Limits(max_time=2)) == reason
 
 
-def test_the_loss_run_begins_anew_and_keeps_to_whole_batches(monkeypatch):
+def test_the_loss_run_begins_anew_and_samples_are_held_within_a_bound(monkeypatch):
     for samples, asked in ((9600, 640), (100, 96), (64, 64), (20, 20)):
         clock = Clock(monkeypatch, 32)
         assert len(keras_fit.learned(clock.trainer, Training("m", 32, samples)).losses) == 3
         assert clock.calls == ["restore", (asked, 3)]
-
-
-def test_samples_are_held_for_several_steps_within_a_bound():
     assert keras_fit.samples_held(Training("m", 32, 100), 12288) == 200 * 32
     # 96 MiB a batch: two, and the bound is 256
     assert keras_fit.samples_held(Training("m", 8192, 8192), 12288) == 2 * 8192

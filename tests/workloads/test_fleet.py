@@ -284,6 +284,8 @@ def test_one_node_says_its_plan_and_measures_what_is_not_known():
     assert [(m.key, m.status) for m in rows] == [(plan.rows["peak"][0].key, "ok")] and not bad
     assert [run.command for run in runs] == ["python -m workloads.suite --ray auto"]
     assert b"[1/" in files["suite.log"]
+    with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
+        list(cluster.measure_node(b"{\n", {}, 1))
 
 
 def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_for(tmp_path):
@@ -302,11 +304,6 @@ def test_a_host_of_several_gpus_measures_them_together_too_where_all_are_asked_f
     assert files(2, "--device", "all", "--only", "peers") == both
     with pytest.raises(options.Usage, match="peers takes several GPUs"):
         files(1, "--device", "all", "--only", "peers")
-
-
-def test_a_node_whose_suite_breaks_says_its_last_words():
-    with pytest.raises(RuntimeError, match=r"its suite ended with exit code 1: .*JSONDecodeError"):
-        list(cluster.measure_node(b"{\n", {}, 1))
 
 
 _CLUSTER = """

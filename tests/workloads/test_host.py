@@ -145,13 +145,10 @@ def test_no_cgroups_at_all(tmp_path):
     assert host.memory_limit(tmp_path) is None
 
 
-def test_ticks_count_only_the_cpus_asked_for(tmp_path):
+def test_ticks_and_meminfo(tmp_path):
     stat = "cpu  9 9 9 9 9 9 9 9\ncpu0 100 10 50 1000 3 5 35 20 0 0\ncpu1 1000 0 0 0 0 0 0 0 0 0\nintr 5\n"
     seen = host.ticks(frozenset({0}), write(tmp_path, {"proc/stat": stat}))
     assert seen == (200 / host.TICKS_A_SECOND, 20 / host.TICKS_A_SECOND)
-
-
-def test_meminfo(tmp_path):
     text = "MemTotal:       1000 kB\nMemFree:         100 kB\nMemAvailable:    600 kB\nHugePages_Total:   0\n"
     assert host.memory(write(tmp_path, {"proc/meminfo": text})) == (1024000, 614400)
     assert host.memory(tmp_path / "none")[0] > 0, "psutil answers where there is no /proc/meminfo"

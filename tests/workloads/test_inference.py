@@ -112,12 +112,9 @@ def test_wrong_answers_are_named(change, words):
     assert error < 0.01 or wrong
 
 
-def test_a_reference_that_answers_all_alike_checks_nothing_and_says_so():
+def test_a_reference_that_answers_alike_and_probabilities_of_a_sigmoid():
     same = np.full((4, 2), 0.5)
     assert "nothing can be compared" in inference_row.compared(same, same, same, True, "float32")[1]
-
-
-def test_probabilities_of_a_sigmoid_need_not_sum_to_one():
     assert inference_row.compared(REFERENCE * 2, REFERENCE * 2, REFERENCE, False, "float32") == (0.0, "")
 
 
@@ -214,9 +211,9 @@ def test_rows_follow_the_model_then_the_batch_the_devices_in_turns():
     seeds = inference.rows(arguments("--model seeds --batch 1 --modes resident"), CPU_MACHINE)
     assert [r.problem.model for r in seeds] == list(inference.SEEDS)
     assert {r.kernel for r in seeds} == {CALL}
-
-
-def test_switches_and_requests_are_written_into_the_rows():
+    args = arguments("--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip")
+    found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
+    assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
     words = "--variants serve --in-flight 1 8 --onednn on off --jit on"
     found = inference.rows(arguments(words), GPU_MACHINE)
     sides = [("cpu", {"TF_ENABLE_ONEDNN_OPTS": "1"}), ("cpu", {"TF_ENABLE_ONEDNN_OPTS": "0"}), ("gpu:0", {})]
@@ -280,6 +277,12 @@ def test_the_batch_from_which_the_gpu_wins():
     assert [(r.settings.device, r.problem.batch) for r in added] == [("cpu", 4), ("gpu:0", 4)]
     more = [answered(4, 5.01e-3), answered(4, 5e-3, device="gpu:0")]
     assert {r.problem.batch for r in inference.refine(two_sides() + more)} <= {3, 5, 6}
+    beside = answered(4, 1e-9, device="gpu:0", switches={"beside": "student"})
+    other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
+    ((_, _, answer),) = said.crossovers([*two_sides(), beside, other])
+    assert [p.n for p in answer.points] == [1, 2, 8, 16]
+    assert {c.precision for c in said.cases([other])} == {"mixed_float16"}
+    assert said.cases([beside]) == {}
 
 
 def test_sentences_by_hand():
@@ -300,7 +303,7 @@ def test_sentences_by_hand():
     ]
 
 
-def test_joules_are_of_one_way_of_answering():
+def test_joules_and_smallest_batches_are_of_what_both_have():
     """model.predict was metered at one batch more than the way that is metered at two: its joules do not stand beside theirs."""
 
     def metered(batch: int, joules: float, **more):
@@ -311,9 +314,6 @@ def test_joules_are_of_one_way_of_answering():
     assert inference_words.energy_sentences(case, rows) == [
         "lenet: a sample takes 0.500 J on the GPU at batch 1 and 0.200 J on the GPU at batch 4 (array to array)."
     ]
-
-
-def test_the_smallest_batch_told_is_one_that_both_sides_answered():
     at_once = [(1, 1e-3, "cpu"), (8, 2e-3, "cpu"), (8, 1e-3, "gpu:0"), (64, 9e-3, "cpu")]
     rows = [answered(batch, {"host-latency": s}, device=device) for batch, s, device in at_once]
     first = [line for line in inference_words.lines(rows) if " answers, in samples a second: " in line]
@@ -341,27 +341,21 @@ def test_no_winner_is_named_where_the_intervals_meet():
     assert words.endswith("become neither more nor fewer for certain on the CPU.")
 
 
-def test_devices_take_turns_so_that_a_stopped_plan_has_both_sides():
-    args = arguments("--model lenet --batch 1 4 --onednn on off --variants call --modes roundtrip")
-    found = [(r.settings.device, r.problem.batch) for r in inference.rows(args, GPU_MACHINE)]
-    assert found == [("cpu", 1), ("cpu", 1), ("gpu:0", 1), ("cpu", 4), ("cpu", 4), ("gpu:0", 4)]
-
-
-def test_rows_of_other_precisions_or_beside_something_stand_for_no_side():
-    beside = answered(4, 1e-9, device="gpu:0", switches={"beside": "student"})
-    other = answered(4, 1e-9, device="gpu:0", switches={"precision": "mixed_float16"})
-    ((_, _, answer),) = said.crossovers([*two_sides(), beside, other])
-    assert [p.n for p in answer.points] == [1, 2, 8, 16]
-    assert {c.precision for c in said.cases([other])} == {"mixed_float16"}
-    assert said.cases([beside]) == {}
-
-
-def test_the_cpus_queue_is_no_way_of_its_own():
+def test_queued_calls_in_words():
     gpu = answered(1, {"host-latency": 2e-3, "host-throughput": 1e-3}, mode="resident", device="gpu:0")
     cpu = answered(1, 3e-3, mode="resident")
     line = inference_words.rate_sentence(*next(iter(said.cases([cpu, gpu]).items())), 1)
     assert "calls queued, 333 on the CPU and 1000 on the GPU (3.00 times as many)" in line
     assert "queued" not in inference_words.rate_sentence(*next(iter(said.cases([cpu]).items())), 1)
+    # 5 ms queued beside 3 ms waited for at batch 1; at batch 4 they queue as they should
+    rows = [
+        answered(batch, {"host-latency": waited, "host-throughput": queued}, mode="resident", device="gpu:0")
+        for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))
+    ]
+    (case,) = said.cases(rows)
+    (line,) = inference_words.queued_sentences(case, rows, [1, 4])
+    assert line.startswith("lenet: calls queued took longer than calls waited for, 5.00 ms beside 3.00 ms at batch 1: ")
+    assert line in inference_words.lines(rows) and inference_words.queued_sentences(case, rows, [4]) == []
 
 
 def test_the_table_shows_the_rate_of_requests_and_failures(capsys):
@@ -396,15 +390,3 @@ def test_the_page_has_a_line_for_each_batch_and_way():
     assert [r[1] for r in rows] == ["1", "2", "8", "16"]
     assert (rows[0][3], rows[0][5], *rows[0][7:]) == ("2.00 ms", "4.25 ms", "500", "235", "0.471")
     assert page.section([]) == []
-
-
-def test_queued_calls_slower_than_waited_ones_are_said_to_be_disturbed():
-    """5 ms queued beside 3 ms waited for at batch 1; at batch 4 they queue as they should."""
-    rows = [
-        answered(batch, {"host-latency": waited, "host-throughput": queued}, mode="resident", device="gpu:0")
-        for batch, waited, queued in ((1, 3e-3, 5e-3), (4, 3e-3, 2e-3))
-    ]
-    (case,) = said.cases(rows)
-    (line,) = inference_words.queued_sentences(case, rows, [1, 4])
-    assert line.startswith("lenet: calls queued took longer than calls waited for, 5.00 ms beside 3.00 ms at batch 1: ")
-    assert line in inference_words.lines(rows) and inference_words.queued_sentences(case, rows, [4]) == []

@@ -20,7 +20,7 @@ def rows(*flags: str, here=CPU_MACHINE) -> list[Row]:
     return launch.rows(launch.parser().parse_args(["-q", *flags]), here)
 
 
-def test_counts_threads_and_once_are_planned():
+def test_counts_threads_and_once_are_planned_and_calls_counts_and_variants_choose():
     made = rows("--backends", "numba")
     prange = {(r.problem.count, r.settings.threads) for r in made if r.kernel == "launch/numba/prange"}
     threads = {t for _, t in prange}
@@ -30,9 +30,6 @@ def test_counts_threads_and_once_are_planned():
     assert [(r.kernel, r.problem.call) for r in once] == [("launch/numba/once", c) for c in ("import", "compile")]
     assert {r.settings.process for r in once} == {"fresh"}
     assert {r.settings.process for r in made if not r.problem.once} == {"warm"}
-
-
-def test_calls_counts_and_variants_choose():
     asked = ("--calls", "elementwise", "--counts", "3")
     assert {r.problem for r in rows("--backends", "numpy", *asked)} == {Launch("elementwise", 3)}
     assert {r.kernel for r in rows("--backends", "numba", "--variants", "once")} == {"launch/numba/once"}
@@ -83,16 +80,13 @@ def test_the_command_prints_rows_and_constants(tmp_path, capsys):
     assert {(line["variant"], line["call"], line["count"]) for line in lines} == expected
 
 
-def test_cells_have_every_clock_and_the_switch():
+def test_cells_have_every_clock_and_a_refused_row_is_not_in_the_table(capsys):
     clocks = {"host-latency": 10.3e-6, "host-throughput": 5.2e-6, "host-issue": 5.1e-6, "device": 2.5e-6}
     m = row("launch/cupy/rawkernel", Launch("empty"), clocks, flags=("cpu-clock",))
     expected = ["cupy/rawkernel", "empty x1", "gpu:0", "10.3", "0", "5.20", "5.10", "2.50", "cpu-clock"]
     assert launch.Table().cells(m) == expected
     failed = row("launch/cupy/graph", Launch("empty"), None, status="failed", reason="no memory")
     assert launch.Table().cells(failed)[3:] == ["failed", "", "", "", "", "no memory"]
-
-
-def test_a_refused_row_is_not_in_the_table(capsys):
     launch.Table().shown(row("launch/cupy/graph", Launch("copy"), None, status="skipped", reason="it has no copy"))
     assert capsys.readouterr().out == ""
 
@@ -122,13 +116,10 @@ def test_what_a_backend_has_not_is_skipped_with_the_reason():
     assert (m.status, m.reason) == ("skipped", "numba has no device_start of its own; it has import, compile")
 
 
-def test_a_process_that_is_not_fresh_fails():
+def test_a_process_that_is_not_fresh_or_lacks_the_library_fails(monkeypatch):
     importlib.import_module("numba")
     with pytest.raises(RuntimeError, match="numba is imported already"):
         startup.measure(once("numba", "import"))
-
-
-def test_a_missing_library_is_not_installed(monkeypatch):
     for name in ("cupy", "cupy_backends"):
         monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(

@@ -117,4 +117,4 @@ def name(row: Row, rigorous: bool = False) -> str:
     many = [f"in {FRESH} processes"] * rigorous
     if row.settings.process == "fresh":
         many = ["each trial in a fresh process" if row.kernel.endswith("/trial") else f"in {FRESH} fresh processes"]
-    return " ".join([plan.name(row), getattr(row.problem, "dtype", ""), *given, *many])
+    return " ".join([plan.name(row), row.problem.dtype, *given, *many])

@@ -72,7 +72,7 @@ def prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[
 def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple[np.ndarray, ...]) -> Prepared:
     if settings.device == "cpu" and settings.mode != "resident":
         raise ValueError("a CPU kernel's data is where it is: there is nothing to copy")
-    if problem.op in ("peer", "collective"):  # several GPUs: the kernel places its data and knows what to wait for
+    if problem.members:  # several GPUs: the kernel places its data and knows what to wait for
         run = kernel.bind(problem, *inputs)
         return Prepared(run, run.on_host, run.synchronize)
     if kernel.backend in HANDLERS:
@@ -93,7 +93,7 @@ def _prepare(kernel: Kernel, problem: Problem, settings: Settings, inputs: tuple
         "roundtrip-pinned": _buffered,
     }
     run, on_host = make[settings.mode](cupy, kernel, problem, inputs, settings.mode == "roundtrip-pinned", stream)
-    out = numpy_dtype(getattr(problem, "out", problem.dtype))
+    out = numpy_dtype(problem.out)
 
     def result(value):
         if value is None:  # an empty call

@@ -36,13 +36,13 @@ def raised(
         "few-threads": row.device == "cpu" and 0 < taken(kernel.backend) < (row.settings.threads or 0),
         "lesser-kernels": row.device == "cpu"
         and kernel.backend == "numpy"
-        and row.problem.op in ("matmul", "conv")
+        and row.problem.products
         and facts.lesser_blas(facts.blas()),
         "oversubscribed": row.device == "cpu" and (row.settings.threads or 0) > facts.usable_threads(),
         "slow-governor": row.device == "cpu" and slow_governor(),
         "foreign-kernels": foreign(registry.FOLDER),
     }
-    if prepared.bound is None and row.problem.op in ("matmul", "conv") and row.settings.mode == "resident":
+    if prepared.bound is None and row.problem.products and row.settings.mode == "resident":
         value = prepared.run()
         if prepared.synchronize:
             prepared.synchronize()

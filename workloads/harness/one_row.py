@@ -87,7 +87,7 @@ def cause(error: str) -> str:
 
 def not_locked(problem: Problem, error: str) -> str:
     """Why page-locked memory was refused, naming the limit that a user can raise; "" when that is not what happened."""
-    locked = getattr(problem, "locked_bytes", 0)
+    locked = problem.locked_bytes
     if not locked or not any(name in error for name in _NOT_LOCKED):
         return ""
     limit = lock_limit()
@@ -127,7 +127,7 @@ def require_memory(problem: Problem, device: str, free=facts.memory_available) -
 
     Page-locked memory is taken from everybody until it is given back, so at most half of what is free is asked for.
     """
-    locked, most = getattr(problem, "locked_bytes", 0), free("cpu") // 2
+    locked, most = problem.locked_bytes, free("cpu") // 2
     if locked > most:
         raise DoesNotFit(
             f"needs {locked / 2**30:.3g} GiB of {problem.host_memory} host memory; at most half of what is free, "
@@ -146,7 +146,7 @@ def measure(row: Row, limits: Limits, seed: int) -> Measurement:
     """A row whole: what frameworks time in one go, and of a kernel its visits one after the other."""
     if row.problem.op in HANDLERS:
         return _by_framework(row.problem.op, row, limits, seed)
-    if row.problem.op == "launch" and row.problem.once:
+    if row.problem.once:
         return startup.measure(row)
     made: list[Measurement] = []
     while len(made) < limits.rounds and (not made or made[-1].ok):

@@ -239,7 +239,7 @@ def name(row: Row) -> str:
     how = row.device if row.device != "cpu" else f"{row.settings.threads or 'default'} threads"
     what = " ".join(filter(None, (getattr(row.problem, field, "") for field in _WORDS)))
     where = row.settings.switches.get("residence", "") if row.problem.op == "training" else row.settings.mode
-    return f"{row.kernel} {what} {shape} {getattr(row.problem, 'math', '')} {how} {where}".rstrip()
+    return f"{row.kernel} {what} {shape} {row.problem.math} {how} {where}".rstrip()
 
 
 def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
@@ -252,7 +252,7 @@ def dry_run(rows: Iterable[Row], args: argparse.Namespace) -> None:
     rows = list(rows)
     limits = options.limits(args)
     clocks = sum(1 if r.device == "cpu" or r.settings.mode != "resident" else 3 for r in rows)
-    own = sum(getattr(r.problem, "patience_s", 0.0) for r in rows)
+    own = sum(r.problem.patience_s for r in rows)
     seconds = (clocks * limits["max_time"] + len(rows) * 0.2 + own) * (RIGOROUS_PROCESSES if args.rigorous else 1)
     largest = max((r.problem.footprint_bytes for r in rows), default=0)
     if args.format == "json":

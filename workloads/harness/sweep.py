@@ -177,12 +177,12 @@ class _Runner:
         return self._asked(self._workers[key], row)
 
     def _asked(self, worker: Worker, row: Row) -> Measurement:
-        own = getattr(row.problem, "patience_s", 0.0)
+        own = row.problem.patience_s
         timeout = _LONGEST_ROW_S + own + 6 * self._limits.max_time + 10 * self._foretell(row)
         return worker.ask(Order("measure", row, self._limits, self._args.seed), timeout)
 
     def learn(self, done: Measurement) -> None:
-        if done.status == "ok" and done.samples and getattr(done.problem, "flops", False):
+        if done.status == "ok" and done.samples and done.problem.flops:
             seconds = min(done.samples[0].seconds)
             self._seen[_way(done.row)] = (seconds, done.problem)
 
@@ -206,7 +206,7 @@ def _short(row: Row) -> bool:
 
 def _way(row: Row) -> str:
     """The row's kernel, arithmetic and settings, whatever the size."""
-    return row.kernel + getattr(row.problem, "math", "") + msgspec.json.encode(row.settings, order="sorted").decode()
+    return row.kernel + row.problem.math + msgspec.json.encode(row.settings, order="sorted").decode()
 
 
 def alternate(

@@ -46,7 +46,7 @@ class Layers(msgspec.Struct, frozen=True):
     def label(self, problem: "Problem") -> str:
         """`conv2 wgrad`, without a name the shape; the batch is said elsewhere."""
         words = self.shape(problem)
-        direction = getattr(problem, "direction", "") or _DIRECTIONS.get(problem.layout, "")
+        direction = problem.direction or _DIRECTIONS.get(problem.layout, "")
         if name := self.names.get(problem):
             return f"{name} {direction}"
         return f"{words} {direction}" if problem.op == "conv" else words
@@ -255,7 +255,7 @@ def _layer_tables(of: Layers) -> list[str]:
 
 
 def _direction(problem: "Problem") -> str:
-    return getattr(problem, "direction", "") or _DIRECTIONS[problem.layout]
+    return problem.direction or _DIRECTIONS[problem.layout]
 
 
 def _rank(best: dict, name: str) -> tuple:

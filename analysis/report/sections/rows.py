@@ -56,7 +56,7 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
         m.kernel,
         rows.problem(m),
         rows.how(m),
-        getattr(m.problem, "math", "-"),
+        m.problem.math or "-",
         m.device,
         table.threads(m),
         table.time(host),
@@ -71,14 +71,14 @@ def number_row(m: "Measurement", judged: Judged) -> tuple:
 
 def order(m: "Measurement") -> tuple:
     p, s = m.problem, m.settings
-    which = p.op, getattr(p, "math", ""), getattr(p, "n", 0), labels.shape(p)
+    which = p.op, p.math, getattr(p, "n", 0), labels.shape(p)
     return *which, is_gpu(s.device), m.kernel, s.mode, s.threads or 0, _size(p)
 
 
 def _size(p) -> tuple:
     """Where a problem without n stands among its like."""
     return (
-        str(getattr(p, "direction", "") or getattr(p, "operation", "")),
+        p.direction or p.operation,
         getattr(p, "nbytes", 0),
         getattr(p, "count", 0),
     )
