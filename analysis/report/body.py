@@ -5,7 +5,7 @@ from analysis.report.sections import inference, layers, method, movement, overvi
 
 
 def parts(of: Material) -> dict[str, list[str]]:
-    """name -> the lines of a section, with those of its pictures; none where there are no such rows. Worked out once a run."""
+    """name -> the lines of a section, with layers' pictures; none where there are no such rows. Worked out once a run."""
     if of.parts:
         return of.parts
     rows, ceilings, made = of.rows, of.roofs, of.parts
@@ -28,15 +28,14 @@ def parts(of: Material) -> dict[str, list[str]]:
     return made
 
 
-def markdown(of: Material, pictures: bool, several: bool = False) -> list[str]:
-    """All of them. Without `pictures` their lines are left out; of `several` runs only those of layers, which each run has of its
-    own, are there."""
+def markdown(of: Material, pictures: bool) -> list[str]:
+    """All of them. Without `pictures` the lines of those of layers are left out; what is drawn from charts is not among them."""
     lines, left_out = [], False
     for line in (line for part in parts(of).values() for line in part):
         if left_out and not line:  # the empty line behind a picture
             left_out = False
             continue
-        left_out = line.startswith("![") and not (pictures and (not several or f"]({of.prefix}" in line))
+        left_out = line.startswith("![") and not pictures
         if not left_out:
             lines.append(line)
     return lines

@@ -60,7 +60,7 @@ class Page:
     def draw(self, *names: str) -> str:
         """The figures of charts, each with its sentence and its table; those of several runs over each other."""
         found = []
-        for c in (c for n in names for c in overlay.several((of.letter, files.CHARTS[n](of)) for of in self.runs)):
+        for c in (c for n in names for c in overlay.several((of.letter, files.charts_of(n, of)) for of in self.runs)):
             self.charts[c.name] = c
             table = markdown.table(c.heads, c.rows, f"The numbers of this chart: {c.title}", is_open=False)
             found.append(str(self.parts.chart(c, self.safe(table), self.picture(c.picture))))

@@ -67,7 +67,7 @@ def write(
     of, *others = every
     drawn = with_pictures and has_matplotlib()
     if drawn:
-        (drawing.several if others else drawing.one)(every, folder)
+        drawing.draw(every, folder)
     path = folder / "report.md"
     path.write_text(markdown(of, drawn, others), encoding="utf-8")
     if with_html and html.has_libraries():
@@ -104,7 +104,7 @@ def markdown(of: Material, pictures: bool, others: Iterable[Material] = ()) -> s
     if not pictures:
         lines += [f"No pictures were drawn: matplotlib is not installed (`{INSTALL}`).", ""]
     lines += differences.section(every)
-    lines += _side_by_side(every, pictures) if several else body.markdown(of, pictures)
+    lines += _side_by_side(every, pictures) if several else _alone(of, pictures)
     heads, found = overview.numbers(every)
     # the check is on the HTML page
     numbers = [tuple(row[:-1]) for row, one in zip(found, _tried(every), strict=True) if one]
@@ -117,12 +117,22 @@ def _tried(every: list[Material]) -> list[bool]:
     return [m.status != "skipped" for of in every for m in of.ordered]
 
 
+def _alone(of: Material, pictures: bool) -> list[str]:
+    """Every section with its pictures under its name."""
+    lines = []
+    for line in body.markdown(of, pictures):
+        lines.append(line)
+        if pictures and line.startswith("## "):
+            lines += ["", *drawing.images(line, [of])][:-1]
+    return lines
+
+
 def _side_by_side(every: list[Material], pictures: bool) -> list[str]:
     """Every section once, the runs' own under their names, the pictures of all of them first."""
     found: dict[str, dict[str, list[str]]] = {}
     for of in every:
         heading = ""
-        for line in body.markdown(of, pictures, several=True):
+        for line in body.markdown(of, pictures):
             if line.startswith("## "):
                 heading = line
             found.setdefault(heading, {}).setdefault(of.label, [])
@@ -130,7 +140,7 @@ def _side_by_side(every: list[Material], pictures: bool) -> list[str]:
                 found[heading][of.label].append(f"#{line}" if line.startswith("###") else line)
     lines = []
     for heading, told in found.items():
-        lines += [heading, "", *drawing.images(heading, every, pictures)]
+        lines += [heading, "", *(drawing.images(heading, every) if pictures else ())]
         for label, own in told.items():
             lines += [f"### {text(label)}", "", *("\n".join(own).strip("\n").split("\n")), ""]
     return lines

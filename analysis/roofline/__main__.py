@@ -25,14 +25,14 @@ def _roofline(arguments: argparse.Namespace) -> int:
     if not any(r.measured for r in ceilings):
         raise options.Missing("no peak, stream or matmul row in there", command.MEASURE)
     command.require_matplotlib("no picture was drawn")
-    from analysis.report.pictures import products
-    from analysis.report.pictures import roofline as hierarchical
+    from analysis.report.charts import roofline
+    from analysis.report.pictures import chart_views, style
 
-    if not hierarchical.has_any(loaded.measurements, ceilings):
+    if not (charts := roofline.chart(list(loaded.measurements), ceilings)):
         return options.OK
     folder = page.place(arguments.runs, arguments.out)
     folder.mkdir(parents=True, exist_ok=True)
-    print(products.save(hierarchical.figure(loaded.measurements, ceilings), folder / "roofline.svg"))
+    print(style.save(chart_views.figure(charts[0].views[0], charts[0].title), folder / charts[0].picture))
     return options.OK
 
 

@@ -9,6 +9,7 @@ import pytest
 from fake_measurements import page_of, row
 
 from analysis.crossover.crossover import Answer
+from analysis.report.pictures import files
 from analysis.report.sections import training as section
 from analysis.stats import Estimate
 from analysis.text import sentences, whole_training
@@ -361,9 +362,10 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
     rows = [*batches(), *small_data()]
     for m in rows:  # one start of a device in one folder
         m.series["device_start_s"] = ((9.0 if m.settings.device == "gpu:0" else 5.0),) * 5
-    drawn = section.figures(break_even.answers(rows))
-    assert set(drawn) == {"batches.svg", "small-dataset.svg"}
-    page = "\n".join(section.section(page_of(rows)))
+    of = page_of(rows)
+    files.draw([of], tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"batches.svg", "small-dataset.svg"}
+    page = "\n".join(section.section(of))
     for heading in (
         "### Where the GPU starts to win a training",
         "### Small data sets",
@@ -372,9 +374,7 @@ def test_the_section_has_the_study_and_its_pictures(tmp_path):
         assert heading in page
     assert "| 3,200 | GPU | 17.4 s | 9.00 s | 7.00 s | 100 ms | 300 ms | 1.00 s | 260 ms | yes | no | 17.9 |" in page
     assert "| 320 | CPU, GPU hidden | 6.60 s |" in page
-    from analysis.report.pictures.products import save
-
-    path = save(drawn["small-dataset.svg"], tmp_path / "small-dataset.svg")
+    path = tmp_path / "small-dataset.svg"
     words = [node.text or "" for node in xml.etree.ElementTree.parse(path).iter("{http://www.w3.org/2000/svg}text")]
-    assert "GPU, fashion-mlp" in words
+    assert "GPU" in words and any("fashion-mlp" in word for word in words)
     assert section.section(page_of([])) == []

@@ -16,8 +16,9 @@ from analysis.crossover import crossover, families, layers, network_steps
 from analysis.crossover.crossover import COPIES, LATENCY
 from analysis.crossover.time_split import why
 from analysis.report import page
+from analysis.report.charts import roofline
+from analysis.report.pictures import chart_views
 from analysis.report.pictures import layers as layers_svg
-from analysis.report.pictures import roofline as hierarchical
 from analysis.report.sections import layers as layer_sections
 from analysis.report.sections import method
 from analysis.roofline import bounds
@@ -303,7 +304,8 @@ def test_every_row_of_a_layer_is_in_its_table_and_columns_without_anything_are_n
 def test_no_label_of_the_pictures_covers_another_or_leaves_them():
     loaded = fake.layers_run(batches=(1, 8, 128), maths=("float32", "tf32"))
     ceilings = roofs(loaded.measurements, fake.GPU_MACHINE)
-    figures = [hierarchical.figure(loaded.measurements, ceilings)]
+    view, *_ = roofline.chart(list(loaded.measurements), ceilings)[0].views
+    figures = [chart_views.figure(view, "Roofline")]
     for op in layer_sections.SECTIONS:
         of = layer_sections.select(loaded, op, ceilings)
         names = dict(layer_sections.pictures_of(of))
@@ -331,13 +333,13 @@ def test_the_bands_and_marks_lie_where_the_winner_changes():
 
 def test_layers_are_points_of_the_roofline_at_their_largest_batch():
     rows = [m for n in (4, 100) for m in law(n)] + [row("conv/tensorflow/jit", conv(100), 1e-9, device="gpu:0")]
-    points = hierarchical.layer_points(rows)
+    points = roofline.layer_points(rows)
     assert {(m.problem.n, m.kernel) for m in points} == {(100, "conv/numpy/im2col"), (100, "conv/cudnn/plan")}
-    (axes,) = hierarchical.figure(rows, roofs(rows)).axes
+    (axes,) = chart_views.figure(roofline.chart(rows, roofs(rows))[0].views[0], "").axes
     drawn = [(float(x), float(y)) for line in axes.lines if line.get_marker() == "^" for x, y in line.get_xydata()]
     p = conv(100)
-    assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2)
-    assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6])
+    assert [x for x, _ in drawn] == pytest.approx([p.flops / p.bytes_moved] * 2, rel=1e-5)
+    assert sorted(y for _, y in drawn) == pytest.approx([p.flops / 1e-4, p.flops / 4e-6], rel=1e-5)
 
 
 def test_an_empty_roofline_is_left_out_and_times_of_many_launches_are_said_to_be_of_all(tmp_path, monkeypatch):

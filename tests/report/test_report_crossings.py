@@ -9,7 +9,6 @@ from analysis.crossover.crossover import Crossing, crossovers
 from analysis.crossover.families import Family
 from analysis.report.charts import break_even, chart, choose, crossover
 from analysis.report.material import Material
-from analysis.report.pictures import products
 from analysis.stats import Estimate
 from analysis.text import answers, crossings, questions
 from workloads.records import Loaded
@@ -53,9 +52,7 @@ def test_bands_of_a_crossing_between_sizes_far_apart_reach_from_one_to_the_other
     (use,) = run["precisions"][0]["forms"][0]["uses"]
     assert use["crossings"] == [] and use["spans"] == [[10.0, 1000.0, 0]]
     view = crossover.view([Material(loaded())])
-    assert view.lines == [] and view.bands == [(10.0, 1000.0, "somewhere here")]
-    said = "<svg" + "".join(t.get_text() for t in products.crossover([answer], far_apart()).axes[0].texts)
-    assert "n = " not in said
+    assert view.lines == [] and view.bands == [(10.0, 1000.0, "can't tell")]
 
 
 def test_the_question_whether_the_gpu_is_always_faster_does_not_name_one_size():

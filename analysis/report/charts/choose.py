@@ -1,11 +1,13 @@
-"""Which rows stand for a device, a kernel or a form in tables and pictures."""
+"""Which rows stand for a device or a kernel in tables and charts, and where a chart has who wins."""
 
 import itertools
 from collections.abc import Iterable
 
-from analysis.crossover.crossover import Answer, Crossing, fastest, square_rows
-from analysis.stats import Estimate, call_s, quick_seconds
+from analysis.crossover.crossover import Answer, Crossing, square_rows
+from analysis.stats import call_s, quick_seconds
 from workloads.records import Measurement
+
+WINNER = {-1: "CPU wins", 0: "can't tell", 1: "GPU wins"}
 
 
 def best_resident(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], dict[int, Measurement]]":
@@ -40,43 +42,6 @@ def by_kernel(measurements: "Iterable[Measurement]") -> "dict[tuple[str, str], d
             at = found.setdefault((m.kernel, p.math), {})
             at[p.n] = min(at.get(p.n, m), m, key=call_s)
     return {key: dict(sorted(at.items())) for key, at in found.items()}
-
-
-def lines(answers: Iterable[Answer], measurements: "Iterable[Measurement]") -> "dict[str, list[tuple[int, Estimate]]]":
-    """label -> (n, seconds) of the first precision: the CPU's best, its default threads, and the GPU in each form.
-
-    Works without a GPU too: then only the CPU's line is there.
-    """
-    answers = list(answers)
-    if not answers:
-        return {}
-    first = [a for a in answers if a.precision == answers[0].precision and not a.form.as_written]
-    found = {"CPU, best": _cpu_line(first[0], measurements)}
-    for a in first:
-        found[_label(a)] = [(p.n, p.gpu.seconds) for p in a.points]
-        if a.default:
-            found.setdefault("CPU, default threads", [(p.n, p.cpu.seconds) for p in a.default.points])
-    return {label: line for label, line in found.items() if line}
-
-
-def _cpu_line(a: Answer, measurements) -> "list[tuple[int, Estimate]]":
-    sizes = square_rows(measurements).get(a.precision, {})
-    sides = {n: fastest([m for m in sizes[n] if not m.on_gpu], "host-latency") for n in sorted(sizes)}
-    if any(sides.values()):
-        return [(n, side.seconds) for n, side in sides.items() if side]
-    return [(p.n, p.cpu.seconds) for p in a.points]
-
-
-def _label(a: Answer) -> str:
-    resident = "one call" if a.form.clock == "host-latency" else "queued calls"
-    mode = {
-        "resident": resident,
-        "roundtrip": "copies as written",
-        "roundtrip-pinned": "copies, pinned",
-        "roundtrip-pageable": "copies, pageable",
-    }
-    reuse = f", {a.form.reuse} uses" if a.form.reuse > 1 else ""
-    return f"GPU, {mode.get(a.form.mode, a.form.mode)}{reuse}"
 
 
 def place(c: "Crossing") -> tuple[float, float]:

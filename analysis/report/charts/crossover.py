@@ -9,8 +9,8 @@ from analysis.crossover.families import Rows
 from analysis.crossover.time_split import ARITHMETIC, OVERHEAD, REMAINDER, why
 from analysis.crossover.time_split import COPIES as COPYING
 from analysis.report.charts import overlay
-from analysis.report.charts.chart import Axis, Chart, View, crossed, line, rounded
-from analysis.report.charts.choose import spans
+from analysis.report.charts.chart import Axis, Chart, View, crossed, line, marks, rounded
+from analysis.report.charts.choose import WINNER, spans
 from analysis.report.material import Material
 from analysis.text import crossings
 from analysis.units import join, seconds
@@ -80,8 +80,8 @@ def _cpu(of: "Material") -> "dict[str, dict[int, Side]]":
 
 
 def view(runs: "Iterable[Material]") -> View | None:
-    """The first precision of all runs as one view: the CPU's best and a GPU call on data that is there; None where the chart is
-    not drawn. Its lines are the crossings."""
+    """The first precision of all runs as one view: the CPU's best and a GPU call on data that is there, of one run in every form
+    with who wins where; None where the chart is not drawn. Its lines are the crossings."""
     if not is_drawn(runs := list(runs)):
         return None
     parts = []
@@ -92,6 +92,7 @@ def view(runs: "Iterable[Material]") -> View | None:
         if not named:
             continue
         told = next((a for a in resident if a.precision == precision), None)
+        own = [a for a in shown(of.answers) if a.precision == precision and (a is told or len(runs) == 1)]
         traces = [
             line(
                 f"CPU, best, {precision}",
@@ -102,13 +103,20 @@ def view(runs: "Iterable[Material]") -> View | None:
                 hollow=True,
             )
         ]
-        if told:
-            points = [(p.n, p.gpu.seconds) for p in told.points]
-            traces.append(line(f"GPU, {_SHORT[LATENCY]}, {precision}", points, "vermillion", marker="square"))
+        for a in own:
+            points, how = [(p.n, p.gpu.seconds) for p in a.points], marks(1 + _FORMS.index(a.form))
+            traces.append(line(f"GPU, {_SHORT[a.form]}, {precision}", points, **how | {"dash": "solid"}))
+        if told and told.default and len(runs) == 1:
+            points = [(p.n, p.cpu.seconds) for p in told.default.points]
+            traces.append(line(f"CPU, default threads, {precision}", points, **marks(6)))
         marked = crossed(told.crossings, told.family.size_name) if told else {}
+        label = ""
+        if told and len(runs) == 1:
+            marked["bands"] = [(low, high, WINNER[sign]) for low, high, sign in spans(told)]
+            label = f"{precision}; shaded: {crossings.form_name(told.form)}"
         says = verdict(told) if told else crossings.no_gpu_sentence(of.rows, of.machine)
         axes = Axis("n of an n x n x n product", "count"), Axis("time of a call", "seconds")
-        parts.append((of.letter, [Chart("crossover", TITLE, [View("", *axes, traces, says, **marked)], (), [])]))
+        parts.append((of.letter, [Chart("crossover", TITLE, [View(label, *axes, traces, says, **marked)], (), [])]))
     return overlay.several(parts)[0].views[0]
 
 

@@ -2,22 +2,24 @@
 n grows, and layers as their batch does."""
 
 import math
+from collections.abc import Iterable
 
 from analysis.crossover import layers
 from analysis.crossover.families import batch_family, precision_of
 from analysis.report.charts import overlay
 from analysis.report.charts.chart import DASHES, PRECISIONS, Axis, Chart, Trace, View, rounded
 from analysis.report.charts.choose import best_resident
-from analysis.report.pictures import roofline
 from analysis.report.terminal import fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick
 from analysis.roofline.roofs import WAITED
-from analysis.stats import call_s, is_gpu, quick_seconds
+from analysis.stats import call_s, group_by, is_gpu, quick_seconds
+from analysis.text import answers
 from analysis.text import training as row_words
 from analysis.units import digits, flops_rate, join, seconds
 from workloads.records import Measurement
 
 _LEVELS = {"cpu": "blue", "gpu": "vermillion"}
+_POINTS = {"conv": ("triangle-up", "convolution"), "matmul": ("triangle-down", "layer's product")}
 _RIGHT = 30_000.0
 _WALKS = 12  # layers that are drawn as walks, those with most work
 _LEAST = 3  # batches that make a walk
@@ -25,12 +27,13 @@ _LEAST = 3  # batches that make a walk
 
 def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Chart]:
     """One view of the square matmuls and one of the layers, as far as there are any; none without roofs and rows."""
-    if not roofline.has_any(measurements, roofs):
+    paths, walks, points = best_resident(measurements), _walks(measurements), layer_points(measurements)
+    ceilings = any(r.measured and r.kind in ("compute", "memory", "cache") for r in roofs)
+    if not (ceilings or paths or points):
         return []
-    paths, walks = best_resident(measurements), _walks(measurements)
     rows, views = [], []
-    if paths or not walks:
-        found = [_path(device, precision, path) for (device, precision), path in paths.items()]
+    if paths or points or not walks:
+        found = [_path(device, precision, path) for (device, precision), path in paths.items()] + _layers(points)
         views.append(_view("square matmuls, n growing", roofs, found, _said(paths)))
     if walks:
         found = [_walk(label, device, path, i) for i, ((label, device), path) in enumerate(walks.items())]
@@ -47,6 +50,16 @@ def chart(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[Ch
     heads = ("what", "device", "at", "FLOP per byte", "rate", "of its roof")
     title = "Roofline: how far from the hardware's limit"
     return [Chart("roofline", title, views, heads, rows, "roofline.svg", "Points")]
+
+
+def layer_points(measurements: "Iterable[Measurement]") -> "list[Measurement]":
+    """The fastest library row of every convolution and dense layer at its largest batch, a device and arithmetic."""
+    best: dict = {}
+    for m in (m for op in _POINTS for m in layers.largest(measurements, op)):
+        if not layers.framework_of(m):
+            key = (m.problem, m.device)
+            best[key] = min(best.get(key, m), m, key=call_s)
+    return list(best.values())
 
 
 def _cells(m: "Measurement", roofs: tuple[Roof, ...]) -> tuple[str, str, str]:
@@ -90,68 +103,57 @@ def _said(paths: dict) -> str:
 def _roofs(roofs: tuple[Roof, ...], low: float, high: float, bottom: float) -> list[Trace]:
     """Slopes for bytes, level lines for arithmetic, curves for a call that does nothing."""
     made = []
-    for roof, _ in roofline.slopes_of(roofs):
-        end = min(high, _top(roofs, roof) / roof.rate.value)
-        side = "gpu" if is_gpu(roof.device) else "cpu"
+    for roof in _slopes(roofs):
+        rate, side = roof.rate.value, "gpu" if is_gpu(roof.device) else "cpu"
+        start, end = max(low, bottom / rate), min(high, _top(roofs, roof) / rate)
         link, sheet = roof.kind == "link", not roof.measured
-        name = f"{'data sheet: ' if sheet else ''}{'' if link else side.upper() + ' '}{roof_name(roof)}"
-        start = max(low, bottom / roof.rate.value)
-        made.append(
-            _line(
-                name,
-                roof_rate(roof),
-                [(start, start * roof.rate.value), (end, end * roof.rate.value)],
-                "sky" if link else "ink" if sheet else _LEVELS[side],
-                "dashdot" if link else "dot" if sheet else "solid" if roof.kind == "memory" else "dash",
-                True,
-            )
-        )
+        name = f"{'sheet ' if sheet else ''}{'' if link else side.upper() + ' '}{roof_name(roof)}"
+        color = "sky" if link else "ink" if sheet else _LEVELS[side]
+        dash = "dashdot" if link else "dot" if sheet else "solid" if roof.kind == "memory" else "dash"
+        made.append(_line(name, roof_rate(roof), [(start, start * rate), (end, end * rate)], color, dash, True))
     for device in dict.fromkeys(r.device for r in roofs):
-        memory = pick(roofs, device, "memory")
-        side = "GPU" if is_gpu(device) else "CPU"
-        for name in dict.fromkeys(r.name for r in roofs if r.measured and (r.device, r.kind) == (device, "compute")):
-            if (level := pick(roofs, device, "compute", name)) is None:
-                continue
-            start = max(
-                low,
-                level.rate.value
-                / max(
-                    (
-                        r.rate.value
-                        for r in roofs
-                        if r.device == device and r.measured and r.kind in ("memory", "cache")
-                    ),
-                    default=level.rate.value / low,
-                ),
-            )
-            color = PRECISIONS.get(name.partition(" ")[0], "ink")
-            ridge = f", ridge at {digits(level.rate.value / memory.rate.value)} FLOP per byte" if memory else ""
-            made.append(
-                _line(
-                    f"{side} {name}",
-                    roof_rate(level) + ridge,
-                    [(start, level.rate.value), (high, level.rate.value)],
-                    color,
-                    "solid",
-                )
-            )
+        made += _compute([r for r in roofs if r.device == device], device, low, high)
     for roof in (r for r in roofs if r.kind == "launch"):
         # at the intensity of a float32 matmul of n, which is n / 6: 2 n^3 FLOP in the time of an empty call
-        ends = [
-            (x, 2 * (6 * x) ** 3 * roof.rate.value)
-            for x in (max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15)))
-        ]
-        made.append(
-            _line(
-                f"empty {roof.name} (float32 matmuls)",
-                f"{seconds(1 / roof.rate.value)} a call",
-                ends,
-                "purple",
-                "dash" if roof.name == WAITED else "dot",
-                None,
-            )
-        )
+        xs = max(low, _launch_at(roof, bottom)), min(high, _launch_at(roof, 1e15))
+        name, dash = f"empty {roof.name}, {seconds(1 / roof.rate.value)}", "dash" if roof.name == WAITED else "dot"
+        ends = [(x, 2 * (6 * x) ** 3 * roof.rate.value) for x in xs]
+        made.append(_line(name, "what it leaves of float32 matmuls", ends, "purple", dash, None))
     return made
+
+
+def _compute(own: list[Roof], device: str, low: float, high: float) -> list[Trace]:
+    """A device's level lines, from where its fastest memory lets it compute so much; of the data sheet equal ones as one."""
+    sheet = [r for r in own if not r.measured]
+    made, fastest = [], max((r.rate.value for r in sheet if r.kind == "memory"), default=math.inf)
+    for rate, alike in group_by((r for r in sheet if r.kind == "compute"), lambda r: r.rate.value).items():
+        ends, name = [(max(low, rate / fastest), rate), (high, rate)], f"sheet {', '.join(r.name for r in alike)}"
+        made.append(_line(name, flops_rate(rate), ends, "gray", "dot"))
+    memory, side = pick(own, device, "memory"), "GPU" if is_gpu(device) else "CPU"
+    fastest = max((r.rate.value for r in own if r.measured and r.kind in ("memory", "cache")), default=math.inf)
+    for name in dict.fromkeys(r.name for r in own if r.measured and r.kind == "compute"):
+        if level := pick(own, device, "compute", name):
+            rate, color = level.rate.value, PRECISIONS.get(name.partition(" ")[0], "ink")
+            ridge = f", ridge at {digits(rate / memory.rate.value)} FLOP per byte" if memory else ""
+            ends = [(max(low, rate / fastest), rate), (high, rate)]
+            made.append(_line(f"{side} {name}", roof_rate(level) + ridge, ends, color, "solid"))
+    return made
+
+
+def _slopes(roofs: tuple[Roof, ...]) -> list[Roof]:
+    """Every level's best roof, the link's slower direction, the data sheet's memory. Levels before the memory are those measured
+    with as many threads as its best roof: one of fewer threads may lie below it."""
+    found = []
+    for device in dict.fromkeys(r.device for r in roofs):
+        own = [r for r in roofs if r.device == device]
+        memory, caches = pick(roofs, device, "memory"), [r for r in own if r.measured and r.kind == "cache"]
+        most = memory.threads if memory else max((r.threads or 0 for r in caches), default=0) or None
+        links = [r for r in own if r.measured and r.kind == "link"]
+        found += [r for r in caches if r.threads == most] + [memory] * bool(memory)
+        found += sorted(links, key=lambda r: r.rate.value)[:1] + [
+            r for r in own if not r.measured and r.kind == "memory"
+        ]
+    return found
 
 
 def _launch_at(roof: Roof, rate: float) -> float:
@@ -182,6 +184,7 @@ def _line(
         color,
         dash=dash,
         says=[f"{name}: {rate}"] * len(xs),
+        legend=color != "gray",  # a phone's legend has no room for the data sheet too
         label_left=bool(left),
         label="" if left is None else f"{name.replace(' bandwidth', '')} {rate.partition(',')[0]}",
     )
@@ -201,6 +204,20 @@ def _path(device: str, precision: str, path: "dict[int, Measurement]") -> Trace:
         says=says,
         hollow=not is_gpu(device),
     )
+
+
+def _layers(points: "list[Measurement]") -> list[Trace]:
+    """Layers at their largest batch, a trace an operation, device and arithmetic."""
+    made = []
+    kinds = group_by(points, lambda m: (m.problem.op, m.on_gpu, precision_of(m.problem)))
+    for (op, gpu, precision), found in kinds.items():
+        marker, words = _POINTS[op]
+        name = f"{'GPU' if gpu else 'CPU'} {precision} {words}"
+        xs, ys = [rounded(_intensity(m)) for m in found], [rounded(m.problem.flops / call_s(m)) for m in found]
+        says = [f"{name}, batch {layers.size_of(m.problem)}: {row_words.rate(m)}, {m.label}" for m in found]
+        color = PRECISIONS.get(precision, "ink")
+        made.append(Trace(name, xs, ys, color, marker, line=False, says=says, hollow=not gpu))
+    return made
 
 
 def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Measurement]]":
@@ -225,13 +242,7 @@ def _walks(measurements: "list[Measurement]") -> "dict[tuple[str, str], list[Mea
         {family for family, _ in kept},
         key=lambda f: -max(path[-1].problem.flops for (g, _), path in kept.items() if g == f),
     )[:_WALKS]
-    return {(_label(family), device): path for (family, device), path in kept.items() if family in ranked}
-
-
-def _label(family) -> str:
-    from analysis.text import answers
-
-    return answers.family_name(family)
+    return {(answers.family_name(family), device): path for (family, device), path in kept.items() if family in ranked}
 
 
 def _walk(label: str, device: str, path: "list[Measurement]", i: int) -> Trace:

@@ -1,11 +1,12 @@
 """A chart's view as a picture: what the page draws by JavaScript, drawn by matplotlib for paper, Markdown and browsers without
-JavaScript. For pages of several runs; a single run's pictures are made by hand (`products_svg`)."""
+JavaScript."""
 
 import math
 import re
 from typing import TYPE_CHECKING
 
 from analysis.report.pictures.style import (
+    BANDS,
     BLACK,
     BLUE,
     GRAY,
@@ -81,32 +82,26 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     below = 0.2 + 0.175 * rows
     named = any(t.label and not t.label_left for t in view.traces)
     right = 0.7 if named and view.y.ends else 0.95
-    with picture(title, view.x.title, "", (9.0, 6.0 + below), right, 0.13, below) as (made, axes):
-        for t in view.traces:
-            _draw(axes, t)
-        for low, high, _ in view.bands:
-            axes.axvspan(low, high, color=GRAY, alpha=0.15, lw=0)
-        for at, words in (*view.lines, *((low, words) for low, _, words in view.bands)):
+    with picture(title, view.x.title, "", (9.0, 6.0 + below), right, 0.16, below) as (made, axes):
+        handles = {t.name: _draw(axes, t) for t in view.traces}
+        start = _limits(axes, view)
+        least = (axes.get_xlim()[1] / start) ** 0.07  # a narrower band of who wins has no room for its words
+        for low, high, words in view.bands:
+            axes.axvspan(low, high, color=BANDS.get(words, GRAY), alpha=0.15, lw=0)
+        wide = [(low, 0.99, words) for low, high, words in view.bands if words not in BANDS or high > least * low]
+        for at, up, words in (*((at, 0.94, words) for at, words in view.lines), *wide):
             if words:
-                axes.annotate(
-                    words,
-                    (at, 0.99),
-                    xycoords=axes.get_xaxis_transform(),
-                    xytext=(3, 0),
-                    va="top",
-                    textcoords="offset points",
-                    fontsize=_FONT,
-                )
+                across = axes.get_xaxis_transform()
+                axes.annotate(words, (at, up), (3, 0), across, "offset points", va="top", fontsize=_FONT)
         for at, _ in view.lines:
             axes.axvline(at, color=GRAY, lw=1, dashes=(2, 2))
-        start = _limits(axes, view)
         _ticks(axes.xaxis, view.x, start, axes.get_xlim()[1])
         _ticks(axes.yaxis, view.y, *axes.get_ylim())
         if view.y.ends:
             _names(axes, view, start)
         if legend:
             made.legend(
-                handles=[_handle(t) for t in legend],
+                handles=[handles[t.name] for t in legend],
                 loc="lower left",
                 bbox_to_anchor=(0.02, 0.004),
                 ncols=2,
@@ -118,32 +113,27 @@ def figure(view: "View", title: str, who: str = "") -> "Figure":
     return made
 
 
-def _how(t: "Trace") -> dict:
+def _draw(axes, t: "Trace"):
+    """The trace with its interval; what stands for it in a legend."""
     color = _COLORS[t.color]
-    return {
-        "color": color,
-        "marker": _MARKERS[t.marker] if t.marker else "",
-        "ms": 4.5,
-        "lw": 1.3 if t.line else 0,
-        "dashes": _DASHES[t.dash] if t.line else (),
-        "mfc": "white" if t.hollow else color,
-    }
-
-
-def _draw(axes, t: "Trace") -> None:
-    axes.plot(t.x, t.y, **_how(t), zorder=3 if t.marker else 2)
+    (drawn,) = axes.plot(
+        t.x,
+        t.y,
+        color=color,
+        label=t.name,
+        marker=_MARKERS[t.marker] if t.marker else "",
+        ms=4.5,
+        lw=1.3 if t.line else 0,
+        dashes=_DASHES[t.dash] if t.line else (),
+        mfc="white" if t.hollow else color,
+        zorder=3 if t.marker else 2,
+    )
     if t.label and not t.label_left and not t.label_at:  # a level's, beside it
-        axes.annotate(
-            t.label, (t.x[-1], t.y[-1]), xytext=(0, 5), textcoords="offset points", ha="right", fontsize=_FONT
-        )
+        end = (t.x[-1], t.y[-1])
+        axes.annotate(t.label, end, (0, 5), textcoords="offset points", ha="right", fontsize=_FONT)
     if t.low:
-        axes.fill_between(t.x, t.low, t.high, color=_COLORS[t.color], alpha=0.18, lw=0)
-
-
-def _handle(t: "Trace"):
-    from matplotlib.lines import Line2D
-
-    return Line2D([], [], label=t.name, **_how(t))
+        axes.fill_between(t.x, t.low, t.high, color=color, alpha=0.18, lw=0)
+    return drawn
 
 
 def _limits(axes, view: "View") -> float:

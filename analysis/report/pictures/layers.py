@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from analysis.crossover import layers
 from analysis.crossover.crossover import COPIES, LATENCY, THROUGHPUT, Answer
-from analysis.report.charts.choose import spans
-from analysis.report.pictures.products import BANDS
+from analysis.report.charts.choose import WINNER, spans
 from analysis.report.pictures.style import (
+    BANDS,
     BLACK,
     BLUE,
     GRAY,
@@ -116,8 +116,8 @@ def crossings(of: Layers, varies: str) -> "Figure":
         signs, marks = {}, {}
         for y, a in enumerate(resident):
             for start, end, sign in _widest(a, low, high):
-                color, signs[sign] = BANDS[sign][0], BANDS[sign][1]
-                axes.barh(y, end - start, left=start, height=0.72, color=color, alpha=0.45, lw=0)
+                signs[sign] = WINNER[sign]
+                axes.barh(y, end - start, left=start, height=0.72, color=BANDS[signs[sign]], alpha=0.45, lw=0)
             for other in (b for b in answers if (b.family, b.precision) == (a.family, first)):
                 for c in (c for c in other.crossings if c.to == "gpu" and not c.wide):
                     words, color, marker = _MARKS.get(other.form, ("one call", BLACK, "|"))
@@ -127,7 +127,7 @@ def crossings(of: Layers, varies: str) -> "Figure":
                             [c.at.value], [y], color=color, marker=marker, ms=5.5, ls="", mfc="none", mew=1.3, zorder=3
                         )
         axes.set_xlim(low, high)
-        found = [(f"{signs[sign]}", BANDS[sign][0], "bar") for sign in sorted(signs)]
+        found = [(signs[sign], BANDS[signs[sign]], "bar") for sign in sorted(signs)]
         _legend(figure, found, [(f"from here: {words}", color, marker) for words, color, marker in marks.values()])
     return figure
 

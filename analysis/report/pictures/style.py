@@ -1,15 +1,15 @@
 """What the pictures share: colors that color-blind people tell apart, marks, text as text, output that never varies."""
 
 import contextlib
-import itertools
 import math
+import os
+import pathlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from analysis.stats import Estimate
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Okabe and Ito (2008), without the yellow that is hard to see on white.
 BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
@@ -22,12 +22,9 @@ BLACK, ORANGE, SKY, GREEN, BLUE, RED, PURPLE = (
     "#CC79A7",
 )
 GRAY = "#666666"
-COLORS = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, BLACK)
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-DASHES = ((), (5, 2), (1, 1.5), (6, 2, 1, 2), (3, 1), (8, 3), (2, 2))
+BANDS = {"CPU wins": SKY, "can't tell": "#BBBBBB", "GPU wins": ORANGE}  # of who wins; any other is gray
 # The same hues, dark enough to read as text on white.
 _INK = {ORANGE: "#8F6000", SKY: "#20749F", GREEN: "#00704F", PURPLE: "#9C4475", RED: "#B34E00"}
-PRECISIONS = {"float32": BLUE, "float64": RED, "tf32": GREEN, "float16": PURPLE, "bfloat16": ORANGE}
 SETTINGS: dict[Any, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "crossover",
@@ -69,14 +66,18 @@ def picture(
         bottom, top = (0.57 + below) / size[1], 1 - 0.42 / size[1]
         axes = figure.add_axes((left, bottom, right - left, top - bottom))
         axes.set(xscale="log", yscale="log", xlabel=x, ylabel=y)
-        axes.set_title(title, loc="left", fontsize=11.5)
+        axes.set_title(title, loc="left", fontsize=min(11.5, 950 / max(1, len(title))))  # a long one fits
         yield figure, axes
 
 
-def shaded(axes, x, y: Sequence[Estimate], color: str, alpha: float, **how) -> None:
-    """A line through estimates with their intervals shaded."""
-    axes.plot(x, [e.value for e in y], color=color, **how)
-    axes.fill_between(x, [e.low for e in y], [e.high for e in y], color=color, alpha=alpha, lw=0)
+def save(figure: "Figure", path: "str | os.PathLike") -> pathlib.Path:
+    """Writes the figure (format by suffix) without a date, so that the same input gives the same bytes."""
+    import matplotlib
+
+    path = pathlib.Path(path)
+    with matplotlib.rc_context(SETTINGS):
+        figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
+    return path
 
 
 def sizes_axis(axes, sizes: Iterable[int]) -> None:
@@ -99,27 +100,18 @@ def sizes_axis(axes, sizes: Iterable[int]) -> None:
     axes.set_xlim(sizes[0] / pad, sizes[-1] * pad)
 
 
-def unit_axis(axes, words) -> None:
-    """Labels the y axis with `words(value)`, at the powers of ten, or 1 2 5 where there are few of them."""
-    _in_words(axes.yaxis, axes.get_ylim(), words)
-    axes.set_ylabel("")
-
-
 def rates_axis(axes) -> None:
-    """Labels the x axis with rates of arithmetic in the same way."""
-    from analysis.units import flops_rate
-
-    _in_words(axes.xaxis, axes.get_xlim(), flops_rate, 7)
-    axes.set_xlabel("")
-
-
-def _in_words(axis, limits: tuple[float, float], words, most: int = 20) -> None:
+    """Labels the x axis with rates of arithmetic, at the powers of ten, or 1 2 5 where there are few of them."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    few = math.log10(limits[1] / limits[0]) <= 2
-    axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+(?!\d)", "", words(value))))
-    axis.set_minor_formatter(NullFormatter())
+    from analysis.units import flops_rate
+
+    low, high = axes.get_xlim()
+    few = math.log10(high / low) <= 2
+    axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0) if few else (1.0,), numticks=7))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: re.sub(r"\.0+(?!\d)", "", flops_rate(value))))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlabel("")
 
 
 def label_right(axes, labels: Iterable[tuple[float, str, str]], fontsize: float = 9.5) -> None:
@@ -161,54 +153,6 @@ def _heights(axes, labels, fontsize: float) -> list[tuple[float, float, str, str
     wanted = sorted(((math.log(y) - low) / (high - low), text, color) for y, text, color in labels)
     moved = spread([w[0] for w in wanted], gap, 0.0, 1.0)
     return [(at, y, text, color) for (at, text, color), y in zip(wanted, moved, strict=True)]
-
-
-def note(
-    axes, text: str, at: tuple[float, float], color: str, places: Iterable[tuple[float, float]], fontsize: float = 9
-) -> bool:
-    """Writes a text beside a point, or above or below it (0 right): at that of the places (points right and up of it) where
-    it covers no other text, leaves the axes nowhere and covers few lines, the first ones preferred. False where there is
-    none, and then nothing is written. The axes' limits must be final."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    renderer = FigureCanvasAgg(axes.figure).get_renderer()
-    taken = [t.get_window_extent(renderer) for t in axes.texts]
-    inside, drawn = axes.get_window_extent(renderer), _drawn(axes)
-    found = []
-    for rank, (right, up) in enumerate(places):
-        made = axes.annotate(
-            text,
-            at,
-            xytext=(right, up),
-            textcoords="offset points",
-            fontsize=fontsize,
-            color=ink(color),
-            ha="center" if not right else "left" if right > 0 else "right",
-            va="center",
-            zorder=4,
-            bbox={"fc": "white", "ec": "none", "alpha": 0.75, "pad": 0.4},
-        )
-        box = made.get_window_extent(renderer)
-        within = inside.x0 <= box.x0 and box.x1 <= inside.x1 and inside.y0 <= box.y0 and box.y1 <= inside.y1
-        if within and not any(box.overlaps(other) for other in taken):
-            covered = ((box.min <= drawn) & (drawn <= box.max)).all(axis=1).sum()
-            found.append((rank + covered, rank, made))
-        else:
-            made.remove()
-    found.sort(key=lambda candidate: candidate[:2])
-    for _, _, made in found[1:]:
-        made.remove()
-    return bool(found)
-
-
-def _drawn(axes) -> np.ndarray:
-    """Points along all lines, in the figure's own units, a few pixels apart."""
-    found = [np.empty((0, 2))]
-    for line in axes.lines:
-        for a, b in itertools.pairwise(axes.transData.transform(line.get_xydata())):
-            steps = max(1, int(math.hypot(*(b - a)) / 4))
-            found.append(a + (b - a) * np.arange(steps + 1)[:, None] / steps)
-    return np.concatenate(found)
 
 
 def spread(heights: list[float], gap: float, least: float = -math.inf, most: float = math.inf) -> list[float]:

@@ -10,13 +10,12 @@ from analysis.crossover.crossover import Answer, square_rows
 from analysis.crossover.time_split import why
 from analysis.report.charts.choose import best_resident, by_kernel
 from analysis.report.material import Material
-from analysis.report.pictures.roofline import has_any
 from analysis.report.sections import several_gpus
 from analysis.report.sections.rows import NUMBERS, OPTIONAL, is_concurrent
 from analysis.report.terminal import CACHED_MARK, CACHED_WORDS, fraction_words, roof_name, roof_rate
 from analysis.roofline.bounds import Roof, judge, pick, ridge
 from analysis.stats import of, quick_seconds
-from analysis.table import image, listed, table, text
+from analysis.table import listed, table, text
 from analysis.text import crossings, peers, rates
 from analysis.text import training as row_words
 from analysis.units import count, digits, join, percent, seconds, size
@@ -122,12 +121,11 @@ def details_section(left_out: list[str]) -> list[str]:
 
 
 def crossover_section(measurements: "list[Measurement]", answers: tuple[Answer, ...]) -> list[str]:
-    """The picture, who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
+    """Who wins from where in every form, and where the GPU's time goes at the deciding sizes."""
     if not answers:
         return []
     told = [a for a in answers if a.kind != "no-gpu" or a.gaps]
-    says = crossings.crossing_sentence(told[0]) if told else "Time of a square matmul on the CPU against its size."
-    lines = ["## Where the GPU wins", "", *image("crossover.svg", says)]
+    lines = ["## Where the GPU wins", ""]
     if not told:
         if peers.crossover_lines(measurements):
             return [
@@ -178,14 +176,12 @@ def _why_table(measurements: "list[Measurement]", answers: list[Answer]) -> list
 
 
 def roofline_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
-    """The picture, the ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
+    """The ceilings and the matmuls under them; nothing without a measured ceiling or a matmul."""
     paths = best_resident(measurements)
     if not paths and not any(r.measured for r in roofs):
         return []
-    says = " ".join(rates.ceiling_sentences(roofs)) or "No roof was measured."
     heads: tuple[str, ...] = ("device", "ceiling", "rate", "+-", "of the data sheet", _RIDGE, "measured by")
     lines = ["## How far from the hardware's limit", ""]
-    lines += image("roofline.svg", says) if has_any(measurements, roofs) else []
     measured = [_roof_row(r, roofs) for r in roofs if r.measured]
     lines += table(heads, measured, 2, ("of the data sheet", _RIDGE)) if measured else ["No roof was measured.", ""]
     if sheets := dict.fromkeys(r.source for r in roofs if not r.measured):
@@ -241,12 +237,11 @@ def _roof_row(r: Roof, roofs: tuple[Roof, ...]) -> tuple:
 def kernels_section(measurements: "list[Measurement]", roofs: tuple[Roof, ...]) -> list[str]:
     """Every kernel's best rate and its rate at the largest size; then streams and peaks."""
     paths = by_kernel(measurements)
-    says = "Rate of every kernel's square matmuls against their size."
     ranked = sorted(paths.items(), key=lambda item: (item[0][1] != "float32", item[0][1]))
     heads = ("kernel", "precision", "threads", "best rate", "at n", "of its roof", "at the largest n", "n")
     best = [(*key, *_kernel_row(path, roofs)) for key, path in ranked]
     lines = ["## Kernels", ""]
-    lines += [*image("rates.svg", says), *table(heads, best, 2, ("of its roof",))] if ranked else []
+    lines += table(heads, best, 2, ("of its roof",)) if ranked else []
     rows = [
         (m.kernel, row_words.problem(m), m.device, cells.threads(m), row_words.rate(m))
         for m in measurements

@@ -1,81 +1,24 @@
 """Trainings on the page: from which batch, samples, width, depth or epochs the GPU wins, the small-dataset study's training
-half with its picture, the articles beside ours, and what each switch does."""
+half, the articles beside ours, and what each switch does."""
 
 from math import inf
 from typing import TYPE_CHECKING
 
 from analysis import table as cells
 from analysis.crossover.crossover import Answer
-from analysis.report.pictures.style import (
-    BLUE,
-    DASHES,
-    MARKERS,
-    RED,
-    label_right,
-    picture,
-    shaded,
-    sizes_axis,
-    unit_axis,
-)
 from analysis.report.sections import data_parallel
 from analysis.stats import Estimate, is_gpu
-from analysis.table import image, listed, table, text
+from analysis.table import listed, table, text
 from analysis.text import crossings, published, training, whole_training
 from analysis.training import break_even
 from analysis.training.break_even import BY_EPOCH, BY_JOB, BY_STEP, Pair
 from analysis.units import digits, seconds
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from matplotlib.figure import Figure
-
     from analysis.report.material import Material
     from workloads.records import Measurement
 
-_MOST_LINES = 6
 BEGINS = ("training", "CPU begins in", "GPU begins in", "an epoch, CPU", "an epoch, GPU")
-
-
-def swept(answers: "Iterable[Answer]", by: str, varies: str) -> list[Answer]:
-    """The answers along one size by one count, those with most sizes first."""
-    found = [a for a in answers if a.family.varies == varies and a.form.mode == by and len(a.points) > 2]
-    return sorted(found, key=lambda a: -len(a.points))[:_MOST_LINES]
-
-
-def figures(answers: "list[Answer]") -> "dict[str, Figure]":
-    """The pictures that there are answers for, by file name."""
-    batches, samples = swept(answers, BY_STEP, "batch"), swept(answers, BY_JOB, "samples")
-    made = {}
-    if samples:
-        made["small-dataset.svg"] = _figure("The whole job, start-up and compilation included", "samples", samples)
-    if batches:
-        made["batches.svg"] = _figure("A training step", "batch", batches)
-    return made
-
-
-def _figure(title: str, varies: str, answers: list[Answer]) -> "Figure":
-    """Both devices' seconds along a size: blue the CPU, red the GPU, a marker and a dash a model."""
-    with picture(title, varies, "seconds", (9.0, 5.6), 0.7, 0.13) as (made, axes):
-        labels, every = [], []
-        for i, a in enumerate(answers):
-            x = [p.n for p in a.points]
-            every += x
-            for color, name, side in ((BLUE, "CPU", "cpu"), (RED, "GPU", "gpu")):
-                y = [getattr(p, side).seconds for p in a.points]
-                shaded(axes, x, y, color, 0.15, marker=MARKERS[i % 7], ms=4.5, lw=1.4, dashes=DASHES[i % 7])
-                labels.append((y[-1].value, f"{name}, {_short(a)}", color))
-        unit_axis(axes, seconds)
-        sizes_axis(axes, every)
-        label_right(axes, labels, 9)
-    return made
-
-
-def _short(a: Answer) -> str:
-    """The model, and how it was trained where that is not Keras's fit."""
-    of = dict(a.family.fixed)
-    _, backend, variant = str(of["kernel"]).split("/")
-    return str(of["model"]) + ("" if variant == "fit" else f" {backend} {of.get('residence', variant)}")
 
 
 def section(of: "Material") -> list[str]:
@@ -104,7 +47,6 @@ def _answers(answers: list[Answer]) -> list[str]:
     return [
         "### Where the GPU starts to win a training",
         "",
-        *image("batches.svg", "Seconds of a training step against its batch, on the CPU and on the GPU."),
         *table(heads, rows, len(heads)),
     ]
 
@@ -125,8 +67,7 @@ def _small(found: "list[whole_training.Small]") -> list[str]:
     """Samples against where a job's seconds go, both devices on a line each."""
     if not found:
         return []
-    says = "Seconds of a whole training against its samples, on the CPU and on the GPU."
-    lines = ["### Small data sets: the training half", "", *image("small-dataset.svg", says)]
+    lines = ["### Small data sets: the training half", ""]
     heads = (
         "samples",
         "device",
