@@ -1,5 +1,6 @@
 """Types by name, and arrays of them: where they begin and what is in them."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import ml_dtypes
@@ -60,6 +61,7 @@ WHOLE_NUMBERS = (-2, -1, 1, 2)
 # and an odd length, so that rows of a matrix do not repeat each other.
 _DRAWN = (1 << 22) + 3
 _PAGE = 4096
+Make = Callable[[tuple[int, ...], str, int, bool], np.ndarray]  # as random_array, which is the usual one
 
 
 def numpy_dtype(name: str) -> np.dtype:

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import msgspec
 import numpy as np
 
-from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
+from kernels.problems.arrays import ITEM_BYTES, MATHS, Make, random_array
 from kernels.problems.fields import Base, alignment, check_counts, check_word
 
 
@@ -177,10 +177,10 @@ class Conv(Base, frozen=True, tag="conv"):
         x, w, y = self.x_shape, self.w_shape, self.y_shape
         return {"fprop": (x, w), "dgrad": (y, w), "wgrad": (x, y)}[self.direction]
 
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+    def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         """(x, w) for fprop, (dy, w) for dgrad, (x, dy) for wgrad."""
         a, b = self.operand_shapes
-        return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
+        return (make(a, self.dtype, seed, whole_numbers), make(b, self.dtype, seed + 1, whole_numbers))
 
 
 @functools.lru_cache(maxsize=4096)

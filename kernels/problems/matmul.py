@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from kernels.problems.arrays import ITEM_BYTES, MATHS, random_array
+from kernels.problems.arrays import ITEM_BYTES, MATHS, Make, random_array
 from kernels.problems.fields import Base, alignment, check_counts
 
 
@@ -66,6 +66,6 @@ class Matmul(Base, frozen=True, tag="matmul"):
         a = (self.k, self.m) if self.layout == "tn" else (self.m, self.k)
         return a, (self.n, self.k) if self.layout == "nt" else (self.k, self.n)
 
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+    def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         a, b = self.operand_shapes
-        return (random_array(a, self.dtype, seed, whole_numbers), random_array(b, self.dtype, seed + 1, whole_numbers))
+        return (make(a, self.dtype, seed, whole_numbers), make(b, self.dtype, seed + 1, whole_numbers))

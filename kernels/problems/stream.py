@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from kernels.problems.arrays import ITEM_BYTES, random_array
+from kernels.problems.arrays import ITEM_BYTES, Make, empty, random_array
 from kernels.problems.fields import Base, check_counts
 
 
@@ -88,7 +88,7 @@ class Stream(Base, frozen=True, tag="stream"):
         read, written, _ = self.WEIGHTS[self.operation]
         return int(self.bytes_moved * written / (read + written))
 
-    def inputs(self, seed: int, whole_numbers: bool = False) -> tuple[np.ndarray, ...]:
+    def inputs(self, seed: int, whole_numbers: bool = False, make: Make = random_array) -> tuple[np.ndarray, ...]:
         """The whole arrays read, each of `elements` values; the scalar is 3, as in STREAM.
 
         maxpool_grad has the images and the gradient of the pooled ones; batchnorm its images alone (scale 1, shift 0);
@@ -98,7 +98,7 @@ class Stream(Base, frozen=True, tag="stream"):
             sizes = [self.elements, self.elements // 4]
         else:
             sizes = [self.elements] * math.ceil(self.WEIGHTS[self.operation][0])
-        arrays = [random_array((size,), self.dtype, seed + i, whole_numbers) for i, size in enumerate(sizes)]
+        arrays = [make((size,), self.dtype, seed + i, whole_numbers) for i, size in enumerate(sizes)]
         if self.operation == "adam":
-            np.abs(arrays[3], out=arrays[3])
+            arrays[3] = np.abs(arrays[3], out=empty(arrays[3].shape, arrays[3].dtype, seed + 3))
         return tuple(arrays)

@@ -288,7 +288,8 @@ def test_threads(monkeypatch, threads, took, most, flags):
 
 def test_a_slow_governor_and_constant_inputs_reach_the_row(monkeypatch):
     monkeypatch.setattr(probes, "slow_governor", lambda: True)
-    monkeypatch.setattr(one_row, "inputs", lambda problem, seed, whole: (np.ones((8, 8), np.float32),) * 2)
+    monkeypatch.setattr(one_row, "_known", {})
+    monkeypatch.setattr(one_row.kept, "inputs", lambda problem, seed: (np.ones((8, 8), np.float32),) * 2)
     kernel = "matmul/numpy/operator"
     done = one_row.measure(Row(kernel, Matmul(8, 8, 8), Settings(threads=1)), Limits(0.001, 3, 1.0, 0.01), 1)
     assert done.status == "ok" and {"slow-governor", "constant-inputs"} <= set(done.flags)

@@ -15,7 +15,8 @@ from kernels import registry
 from kernels.problems import Matmul, Transfer
 from kernels.registry import Kernel
 from workloads import ROOT, options, results, transfer
-from workloads.harness import one_row, plan, telemetry
+from workloads.harness import kept, one_row, plan, telemetry
+from workloads.harness.timing import Limits
 from workloads.machine import facts
 from workloads.records import Row, Settings
 
@@ -196,10 +197,10 @@ def test_a_copy_needs_room_for_its_check_and_on_the_gpu():
 
 
 def test_refused_before_any_input_is_made(monkeypatch):
-    monkeypatch.setattr(one_row, "inputs", lambda *_: pytest.fail("something was allocated"))
+    monkeypatch.setattr(Transfer, "inputs", lambda *_: pytest.fail("something was allocated"))
     monkeypatch.setattr(one_row.require_memory, "__defaults__", (memory(GIB),))
     asked = Row("transfer/cupy/memcpy", Transfer("h2d", 1 << 30, "pinned"), Settings("gpu:0"))
-    done = one_row.guarded(asked, lambda: one_row.measure(asked, None, 1))
+    done = one_row.guarded(asked, lambda: one_row.visit(asked, Limits(), 1))
     assert (done.status, "pinned host memory" in done.reason) == ("skipped", True)
 
 
@@ -252,17 +253,21 @@ def test_the_link_is_looked_at_while_copying_and_the_highest_counts(monkeypatch)
 
 @pytest.mark.parametrize(("op", "link"), [("transfer", True), ("stream", False)])
 def test_rows_that_copy_ask_for_the_link(monkeypatch, op, link):
-    """measure() makes the watch; everything around it is a stand-in."""
+    """visit() makes the watch; everything around it is a stand-in."""
     from kernels.problems import Stream
 
     asked = []
-    monkeypatch.setattr(telemetry, "watch", lambda device, link=False, framework=False: asked.append((device, link)))
+    seen = SimpleNamespace(seen=lambda: ({"pcie_generation": 5.0}, ("other-tenant",)))
+    monkeypatch.setattr(telemetry, "watch", lambda device, link, framework: asked.append((device, link)) or seen)
+    monkeypatch.setattr(one_row, "_known", {})
     monkeypatch.setattr(one_row, "require_memory", lambda *_: None)
     monkeypatch.setattr(one_row.registry, "find", lambda name: SimpleNamespace(notes={}))
     monkeypatch.setattr(one_row, "checked", lambda *_: (one_row.reference.Check("exact", True, 0.0), 0.1))
-    monkeypatch.setattr(one_row, "_prepared", lambda *_: SimpleNamespace(notes={}))
-    monkeypatch.setattr(one_row, "clocks", lambda *_: ((), {"pcie_generation": 5.0}, ("other-tenant",)))
+    prepared = SimpleNamespace(notes={}, synchronize=None, before=None, run=None, stream=None)
+    monkeypatch.setattr(one_row, "_prepared", lambda *_: prepared)
+    monkeypatch.setattr(one_row, "clocks", lambda *_: ())
     problem = Transfer("h2d", 64, "pinned") if op == "transfer" else Stream("copy", 64)
-    done = one_row.measure(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), None, 1)
+    done = one_row.visit(Row(f"{op}/cupy/wide", problem, Settings("gpu:0")), Limits(), 1)
+    kept.clear()
     assert asked == [("gpu:0", link)]
     assert (done.status, done.values, done.flags) == ("ok", {"pcie_generation": 5.0}, ("other-tenant",))

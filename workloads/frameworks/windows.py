@@ -94,7 +94,7 @@ def _raw(row: Row, unit_s: float, seed: int, phases: dict) -> Unit:
     check, phases["first_call"] = one_row.checked(kernel, inner, seed)
     if not check.passed:
         raise Broken("the answer is not the reference's")
-    prepared = copy_modes.prepare(kernel, inner.problem, inner.settings, one_row.inputs(inner.problem, seed, False))
+    prepared = copy_modes.prepare(kernel, inner.problem, inner.settings, inner.problem.inputs(seed))
 
     def run(calls: int) -> None:
         for _ in range(calls):

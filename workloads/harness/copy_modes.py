@@ -13,7 +13,7 @@ import numpy as np
 from kernels.problems import Problem
 from kernels.problems.arrays import numpy_dtype
 from kernels.registry import Kernel
-from workloads.harness import cache_state
+from workloads.harness import cache_state, kept
 from workloads.harness.dispatch import HANDLERS, handler
 from workloads.records import Settings
 
@@ -133,7 +133,7 @@ def _raw(array: np.ndarray) -> np.ndarray:
 
 
 def _resident(cupy, kernel, problem, inputs, pinned, stream):
-    run = kernel.bind(problem, *(cupy.asarray(_raw(x)) for x in inputs))
+    run = kernel.bind(problem, *(kept.on_device(cupy, _raw(x)) for x in inputs))
     stream.synchronize()
     return run, False
 

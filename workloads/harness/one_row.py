@@ -13,7 +13,7 @@ import numpy as np
 
 from kernels import reference, registry
 from kernels.problems import Problem
-from workloads.harness import copy_modes, startup, telemetry, timing
+from workloads.harness import copy_modes, kept, startup, telemetry, timing
 from workloads.harness.dispatch import HANDLERS, Broken, CannotDo, handler
 from workloads.harness.flags import raised
 from workloads.harness.timing import Limits
@@ -47,7 +47,10 @@ def obey(order) -> Measurement:
     """Carries out one Order."""
     row, limits, seed = order.row, order.limits, order.seed
     if order.verb == "visit":
-        return guarded(row, lambda: visit(row, limits, seed, order.visit, order.handicap))
+        made = guarded(row, lambda: visit(row, limits, seed, order.visit, order.handicap))
+        if made.reason.startswith("out of ") and kept.clear():  # what other rows hold may be what it lacked
+            made = guarded(row, lambda: visit(row, limits, seed, order.visit, order.handicap))
+        return made
     if order.verb == "measure":
         return guarded(row, lambda: measure(row, limits, seed))
     return guarded(row, lambda: _by_framework(order.verb, row, limits, seed))
@@ -174,7 +177,6 @@ class Bound:
 
 
 _known: dict[str, Known] = {}
-_bound: dict[str, Bound] = {}
 
 
 def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float = 0.0) -> Measurement:
@@ -183,12 +185,12 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
     Where this process times the row for the first time, its answer is checked on whole numbers before, and the Measurement says
     how; a wrong one is never timed.
     """
-    kernel = registry.find(row.kernel)
-    _use_threads(row)
     first = row.key not in _known
     if first:
-        # a framework holds the GPU's memory itself
-        require_memory(row.problem, "cpu" if row.backend in registry.FRAMEWORKS else row.device)
+        _room_for(row)
+    kernel = registry.find(row.kernel)
+    _use_threads(row)
+    if first:
         _known[row.key] = Known(*checked(kernel, row, seed))
     known = _known[row.key]
     about: dict[str, Any] = {"visit": number}
@@ -197,10 +199,13 @@ def visit(row: Row, limits: Limits, seed: int, number: int = 1, handicap: float 
         about |= {"phases_s": {"first_call": known.first_call_s}}
     if not known.check.passed:
         return row.result("wrong", "the answer is not the reference's", at=now(), **about)
-    if row.key not in _bound:
-        _bound.clear()
-        _bound[row.key] = _ready(kernel, row, inputs(row.problem, seed, False))
-    bound = _bound[row.key]
+    bound = kept.find(row.key)
+    if bound is None:
+        _room_for(row)
+        bound = _ready(kernel, row, kept.inputs(row.problem, seed))
+        kept.keep(row, bound)
+    elif bound.prepared.stream:
+        bound.prepared.stream.use()  # a library may have chosen another since
     watch = telemetry.watch(row.device, row.problem.op == "transfer", row.backend in registry.FRAMEWORKS)
     samples = clocks(row, bound, known, limits, watch, handicap)
     values, flags = watch.seen()
@@ -227,7 +232,7 @@ def _finite(value: float | None) -> float | None:
 
 def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
     """The check of a fresh call on whole numbers and that call's seconds, compilation included."""
-    whole = inputs(row.problem, seed, True)
+    whole = whole_numbers(row.problem, seed)
     begin = time.perf_counter()
     prepared = _prepared(kernel, row, whole)
     value = prepared.run()
@@ -235,6 +240,21 @@ def checked(kernel, row: Row, seed: int) -> tuple[reference.Check, float]:
         prepared.synchronize()
     first_call = time.perf_counter() - begin
     return reference.check(row.problem, whole, prepared.result(value), prepared.bound), first_call
+
+
+def _room_for(row: Row) -> None:
+    """Lets bound rows go until this one fits beside those that stay.
+
+    Raises: DoesNotFit when it would not even with none left.
+    """
+    kept.make_room(row)
+    where = "cpu" if row.backend in registry.FRAMEWORKS else row.device  # a framework holds the GPU's memory itself
+    try:
+        require_memory(row.problem, where)
+    except DoesNotFit:
+        if not kept.clear():
+            raise
+        require_memory(row.problem, where)
 
 
 def _ready(kernel, row: Row, timed: tuple[np.ndarray, ...]) -> Bound:
@@ -299,16 +319,16 @@ def _a_pass(samples: Samples, passes: int) -> Samples:
 
 
 @functools.lru_cache(maxsize=4)
-def _inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray, ...]:
-    return problem.inputs(seed, whole_numbers)
+def _whole_numbers(problem: Problem, seed: int) -> tuple[np.ndarray, ...]:
+    return problem.inputs(seed, True)
 
 
-def inputs(problem: Problem, seed: int, whole_numbers: bool) -> tuple[np.ndarray, ...]:
-    """The problem's inputs, kept for the next kernel or mode of the same problem unless they are large."""
+def whole_numbers(problem: Problem, seed: int) -> tuple[np.ndarray, ...]:
+    """The inputs that answers are checked on, kept for the next kernel or mode of the same problem unless they are large."""
     if problem.footprint_bytes > 1 << 30:
-        _inputs.cache_clear()
-        return problem.inputs(seed, whole_numbers)
-    return _inputs(problem, seed, whole_numbers)
+        _whole_numbers.cache_clear()
+        return problem.inputs(seed, True)
+    return _whole_numbers(problem, seed)
 
 
 @functools.cache

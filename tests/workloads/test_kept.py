@@ -1,0 +1,198 @@
+"""What a worker keeps between visits: which rows are let go, and that shared data is N(0,1) at places that stay."""
+
+import types
+
+import msgspec
+import numpy as np
+import planting
+import pytest
+
+from kernels.problems import Conv, Matmul, Stream, Transfer
+from workloads.harness import kept, one_row
+from workloads.harness.timing import Limits
+from workloads.harness.worker import Order
+from workloads.records import Row, Settings
+
+LIMITS = Limits(visit_s=1e-4, rounds=2)
+COUNTING = '''
+from kernels.registry import kernel
+
+BINDS = []
+
+
+@kernel(parallel=False)
+def counting(problem, a, b):
+    """A right product that counts how often it is bound, and to what."""
+    BINDS.append((a, b))
+
+    def run():
+        return a @ b
+
+    run.notes = {"bound": str(len(BINDS))}
+    return run
+
+
+@kernel(parallel=False)
+def hungry(problem, a, b):
+    """Out of memory while another row is kept."""
+    from workloads.harness import kept
+
+    if kept._rows:
+        raise MemoryError
+    return lambda: a @ b
+
+
+@kernel(parallel=False)
+def wrong(problem, a, b):
+    """Off by one."""
+    return lambda: a @ b + 1
+'''
+
+
+@pytest.fixture(autouse=True)
+def nothing_kept(monkeypatch):
+    monkeypatch.setattr(one_row, "_known", {})
+    kept.clear()
+    kept._values.clear()
+    yield
+    kept.clear()
+    kept._values.clear()
+
+
+@pytest.fixture(scope="module")
+def planted():
+    with planting.kernels("kept", COUNTING):
+        yield
+
+
+def row(n: int, variant: str = "counting", **settings) -> Row:
+    return Row(f"matmul/numpy/{variant}", Matmul(n, n, n), Settings(**{"threads": 1, **settings}))
+
+
+def visited(of: Row, number: int = 1):
+    return one_row.obey(Order("visit", of, LIMITS, 1, number))
+
+
+# ---------------------------------------------------------------- visits
+
+
+def test_the_answer_is_checked_at_the_first_visit_and_the_call_stays_bound(planted, monkeypatch):
+    checks = []
+    checked = one_row.checked
+    monkeypatch.setattr(one_row, "checked", lambda *given: checks.append(given[1]) or checked(*given))
+    one, two = visited(row(8), 1), visited(row(8), 2)
+    assert (one.status, one.visit, two.status, two.visit) == ("ok", 1, "ok", 2) and len(checks) == 1
+    assert (one.check, two.check) == ("exact", "") and "first_call" in one.phases_s and two.phases_s == {}
+    assert one.notes["bound"] == two.notes["bound"] == "2"  # once for the check, once to be timed
+    assert set(one.samples[0].block) == set(two.samples[0].block) == {0}
+    assert one.samples[0].calls == two.samples[0].calls, "a call is sized once"
+    assert one.series["visit_at_s"] < two.series["visit_at_s"]
+    kept.clear()
+    three = visited(row(8), 3)
+    assert three.notes["bound"] == "3" and len(checks) == 1 and three.samples[0].calls == one.samples[0].calls
+
+
+def test_a_row_in_one_go_is_its_visits_joined(planted):
+    m = one_row.obey(Order("measure", row(8), LIMITS))
+    assert (m.visit, m.visits, m.check, m.samples[0].stop_reason) == (0, 2, "exact", "2 visits")
+    assert set(m.samples[0].block) == {0, 1}
+
+
+def test_a_wrong_answer_is_never_timed_however_often_it_is_visited(planted):
+    one, two = visited(row(8, "wrong"), 1), visited(row(8, "wrong"), 2)
+    assert (one.status, two.status, one.samples, two.samples) == ("wrong", "wrong", (), ())
+    assert one.max_error == 1.0 and kept.find(row(8, "wrong").key) is None
+
+
+def test_a_row_that_lacks_memory_is_tried_again_without_the_others(planted):
+    visited(row(8))
+    assert visited(row(8, "hungry")).status == "ok"
+    assert kept.find(row(8).key) is None
+
+
+# ---------------------------------------------------------------- bound rows
+
+
+def sized(nbytes: int, **settings) -> Row:
+    return Row("stream/numba/loop", Stream("copy", nbytes), Settings(**settings))
+
+
+def test_the_least_recently_used_go_first_within_a_quarter_of_what_is_free_without_them():
+    a, b, c, d = (sized(1000 * n) for n in (100, 96, 104, 8))
+    for one in (a, b):
+        kept.make_room(one, lambda where: 1_000_000)
+        kept.keep(one, one.key)
+    assert kept.find(a.key) == a.key  # b is the oldest now
+    kept.make_room(c, lambda where: 1_004_000)  # 196 kB are held: 300 of a quarter of 1200
+    kept.keep(c, c.key)
+    assert [kept.find(one.key) is not None for one in (a, b, c)] == [True, True, True]
+    kept.make_room(d, lambda where: 900_000)  # 300 held: 308 of a quarter of 1200 are too many
+    assert [kept.find(one.key) is not None for one in (a, b, c)] == [False, True, True]
+
+
+def test_a_row_alone_may_be_larger_and_gpu_rows_count_where_they_lie():
+    kept.keep(sized(960), 1)
+    kept.make_room(sized(10**6), lambda where: 10**6)
+    assert not kept._rows
+    gpu, copies, tf = sized(960, device="gpu:0"), sized(960, device="gpu:0", mode="roundtrip"), sized(960)
+    tf = msgspec.structs.replace(tf, kernel="stream/tensorflow/function", settings=Settings("gpu:0"))
+    assert kept._costs(gpu) == {"gpu:0": 960} and kept._costs(copies) == {"cpu": 960, "gpu:0": 960}
+    assert kept._costs(tf) == {"cpu": 960}
+    transfer = Row("transfer/cupy/memcpy", Transfer("h2d", 500, "pinned"), Settings("gpu:0"))
+    assert kept._costs(transfer) == {"cpu": 500, "gpu:0": 500}
+    kept.keep(sized(960), 1)
+    kept.make_room(gpu, lambda where: {"cpu": 0, "gpu:0": 10**6}[where])
+    assert kept._rows, "what lies on the host is not in the GPU's way"
+
+
+# ---------------------------------------------------------------- shared data
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        Matmul(17, 33, 65),
+        Matmul(16, 16, 16, "bfloat16"),
+        Conv(2, 8, 8, 3, 4, 3, 3),
+        Stream("adam", 1 << 16),
+        Stream("maxpool_grad", 1 << 20),
+    ],
+    ids=lambda p: f"{p.op} {p.dtype}",
+)
+def test_shared_inputs_are_as_the_problems_own(problem):
+    own, shared = problem.inputs(1), kept.inputs(problem, 1)
+    assert [(x.shape, x.dtype) for x in shared] == [(x.shape, x.dtype) for x in own]
+    assert [x.ctypes.data % 4096 for x in shared] == [x.ctypes.data % 4096 for x in own], "the same place in a page"
+    for x in shared:
+        values = np.asarray(x, np.float64)
+        assert values.flags.c_contiguous and np.isfinite(values).all() and 0.3 < values.std() < 1.3
+    if problem.op == "stream" and problem.operation == "adam":
+        assert (shared[3] >= 0).all() and (kept._values["float64", 1] < 0).any()
+    again = kept.inputs(problem, 1)
+    assert [x.ctypes.data for x in again[:2]] == [x.ctypes.data for x in shared[:2]]
+    a, b = (np.asarray(x, np.float32).ravel()[:50] for x in shared[:2])
+    assert not np.array_equal(a, b)
+
+
+def test_a_larger_problem_lets_the_rows_of_the_smaller_array_go_and_a_smaller_one_none():
+    kept.inputs(Matmul(64, 64, 64), 1)
+    kept.keep(sized(1000), 1)
+    kept.inputs(Matmul(32, 32, 32), 1)
+    kept.inputs(Transfer("h2d", 10**6), 1)
+    assert kept._rows
+    kept.inputs(Matmul(640, 64, 64), 1)
+    assert not kept._rows and len(kept._values) == 1
+
+
+def test_on_the_device_shared_inputs_are_parts_of_one_copy():
+    copies = []
+    cupy = types.SimpleNamespace(asarray=lambda x: copies.append(x.nbytes) or np.array(x))
+    problem = Matmul(8, 9, 10, "float64")
+    inputs = kept.inputs(problem, 1)
+    there = [kept.on_device(cupy, x) for x in inputs]
+    assert all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in zip(there, inputs, strict=True))
+    assert copies == [kept._values["float64", 1].nbytes] and not np.shares_memory(there[0], inputs[0])
+    own = np.ones(3, np.float32)
+    assert np.array_equal(kept.on_device(cupy, own), own) and copies[1:] == [12]
+    kept.inputs(Matmul(80, 9, 10, "float64"), 1)
+    assert not kept._there, "the copy goes with what it is of"
